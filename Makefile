@@ -3,8 +3,16 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
+TOOLS := .venv-tools
 PEERS_IN := tests/benchmarks/peers/requirements
-PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
+MEMORY_SERVER := @modelcontextprotocol/server-memory@2026.8.31
+LOCKED := --no-deps --no-compile --require-hashes --requirement
+UV := uv pip compile --no-config --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+	--custom-compile-command "make lock"
+
+# The pip that installs into .venv: that of the Python that made it, if it can; else one that ensurepip put there.
+PIP = $$(test -x $(BIN)/pip && echo $(BIN)/pip || echo $(PYTHON) -m pip) --python $(BIN)/python --quiet \
+	--disable-pip-version-check --no-input
 
 # Runs a command; what it says is shown only when it fails.
 quietly = said=$$($(1) 2>&1) || { printf '%s\n' "$$said" >&2; exit 1; }
@@ -13,19 +21,22 @@ quietly = said=$$($(1) 2>&1) || { printf '%s\n' "$$said" >&2; exit 1; }
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check generate house bench bench-peers bench-scaling bench-soak bench-stages faults soak soak-hour lock clean
+.PHONY: help setup demo test test-slow check generate house bench bench-growth bench-memory-server bench-peers bench-scaling bench-soak bench-stages faults soak soak-hour browser strangers docs release-check lock clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.installed ## create .venv and install everything pinned; costs nothing the second time
 	@:
 
-demo: setup ## show the whole pipeline at work; ARGS="--log FILE" to use a log of your own
+demo: $(VENV)/.demo ## show the whole pipeline at work; ARGS="--log FILE" to use a log of your own
 	@$(BIN)/scratchbus demo $(ARGS)
 
 test: setup ## run the tests, several at a time; ARGS goes to pytest
 	@$(BIN)/python -m pytest --numprocesses 4 --dist worksteal $(ARGS)
+
+test-slow: setup ## run the tests that take seconds each: kills, floods, whole daemons; ARGS goes to pytest
+	@$(BIN)/python -m pytest --numprocesses 4 --dist worksteal -m "slow and not (faults or browser)" $(ARGS)
 
 check: setup ## check format, lint, types, and the direction of imports
 	@$(BIN)/ruff format --check
@@ -47,8 +58,15 @@ house: setup ## measure the code: its size, its rooms, and what one add and one 
 bench: setup ## measure against bare redis-py; ARGS goes to the benchmark
 	@$(BIN)/python -m tests.benchmarks $(ARGS)
 
+bench-growth: setup ## measure how costs grow with the size of pages, logs and archives; ARGS="--most 100000"
+	@$(BIN)/python -m tests.benchmarks.growing $(ARGS)
+
 bench-peers: $(PEERS)/.installed ## measure against other libraries, in an environment of its own; ARGS="--rounds 7"
 	@$(PEERS)/bin/python -m tests.benchmarks.peers $(ARGS)
+
+bench-memory-server: setup ## measure the tools for facts against the MCP memory server; needs npm; ARGS="--rounds 7"
+	@$(call quietly,npm install --no-audit --no-fund --no-package-lock --prefix build/memory-server $(MEMORY_SERVER))
+	@$(BIN)/python -m tests.benchmarks.memory_server $(ARGS) build/memory-server
 
 bench-soak: setup ## work for half an hour at half the highest rate, and draw what that takes; ARGS="--seconds 600"
 	@$(BIN)/python -m tests.benchmarks.soak --svg build/soak.svg $(ARGS)
@@ -68,33 +86,57 @@ soak-hour: setup ## work for an hour with limits on memory and disk; ARGS="--sec
 soak: setup ## run the long versions of the fault tests; ARGS goes to pytest
 	@$(BIN)/python -m pytest -m faults $(ARGS)
 
+browser: setup ## run all tests of the console in Chromium; ARGS goes to pytest
+	@$(BIN)/python -m pytest -m "" tests/browser $(ARGS)
+
+strangers: setup ## send 10,000 requests made from the OpenAPI document; ARGS goes to pytest
+	@$(BIN)/python -m pytest -m strangers tests/edges/http $(ARGS)
+
+docs: $(TOOLS)/.installed ## build the documents and the API reference as a site in build/site; fails at a broken link
+	@$(call quietly,NO_MKDOCS_2_WARNING=1 $(TOOLS)/bin/mkdocs build $(ARGS))  # --quiet would not fail at a warning
+
+release-check: setup $(TOOLS)/.installed ## build what a release would be, and use it on every Python there is; ARGS=--quick
+	@$(BIN)/python tools/release_check.py $(ARGS)
+
 lock: ## pin every dependency anew, with hashes; ARGS=--upgrade to move to newer versions
 	@command -v uv >/dev/null || { echo "make lock needs uv: pip install uv" >&2; exit 1; }
-	@uv pip compile --no-config --quiet --universal --python-version 3.11 --all-extras --generate-hashes \
-		--no-annotate --custom-compile-command "make lock" $(ARGS) --output-file requirements.lock pyproject.toml
-	@uv pip compile --no-config --quiet --universal --python-version 3.11 --extra embedded --generate-hashes \
-		--no-annotate --custom-compile-command "make lock" $(ARGS) --constraint requirements.lock \
-		--output-file $(PEERS_IN).lock pyproject.toml $(PEERS_IN).in
+	@$(UV) --all-extras --group test --group dev $(ARGS) --output-file requirements.lock pyproject.toml
+	@$(UV) --extra embedded --group build --constraint requirements.lock --output-file requirements-demo.lock \
+		pyproject.toml
+	@$(UV) --extra archive --extra fast --extra http --extra mcp --extra otel --constraint requirements.lock $(ARGS) \
+		--output-file requirements-runtime.lock pyproject.toml
+	@$(UV) --group build --constraint requirements.lock $(ARGS) --output-file requirements-build.lock
+	@$(UV) --group docs --group release --group files $(ARGS) --output-file requirements-tools.lock
+	@$(UV) --extra embedded --constraint requirements.lock $(ARGS) --output-file $(PEERS_IN).lock \
+		pyproject.toml $(PEERS_IN).in
 
 clean: ## remove .venv and what the tools leave behind
-	@rm -rf $(VENV) $(PEERS) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) $(PEERS) $(TOOLS) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(VENV)/.locked: requirements.lock
+$(VENV)/.python: requirements.lock requirements-demo.lock
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("scratchbus needs Python 3.11 or newer, and \
 	$(PYTHON) is %d.%d: install one, then name it: make PYTHON=python3.11" % sys.version_info[:2])'
-	@echo "setup: installing the pinned packages into $(VENV), once; this takes less than a minute"
-	@$(call quietly,$(PYTHON) -m venv --clear $(VENV))
-	@$(call quietly,$(PIP) install --require-hashes --requirement requirements.lock)
+	@$(call quietly,$(PYTHON) -m venv --clear --without-pip $(VENV))
+	@$(PYTHON) -m pip --python $(BIN)/python --version >/dev/null 2>&1 || \
+		{ $(call quietly,$(BIN)/python -m ensurepip --default-pip); }
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.locked pyproject.toml
-	@$(call quietly,$(PIP) install --no-deps --no-build-isolation --editable .)
+$(VENV)/.demo: $(VENV)/.python pyproject.toml
+	@echo "setup: installing what scratchbus needs into $(VENV), once; this takes a few seconds"
+	@$(call quietly,$(PIP) install $(LOCKED) requirements-demo.lock)
+	@$(call quietly,$(PIP) install --no-deps --no-compile --no-build-isolation --editable .)
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.demo
+	@echo "setup: installing what tests and tools need into $(VENV), once; this takes less than a minute"
+	@$(call quietly,$(PIP) install $(LOCKED) requirements.lock)
 	@touch $@
 
 $(PEERS)/.installed: $(PEERS_IN).lock
-	@echo "bench-peers: installing the pinned packages into $(PEERS), once; this takes less than a minute"
-	@$(call quietly,$(PYTHON) -m venv --clear $(PEERS))
-	@$(call quietly,$(PEERS)/bin/python -m pip --quiet --disable-pip-version-check --no-input install \
-		--require-hashes --requirement $<)
+$(TOOLS)/.installed: requirements-tools.lock
+$(PEERS)/.installed $(TOOLS)/.installed:
+	@echo "setup: installing the pinned packages into $(@D), once; this takes less than a minute"
+	@$(call quietly,$(PYTHON) -m venv --clear $(@D))
+	@$(call quietly,$(@D)/bin/python -m pip --quiet --disable-pip-version-check --no-input install $(LOCKED) $<)
 	@touch $@

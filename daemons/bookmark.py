@@ -12,6 +12,7 @@ from pathlib import Path
 
 from scratchbus.errors import InvalidInput
 
+from .journal import JournalPosition
 from .log_file import FilePosition
 
 
@@ -19,7 +20,7 @@ from .log_file import FilePosition
 class Bookmark:
     """The position after everything that was published, and the id of the last observation that was."""
 
-    position: FilePosition | None = None
+    position: FilePosition | JournalPosition | None = None
     last_id: str | None = None
 
 
@@ -36,7 +37,8 @@ class BookmarkFile:
         """
         try:
             stored = json.loads(self.path.read_bytes())
-            return Bookmark(FilePosition(**stored["place"]), stored["last_id"])
+            kind = JournalPosition if "cursor" in stored["place"] else FilePosition
+            return Bookmark(kind(**stored["place"]), stored["last_id"])
         except (OSError, ValueError, TypeError, KeyError):
             return Bookmark()
 
@@ -63,7 +65,7 @@ def state_directory() -> Path:
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "scratchbus"
 
 
-def default_path(log: Path, target: str) -> Path:
+def default_path(log: str, target: str) -> Path:
     """Return the default path of the bookmark for this log and this bus and page (`Daemon.target`)."""
-    key = hashlib.sha256(f"{log.absolute()}\0{target}".encode()).hexdigest()[:16]
+    key = hashlib.sha256(f"{log}\0{target}".encode()).hexdigest()[:16]
     return state_directory() / "logwatch" / f"{key}.json"

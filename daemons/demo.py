@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,12 +19,13 @@ from scratchbus import Bus, Observation, Page, stop_engine, urgency, visible
 from scratchbus.daemon import INTERNAL, INTERRUPTED, OK, exit_code
 from scratchbus.errors import FileGone, ScratchbusError
 
+from .demo_console import PAUSE, Serve, console, portions
 from .demo_crew import Crew, DemoFailed, interruptible, without_settings
+from .demo_outcome import Outcome, alerts_of, outcome_of
 from .demo_report import Report
 from .demo_sample import sample_log
 from .router import SUGGESTION, THRESHOLD
 
-_ALERT = "risk_alert"
 _NOTE = "observation"
 _NOTE_TTL = "4s"
 _QUIET_FOR = "2s"
@@ -32,29 +33,20 @@ _READING_SECONDS = 600.0
 _MAX_OBSERVATIONS = "100000"  # enough for every address of a big log
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The numbers of a demo."""
-
-    addresses: int
-    attempts: int
-    by_address: dict[str, int]
-    suggested: int
-    acted_on: int
-    blocklist: list[str]
-    resolved: int
-    still_open: int
-    expired: int
-    events: int
-    seconds: float
-
-
-def run_demo(log: str | Path | None = None, url: str | None = None, *, as_json: bool = False) -> int:
+def run_demo(
+    log: str | Path | None = None,
+    url: str | None = None,
+    *,
+    as_json: bool = False,
+    serve: Serve | None = None,
+    pause: float = PAUSE,
+) -> int:
     """Run the daemons on a log, or on a sample, and show what happens; return the exit code.
 
     Without a URL, the engine lives in a temporary directory that is deleted afterwards. With one, the demo uses a new
-    page there, which stays. With `as_json`, prints only the numbers, as one JSON document. All processes are stopped
-    in any case. If the demo fails, it keeps their logs and prints where they are.
+    page there, which stays. With `as_json`, prints only the numbers, as one JSON document. With `serve`, there is a
+    console on it, the steps are `pause` seconds apart, and it stays until Ctrl-C. All processes are stopped in any
+    case. If the demo fails, it keeps their logs and prints where they are.
     """
     directory = Path(tempfile.mkdtemp(prefix="scratchbus-demo-"))
     complain = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
@@ -62,7 +54,8 @@ def run_demo(log: str | Path | None = None, url: str | None = None, *, as_json: 
     try:
         report = Report(Console(quiet=as_json, highlight=False))
         with interruptible() as interrupted:
-            outcome = _Demo(directory, Path(log) if log is not None else None, url, report).run(interrupted)
+            given = Path(log) if log is not None else None
+            outcome = _Demo(directory, given, url, report, serve, pause).run(interrupted)
         if as_json:
             print(json.dumps(asdict(outcome)))  # noqa: T201  # the output that was requested
         return OK
@@ -84,8 +77,12 @@ def run_demo(log: str | Path | None = None, url: str | None = None, *, as_json: 
 class _Demo:
     """One run: the chapters in their order, and the state they share."""
 
-    def __init__(self, directory: Path, log: Path | None, url: str | None, report: Report) -> None:
+    def __init__(
+        self, directory: Path, log: Path | None, url: str | None, report: Report, serve: Serve | None, pause: float
+    ) -> None:
         self._directory = directory
+        self._serve = serve
+        self._pause = pause if serve else 0.0
         self._given_log = log
         self._given_url = url
         self._report = report
@@ -108,15 +105,22 @@ class _Demo:
             variables = {"SCRATCHBUS_URL": self._url, "SCRATCHBUS_MAX_OBSERVATIONS": _MAX_OBSERVATIONS}
             crew = cleanup.enter_context(Crew(logs, variables, interrupted))
             self._report.opening(str(self._given_log or "a made-up log of an SSH server"))
+            if self._serve is not None:
+                settings = {"url": self._url, "max_observations": int(_MAX_OBSERVATIONS)}
+                self._report.line(f"Console: {cleanup.enter_context(console(self._serve, settings))}")
             self._start(crew)
             note = self._read(crew, page, log)
             self._act(crew, page)
             self._show_page(page)
             self._show_actions(page)
+            crew.pause(self._pause)
             self._resolve(crew, page)
             self._expire(crew, page, note)
             self._show_life(page)
-            outcome = self._outcome(bus, page, started)
+            outcome = outcome_of(bus, page, self._blocked(), started)
+            if self._serve is not None:
+                self._report.line("The demo is over; look around in the console. Ctrl-C ends it.")
+                crew.wait_for_end()
             self._stop(crew)
         self._close(outcome)
         return outcome
@@ -150,16 +154,27 @@ class _Demo:
         )
         note = page.add(_NOTE, f"This note lives for {_NOTE_TTL}: watch it expire", ttl=_NOTE_TTL)
         started = time.monotonic()
-        arguments = ("--page", self._name, "--log", str(log), "--state", str(self._directory / "logwatch.json"))
-        pid = crew.start("logwatch", "logwatch", *arguments)
-        self._report.processes({"logwatch": pid})
-        with self._report.console.status("reading …"):
-            crew.wait_until("the log is read", lambda: crew.is_done("logwatch"), _READING_SECONDS)
-        alerts = _alerts(page)
+        state = ("--state", str(self._directory / "logwatch.json"))
+        if self._serve is None:
+            self._watch(crew, log, state)
+        else:
+            copy = self._directory / "watched.log"
+            for _ in portions(log, copy, crew, self._pause):
+                self._watch(crew, copy, state)
+        alerts = alerts_of(page)
         attempts = sum(alert.occurrences for alert in alerts)
         seconds = time.monotonic() - started
         self._report.line(f"[b]{len(alerts)}[/b] addresses, [b]{attempts}[/b] attempts, in {seconds:.1f} s")
         return note
+
+    def _watch(self, crew: Crew, log: Path, state: tuple[str, ...]) -> None:
+        """Read a log to its end."""
+        is_first = not crew.knows("logwatch")
+        pid = crew.start("logwatch", "logwatch", "--page", self._name, "--log", str(log), *state)
+        if is_first:
+            self._report.processes({"logwatch": pid})
+        with self._report.console.status("reading …"):
+            crew.wait_until("the log is read", lambda: crew.is_done("logwatch"), _READING_SECONDS)
 
     def _act(self, crew: Crew, page: Page) -> None:
         """Wait until every urgent alert is answered."""
@@ -169,7 +184,7 @@ class _Demo:
             answered = {id for each in suggestions if each.status != "active" for id in each.evidence}
             now = datetime.now(UTC)
             waiting = (
-                alert for alert in _alerts(page) if alert.is_open and urgency(alert, now) >= THRESHOLD
+                alert for alert in alerts_of(page) if alert.is_open and urgency(alert, now) >= THRESHOLD
             )  # fmt: skip
             return all(alert.id in answered for alert in waiting)
 
@@ -207,9 +222,9 @@ class _Demo:
         with self._report.console.status("waiting for quiet …"):
             crew.wait_until(
                 "what was acted on is resolved",
-                lambda: not any(alert.is_open and alert.links for alert in _alerts(page)),
+                lambda: not any(alert.is_open and alert.links for alert in alerts_of(page)),
             )
-        alerts = _alerts(page)
+        alerts = alerts_of(page)
         still_open = sum(alert.is_open for alert in alerts)
         self._report.line(
             f"[green]{len(alerts) - still_open} resolved[/green]; {still_open} stay on the page: they tried too seldom"
@@ -225,7 +240,7 @@ class _Demo:
         self._report.history(page.history(note.id))
 
     def _show_life(self, page: Page) -> None:
-        alerts = _alerts(page)
+        alerts = alerts_of(page)
         if not alerts:
             return
         worst = max(alerts, key=lambda alert: alert.occurrences)
@@ -242,26 +257,6 @@ class _Demo:
         codes = crew.stop()
         if failed := {name: code for name, code in codes.items() if code}:
             raise DemoFailed(f"these did not stop cleanly, by exit code: {failed}")
-
-    def _outcome(self, bus: Bus, page: Page, started: float) -> Outcome:
-        alerts = _alerts(page)
-        by_address: dict[str, int] = {}
-        for alert in sorted(alerts, key=lambda alert: -alert.occurrences):
-            address = str(alert.context.get("address", alert.content))
-            by_address[address] = by_address.get(address, 0) + alert.occurrences
-        return Outcome(
-            addresses=len(alerts),
-            attempts=sum(by_address.values()),
-            by_address=by_address,
-            suggested=len(page.list(type=SUGGESTION, limit=None)),
-            acted_on=sum(bool(alert.links) for alert in alerts),
-            blocklist=self._blocked(),
-            resolved=sum(alert.status == "resolved" for alert in alerts),
-            still_open=sum(alert.is_open for alert in alerts),
-            expired=sum(each.reason_code == "expired" for each in page.list(status="archived", limit=None)),
-            events=sum(position.seq for position in bus.position().shards),
-            seconds=round(time.monotonic() - started, 1),
-        )
 
     def _close(self, outcome: Outcome) -> None:
         self._report.totals(
@@ -284,10 +279,6 @@ class _Demo:
 
     def _blocked(self) -> list[str]:
         return self._blocklist.read_text().split() if self._blocklist.exists() else []
-
-
-def _alerts(page: Page) -> list[Observation]:
-    return page.list(type=_ALERT, limit=None)
 
 
 def _urgency_of(suggestion: Observation) -> float:

@@ -50,6 +50,10 @@ class Crew:
         self._processes[name] = process
         return process.pid
 
+    def knows(self, name: str) -> bool:
+        """Return whether a daemon was started under this name."""
+        return name in self._processes
+
     def is_done(self, name: str) -> bool:
         """Return whether a daemon has finished. Raises DemoFailed when it failed."""
         code = self._processes[name].poll()
@@ -75,6 +79,15 @@ class Crew:
                 raise DemoFailed(f"waited {seconds:g} s in vain until {what}")
             time.sleep(_POLL_INTERVAL)
         return found
+
+    def pause(self, seconds: float) -> None:
+        """Wait. Raises KeyboardInterrupt once interrupted."""
+        self._interrupted.wait(seconds)
+        self._check_interrupt()
+
+    def wait_for_end(self) -> None:
+        """Wait until interrupted, which is how people end what they watch."""
+        self._interrupted.wait()
 
     def stop(self) -> dict[str, int]:
         """Ask all daemons to stop, wait, and kill those that do not; return the exit codes by name."""

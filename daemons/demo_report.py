@@ -23,7 +23,7 @@ DAEMONS = {
     "router": "holds the page in memory, ranks it, suggests what to act on",
     "executor-1": "claims a suggestion, acts on it, records the action",
     "executor-2": "shares the work with executor-1: one claim per suggestion",
-    "evaluator": "resolves what was acted on, once it has been quiet",
+    "evaluator": "resolves what was done, once it has been quiet",
 }
 """What each process does, in a few words."""
 

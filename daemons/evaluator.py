@@ -1,79 +1,268 @@
-"""The evaluator: resolves observations that were acted on and have been quiet for a while."""
+"""The evaluator: resolves observations that are complete, and sends doubtful ones to review."""
 
 from __future__ import annotations
 
+import sys
 import threading
+from collections import defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import cache, lru_cache
+from pathlib import Path
 
 import structlog
 
-from scratchbus import Bus, Observation, Page, View, because
-from scratchbus.daemon import Daemon, daemon, duration_option
-from scratchbus.errors import Conflict, NotFound
+from scratchbus import AnyEvent, Bus, Observation, Page, Position, View, because, events
+from scratchbus.daemon import Daemon, daemon, duration_option, file_option
+from scratchbus.errors import Conflict, InvalidField, InvalidTransition, LogError, NotFound
+from scratchbus.settings import shipped
 
-QUIET_FOR = timedelta(minutes=10)
-"""How long an observation that was acted on must be quiet before it is resolved."""
+if __name__ == "__main__" and not __package__:  # `python daemons/evaluator.py`: name the package (PEP 366)
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    __package__ = "daemons"
 
-_LOOK_INTERVAL = 1.0  # seconds between two checks for quiet observations
+from .completion import OUTCOME, CompletionRule, CompletionRules, Sign, read_completion, value_of, warn_of_types
+from .router import SUGGESTION
+
+CONTRADICTS = "contradicts:"
+"""What a tag begins with that names the observation which another one contradicts."""
+
+APPROVED = "approved"
+"""The metadata of an observation that someone has reviewed and approved."""
+
+_GONE = ("expired", "displaced", "archived", "refuted")  # how evidence ends that no longer counts
+REVIEW = "pending_review"
+"""The status of what waits for review."""
+
+_DONE = {"resolve": "resolved", "review": "sent to review", "reopen": "approved"}
+_MOST_REMEMBERED = 10_000  # histories
+_LOOK_INTERVAL = 1.0  # seconds between two looks
 
 logger = structlog.get_logger(__name__)
 
 
 class Evaluator:
-    """Resolves active observations with a linked action once they are quiet. Any number of evaluators may run.
+    """Reviews the open observations of a page for completion and for accuracy. Any number of evaluators may run.
 
-    A repeated observation is not quiet: while it is open, each sighting counts up its occurrences and renews it.
+    What is complete by a rule of its type is resolved, with what made it so as the reason. What is doubtful waits for
+    review until someone approves it. A repeated observation is not quiet: while it is open, each sighting counts up its
+    occurrences and renews it.
     """
 
     def __init__(
         self,
         page: Page,
         view: View,
-        quiet_for: timedelta = QUIET_FOR,
+        rules: CompletionRules,
+        quiet_for: timedelta | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._page = page
         self._view = view
-        self._quiet_for = quiet_for
+        self._rules = rules
+        self._quiet_for = quiet_for  # instead of what the rules say
         self._clock = clock
+        self._past = _Past(page)
+        self._refused: dict[tuple[str, str], int] = {}  # versions, by observation and what was refused
 
     def run(self, stop: threading.Event) -> None:
-        """Resolve quiet observations until `stop` is set."""
+        """Evaluate until `stop` is set."""
         while not stop.is_set():
             self.look_around()
             stop.wait(_LOOK_INTERVAL)
 
     def look_around(self) -> None:
-        """Resolve every observation that was acted on and has been quiet since."""
-        quiet_since = self._clock() - self._quiet_for
-        for observation in self._view.active():
-            if observation.links and observation.updated_at <= quiet_since:
-                self._resolve(observation)
+        """Evaluate every open observation of the page."""
+        look = _Look(self._view, self._past, self._rules, self._quiet_for, self._clock())
+        versions = {one.id: one.version for one in look.open}
+        self._refused = {key: version for key, version in self._refused.items() if versions.get(key[0]) == version}
+        for one in look.open:
+            if one.claim is not None and one.type == SUGGESTION:
+                continue  # its executor is at work
+            if reason := look.completion(one):
+                self._change(one, "resolve", reason)
+            elif one.status != REVIEW:
+                if doubt := look.doubt(one):
+                    self._change(one, "review", doubt)
+            elif one.metadata.get(APPROVED) is True and self._past.is_approved(one):
+                self._change(one, "reopen", "approved")
 
-    def _resolve(self, observation: Observation) -> None:
+    def _change(self, one: Observation, verb: str, reason: str) -> None:
+        change = {"resolve": self._page.resolve, "review": self._page.review, "reopen": self._page.reopen}[verb]
+        if self._refused.get((one.id, verb)) == one.version:
+            return
         try:
-            with because(observation.position):
-                self._page.resolve(
-                    observation.id,
-                    reason=f"acted on ({', '.join(observation.links)}) and quiet since",
-                    expected_version=observation.version,
-                    event_id=f"evaluator:{observation.id}:{observation.version}:resolve",
+            with because(one.position):
+                change(
+                    one.id,
+                    reason=reason,
+                    expected_version=one.version,
+                    event_id=f"evaluator:{one.id}:{one.version}:{verb}",
                 )
+        except (InvalidTransition, InvalidField) as problem:  # its lifecycle does not have it
+            self._refused[one.id, verb] = one.version
+            logger.warning("left", observation=one.id, to=verb, reason=str(problem))
         except (Conflict, NotFound) as problem:  # it changed meanwhile; the next look sees how
-            logger.info("not resolved", observation=observation.id, reason=str(problem))
+            logger.info("left", observation=one.id, to=verb, reason=str(problem))
         else:
-            logger.info("resolved", observation=observation.id, occurrences=observation.occurrences)
+            logger.info(_DONE[verb], observation=one.id, reason=reason)
+
+
+class _Past:
+    """What the histories of observations say; each is read once for each version.
+
+    A history that cannot be read, because it was archived elsewhere or erased, says nothing.
+    """
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self._events = lru_cache(_MOST_REMEMBERED)(self._read)
+
+    def _read(self, id: str, _version: int) -> list[AnyEvent]:
+        try:
+            return self._page.history(id)
+        except (NotFound, LogError) as problem:
+            logger.warning("cannot read a history", observation=id, reason=str(problem))
+            return []
+
+    def since(self, one: Observation) -> Position:
+        """Return when its status changed last; where that is not known, when it changed last at all."""
+        if not self._events(one.id, one.version):
+            return one.position
+        changes = [each for each in self._events(one.id, one.version) if isinstance(each, events.StatusChanged)]
+        return changes[-1].position if changes else one.added
+
+    def is_approved(self, one: Observation) -> bool:
+        """Return whether someone approved it since its status changed last."""
+        since = self.since(one)
+        return any(
+            isinstance(each, events.Updated)
+            and each.position > since
+            and (each.changes.get("metadata") or {}).get(APPROVED) is True
+            for each in self._events(one.id, one.version)
+        )
+
+    def was_closed(self, one: Observation) -> bool:
+        """Return whether it was dealt with before it was archived."""
+        changes = [each for each in self._events(one.id, one.version) if isinstance(each, events.StatusChanged)]
+        return any(each.status_class == "closed" for each in changes)
+
+
+class _Look:
+    """The page as it is at one time, and what the rules say of it."""
+
+    def __init__(
+        self, view: View, past: _Past, rules: CompletionRules, quiet_for: timedelta | None, now: datetime
+    ) -> None:
+        self.open = [one for one in view.list(status=None, limit=None) if one.is_open]
+        self._view = view
+        self._past = past
+        self._rules = rules
+        self._quiet_for = quiet_for
+        self._now = now
+        self._signs = cache(self._find_signs)
+        self._contradictions: dict[str, Observation] = {}
+        for one in self.open:
+            for tag in one.tags:
+                if tag.startswith(CONTRADICTS) and self._counts(one):
+                    self._contradictions.setdefault(tag.removeprefix(CONTRADICTS), one)  # the newest
+        self._suggestions: dict[str, list[Observation]] = defaultdict(list)
+        for one in view.list(type=SUGGESTION, limit=None):
+            if one.evidence:
+                self._suggestions[one.evidence[0]].append(one)
+
+    def _counts(self, one: Observation) -> bool:
+        """Return whether anything may follow from an observation: it is neither doubtful nor untrue."""
+        is_doubtful = one.status == REVIEW or one.confidence < (self._rules.review.confidence_below or 0.0)
+        return not is_doubtful and one.reason_code != "refuted"
+
+    def _find_signs(self, sign: Sign) -> dict[str, Observation]:
+        """Return the newest sign for each combination of the values that have to be the same."""
+        found: dict[str, Observation] = {}
+        for one in self._view.list(type=sign.type, tags=list(sign.tags), limit=None):
+            if self._counts(one) and (key := sign.key(one)):
+                found.setdefault(key, one)
+        return found
+
+    def completion(self, one: Observation) -> str:
+        """Return why an observation is complete, or "" if it is not.
+
+        What was reopened is complete only by what has happened since.
+        """
+        rules = self._rules.complete.get(one.type, ())
+        if not rules:
+            return ""
+        since = self._past.since(one) if one.reason_code == "reopened" else one.added
+        for rule in rules:
+            if (reasons := self._holds(rule, one, since)) is not None:
+                return " and ".join(reasons)
+        return ""
+
+    def _holds(self, rule: CompletionRule, one: Observation, since: Position) -> list[str] | None:
+        """Return what a rule asks for, as it has been met since then; None when it is not."""
+        reasons = []
+        if rule.outcome is not None:
+            acted = [each for each in self._suggestions[one.id] if each.metadata.get(OUTCOME) == rule.outcome]
+            if rule.quiet_for is None:  # else it has to be quiet since it was reopened
+                acted = [each for each in acted if each.position > since]
+            if not acted:
+                return None
+            reasons.append(f"{rule.outcome} ({acted[0].metadata.get('action', acted[0].id)})")
+        if rule.event is not None:
+            said = self._signs(rule.event).get(rule.event.key(one))
+            if said is None or said.added <= since:
+                return None
+            reasons.append(f"{said.source} said so ({said.id})")
+        for name, value in rule.field.items():
+            if value_of(one, name) != value or (since > one.added and one.position <= since):
+                return None
+            reasons.append(f"{name} is {value}")
+        if rule.quiet_for is not None:
+            if one.updated_at > self._now - (self._quiet_for or rule.quiet_for):
+                return None
+            reasons.append("quiet since" if reasons else "quiet")
+        return reasons
+
+    def doubt(self, one: Observation) -> str:
+        """Return why an observation is doubtful, or "" if it is not, or if it was approved since."""
+        review = self._rules.review
+        if one.type == SUGGESTION:
+            return ""
+        is_approved = one.reason_code == "reopened" or one.metadata.get(APPROVED) is True
+        other = self._contradictions.get(one.id)
+        if review.contradicted and other is not None and not (is_approved and other.added < one.position):
+            return f"contradicted by {other.source} ({other.id})"
+        if is_approved:
+            return ""
+        if review.confidence_below is not None and one.confidence < review.confidence_below:
+            return f"its confidence of {one.confidence:g} is below {review.confidence_below:g}"
+        if review.evidence_gone and one.evidence and all(map(self._is_gone, one.evidence)):
+            return f"what it rests on is gone ({', '.join(one.evidence)})"
+        return ""
+
+    def _is_gone(self, id: str) -> bool:
+        found = self._view.get(id)
+        if found is None or found.status_class != "final" or found.reason_code not in _GONE:
+            return False
+        return found.reason_code != "archived" or not self._past.was_closed(found)
 
 
 @daemon("evaluator")
-@duration_option("--quiet-for", default=QUIET_FOR, help="How long an observation must be quiet to be resolved.")
-def main(daemon: Daemon, quiet_for: timedelta) -> None:
-    """Resolve observations that were acted on and have been quiet for a while."""
+@file_option(
+    "--rules",
+    default=lambda: shipped("completion.yaml"),
+    show_default="the shipped one",
+    help="When what is complete, and what is doubtful.",
+)
+@duration_option("--quiet-for", default=None, help="How long to be quiet, instead of what the rules say.")
+def main(daemon: Daemon, rules: Path, quiet_for: timedelta | None) -> None:
+    """Resolve observations that are complete, and send doubtful ones to review."""
+    table = read_completion(rules)
 
     def evaluate(bus: Bus, stop: threading.Event) -> None:
+        warn_of_types({*table.complete}, bus, rules)
         with bus.view(daemon.page) as view:
-            Evaluator(bus.page(daemon.page), view, quiet_for).run(stop)
+            Evaluator(bus.page(daemon.page), view, table, quiet_for).run(stop)
 
     daemon.serve(evaluate)
 

@@ -1,4 +1,4 @@
-"""The log watcher: publishes what its rules find in a log file."""
+"""The log watcher: publishes what its rules find in a log file, or in the journal of a systemd unit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ if __name__ == "__main__" and not __package__:  # `python daemons/logwatch.py`: 
     __package__ = "daemons"
 
 from .bookmark import Bookmark, BookmarkFile, default_path
-from .log_file import Line
+from .fail2ban import FilterRule, read_filter
+from .journal import Journal, JournalPosition, JournalUnit
+from .log_file import FilePosition, Line
 from .rules import Rule, read_rules
 from .tailer import Tailer
 
@@ -40,7 +42,12 @@ class Logwatch:
     """
 
     def __init__(
-        self, page: str, rules: Sequence[Rule], log: Path, file: BookmarkFile, from_start: bool = False
+        self,
+        page: str,
+        rules: Sequence[Rule | FilterRule],
+        log: Path | JournalUnit,
+        file: BookmarkFile,
+        from_start: bool = False,
     ) -> None:
         self._name = page
         self._rules = rules
@@ -49,7 +56,12 @@ class Logwatch:
         self._saved = file.load()
         self._saved_at = time.monotonic()
         self._last_id = self._saved.last_id
-        self._tailer = Tailer(log, self._saved.position, from_start)
+        self._tailer = self._reader(self._saved.position, from_start)
+
+    def _reader(self, stored: FilePosition | JournalPosition | None, from_start: bool) -> Tailer | Journal:
+        if isinstance(self._log, JournalUnit):
+            return Journal(self._log, stored if isinstance(stored, JournalPosition) else None, from_start)
+        return Tailer(self._log, stored if isinstance(stored, FilePosition) else None, from_start)
 
     def run(self, bus: Bus, stop: threading.Event, follow: bool) -> None:
         """Publish what the log holds and, with `follow`, what is appended to it, until `stop` is set.
@@ -62,7 +74,7 @@ class Logwatch:
         self._check_types(bus)
         if not self._is_known(page):
             self._tailer.close()
-            self._tailer = Tailer(self._log, self._tailer.position, from_start=True)
+            self._tailer = self._reader(self._tailer.position, from_start=True)
         is_awaited = False
         try:
             while not stop.is_set():
@@ -101,7 +113,7 @@ class Logwatch:
         if published:
             logger.info("published", sightings=published, log=str(self._log))
 
-    def _publish(self, page: Page, line: Line, rule: Rule) -> bool:
+    def _publish(self, page: Page, line: Line, rule: Rule | FilterRule) -> bool:
         """Publish what a rule finds in a line; return False if nothing. What the bus refuses is logged and skipped."""
         seen = rule.sighting(line.text)
         if seen is None:
@@ -136,15 +148,39 @@ class Logwatch:
 
 
 @daemon("logwatch")
-@file_option("--rules", default=lambda: shipped("logwatch.yaml"), help="What to look for, and what to publish.")
-@file_option("--log", required=True, help="The log file.")
+@file_option("--rules", help="What to look for, and what to publish.  [default: the shipped rules, for SSH]")
+@click.option(
+    "--fail2ban", "filters", multiple=True, metavar="FILTER",
+    help="A filter of fail2ban to look for, as /etc/fail2ban/filter.d/sshd.conf or sshd.conf[mode=extra]; repeatable.",
+)  # fmt: skip
+@file_option("--log", help="The log file.")
+@click.option("--journal", metavar="UNIT", help="Read the journal of this systemd unit instead of a file.")
 @click.option("--follow", is_flag=True, help="Keep reading as the log grows, through rotation and truncation.")
 @click.option("--from-start", is_flag=True, help="Read the log from its first line again; nothing is counted twice.")
 @file_option("--state", help="Where to store how far the log was read.  [default: one file per log, bus and page]")
-def main(daemon: Daemon, rules: Path, log: Path, follow: bool, from_start: bool, state: Path | None) -> None:
-    """Publish what the rules find in a log file, and store how far it was read."""
-    file = BookmarkFile(state or default_path(log, daemon.target))
-    watch = Logwatch(daemon.page, read_rules(rules), log, file, from_start)
+def main(
+    daemon: Daemon,
+    rules: Path | None,
+    filters: tuple[str, ...],
+    log: Path | None,
+    journal: str | None,
+    follow: bool,
+    from_start: bool,
+    state: Path | None,
+) -> None:
+    """Publish what the rules find in a log, and store how far it was read.
+
+    The rules are those of --rules, the filters of fail2ban, or without either the shipped ones.
+    """
+    source = log if journal is None else JournalUnit(journal)
+    if source is None or (log is not None and journal is not None):
+        raise click.UsageError("name either a file with --log, or a systemd unit with --journal")
+    found: list[Rule | FilterRule] = [read_filter(each) for each in filters]
+    if rules is not None or not filters:
+        found = [*read_rules(rules or shipped("logwatch.yaml")), *found]
+    where = source.absolute() if isinstance(source, Path) else source
+    file = BookmarkFile(state or default_path(str(where), daemon.target))
+    watch = Logwatch(daemon.page, found, source, file, from_start)
     daemon.serve(lambda bus, stop: watch.run(bus, stop, follow), patient=follow)
 
 

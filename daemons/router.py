@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import click
 import structlog
 
-from scratchbus import Bus, Observation, Page, View, because, by_urgency
-from scratchbus.daemon import Daemon, daemon
+from scratchbus import Bus, Change, Observation, Page, View, because
+from scratchbus.daemon import Daemon, daemon, file_option
 from scratchbus.errors import EventIdReused
+from scratchbus.settings import shipped
+
+if __name__ == "__main__" and not __package__:  # `python daemons/router.py`: name the package (PEP 366)
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    __package__ = "daemons"
+
+from .completion import warn_of_types
+from .router_rules import Mode, RouterRules, read_router_rules
 
 SUGGESTION = "action_suggestion"
 """The type of the observations that the router publishes and the executor claims."""
+
+CONFIRMATION = "pending_confirmation"
+"""The type of what has to be confirmed before a suggestion is made; the executor claims it first."""
 
 THRESHOLD = 65.0
 """The router suggests an action from this urgency on."""
@@ -26,21 +41,40 @@ EXECUTOR = "executor"
 FOR_EXECUTOR = f"for:{EXECUTOR}"
 """The tag of suggestions for executors; suggestions without it are for someone else."""
 
+NO_RULES = RouterRules()
+"""Every urgency fades, and there are no modes."""
+
+_STRICTNESS = {None: 0, "verify": 1, "hold": 2}
+_SAID = {"suggest": "suggested", "verify": "asked to verify"}
+OVER = "what it rests on is over"
+"""Why an executor closed a suggestion, or archived a question, without doing anything."""
+
 _UNANSWERED = ("expired", "displaced")
-_LONGEST_EXCERPT = 300  # characters of the alert that a suggestion repeats
+_LONGEST_EXCERPT = 300  # characters of an observation that a suggestion repeats
+_LOOK_INTERVAL = 60.0  # seconds between two looks at what grows more urgent while nothing happens
 
 logger = structlog.get_logger(__name__)
+
+
+class _Ranked(NamedTuple):
+    """An observation, how urgent it is, and the mode that concerns it with the active observation that causes it."""
+
+    one: Observation
+    urgent: float
+    mode: Mode | None = None
+    alert: Observation | None = None
 
 
 class Router:
     """Suggests one action for each urgent observation. Any number of routers may run.
 
     An observation that was acted on, or already has a suggestion, gets no other. If a suggestion expired or was
-    displaced before anyone answered it, the router suggests again while the observation is still urgent.
+    displaced before anyone answered it, the router suggests again while the observation is still urgent. While a mode
+    of its rules is in force, some observations are more urgent, have to be verified first, or are held back.
 
-    The router stores no position: everything it needs is on the page. It considers the whole page when it starts, then
-    each change. The event id of a suggestion derives from the observation and its unanswered suggestion, so a second
-    router, or a view that lags, does not suggest twice.
+    The router stores no position: everything it needs is on the page. It considers the whole page when it starts and
+    every minute, and what has changed at once. The event id of a suggestion derives from the observation and its
+    unanswered suggestion, so a second router, or a view that lags, does not suggest twice.
     """
 
     def __init__(
@@ -48,23 +82,34 @@ class Router:
         page: Page,
         view: View,
         threshold: float = THRESHOLD,
+        rules: RouterRules = NO_RULES,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._page = page
         self._view = view
         self._threshold = threshold
+        self._rules = rules
         self._clock = clock
 
     def run(self, stop: threading.Event) -> None:
         """Suggest actions for urgent observations until `stop` is set."""
-        changes = self._view.changes(stop)  # subscribe before the first look, so that no change is missed
-        self.look_around()
-        for change in changes:
-            if change.is_resync:
-                self.look_around()
-            elif (changed := change.after) is not None:
-                concerned = changed.evidence if changed.type == SUGGESTION else [changed.id]
-                self.consider([one for id in concerned if (one := self._view.get(id))])
+        minute = None
+        while minute is None or minute.is_over:
+            minute = _Minute(stop)
+            changes = self._view.changes(minute)  # subscribe before the look, so that no change is missed
+            self.look_around()
+            for change in changes:
+                self._follow(change)
+
+    def _follow(self, change: Change) -> None:
+        changed = change.after or change.before
+        states = [each for each in (change.before, change.after) if each is not None]
+        may_switch = any(mode.during.fits(each) for mode in self._rules.modes for each in states)
+        if change.is_resync or changed is None or may_switch:
+            self.look_around()
+        else:
+            concerned = changed.evidence[:1] if FOR_EXECUTOR in changed.tags else [changed.id]
+            self.consider([one for id in concerned if (one := self._view.get(id))])
 
     def look_around(self) -> None:
         """Consider every active observation of the page."""
@@ -72,46 +117,135 @@ class Router:
 
     def consider(self, observations: list[Observation]) -> None:
         """Suggest an action for each of these that is open and urgent, the most urgent first."""
-        for urgent, one in by_urgency(observations, self._clock()):
-            if urgent < self._threshold:
+        active = self._view.active() if self._rules.modes else []
+        in_force = [(mode, alert) for mode in self._rules.modes for alert in active if mode.during.fits(alert)]
+        ranked = [self._ranked(one, in_force) for one in observations if _is_actionable(one)]
+        for each in sorted(ranked, key=lambda each: (-each.urgent, each.one.added)):
+            if each.urgent < self._threshold:
                 return
-            if one.is_open and one.type != SUGGESTION and not one.links:
-                last = self._view.list(type=SUGGESTION, tags=[_tag(one.id)], limit=1)
-                if not last or last[0].reason_code in _UNANSWERED:
-                    self._suggest(one, urgent, last)
+            if each.mode is None or each.mode.then is None:
+                self._suggest_once(each)
+            elif each.mode.then == "hold":
+                logger.debug("held back", observation=each.one.id, mode=each.mode.name)
+            elif (verified := self._verified(each)) is not None:
+                self._suggest_once(each, verified)
 
-    def _suggest(self, observation: Observation, urgent: float, unanswered: list[Observation]) -> None:
+    def _ranked(self, one: Observation, in_force: list[tuple[Mode, Observation]]) -> _Ranked:
+        """Return an observation with its urgency, and the strictest mode that concerns it."""
+        ranked = _Ranked(one, self._rules.urgency(one, self._clock()))
+        concerning = [(mode, alert) for mode, alert in in_force if mode.concerns(one, alert)]
+        if not concerning:
+            return ranked
+        mode, alert = max(concerning, key=lambda each: _STRICTNESS[each[0].then])
+        raised = max(mode.up for mode, _ in concerning)
+        return _Ranked(one, min(100.0, ranked.urgent + raised), mode, alert)
+
+    def _verified(self, ranked: _Ranked) -> Observation | None:
+        """Return the confirmation of an observation, or None while it has none, after asking for it."""
+        asked = self._view.list(type=CONFIRMATION, tags=[FOR_EXECUTOR, about(ranked.one.id)], limit=1)
+        if asked and (asked[0].status == "resolved" or asked[0].reason_code == "auto_archived"):
+            return asked[0]  # only what was resolved is archived automatically
+        if not asked or _is_unanswered(asked[0]):
+            context = {"task_id": f"verify_{ranked.one.id}"}
+            self._add(CONFIRMATION, "Verify before acting", "verify", ranked, asked, context=context)
+        return None
+
+    def _suggest_once(self, ranked: _Ranked, *grounds: Observation) -> None:
+        last = self._view.list(type=SUGGESTION, tags=[about(ranked.one.id)], limit=1)
+        if not last or _is_unanswered(last[0]):
+            self._add(SUGGESTION, "Act on", "suggest", ranked, last, grounds, context={})
+
+    def _add(
+        self,
+        type: str,
+        verb: str,
+        step: str,
+        ranked: _Ranked,
+        unanswered: list[Observation],
+        grounds: Sequence[Observation] = (),
+        *,
+        context: Mapping[str, Any],
+    ) -> None:
+        """Publish what an executor is to do next about an observation: verify it, or act on it."""
+        one, mode, alert = ranked.one, ranked.mode, ranked.alert
+        content = f"{verb}: {_excerpt(one)}"
+        metadata: dict[str, Any] = {"urgency": round(ranked.urgent)}
+        evidence = [one.id, *(each.id for each in grounds)]
+        if mode is not None and alert is not None:
+            content += f" [{mode.name}: {_excerpt(alert)}]"
+            metadata["mode"] = mode.name
+            evidence.append(alert.id)
         try:
-            with because(observation.position):
-                suggestion = self._page.add(
-                    SUGGESTION,
-                    f"Act on: {textwrap.shorten(observation.content, _LONGEST_EXCERPT, placeholder=' …')}",
+            with because(one.position):
+                added = self._page.add(
+                    type,
+                    content,
                     owner=EXECUTOR,
-                    tags=[FOR_EXECUTOR, _tag(observation.id)],
-                    context={"type": observation.type, "tags": observation.tags},
-                    metadata={"urgency": round(urgent)},
-                    evidence=[observation.id],
-                    dedupe_key=_tag(observation.id),
-                    event_id=":".join(["router", observation.id, *(each.id for each in unanswered), "suggest"]),
+                    tags=[FOR_EXECUTOR, about(one.id)],
+                    context={"type": one.type, "tags": one.tags, **context},
+                    metadata=metadata,
+                    evidence=evidence,
+                    dedupe_key=f"{step}:{one.id}",
+                    event_id=":".join(["router", one.id, *(each.id for each in unanswered), step]),
                 )
         except EventIdReused:
-            return  # another router suggested it a moment ago
-        logger.info("suggested", suggestion=suggestion.id, evidence=observation.id, urgency=round(urgent))
-        self._view.wait_for(suggestion)
+            return  # another router did it a moment ago
+        logger.info(_SAID[step], **{type: added.id}, evidence=one.id, urgency=round(ranked.urgent))
+        self._view.wait_for(added)
 
 
-def _tag(id: str) -> str:
+class _Minute:
+    """Is set when `stop` is, or when a minute is over."""
+
+    def __init__(self, stop: threading.Event) -> None:
+        self._stop = stop
+        self._end = time.monotonic() + _LOOK_INTERVAL
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the minute has passed, and the work goes on."""
+        return not self._stop.is_set() and time.monotonic() > self._end
+
+    def is_set(self) -> bool:
+        return self._stop.is_set() or self.is_over
+
+
+def _is_actionable(one: Observation) -> bool:
+    """Return whether an observation may be acted on: nobody has, it needs no review, and is not from here."""
+    is_ours = one.type == SUGGESTION or FOR_EXECUTOR in one.tags
+    return one.is_open and one.status != "pending_review" and not one.links and not is_ours
+
+
+def _is_unanswered(last: Observation) -> bool:
+    """Return whether nobody has said or done anything about what was published last."""
+    return last.reason_code in _UNANSWERED or (not last.is_open and last.reason == OVER)
+
+
+def _excerpt(one: Observation) -> str:
+    return textwrap.shorten(one.content, _LONGEST_EXCERPT, placeholder=" …")
+
+
+def about(id: str) -> str:
+    """Return the tag of what is published about an observation."""
     return f"about:{id}"
 
 
 @daemon("router")
 @click.option("--threshold", type=click.FloatRange(0, 100), default=THRESHOLD, help="Suggest from this urgency on.")
-def main(daemon: Daemon, threshold: float) -> None:
+@file_option(
+    "--rules",
+    default=lambda: shipped("router.yaml"),
+    show_default="the shipped one",
+    help="How urgency changes, and what holds during alerts.",
+)
+def main(daemon: Daemon, threshold: float, rules: Path) -> None:
     """Rank the observations of the page by urgency, and suggest an action for urgent ones."""
+    table = read_router_rules(rules)
 
     def route(bus: Bus, stop: threading.Event) -> None:
+        warn_of_types(table.types, bus, rules)
         with bus.view(daemon.page) as view:
-            Router(bus.page(daemon.page), view, threshold).run(stop)
+            Router(bus.page(daemon.page), view, threshold, table).run(stop)
 
     daemon.serve(route)
 

@@ -4,6 +4,7 @@ tools:
   - tool: blocklist
     type: risk_alert
     tags: [brute-force]
+    success: done
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import ipaddress
 import os
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Literal
 
 import structlog
 
@@ -33,11 +35,12 @@ logger = structlog.get_logger(__name__)
 
 
 class Choice(YamlModel):
-    """A tool, and the type and tags of the observations it is for."""
+    """A tool, the type and tags of the observations it is for, and what it means when it succeeds."""
 
     tool: Text
     type: TypeName
     tags: Items[Text] = ()
+    success: Literal["done", "notified", "pending"]
 
 
 class ToolTable(YamlModel):
@@ -45,11 +48,11 @@ class ToolTable(YamlModel):
 
     tools: Entries[Choice]
 
-    def pick(self, observation: Observation) -> str | None:
-        """Return the name of the tool for an observation, or None when no choice fits."""
+    def pick(self, observation: Observation) -> Choice | None:
+        """Return the choice for an observation, or None when none fits."""
         for choice in self.tools:
             if choice.type == observation.type and set(choice.tags).issubset(observation.tags):
-                return choice.tool
+                return choice
         return None
 
 

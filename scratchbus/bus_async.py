@@ -3,64 +3,89 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Generator, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from scratchbus import opening
-from scratchbus.domain.events import Event
 from scratchbus.domain.position import BusPosition, Position
-from scratchbus.domain.registry import Registry
-from scratchbus.domain.values import Duration
 from scratchbus.engine.renewal import AsyncKeeper
-from scratchbus.engine.steps import Step
-from scratchbus.eventlog.foreign import ForeignEntry
-from scratchbus.eventlog.tail_readers import AsyncFeeds
 from scratchbus.memory.memories_async import AsyncMemories
-from scratchbus.page_async import AsyncPage
-from scratchbus.readmodel.scope import push_registry, refresh_registry
-from scratchbus.settings import Settings
 from scratchbus.telemetry.late import late, once
 
 if TYPE_CHECKING:
     from scratchbus import context as contexts
+    from scratchbus import opening, timetravel
+    from scratchbus import page_async as paging
+    from scratchbus import settings as configuration
     from scratchbus import status as statuses
     from scratchbus import subscriptions as subscribing
     from scratchbus import work as working
     from scratchbus.archive import importing
     from scratchbus.commands import claim as claiming
     from scratchbus.commands import read as looking
-    from scratchbus.eventlog import consumers, cursor, foreign, reader
+    from scratchbus.context import embedding
+    from scratchbus.context import recall as recollection
+    from scratchbus.domain import events as event_kinds
+    from scratchbus.domain import registry as registries
+    from scratchbus.domain import representation, values
+    from scratchbus.engine import steps
+    from scratchbus.eventlog import consumers, cursor, foreign, newest, reader
     from scratchbus.eventlog import follow_async as following
+    from scratchbus.eventlog import tail_readers as tails
+    from scratchbus.readmodel import histogram as histograms
     from scratchbus.readmodel import rebuild as rebuilding
-    from scratchbus.readmodel import registry_files
+    from scratchbus.readmodel import registry_files, scope
     from scratchbus.readmodel import verify as verifying
     from scratchbus.subscriptions import dead_letters as letters
-    from scratchbus.subscriptions import filters, options
+    from scratchbus.subscriptions import definition, filters, options, pulling, settling
+    from scratchbus.subscriptions import pull_async as patient
     from scratchbus.views import shared as sharing
     from scratchbus.views import view_async as viewing
-else:
+    from scratchbus.work import handlers_async as handling
+else:  # what opening a bus needs is imported then, all else when it is first used
     claiming = late("scratchbus.commands.claim")
+    configuration = late("scratchbus.settings")
     consumers = late("scratchbus.eventlog.consumers")
     contexts = late("scratchbus.context")
     cursor = late("scratchbus.eventlog.cursor")
+    definition = late("scratchbus.subscriptions.definition")
+    embedding = late("scratchbus.context.embedding")
+    event_kinds = late("scratchbus.domain.events")
     filters = late("scratchbus.subscriptions.filters")
+    handling = late("scratchbus.work.handlers_async")
     following = late("scratchbus.eventlog.follow_async")
     foreign = late("scratchbus.eventlog.foreign")
+    histograms = late("scratchbus.readmodel.histogram")
     importing = late("scratchbus.archive.importing")
     letters = late("scratchbus.subscriptions.dead_letters")
     looking = late("scratchbus.commands.read")
+    newest = late("scratchbus.eventlog.newest")
+    opening = late("scratchbus.opening")
     options = late("scratchbus.subscriptions.options")
+    paging = late("scratchbus.page_async")
+    patient = late("scratchbus.subscriptions.pull_async")
+    pulling = late("scratchbus.subscriptions.pulling")
     reader = late("scratchbus.eventlog.reader")
     rebuilding = late("scratchbus.readmodel.rebuild")
+    recollection = late("scratchbus.context.recall")
+    registries = late("scratchbus.domain.registry")
     registry_files = late("scratchbus.readmodel.registry_files")
+    representation = late("scratchbus.domain.representation")
+    scope = late("scratchbus.readmodel.scope")
+    settling = late("scratchbus.subscriptions.settling")
     sharing = late("scratchbus.views.shared")
     statuses = late("scratchbus.status")
+    steps = late("scratchbus.engine.steps")
     subscribing = late("scratchbus.subscriptions")
+    tails = late("scratchbus.eventlog.tail_readers")
+    timetravel = late("scratchbus.timetravel")
+    values = late("scratchbus.domain.values")
     verifying = late("scratchbus.readmodel.verify")
     viewing = late("scratchbus.views.view_async")
     working = late("scratchbus.work")
 
 T = TypeVar("T")
+H = TypeVar("H", bound=Callable[..., Any])
 
 
 class AsyncBus(AsyncMemories):
@@ -83,8 +108,9 @@ class AsyncBus(AsyncMemories):
         # self.converse = self._engine.run
         # end
         self.core = opened.core
-        self.feeds = AsyncFeeds(self.core.log, self._reader)
+        self.feeds = tails.AsyncFeeds(self.core.log, self._reader)
         self.keeper = AsyncKeeper(self.converse)
+        self._new_page = paging.AsyncPage  # imported here, so that the first addition need not wait for it
         # blocking only:
         # try:
         #     self.converse(opening.greet(opened))
@@ -129,16 +155,16 @@ class AsyncBus(AsyncMemories):
             self._is_greeted = True
         return self
 
-    async def converse(self, conversation: Step[T]) -> T:
+    async def converse(self, conversation: steps.Step[T]) -> T:
         """Run a conversation with the engine. Raises EngineError, and BusClosed once the bus is closed."""
         await self._greeted()
         return await self._engine.run(conversation)
 
     # end
 
-    def page(self, name: str = "main") -> AsyncPage:
+    def page(self, name: str = "main") -> paging.AsyncPage:
         """Return a page. Raises InvalidName."""
-        return AsyncPage(self, name)
+        return self._new_page(self, name)
 
     @once
     def _live_pages(self) -> sharing.AsyncLivePages:
@@ -150,21 +176,59 @@ class AsyncBus(AsyncMemories):
 
     def events(
         self,
-        after: BusPosition | Position | str | None = None,
+        after: timetravel.When | None = None,
         *,
         follow: bool = False,
         pages: Collection[str] | None = None,
         types: Collection[str] | None = None,
         kinds: Collection[str] | None = None,
+        subjects: Collection[str] | None = None,
         stop: reader.Stop | None = None,
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncIterator[event_kinds.AnyEvent]:
         """Yield the events after a position, oldest first; with `follow`, go on as they happen until `stop` is set.
 
-        `pages`, `types` and `kinds` select events. Raises InvalidInput for a type or kind that does not exist.
+        `pages`, `types`, `kinds` and `subjects` select events. Raises InvalidInput for a kind that does not exist.
         Iterating raises PositionLost, LogRewound or LogGap rather than skip an event.
         """
-        narrow = looking.narrow_of(pages, types, kinds)
+        narrow = looking.narrow_of(pages, types, kinds, subjects)
         return following.follow_events(self.core.log, self.converse, self.feeds, after, pages, narrow, follow, stop)
+
+    async def last_events(
+        self,
+        count: int = 100,
+        *,
+        before: Position | str | None = None,
+        pages: Collection[str] | None = None,
+        types: Collection[str] | None = None,
+        kinds: Collection[str] | None = None,
+        subjects: Collection[str] | None = None,
+    ) -> list[event_kinds.AnyEvent]:
+        """Return the newest events, oldest first: up to `count` (10,000 at most) before the position of an event.
+
+        Reads the log backwards, of one page its index, until it has found as many that match; events that were trimmed
+        from the log are left out, `events` reads them from the archive. To page backwards, pass the position of the
+        first event as `before`.
+        Raises InvalidInput.
+        """
+        narrow = looking.narrow_of(pages, types, kinds, subjects)
+        most = values.check_whole("count", count, most=10_000)
+        return await self.converse(newest.newest(self.core.log, most, before, narrow))
+
+    async def histogram(
+        self,
+        *,
+        since: values.Moment | None = None,
+        until: values.Moment | None = None,
+        buckets: int = 120,
+        page: str | None = None,
+    ) -> histograms.Histogram:
+        """Return how many events there are over time, by kind, from `since` up to `until`, or in all of the log.
+
+        Costs a few small reads for each of the `buckets` (1,000 at most), however many events there are: their numbers
+        are exact. Kinds are counted up to 5,000 events, else estimated from the first events of each bucket. What was
+        trimmed from the log is not counted. Raises InvalidInput.
+        """
+        return await self.converse(histograms.histogram(self.core.log, since, until, buckets, page))
 
     def subscribe(
         self,
@@ -174,11 +238,11 @@ class AsyncBus(AsyncMemories):
         types: Collection[str] | None = None,
         kinds: Collection[str] | None = None,
         tags: Collection[str] | None = None,
-        after: BusPosition | Position | str | None = None,
+        after: timetravel.When | None = None,
         reset: bool = False,
         max_attempts: int = 5,
-        retry_delay: Duration = "1s",
-        handler_timeout: Duration = "5m",
+        retry_delay: values.Duration = "1s",
+        handler_timeout: values.Duration = "5m",
         stop: reader.Stop | None = None,
     ) -> subscribing.AsyncSubscription:
         """Return a durable subscription: its cursor in the log is stored under this name, with one active consumer.
@@ -201,10 +265,10 @@ class AsyncBus(AsyncMemories):
         types: str | Collection[str] | None = None,
         tags: str | Collection[str] | None = None,
         pages: str | Collection[str] | None = None,
-        ttl: Duration = "30s",
+        ttl: values.Duration = "30s",
         max_attempts: int = 5,
-        retry_delay: Duration = "1s",
-        handler_timeout: Duration = "5m",
+        retry_delay: values.Duration = "1s",
+        handler_timeout: values.Duration = "5m",
         stop: reader.Stop | None = None,
     ) -> working.AsyncWork:
         """Return work: hands out the open observations of these pages, or of all, to competing workers, by priority.
@@ -215,6 +279,159 @@ class AsyncBus(AsyncMemories):
         """
         terms = working.WorkTerms.of(max_attempts, retry_delay, handler_timeout)
         return working.AsyncWork(self, name, claiming.Wanted.of(types, tags), pages, ttl, terms, stop)
+
+    @once
+    def _handlers(self) -> handling.AsyncHandlers:
+        return handling.AsyncHandlers()
+
+    def on(
+        self,
+        *types: str,
+        name: str | None = None,
+        pages: Collection[str] | None = None,
+        kinds: Collection[str] | None = ("added",),
+        tags: Collection[str] | None = None,
+        after: timetravel.When | None = None,
+        concurrency: int = 1,
+        max_attempts: int = 5,
+        retry_delay: values.Duration = "1s",
+        handler_timeout: values.Duration = "5m",
+    ) -> Callable[[H], H]:
+        """Return a decorator that declares a handler of events: of observations of these types that are added.
+
+        `run_handlers` runs it, on a subscription with its `name`, by default the function's: durable, at least once, in
+        order, with one active process; `concurrency` events at once. `kinds` selects other events, None all. The other
+        keywords are those of `subscribe`. Raises InvalidInput.
+        """
+        open = partial(
+            self.subscribe,
+            pages=pages,
+            types=types or None,
+            kinds=kinds,
+            tags=tags,
+            after=after,
+            max_attempts=max_attempts,
+            retry_delay=retry_delay,
+            handler_timeout=handler_timeout,
+        )
+        return self._handlers.declare(name, concurrency, open)
+
+    def on_job(
+        self,
+        *types: str,
+        name: str | None = None,
+        tags: str | Collection[str] | None = None,
+        pages: str | Collection[str] | None = None,
+        concurrency: int = 1,
+        ttl: values.Duration = "30s",
+        max_attempts: int = 5,
+        retry_delay: values.Duration = "1s",
+        handler_timeout: values.Duration = "5m",
+    ) -> Callable[[H], H]:
+        """Return a decorator that declares a handler of jobs: of open observations of these types, each claimed for it.
+
+        `run_handlers` runs it, as `work` with its `name`, by default the function's, beside the workers of other
+        processes; `concurrency` jobs at once. The other keywords are those of `work`. Raises InvalidInput.
+        """
+        open = partial(
+            self.work,
+            types=types or None,
+            tags=tags,
+            pages=pages,
+            ttl=ttl,
+            max_attempts=max_attempts,
+            retry_delay=retry_delay,
+            handler_timeout=handler_timeout,
+        )
+        return self._handlers.declare(name, concurrency, open)
+
+    async def run_handlers(self, stop: reader.Stop | None = None) -> None:
+        """Run the handlers that `on` and `on_job` declared until `stop` is set, or one of them cannot go on.
+
+        An exception in a handler is logged, and its event or job comes again. Raises InvalidInput without a handler,
+        and what `subscribe` and `work` raise.
+        """
+        await self._handlers.run(stop)
+
+    async def declare_subscription(
+        self,
+        name: str,
+        *,
+        pages: Collection[str] | None = None,
+        types: Collection[str] | None = None,
+        kinds: Collection[str] | None = None,
+        tags: Collection[str] | None = None,
+        after: timetravel.When | None = None,
+        reset: bool = False,
+        max_attempts: int = 5,
+        retry_delay: values.Duration = "1s",
+        url: str | None = None,
+        secret: str | None = None,
+    ) -> bool:
+        """Store the definition of a durable subscription without consuming it; return whether the name is new.
+
+        A new name starts after `after`; a known one stays at its cursor, unless `reset` is set, and gets this
+        definition in the place of its own. `max_attempts` and `retry_delay` apply to events that are pulled. With a
+        `url` the events are delivered there by `scratchbus serve`, signed with the `secret`; without a secret the
+        stored one stays. Raises InvalidInput, SubscriptionHeld for other filters while it is consumed, or PositionLost
+        for one that was dropped and is not reset.
+        """
+        wanted = filters.Filters.of(looking.narrow_of(pages, types, kinds), tags)
+        terms = options.Terms(after, reset, max_attempts, retry_delay)
+        return await self.converse(definition.declare(self.core, name, wanted, terms, url, secret))
+
+    async def subscriptions(self) -> list[subscribing.SubscriptionStatus]:
+        """Return the status of every subscription, by name."""
+        return await self.converse(subscribing.read_subscriptions(self.core))
+
+    async def webhook(self, name: str) -> definition.Webhook:
+        """Return the webhook of a subscription, with its secret. Raises NotFound if it has none."""
+        return await self.converse(definition.read_webhook(self.core, name))
+
+    async def pull(
+        self,
+        name: str,
+        *,
+        max: int = 10,
+        wait: values.Duration = 0,
+        lease: values.Duration = "30s",
+        by: str | None = None,
+    ) -> pulling.Pulled:
+        """Return the next events of a durable subscription, up to `max` (1,000 at most), oldest first; perhaps none.
+
+        For clients that keep no connection: any process may ack them, by the batch's token. Without any it waits for
+        `wait`. Events that are not acked within the `lease` (1s to 12h) are delivered again, and until then nothing
+        else is, to anyone: a batch is a consumer as those of `subscribe` are, shown as `by`. An event that comes back,
+        since it failed or the lease ended, comes alone; after `max_attempts` it becomes a dead letter. Numbers are
+        seconds. Raises NotFound for a name that was never declared or consumed, InvalidInput, PositionLost,
+        LogRewound or LogGap.
+        """
+        return await patient.pull_from(self, pulling.Pull(self.core, name, max, lease, by), wait)
+
+    async def ack(self, name: str, token: str, positions: Position | str | Iterable[Position | str]) -> None:
+        """Ack events that were pulled, by the token of their batch: all of these, or none.
+
+        Acking again changes nothing. Raises LeaseLost when they were handed out again after the lease had ended,
+        NotDelivered for events that are not out, or InvalidInput.
+        """
+        await self.converse(settling.ack_pulled(self.core, name, token, positions))
+
+    async def nack(
+        self, name: str, token: str, position: Position | str, reason: str, *, delay: values.Duration | None = None
+    ) -> None:
+        """Deliver a pulled event again after `delay`, or set it aside as a dead letter after the last attempt.
+
+        By default the delay is the subscription's `retry_delay`, doubled with each attempt. The other events of the
+        batch stay out. Raises LeaseLost, NotDelivered, NotFound or InvalidInput.
+        """
+        await self.converse(settling.take_back(self.core, name, token, position, reason, delay))
+
+    async def requeue(self, name: str, token: str, positions: Position | str | Iterable[Position | str]) -> None:
+        """Give pulled events back unhandled, all of these or none: they are delivered again, as the same attempt.
+
+        Raises LeaseLost, NotDelivered, NotFound or InvalidInput.
+        """
+        await self.converse(settling.requeue(self.core, name, token, positions))
 
     async def unsubscribe(self, name: str) -> None:
         """Delete a subscription and its dead letters. Raises NotFound, or SubscriptionHeld while it is consumed."""
@@ -250,6 +467,36 @@ class AsyncBus(AsyncMemories):
         """The contexts of agents: texts within a token budget, relevant memories, compaction."""
         return contexts.AsyncContexts(self)
 
+    @once
+    def _recaller(self) -> recollection.Recaller:
+        return recollection.Recaller()
+
+    async def recall(
+        self,
+        query: str,
+        *,
+        scopes: Collection[str] = (),
+        sessions: Collection[str] = (),
+        page: str | None = None,
+        at: timetravel.When | None = None,
+        limit: int | None = 10,
+        embedder: embedding.Embedder | None = None,
+    ) -> list[recollection.Recalled]:
+        """Return what bears on a question, the best first, of all that some scopes and sessions and a page have.
+
+        Notes, notepads, preferences, facts that are true and observations that are not archived are ranked by their
+        words, by the entities that they connect, and if there is an `embedder` by their meaning; of equals the newer
+        and more urgent come first. Each result says why it is there. Without scopes, sessions or a page it is the page
+        `main`. With `at`, a position or a time, the answer is from what was known then, and costs the events of these
+        pages up to then; otherwise each page is read once, and from then on only its new events are. An empty query
+        finds the newest. With None as `limit` you get all that was found, at most a few hundred.
+        Raises InvalidName, InvalidField and InvalidPosition.
+        """
+        asked = recollection.RecallQuestion(query, scopes, sessions, page, limit)
+        if at is not None:
+            return await self.converse(recollection.recall_past(self.core, asked, at, embedder))
+        return await self.converse(recollection.recall(self.core, self._recaller, asked, embedder))
+
     @property
     def instance(self) -> str:
         """The secret that tells this connection from others with the same source; do not share it."""
@@ -261,13 +508,17 @@ class AsyncBus(AsyncMemories):
         return self.core.log.owner
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> configuration.Settings:
         """The settings in force."""
         return self.core.settings
 
     async def status(self) -> statuses.Status:
         """Return the status of the engine, the logs, the projections and the pages."""
         return await self.converse(opening.status_of(self._opened))
+
+    async def pages(self) -> list[statuses.PageStatus]:
+        """Return the status of all pages, those with the most open observations first."""
+        return await self.converse(statuses.read_pages(self.core))
 
     async def rebuild(self, progress: rebuilding.Progress | None = None) -> rebuilding.Rebuilt:
         """Fold the whole log into a new state, and switch to it atomically; readers never see a gap.
@@ -286,7 +537,7 @@ class AsyncBus(AsyncMemories):
         """
         return await self.converse(verifying.verify(self.core, progress))
 
-    async def repair(self) -> list[ForeignEntry]:
+    async def repair(self) -> list[foreign.ForeignEntry]:
         """Remove the entries that someone added to the logs by hand behind their last events; return them.
 
         Such an entry blocks all writes to its shard with LogBlocked. Readers continue meanwhile. No event is removed.
@@ -304,7 +555,7 @@ class AsyncBus(AsyncMemories):
         return await self.converse(importing.import_events(self.core, lines, progress))
 
     @property
-    def types(self) -> Registry:
+    def types(self) -> registries.Registry:
         """The registry of observation types in use."""
         return self.core.registry
 
@@ -315,15 +566,23 @@ class AsyncBus(AsyncMemories):
 
     async def refresh_types(self) -> bool:
         """Load the published registry if it is newer; return whether it was."""
-        return await self.converse(refresh_registry(self.core))
+        return await self.converse(scope.refresh_registry(self.core))
 
-    async def push_types(self, registry: Registry | Path | str, *, event_id: str | None = None) -> bool:
+    async def push_types(
+        self,
+        registry: registries.Registry | Path | str,
+        *,
+        expected_version: int | None = None,
+        event_id: str | None = None,
+    ) -> bool:
         """Publish a registry, or the file at a path, to the whole bus; return whether it changed anything.
 
-        Raises RegistryError for a bad file, and TypeInUse when an open observation needs a type that would be
-        removed.
+        With an `expected_version`, only if the published registry still has that version (0: none was published).
+        Raises RegistryError for a bad file, TypeInUse when an open observation needs a type that would be removed,
+        and VersionConflict.
         """
-        return await self.converse(push_registry(self.core, registry_files.as_registry(registry), event_id))
+        given = registry_files.as_registry(registry)
+        return await self.converse(scope.push_registry(self.core, given, event_id, expected_version))
 
     async def close(self) -> None:
         """Close the connections; from then on every operation, also one that is waiting, raises BusClosed."""
@@ -332,6 +591,12 @@ class AsyncBus(AsyncMemories):
         await self.keeper.close()
         await self._engine.close()
         await self.feeds.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.settings.bus!r} at {self._opened.target.shown}, source {self.core.by!r}>"
+
+    def __dir__(self) -> list[str]:
+        return representation.public_names(self, ("converse", "core", "feeds", "keeper"))
 
     async def __aenter__(self) -> Self:
         # asyncio only:

@@ -90,6 +90,8 @@ def prepare(
     )
     if settings.observation_types is not None:
         _ = core.registry  # what is wrong with the user's file is said here; the one that is shipped can wait
+    if settings.relations is not None:
+        _ = core.relations  # the same
     return Opened(engine, core)
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Never, Unpack
 
+from pydantic import BaseModel
+
 from scratchbus.commands import add as adding
 from scratchbus.commands import read as looking
-from scratchbus.domain.events import Erased, Event
+from scratchbus.domain.events import AnyEvent, Erased
 from scratchbus.domain.observation import Claim, NewObservation, Observation, ObservationPatch
 from scratchbus.domain.position import Position
-from scratchbus.domain.values import Duration, check_page
-from scratchbus.projections.filters import Filter, keywords_of
+from scratchbus.domain.representation import public_names
+from scratchbus.domain.values import Duration, Moment, check_page
+from scratchbus.projections.filters import Filter, FilterKeywords, filter_of, keywords_of
 from scratchbus.readmodel.scope import AsyncHost
 from scratchbus.telemetry.late import late
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from scratchbus.commands import erase as erasing
     from scratchbus.commands import execution as doing
     from scratchbus.commands import exposure as exposing
+    from scratchbus.commands import moment as moments
     from scratchbus.commands import refute as refuting
     from scratchbus.commands import trace as tracing
     from scratchbus.domain import exposure as exposures
@@ -43,11 +46,13 @@ else:
     short_ids = late("scratchbus.readmodel.short_ids")
     timetravel = late("scratchbus.timetravel")
     traces = late("scratchbus.domain.trace")
+    moments = late("scratchbus.commands.moment")
     tracing = late("scratchbus.commands.trace")
     working = late("scratchbus.work")
 
+Names = list[str]
 Observations = list[Observation]  # inside a class with a method `list`, that name is taken
-Events = list[Event]
+Events = list[AnyEvent]
 
 
 class AsyncPage:
@@ -64,41 +69,54 @@ class AsyncPage:
         self._bus = bus
         self.name = check_page(name)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} of {self._bus!r}>"
+
+    def __dir__(self) -> Names:
+        return public_names(self)
+
     def _stored(self, stale_ok: bool) -> looking.StoredPage:
         core = self._bus.core
         return looking.StoredPage(core.log, self.name, core.fresh._replace(stale_ok=stale_ok))
 
     async def add(
         self,
-        type: str | NewObservation | Mapping[str, Any],
-        content: str | None = None,
+        type: str | BaseModel | Mapping[str, Any],
+        content: str | BaseModel | None = None,
         *,
         source: str | None = None,
         owner: str | None = None,
         status: str | None = None,
         confidence: float | None = None,
-        context: Mapping[str, Any] | None = None,
+        context: Mapping[str, Any] | BaseModel | None = None,
         tags: Sequence[str] | None = None,
         ttl: Duration | None = None,
-        expires_at: datetime | None = None,
-        metadata: Mapping[str, Any] | None = None,
+        expires_at: Moment | None = None,
+        metadata: Mapping[str, Any] | BaseModel | None = None,
         dedupe_key: str | None = None,
         times: int = 1,
         evidence: Sequence[str] | None = None,
-        remind_at: datetime | None = None,
+        remind_at: Moment | None = None,
         remind_on: Mapping[str, Any] | None = None,
+        blocked_by: Sequence[str] | None = None,
+        not_before: Moment | None = None,
+        every: str | None = None,
         event_id: str | None = None,
         fence: int | None = None,
         **unknown: Never,
     ) -> Observation:
         """Add an observation; if an open one has the same `dedupe_key`, count that one again and return it.
 
-        It is given by its type, its content and keywords, or whole: as a NewObservation or a mapping of the same names.
+        It is given by its type, its content and keywords, or whole: as a NewObservation, a mapping of the same names,
+        or a pydantic model that is the `payload_of` a type. Content, context and metadata may be pydantic models too.
         `confidence` is 0 to 1. `ttl` is a number of seconds, "2h", "7d" or "never"; `expires_at` gives the same as a
         moment. `evidence` lists ids of observations on any page of the bus, not only this one; `evidence(id)` returns
-        them, each with its page. Content, context and metadata hold up to 64 KiB each; whole numbers in them up to 308
-        digits. On a full page the oldest observation of the lowest priority is displaced. Raises PageFull when none
-        may be, UnknownType, UnknownField and InvalidField.
+        them, each with its page. `blocked_by` lists ids of this page: while one of them is open, it is not active and
+        cannot be claimed. It becomes active at `not_before`, and its `ttl` counts from then. With `every`, an interval
+        ("1h") or cron in UTC ("0 3 * * *"), an expirer adds one like it again and again, from `not_before` on and until
+        `expires_at`; archive it to end that. Content, context and metadata hold up to 64 KiB each; whole numbers in
+        them up to 308 digits. On a full page the oldest observation of the lowest priority is displaced. Raises
+        PageFull when none may be, UnknownType, UnknownField and InvalidField.
         """
         return await self._bus.converse(adding.add(self._bus.core, self.name, locals()))
 
@@ -108,7 +126,10 @@ class AsyncPage:
 
     async def get(self, id: str, *, stale_ok: bool = False) -> Observation | None:
         """Return an observation, or None when it is not on the page. Raises InvalidId."""
-        return await self._bus.converse(looking.get_one(self._stored(stale_ok), id))
+        reading = looking.get_one(self._stored(stale_ok), id)
+        if self._bus.core.settings.log_reads:
+            return await self._bus.converse(exposing.logged_one(self._bus.core, self.name, reading))
+        return await self._bus.converse(reading)
 
     async def list(
         self,
@@ -121,26 +142,63 @@ class AsyncPage:
         tags: str | Sequence[str] | None = None,
         text: str | None = None,
         context: Mapping[str, Any] | None = None,
-        since: datetime | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        confidence: float | None = None,
+        since: Moment | None = None,
         limit: int | None = 100,
         after: Observation | Position | str | None = None,
         stale_ok: bool = False,
     ) -> Observations:
         """Return the observations that match all filters, newest first; `after` is the last item of the previous call.
 
-        `type`, `tags` and `owner` use indexes; `status` and `source` are checked on the way; `text` (in the content,
-        any case) and `context` scan every remaining observation. `since` compares `created_at`. A mapping `filters`
-        stands for keywords of the same names. Raises InvalidField, UnknownField, UnknownType, and NotFound when `after`
-        is not on the page.
+        At most `limit` are returned; `count` tells how many more match. `type`, `tags` and `owner` use indexes;
+        `status` and `source` are checked on the way; `text` (in the content, any case), `context`, `metadata` (every
+        name with that value) and `confidence` (at least this) scan every remaining observation. `since` compares
+        `created_at`. A mapping `filters` stands for keywords of the same names. Raises InvalidField, UnknownField,
+        UnknownType, and NotFound when `after` is not on the page.
         """
         if filters is not None:
             return await self.list(**keywords_of(filters, locals()))
         wanted = Filter.parse(locals())
-        return await self._bus.converse(looking.list_all(self._bus.core, self._stored(stale_ok), wanted, limit, after))
+        reading = looking.list_all(self._bus.core, self._stored(stale_ok), wanted, limit, after)
+        if self._bus.core.settings.log_reads:
+            reading = exposing.logged(self._bus.core, self.name, reading)
+        return await self._bus.converse(reading)
+
+    async def count(
+        self,
+        filters: Mapping[str, Any] | None = None,
+        *,
+        after: Observation | Position | str | None = None,
+        limit: int | None = 1_000,
+        stale_ok: bool = False,
+        **narrow: Unpack[FilterKeywords],
+    ) -> int:
+        """Return how many observations match the filters of `list`, at most `limit`.
+
+        With `after`, the last item of a list that reached its limit, that is how many more match.
+        """
+        wanted = filter_of(filters, narrow)
+        stored = self._stored(stale_ok)
+        return len(await self._bus.converse(looking.list_all(self._bus.core, stored, wanted, limit, after)))
+
+    async def counts(self, *, stale_ok: bool = False) -> looking.PageCounts:
+        """Return how many observations of each status and type there are, among the newest 10,000."""
+        return await self._bus.converse(looking.count_all(self._stored(stale_ok)))
 
     async def active(self, limit: int | None = None, *, stale_ok: bool = False) -> Observations:
         """Return the active observations by priority, then newest first."""
-        return await self._bus.converse(self._stored(stale_ok).active(limit))
+        reading = self._stored(stale_ok).active(limit)
+        if self._bus.core.settings.log_reads:
+            reading = exposing.logged(self._bus.core, self.name, reading)
+        return await self._bus.converse(reading)
+
+    async def ready(self, limit: int | None = None) -> Observations:
+        """Return what can be claimed now: active, not blocked, and held by no one, by priority, then newest first.
+
+        `claim_next` hands it out in this order.
+        """
+        return await self._bus.converse(self._stored(False).ready(limit))
 
     async def update(
         self,
@@ -153,7 +211,7 @@ class AsyncPage:
         fence: int | None = None,
         **changes: Unpack[ObservationPatch],
     ) -> Observation:
-        """Replace fields: content, status, owner, confidence, context, tags, metadata, expires_at.
+        """Replace fields: content, status, owner, confidence, context, tags, metadata, expires_at, blocked_by.
 
         They are given as keywords, as one mapping `patch`, or both. The update is refused with VersionConflict when
         `expected_version` is given and is not the current version. Raises UnknownField, ReadOnlyField and InvalidField,
@@ -204,11 +262,17 @@ class AsyncPage:
         id: str,
         *,
         reason: str | None = None,
+        ttl: Duration | None = None,
         expected_version: int | None = None,
         event_id: str | None = None,
         fence: int | None = None,
     ) -> Observation:
-        """Make it active again. Raises InvalidTransition, PageFull, and KeyHeld when another holds its dedupe key."""
+        """Make it active again, for `ttl`, or else the life that it was given last.
+
+        A life that was given as a length starts over, "never" stays, and a moment given as `expires_at` stays; the
+        life of the type replaces a moment that has passed. Raises InvalidTransition, PageFull, InvalidTTL, and KeyHeld
+        when another holds its dedupe key.
+        """
         return await self._bus.converse(doing.execute(self._bus.core, self.name, change.Reopen, locals()))
 
     async def clear_resolved(self, ids: Sequence[str], *, event_id: str | None = None) -> None:
@@ -284,36 +348,50 @@ class AsyncPage:
 
         Raises NotFound when nothing on the page is linked to it.
         """
-        return await self._bus.converse(tracing.trace(self._bus.core, self.name, action))
+        return await self._bus.converse(tracing.trace(moments.Now(self._bus.core), self.name, action))
 
     async def consequences(self, id: str) -> traces.Consequences:
         """Return what it led to: observations that rest on it, actions linked to them, and events it caused.
 
         Raises NotFound when it was never on the page.
         """
-        return await self._bus.converse(tracing.consequences(self._bus.core, self.name, id))
+        return await self._bus.converse(tracing.consequences(moments.Now(self._bus.core), self.name, id))
+
+    async def log_read(self, observations: Sequence[Observation]) -> None:
+        """Record that these were read, from a view for example, if `log_reads` is set, as `get` and `list` do."""
+        if self._bus.core.settings.log_reads:
+            await self._bus.converse(exposing.log_read(self._bus.core, self.name, observations))
 
     async def exposure(self, id: str) -> exposures.Exposure:
         """Return who was shown it, when and in which version, and the actions they have linked since.
 
         Only contexts assembled with `record=True` are known. Raises NotFound when it was never on the page.
         """
-        return await self._bus.converse(exposing.exposure(self._bus.core, self.name, id))
+        return await self._bus.converse(exposing.exposure(moments.Now(self._bus.core), self.name, id))
 
     async def evidence(self, id: str) -> dict[str, Observation]:
         """Return what it rests on, directly or not, by id: observations of this page, and of others.
 
         Evidence that is no longer on any page is left out. Raises NotFound for what is not on this page.
         """
-        return await self._bus.converse(tracing.evidence(self._bus.core, self.name, id))
+        return await self._bus.converse(tracing.evidence(moments.Now(self._bus.core), self.name, id))
 
     async def whole_id(self, text: str) -> str:
-        """Return the whole id that a text stands for: an id, or at least the last 6 characters of one, in any case.
+        """Return the whole id that a text stands for: an id, or at least 6 characters of its end or its beginning.
 
-        These are looked up among all observations that were ever on the page. Raises InvalidId for a text that is not
-        an id or fits several, and NotFound when no id ends in it.
+        Any case is read. These are looked up among all observations that were ever on the page. Raises InvalidId for a
+        text that is not an id or fits several, and NotFound when it fits none.
         """
         return await self._bus.converse(short_ids.whole_id(self._bus.core.log, self.name, text))
+
+    async def displaced(self, newcomer: Observation) -> Observations:
+        """Return the observations that made room for one, as `add`, `add_many` or `reopen` returned it.
+
+        These are archived with the reason code "displaced". Right after an addition that displaced nothing, the engine
+        is not asked again. Raises InvalidField for anything but an observation, and PositionLost when the events have
+        left the log.
+        """
+        return await self._bus.converse(looking.list_displaced(self._bus.core, self.name, newcomer))
 
     async def history(self, id: str) -> Events:
         """Return its events, oldest first, also after it has left the page.

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
+from scratchbus.domain.field_schemas import validator_of
 from scratchbus.domain.ownership import check_instance
 from scratchbus.domain.values import MAX_BYTES, Duration, check_bus, check_source, duration_ms
 from scratchbus.errors import InvalidInput, InvalidSource, SettingsError, SettingsFileError, shown
@@ -36,6 +37,7 @@ DurationName = Literal[
     "fresh_timeout",
     "idempotency_window",
     "sweep_interval",
+    "keep_files",
     "keep_final",
     "subscription_lease",
     "subscription_ttl",
@@ -102,6 +104,7 @@ class Settings(BaseModel):
     connect_timeout: Finite = "5s"
 
     observation_types: Path | None = None
+    relations: Path | None = None
     max_observations: Annotated[Whole, Field(ge=1)] = 100
     on_full: Literal["displace", "refuse"] = "displace"
     max_content: Annotated[Whole, Field(ge=1, le=MAX_BYTES)] = MAX_BYTES
@@ -109,6 +112,10 @@ class Settings(BaseModel):
     max_note_content: Annotated[Whole, Field(ge=1, le=MAX_BYTES)] = 4_000
     max_note_tags: Annotated[Whole, Field(ge=0, le=1_000)] = 10
     max_notepad: Annotated[Whole, Field(ge=1, le=1_000_000)] = 100_000
+    max_turn: Annotated[Whole, Field(ge=1, le=1_000_000)] = 100_000
+    max_text: Annotated[Whole, Field(ge=1, le=1_000_000)] = 100_000
+    max_files: Annotated[Whole, Field(ge=1)] = 256 * 1024 * 1024
+    keep_files: Lasting = "30d"
 
     default_expiration: Lasting = "7d"
     auto_archive_resolved: bool = True
@@ -124,8 +131,11 @@ class Settings(BaseModel):
     archive_segment: Annotated[Whole, Field(ge=1, le=1_000_000)] = 50_000
     archive_interval: Finite = "1m"
 
-    context_budget: Annotated[Whole, Field(ge=1)] = 8_000
+    context_tokens: Annotated[Whole, Field(ge=1)] = 200_000
+    context_budget: Annotated[Whole, Field(ge=1)] | None = None
     compaction_threshold: Annotated[float, Field(gt=0, le=1)] = 0.8
+
+    log_reads: Annotated[float, Field(ge=0, le=1)] = 0
 
     fresh_timeout: Finite = "30s"
     idempotency_window: Finite = "7d"
@@ -142,6 +152,11 @@ class Settings(BaseModel):
         """The milliseconds after which a closed observation is archived, None for never."""
         return self.ms("auto_archive_after") if self.auto_archive_resolved else None
 
+    @property
+    def default_budget(self) -> int:
+        """The tokens of a context whose caller sets no budget."""
+        return self.context_budget or max(1, self.context_tokens // 8)
+
     def ms(self, name: DurationName) -> int | None:
         """Return a duration in milliseconds, or None for never."""
         return duration_ms(getattr(self, name), name)
@@ -150,6 +165,11 @@ class Settings(BaseModel):
         """Return a duration in seconds; never is infinite."""
         ms = self.ms(name)
         return math.inf if ms is None else ms / 1000
+
+
+@cache
+def _validator() -> Callable[[dict[str, Any]], Settings]:
+    return validator_of(Settings)
 
 
 _LONGEST_PATH = 500  # characters that a message shows
@@ -168,7 +188,7 @@ def load_settings(path: str | Path | None = None, **overrides: Any) -> Settings:
     """
     given = _from_file(path) | _from_environment(os.environ) | _from_caller(overrides)
     try:
-        return Settings.model_validate({name: one.value for name, one in given.items()})
+        return _validator()({name: one.value for name, one in given.items()})
     except ValidationError as problem:
         first = problem.errors(include_url=False)[0]
         name = str(first["loc"][0])
@@ -236,7 +256,7 @@ def read_text(path: Path, error: FileError, named_by: str = "") -> str:
 
 
 def _expanded(name: str, value: Any, base: Path) -> Any:
-    if name in ("home", "observation_types") and isinstance(value, str):
+    if name in ("home", "observation_types", "relations") and isinstance(value, str):
         return base / Path(value).expanduser()
     if name == "archive_url" and isinstance(value, str) and "://" not in value:
         return str(base / Path(value).expanduser())

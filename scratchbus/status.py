@@ -118,7 +118,6 @@ def read_status(core: Core, url: str, directory: str | None, about: dict[str, st
         shards.append(one)
         sizes |= yield from _read_sizes(core, shard, pages)
     busiest = nsmallest(MOST_PAGES, sizes, key=lambda page: (-sizes[page], page))
-    claims = yield from _count_claims(core, [page for page in busiest if sizes[page] <= MOST_CLAIMS])
     engine = yield from _read_engine(core, about)
     return Status(
         bus=core.log.bus,
@@ -132,10 +131,29 @@ def read_status(core: Core, url: str, directory: str | None, about: dict[str, st
         subscriptions=(yield from read_subscriptions(core)),
         page_count=len(sizes),
         open=sum(sizes.values()),
-        pages=[PageStatus(page=page, open=sizes[page], claimed=claims.get(page)) for page in busiest],
+        pages=(yield from _with_claims(core, {page: sizes[page] for page in busiest})),
         archive=core.log.past.where if core.log.past else None,
         **engine._asdict(),
     )
+
+
+def read_pages(core: Core) -> Step[list[PageStatus]]:
+    """Return the status of all pages, those with the most open observations first."""
+    sizes: dict[str, int] = {}
+    for shard in range(core.log.shards):
+        names = yield from ask(shard, "HKEYS", core.log.keys(shard).pages)
+        sizes |= yield from _read_sizes(core, shard, [name.decode("utf-8", "replace") for name in names])
+    order = sorted(sizes, key=lambda page: (-sizes[page], page))
+    return (yield from _with_claims(core, {page: sizes[page] for page in order}))
+
+
+def _with_claims(core: Core, sizes: Mapping[str, int]) -> Step[list[PageStatus]]:
+    """Return the status of pages, given with their numbers of open observations."""
+    claims = {page: 0 for page, size in sizes.items() if not size}
+    countable = [page for page, size in sizes.items() if 0 < size <= MOST_CLAIMS]
+    for some in _slices(countable):
+        claims |= yield from _count_claims(core, some)
+    return [PageStatus(page=page, open=size, claimed=claims.get(page)) for page, size in sizes.items()]
 
 
 def _read_shard(core: Core, shard: int) -> Step[tuple[ShardStatus, list[str]]]:

@@ -25,6 +25,9 @@ from scratchbus.views import live_page
 _KEY = "tests:clock"
 _OWN = "call('TIME')"
 _TURNED = f"call('HMGET', '{_KEY}', 'seconds', 'microseconds')"
+is_turned = False
+"""Whether the scripts read the clock of a test at the moment."""
+
 _ASKING = (commands, expiry)  # imported, so that every script that asks for the time is there to be found
 
 
@@ -93,8 +96,9 @@ def hand_over(monkeypatch: pytest.MonkeyPatch, *buses: Bus) -> None:
 
     `buses` are those that have written before, and remember what they send.
     """
+    monkeypatch.setattr(sys.modules[__name__], "is_turned", True)
     for bus in buses:
-        vars(bus.core.log).pop("addition", None)
+        vars(bus.core.log).pop("additions", None)
     monkeypatch.setattr(live_page, "read_clock", _read_turned)
     for script in _asking(len(sys.modules)):
         text = script.text.replace(_OWN, _TURNED)

@@ -12,8 +12,10 @@ A test that uses `connect`, `bus` or `page` runs once per engine, each time on a
   poison and verification, and tests with hundreds of events, for which the fake engine takes several times as long.
 - `@pytest.mark.engines("embedded")`, or some other names: tests that need what only those engines have.
 
-What hypothesis or a loop tries many times runs on a `new_bus`, which is on the real engine. Servers start once per
-session, on unix sockets in temporary directories, and stop when it ends, whether tests passed or failed.
+All tests of a process share the engine of each name, `memory` too: a bus has a name of its own, and a new fake engine
+would compile every script again. What hypothesis or a loop tries many times runs on a `new_bus`, which is on the real
+engine. Servers start once per session, on unix sockets in temporary directories, and stop when it ends, whether tests
+passed or failed.
 """
 
 from __future__ import annotations
@@ -133,7 +135,7 @@ def topology(request: pytest.FixtureRequest) -> tuple[str, int]:
 @pytest.fixture
 def engine(request: pytest.FixtureRequest, topology: tuple[str, int]) -> Engine:
     kind, shards = topology
-    url = f"memory://{token_hex(6)}" if kind == "memory" else request.getfixturevalue(f"{kind}_url")
+    url = "memory://tests" if kind == "memory" else request.getfixturevalue(f"{kind}_url")
     return Engine(url, shards, kind != "memory")
 
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import gc
-
-from scratchbus.readmodel.registry_files import as_registry
-from scratchbus.settings import shipped
 from tests.benchmarks import auditing, crowd, delivering, rebuilding
 from tests.faults import archivers, consumers, importers, rebuilders, refuters, workers
 from tests.faults.history import roles
+from tests.warming import warm_up
 
 __all__ = [
     "archivers", "auditing", "consumers", "crowd", "delivering", "importers", "rebuilders", "rebuilding", "refuters",
     "roles", "workers",
 ]  # fmt: skip
 
-as_registry(shipped("observation_types.yaml"))  # and JSON Schema with it
-gc.collect()
-gc.freeze()
+warm_up("scratchbus", but=[f"scratchbus.{name}" for name in ("cli", "daemon", "http", "mcp")])

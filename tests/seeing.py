@@ -45,6 +45,9 @@ class SeenLive:
     def list(self, **filters: Any) -> Observations:
         return self.view.list(**filters)
 
+    def count(self, *filters: Any, **more: Any) -> int:
+        return self.view.count(*filters, **more)
+
     def active(self, limit: int | None = None) -> Observations:
         return self.view.active(limit)
 
@@ -71,6 +74,9 @@ class SeenBack:
 
     def list(self, **filters: Any) -> Observations:
         return self.past.list(**filters)
+
+    def count(self, *filters: Any, **more: Any) -> int:
+        return self.past.count(*filters, **more)
 
     def active(self, limit: int | None = None) -> Observations:
         return self.past.active(limit)

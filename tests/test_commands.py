@@ -5,8 +5,20 @@ from collections.abc import Callable
 
 import pytest
 
-from scratchbus import Bus, Notepad, Notes, Page, PastPage, Scratchpad, Todo, View
-from scratchbus.commands import change, claim, notepad, notes, refute, scratchpad, tasks, todo
+from scratchbus import Bus, Facts, Notepad, Notes, Page, PastPage, Preferences, Scratchpad, Todo, View
+from scratchbus.commands import (
+    change,
+    claim,
+    facts,
+    ingest,
+    notepad,
+    notes,
+    preferences,
+    refute,
+    scratchpad,
+    tasks,
+    todo,
+)
 from scratchbus.domain.observation import GivenObservation
 from scratchbus.domain.values import Given
 from scratchbus.projections.filters import Filter
@@ -34,6 +46,12 @@ COMMANDS: list[tuple[Callable[..., object], type[Given]]] = [
     (Notepad.append, notepad.AppendLine),
     (Todo.write, todo.WriteTodo),
     (Scratchpad.write, scratchpad.WriteScratchpad),
+    (Preferences.remember, preferences.RememberPreference),
+    (Preferences.edit, preferences.EditPreference),
+    (Preferences.forget, preferences.ForgetPreference),
+    (Facts.assert_fact, facts.AssertFact),
+    (Facts.retract, facts.RetractFact),
+    (Facts.ingest, ingest.Ingest),
     (Bus.begin_task, tasks.BeginTask),
     (Bus.end_task, tasks.EndTask),
 ]

@@ -7,6 +7,7 @@ import re
 import shlex
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
@@ -17,8 +18,10 @@ import pytest
 import redis
 import yaml
 
+from scratchbus.cli import main
 from scratchbus.engine.embedded.binary import find_binary
 from tests import launcher
+from tests.optional_tools import find_tool
 from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[1]
@@ -60,17 +63,38 @@ def _runnable(command: str, service: dict[str, Any], host: Path) -> list[str]:
     for source, target in _mounts(service):
         if not source.startswith("."):  # the host's directories and volumes, not the project's files
             command = command.replace(target, str(host))
-    (port,) = service["expose"]
-    command = command.replace(f"--metrics-port {port} --metrics-host 0.0.0.0", "--metrics-port 0")
-    program, *arguments = shlex.split(command)
-    assert program == "python"
-    return launcher.command(*arguments)
+    for port in service["expose"]:
+        command = command.replace(f"--metrics-port {port} --metrics-host 0.0.0.0", "--metrics-port 0")
+    command = re.sub(r" 0\.0\.0\.0:\d+", " 127.0.0.1:0", command)
+    return launcher.command("-m", "scratchbus.cli", *shlex.split(command))
+
+
+def _health(service: dict[str, Any], said: str) -> list[str]:
+    """Return the health check of a service as it is run here: with this Python, at the address that it said."""
+    kind, program, *arguments = service["healthcheck"]["test"]
+    assert (kind, program) == ("CMD", "python")
+    at = re.search(r"http://127\.0\.0\.1:(\d+)(?:/metrics|\s)", said)
+    assert at, said
+    checked = [re.sub(r"http://(127\.0\.0\.1|localhost):\d+", f"http://127.0.0.1:{at[1]}", each) for each in arguments]
+    return [sys.executable, *checked]
 
 
 def test_it_starts_one_engine_and_the_daemons_twice_where_one_may_fall():
     replicas = {name: service.get("deploy", {}).get("replicas", 1) for name, service in SERVICES.items()}
-    assert replicas == {"redis": 1, "projector": 2, "expirer": 2, "archiver": 1, "logwatch": 1}
+    assert replicas == {
+        "redis": 1, "projector": 2, "expirer": 2, "archiver": 1, "logwatch": 1, "router": 1, "executor": 1,
+        "evaluator": 1, "serve": 1, "mcp": 1,
+    }  # fmt: skip
     assert SERVICES["redis"]["image"] == "redis:8"
+
+
+def test_it_follows_the_schema_of_compose():
+    tool = find_tool("check-jsonschema", "make docs")
+    done = subprocess.run(
+        [tool, "--builtin-schema", "vendor.compose-spec", ROOT / "docker-compose.yml"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -86,7 +110,8 @@ def test_what_a_service_mounts_is_there(name: str):
 
 def test_the_engine_reads_the_configuration_that_is_mounted():
     mounted = {target: source for source, target in _mounts(SERVICES["redis"])}
-    _, configuration = shlex.split(SERVICES["redis"]["command"])
+    _, configuration, *limit = shlex.split(SERVICES["redis"]["command"])
+    assert limit == ["--maxmemory", "1gb"]  # what evicts nothing has to refuse writes in time
     assert (ROOT / mounted[configuration]).samefile(ROOT / "config/redis.conf")
 
 
@@ -105,22 +130,28 @@ def test_a_daemon_waits_for_the_engine_and_speaks_to_it(name: str):
 
 
 @pytest.mark.parametrize("name", DAEMONS)
-def test_the_image_has_every_file_that_a_command_names(name: str):
-    build = DAEMONS[name]["build"]
-    dockerfile = (ROOT / build["context"] / build["dockerfile"]).read_text()
-    copied = {line.split()[1] for line in dockerfile.splitlines() if line.startswith("COPY ")}
-    named = [word for word in shlex.split(DAEMONS[name]["command"]) if re.match(r"(daemons|config)/", word)]
-    assert named
-    assert [word for word in named if not (ROOT / word).exists()] == []
-    assert {word.partition("/")[0] for word in named} <= copied
+def test_a_container_is_confined_and_its_health_is_asked_for(name: str):
+    service = DAEMONS[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["healthcheck"]["test"][-1].count("/healthz") == 1
+    assert (ROOT / service["build"]["context"] / service["build"]["dockerfile"]).exists()
 
 
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_service_has_a_limit_of_memory(name: str):
+    assert re.fullmatch(r"\d+[MG]", SERVICES[name]["deploy"]["resources"]["limits"]["memory"])
+
+
+@pytest.mark.slow
 @pytest.mark.real
 @pytest.mark.parametrize("name", DAEMONS)
 def test_a_daemons_command_starts_against_an_engine_and_stops_when_asked(
     name: str, engine: redis.Redis, tmp_path: Path
 ):
     (tmp_path / "auth.log").touch()
+    assert main(["mcp", "token", "add", "me", "--agent", "me", "--tokens", str(tmp_path / "tokens.yaml")]) == 0
     url = f"unix://{engine.connection_pool.connection_kwargs['path']}"
     command = _runnable(DAEMONS[name]["command"], DAEMONS[name], tmp_path)
     said = tmp_path / "said"
@@ -142,7 +173,8 @@ def test_a_daemons_command_starts_against_an_engine_and_stops_when_asked(
     ):
         try:
             eventually(is_connected, "the daemon's connection")
-            assert "http://127.0.0.1:" in said.read_text()
+            eventually(lambda: "http://127.0.0.1:" in said.read_text(), "the daemon says where its health is")
+            subprocess.run(_health(DAEMONS[name], said.read_text()), check=True, timeout=GRACE)
             daemon.send_signal(signal.SIGTERM)
             assert daemon.wait(GRACE) == 0, said.read_text()
         finally:

@@ -9,12 +9,16 @@ from scratchbus.settings import Settings
 
 HEADINGS = {
     "observations": "<scratch_page>",
-    "notes": "<scratchpad_system>",
+    "notes": "<notes>",
     "notepad": "<session_notepad>",
     "todo": "<todo_list>",
-    "scratchpad": "<agent_scratchpad>",
+    "scratchpad": "<scratchpad>",
     "context": "<assembled_context>",
     "sessions": "<sessions>",
+    "preferences": "<preferences>",
+    "facts": "<facts>",
+    "recall": "<recall>",
+    "files": "<private_files>",
 }
 
 
@@ -23,6 +27,20 @@ def test_any_tool_of_a_group_brings_its_guidance_and_no_other(group):
     for tool in GROUPS[group]:
         text = guidance([tool])
         assert [heading for heading in HEADINGS.values() if heading in text] == [HEADINGS[group]]
+
+
+def test_each_concept_has_one_word():
+    words = {
+        "observations": "scratch page",
+        "notes": "notes",
+        "notepad": "notepad",
+        "todo": "todo",
+        "scratchpad": "scratchpad",
+    }
+    for group in words:
+        text = guidance([group]).lower().replace("scratch_page", "scratch page").replace("scratch_note", "")
+        others = {"scratch page", "notepad", "scratchpad"} - {words[group]}
+        assert not [word for word in others if word in text], group
 
 
 def test_without_tools_there_is_no_guidance():
@@ -42,19 +60,46 @@ def test_all_groups_come_in_one_order():
 
 def test_only_the_operations_that_are_there_are_named():
     text = guidance(["search_notes", "add_note"])
-    assert "**Available operations:**\nadd_note, search_notes\n</scratchpad_system>" in text
+    assert "**Available operations:**\nadd_note, search_notes\n</notes>" in text
 
 
 def test_the_guidance_for_notes_has_its_headings_and_limits():
     text = guidance(["notes"])
-    for part in ("**When to use the scratchpad:**", "**Best practices:**", "**Available operations:**", "4000", "10"):
-        assert part in text
+    limits = "- A note holds up to 4000 characters and 10 tags; split longer ones\n"
+    assert (
+        text.replace(limits, "", 1)
+        == """\
+<notes>
+You have access to persistent notes during task execution.
+
+**When to use notes:**
+- Storing findings from file analysis or searches
+- Tracking multi-step task progress
+- Building context incrementally
+- Avoiding redundant expensive operations
+- Organizing complex information
+
+**Best practices:**
+- Use descriptive tags for easy filtering
+- Keep notes focused and actionable
+- Update notes as information evolves
+- Search before creating duplicates
+- Clean up notes when tasks complete
+
+**Available operations:**
+{}
+</notes>""".format(", ".join(GROUPS["notes"]))
+    )
+    assert limits in text
 
 
 def test_the_guidance_for_the_notepad_makes_every_point():
-    text = guidance(["notepad"])
-    for point in ("many steps", "plan", "findings", "compacted", "summary", "word for word", "completed step"):
-        assert point in text
+    text = " ".join(guidance(["notepad"]).split())
+    assert (
+        "For multi-step or complex tasks, use the session notepad to track your plan and record findings as you work. "
+        "The notepad survives context compaction — conversation details may be summarized, but the notepad is "
+        "preserved in full. Update it after significant findings or completed steps."
+    ) in text
 
 
 def test_the_limits_are_those_of_the_settings():

@@ -12,9 +12,9 @@ import sysconfig
 import tomllib
 import venv
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from packaging.requirements import Requirement
@@ -24,7 +24,12 @@ import daemons
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-LOCK = (ROOT / "requirements.lock").read_text()
+LOCK, DEMO_LOCK, TOOLS_LOCK = (
+    (ROOT / name).read_text() for name in ("requirements.lock", "requirements-demo.lock", "requirements-tools.lock")
+)
+LOCKS = pytest.mark.parametrize("lock", [LOCK, DEMO_LOCK, TOOLS_LOCK], ids=["everything", "demo", "tools"])
+OF_THE_TOOLS = {"docs", "files", "release"}
+"""The dependency groups of `make docs` and `make release-check`, which have an environment of their own."""
 
 _HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 
@@ -35,9 +40,9 @@ class Pin(NamedTuple):
     hashes: list[str]
 
 
-def _pins() -> Iterator[Pin]:
-    """Yield what the lock pins; a line that is no pin fails."""
-    for entry in LOCK.replace("\\\n", " ").splitlines():
+def _pins(lock: str) -> Iterator[Pin]:
+    """Yield what a lock pins; a line that is no pin fails."""
+    for entry in lock.replace("\\\n", " ").splitlines():
         if entry.startswith("#"):
             continue
         wanted = Requirement(entry.partition("--hash")[0])
@@ -46,10 +51,13 @@ def _pins() -> Iterator[Pin]:
         yield Pin(canonicalize_name(wanted.name), specifier.version, _HASH.findall(entry))
 
 
-def _asked_for() -> list[Requirement]:
-    project = PROJECT["project"]
-    groups = [project["dependencies"], *project["optional-dependencies"].values()]
-    return [Requirement(text) for group in groups for text in group]
+def _asked_for(lock: str) -> list[Requirement]:
+    """Return what a lock has to have, of what the project file names."""
+    groups: dict[str, list[Any]] = PROJECT["dependency-groups"]
+    wanted = [group for name, group in groups.items() if (name in OF_THE_TOOLS) == (lock == TOOLS_LOCK)]
+    if lock == LOCK:
+        wanted += [PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"].values()]
+    return [Requirement(text) for group in wanted for text in group if isinstance(text, str)]  # else it names a group
 
 
 @pytest.fixture(scope="module")
@@ -97,21 +105,66 @@ def _run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_lock_pins_every_dependency_within_its_range():
-    versions = {pin.name: pin.version for pin in _pins()}
-    for wanted in _asked_for():
+@pytest.mark.parametrize("lock", [LOCK, TOOLS_LOCK], ids=["everything", "tools"])
+def test_a_lock_pins_every_dependency_within_its_range(lock: str):
+    versions = {pin.name: pin.version for pin in _pins(lock)}
+    for wanted in _asked_for(lock):
         assert wanted.specifier.contains(versions[canonicalize_name(wanted.name)], prereleases=True), str(wanted)
 
 
-def test_every_pin_has_a_hash():
-    assert [pin.name for pin in _pins() if not pin.hashes] == []
+@LOCKS
+def test_every_pin_has_a_hash(lock: str):
+    assert [pin.name for pin in _pins(lock) if not pin.hashes] == []
 
 
-def test_the_lock_names_no_machine_and_no_address():
-    options = [line for line in LOCK.splitlines() if line.startswith("-")]
+def test_the_tests_install_what_the_demo_has_installed():
+    everything = {pin.name: pin for pin in _pins(LOCK)}
+    of_the_demo = list(_pins(DEMO_LOCK))
+    assert [everything.get(pin.name) for pin in of_the_demo] == of_the_demo
+
+
+@LOCKS
+def test_a_lock_names_no_machine_and_no_address(lock: str):
+    options = [line for line in lock.splitlines() if line.startswith("-")]
     assert options == []
-    assert "://" not in LOCK
-    assert re.search(r"(^|[\s@])(/|\./|file:)", LOCK, re.MULTILINE) is None
+    assert "://" not in lock
+    assert re.search(r"(^|[\s@])(/|\./|file:)", lock, re.MULTILINE) is None
+
+
+@pytest.fixture
+def demo_alone(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Return what runs `scratchbus demo` where no module of a package can be imported that its lock has not."""
+    allowed = {pin.name for pin in _pins(DEMO_LOCK)} | {"scratchbus"}
+    hidden = [
+        module
+        for module, owners in importlib.metadata.packages_distributions().items()
+        if module.isidentifier() and not allowed & {canonicalize_name(owner) for owner in owners}
+    ]
+    assert "anyio" in hidden
+    (tmp_path / "sitecustomize.py").write_text(f"import sys\nsys.modules.update(dict.fromkeys({hidden!r}))\n")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "scratchbus.cli", "demo", *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=100)
+
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.real
+def test_the_demo_needs_nothing_but_its_lock(demo_alone: Callable[..., subprocess.CompletedProcess[str]]):
+    done = demo_alone("--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["resolved"] == 5
+
+
+def test_the_demo_in_a_browser_names_the_extra_that_it_needs(
+    demo_alone: Callable[..., subprocess.CompletedProcess[str]],
+):
+    done = demo_alone("--serve")
+    assert (done.returncode, done.stdout) == (5, "")
+    assert "pip install 'scratchbus[http]'" in done.stderr
 
 
 def test_the_installed_version_is_the_projects():
@@ -143,6 +196,7 @@ def test_the_wheel_holds_the_package_alone(packed: list[str]):
     assert tops == {"scratchbus", f"scratchbus-{PROJECT['project']['version']}.dist-info"}
 
 
+@pytest.mark.slow
 def test_an_installed_wheel_runs_each_daemon(installed: Path):
     """All in one process, which has imported the libraries once; the demo starts each as a process of its own."""
     code = (
@@ -161,6 +215,7 @@ def test_an_installed_wheel_names_its_daemons(installed: Path):
     assert f"there is no daemon 'nobody'; choose one of: {', '.join(daemons.NAMES)}" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.real
 def test_an_installed_wheel_shows_the_demo(installed: Path):
     done = _run(installed, "demo", "--json")

@@ -15,6 +15,8 @@ from scratchbus import (
     Bus,
     Contexts,
     Delivery,
+    Facts,
+    Files,
     Job,
     Memories,
     Notepad,
@@ -24,7 +26,9 @@ from scratchbus import (
     Run,
     Scratchpad,
     Subscription,
+    Texts,
     Todo,
+    Turns,
     View,
     Work,
 )
@@ -41,19 +45,34 @@ SPELLED_DIFFERENTLY = {
     "__iter__": "__aiter__",
     "__next__": "__anext__",
 }
-NOT_OURS = {"AsyncIterator", "Differences", "Events", "Iterator", "None", "Observations", "Self", "Settings", "T"}
+NOT_OURS = {
+    "AsyncIterator",
+    "Callable", "Differences", "Events", "FileList", "H", "Iterator", "None", "Observations", "Path", "Self",
+    "Settings", "T", "TextList", "TurnList",
+}  # fmt: skip
 
 # What programs rely on.
 PROMISED = {
     Bus: {
         "connect", "page", "view", "events", "subscribe", "unsubscribe", "dead_letters", "retry_dead_letters",
-        "drop_dead_letters", "work", "position", "status", "types", "push_types", "refresh_types", "settings", "close",
+        "drop_dead_letters", "last_events", "histogram", "pull", "ack", "nack", "requeue", "declare_subscription",
+        "subscriptions", "webhook", "work", "on", "on_job", "run_handlers",
+        "position", "status", "pages", "types", "push_types", "refresh_types",
+        "settings", "close",
     },
     Notes: {"add", "scratch", "search", "list", "update", "delete", "tags", "history", "as_of"},
     Memories: {
-        "notes", "notepad", "session", "spawn_session", "fork_session", "end_session", "todo", "scratchpad", "run",
-        "begin_task", "end_task", "report_result",
+        "notes", "notepad", "session", "sessions", "agents", "spawn_session", "fork_session", "end_session", "todo",
+        "scratchpad", "run", "begin_task", "end_task", "report_result", "turns", "files", "texts", "relations",
+        "push_relations",
     },
+    Facts: {
+        "assert_fact", "retract", "query", "neighbours", "path", "timeline", "why", "same_as", "not_same_as",
+        "pending_review", "ingest", "render_triplets",
+    },
+    Turns: {"append", "list", "shown", "compact", "history", "as_of"},
+    Files: {"write", "read", "list", "delete", "sync", "path", "history"},
+    Texts: {"create", "read", "list", "replace", "insert", "delete", "rename", "history", "as_of"},
     Todo: {"read", "write", "format_for_injection", "history", "as_of"},
     Scratchpad: {
         "read", "write", "whoami", "end_of_run_prompt", "accept_reply", "record_run", "history", "as_of",
@@ -61,12 +80,12 @@ PROMISED = {
     Run: {"step", "done", "error", "max_steps", "__enter__", "__exit__"},
     Notepad: {"read", "write", "append", "update", "history", "as_of"},
     Page: {
-        "add", "add_many", "get", "list", "active", "update", "review", "resolve", "archive", "reopen",
-        "clear_resolved", "claim", "claim_next", "release", "link", "refute", "trace", "consequences", "history",
-        "as_of",
+        "add", "add_many", "get", "list", "count", "counts", "active", "update", "review", "resolve", "archive",
+        "reopen", "clear_resolved", "displaced", "claim", "claim_next", "release", "link", "refute", "trace",
+        "consequences", "history", "as_of",
     },
-    PastPage: {"name", "position", "at", "get", "list", "active", "history", "diff"},
-    View: {"active", "list", "get", "changes", "wait_for"},
+    PastPage: {"name", "position", "at", "get", "list", "count", "counts", "active", "history", "diff"},
+    View: {"active", "list", "count", "get", "changes", "wait_for"},
     Subscription: {"name", "is_active", "ack", "run", "close", "__enter__", "__iter__"},
     Delivery: {"ack", "fail", "__enter__"},
     Contexts: {"assemble", "surface", "should_warn", "warning", "after_compaction"},

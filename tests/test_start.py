@@ -27,15 +27,15 @@ SEEN_BY_FEW = {
 """What reading a page does not need, nor adding to it but for the registry."""
 
 
-def imported_by(code: str, *arguments: str) -> set[str]:
+def imported_by(code: str, *arguments: str, input: str = "") -> set[str]:
     """Return the modules that a fresh process has imported after this code."""
     code += "\nimport json, sys\nprint(json.dumps(sorted(sys.modules)), file=sys.stderr)"
-    return set(json.loads(_ran(code, *arguments).stderr))
+    return set(json.loads(_ran(code, *arguments, input=input).stderr))
 
 
-def _ran(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _ran(code: str, *arguments: str, input: str = "") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", code, *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, input=input)
 
 
 def test_importing_scratchbus_imports_nothing_of_it():
@@ -45,9 +45,27 @@ def test_importing_scratchbus_imports_nothing_of_it():
 
 
 @pytest.mark.parametrize("name", ["Bus", "AsyncBus"])
-def test_importing_the_bus_imports_no_client_library(name: str):
+def test_importing_the_bus_imports_nothing_that_opening_it_needs(name: str):
     names = imported_by(f"from scratchbus import {name}")
-    assert not names & {"asyncio", "click", "redis", *SEEN_BY_FEW}
+    assert not names & {
+        "asyncio", "click", "msgspec", "pydantic", "redis", "scratchbus.opening", "scratchbus.page", *SEEN_BY_FEW,
+    }  # fmt: skip
+
+
+_OF_THE_SHIPPED_REGISTRY = (
+    "readmodel.registry_files", "domain.registry", "domain.registry_yaml", "domain.yaml_model",
+)  # fmt: skip
+
+
+def test_an_open_bus_has_imported_what_the_first_addition_needs():
+    code = (
+        "import sys\nfrom scratchbus import Bus\n"
+        "bus = Bus.connect('memory://first', source='test')\nbefore = set(sys.modules)\n"
+        "bus.page().add('observation', 'something')\nprint(*sorted(set(sys.modules) - before))"
+    )
+    late = {name for name in _ran(code).stdout.split() if name.startswith(("pydantic", "scratchbus"))}
+    late -= {name for name in late if name.startswith("pydantic.plugin")}  # of the first schema, that of the registry
+    assert late <= {f"scratchbus.{name}" for name in _OF_THE_SHIPPED_REGISTRY}
 
 
 @pytest.mark.real
@@ -62,6 +80,26 @@ def test_showing_a_page_of_the_embedded_engine_imports_no_client_library(tmp_pat
         stop(tmp_path)
 
 
+def test_an_mcp_server_over_standard_input_and_output_answers_without_the_sdk():
+    info = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
+    call = {"name": "list_observations", "arguments": {}}
+    asked = [
+        ("initialize", info),
+        ("tools/list", {}),
+        ("prompts/list", {}),
+        ("resources/list", {}),
+        ("tools/call", call),
+    ]
+    lines = [
+        json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+        for id, (method, params) in enumerate(asked)
+    ]
+    code = "from scratchbus.cli import main; main(['--url', 'memory://start', 'mcp', '--agent', 'a', '--session', 's'])"
+    names = imported_by(code, input="\n".join(lines))
+    assert {"scratchbus.mcp.session", "scratchbus.views"} <= names
+    assert not names & {"mcp", "mcp_types", "starlette", "uvicorn", "httpx2", "jsonschema", "rich", "structlog"}
+
+
 def test_the_bus_knows_the_scripts_that_readers_need():
     """Who connects loads them for users who may only read; also those of rooms that are imported when first used."""
 
@@ -69,7 +107,7 @@ def test_the_bus_knows_the_scripts_that_readers_need():
         code += "\nfrom scratchbus.engine.scripts import Script\nprint(sorted(Script.reading))"
         return _ran(code).stdout
 
-    bus = "from scratchbus import Bus"
+    bus = "from scratchbus import Bus\nBus.connect('memory://scripts', source='test')"
     assert known_after(bus) == known_after(f"{bus}\nimport scratchbus.{', scratchbus.'.join(_READING)}")
 
 
@@ -113,6 +151,7 @@ def test_threads_import_modules_that_need_each_other_one_after_the_other(tmp_pat
     assert _ran(code).stdout.split() == ["whole", "whole"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("_", range(3))
 def test_threads_use_a_bus_for_the_first_time_at_once(_: int):
     assert _ran(_FIRST_USES).stdout.split() == ["done"] * 5
@@ -148,6 +187,18 @@ def use(each):
 with ThreadPoolExecutor(len(uses)) as threads:
     print(*threads.map(use, uses))
 """
+
+
+def test_threads_open_their_first_buses_at_once():
+    code = (
+        "import sys, threading\nfrom concurrent.futures import ThreadPoolExecutor\nimport scratchbus\n"
+        "sys.setswitchinterval(1e-5)\nready = threading.Barrier(4)\n"
+        "def use(name):\n    ready.wait()\n"
+        "    with scratchbus.Bus.connect(f'memory://{name}', source='test') as bus:\n"
+        "        return bus.page().add('observation', name).content\n"
+        "with ThreadPoolExecutor(4) as threads:\n    print(*threads.map(use, 'abcd'))"
+    )
+    assert _ran(code).stdout.split() == ["a", "b", "c", "d"]
 
 
 def test_a_process_forked_during_an_import_can_import(tmp_path: Path):

@@ -14,10 +14,10 @@ from scratchbus.eventlog.keys import PageKeys
 from scratchbus.projections.scratch_page import by_priority, is_active, settled
 from scratchbus.readmodel import snapshots
 from scratchbus.timetravel import past as travelling
-from tests.inspection import entries, keys_of, send
+from tests.inspection import entries, keys_of
 from tests.oracle.fold import fold
 
-WAYS = ["undone", "folded", "from a snapshot"]
+WAYS = ["undone", "folded", "from a snapshot", "from what was open"]
 """How a page of the past comes about: see `only`."""
 
 
@@ -26,9 +26,15 @@ def only(way: str) -> Iterator[None]:
     """Have the past read in one way only: by undoing what came since, or folded, with or without snapshots."""
     with pytest.MonkeyPatch.context() as patch:
         if way == "undone":
-            patch.setattr(travelling, "FEW", 1_000_000)
+            patch.setattr(travelling, "FEW", 100_000_000)
+            patch.setattr(travelling, "MANY", 100_000_000)
         else:
             patch.setattr(travelling, "_undone", _nothing)
+        if way == "from what was open":
+            patch.setattr(travelling, "FEW", -1)
+            patch.setattr(travelling, "MANY", -1)
+            patch.setattr(snapshots, "OPEN_LEAST_EVENTS", 1)
+            patch.setattr(snapshots, "EVENTS_PER_DOCUMENT", 0)
         if way == "from a snapshot":
             patch.setattr(snapshots, "LEAST_EVENTS", 1)
             patch.setattr(snapshots, "EVENTS_PER_DOCUMENT", 0)
@@ -40,10 +46,11 @@ def _nothing(*_: object) -> Step[None]:
     yield from ()
 
 
-def stored_snapshots(page: Page) -> int:
-    """Return how many snapshots of a page there are."""
+def stored_snapshots(page: Page, ending: bytes = b"") -> int:
+    """Return how many snapshots of a page there are; with an ending, those of what was open."""
     bus = _bus(page)
-    return sum(b"/" not in key for key in send(bus, "HKEYS", PageKeys(keys_of(bus, page.name), page.name).snapshots))
+    keys = keys_of(bus, page.name)
+    return len(bus.converse(snapshots.stored(keys, PageKeys(keys, page.name), ending)))
 
 
 def _bus(page: Page) -> Bus:

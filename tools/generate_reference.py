@@ -30,7 +30,8 @@ MODULES = {
 }
 
 WITH_METHODS = {
-    "Bus", "Contexts", "Delivery", "Job", "McpTokens", "Notepad", "Notes", "Page", "PastPage", "Run",
+    "Bus", "Contexts", "Delivery", "Items", "Job", "McpTokens", "Notepad", "Notes", "Page", "PastPage", "Preferences",
+    "Run", "WorkspaceSync",
     "Scratchpad", "Subscription", "Todo", "View", "Work",
 }  # fmt: skip
 """The classes that programs call; of the others, the fields are what matters, and their docstrings have those."""
@@ -47,7 +48,9 @@ WITHOUT_DOCSTRING = {
     "Entries": "The type of a YAML list with at least one item.",
     "Items": "The type of a YAML list.",
     "JsonTable": "The type of a YAML mapping of JSON values.",
+    "Table": "The type of a YAML mapping from one type to another.",
     "Text": "The type of a YAML scalar as text.",
+    "TOKEN_SCOPES": "The scopes that a token can have for the HTTP API.",
     "TypeName": "The type of a YAML scalar that names a type, status or lifecycle.",
 }
 

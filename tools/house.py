@@ -49,7 +49,7 @@ def paths() -> dict[str, tuple[int, int, int]]:
     with Bus.connect("memory://house", source="house") as bus:
         page = bus.page()
         for _ in range(3):
-            page.add("observation", "warm")
+            page.add("observation", "warm", ttl="2h")
             page.active()
         add = passed(lambda: page.add("risk_alert", "measured", tags=["security"], ttl="2h", confidence=0.9))
         bus.rebuild()

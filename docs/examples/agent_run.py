@@ -125,6 +125,7 @@ async def analyst(agent: Agent, url: str) -> None:
                 "update_observation",
                 {"id": double["id"], "status": "active", "confidence": 0.99, "metadata": {"proof": proof}},
             ),
+            ("resolve_observation", {"id": proof, "reason": "taken into account"}),
             ("link_observation", {"id": gap["id"], "action": "remove rows 251-267"}),
         )
         await agent.wait_for(lambda: status_of(agent, double["id"], "resolved"))
@@ -154,7 +155,7 @@ async def reviewer(agent: Agent, _: str) -> None:
 
     async def waiting() -> list[Answer]:
         active = (await agent.call("get_active_observations"))["observations"]
-        return [each for each in active if "claimed_by" not in each]
+        return [each for each in active if each["type"] == "risk_alert" and "claimed_by" not in each]
 
     while verdicts:
         for found in await agent.wait_for(waiting):
@@ -181,7 +182,7 @@ def observation(content: str, confidence: float) -> Call:
 
 
 async def status_of(agent: Agent, id: str, status: str) -> list[Answer]:
-    seen = await agent.call("get_observation", id=id)
+    seen = (await agent.call("get_observation", id=id))["observation"]
     return [seen] if seen["status"] == status else []
 
 
@@ -200,7 +201,7 @@ def show(title: str, text: str) -> None:
 @asynccontextmanager
 async def working(name: str, url: str, session: str = SESSION) -> AsyncIterator[Agent]:
     """Start an MCP server for an agent, and yield the agent connected to it."""
-    arguments = ["mcp", "--url", url, "--agent", name, "--session", session, "--page", PAGE]
+    arguments = ["mcp", "--tools", "all", "--url", url, "--agent", name, "--session", session, "--page", PAGE]
     program = ["-m", "scratchbus.cli", *arguments]
     server = StdioServerParameters(command=sys.executable, args=program, env=dict(os.environ))
     async with AsyncBus.connect(url, source=name) as bus, Client(server) as client:

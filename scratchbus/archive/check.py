@@ -44,8 +44,8 @@ class LogReport(BaseModel):
     problems: list[FileProblem] = []
 
 
-def verify(store: Store, report: Report = lambda done, total: None) -> list[LogReport]:
-    """Check everything in a store; return a report for each log.
+def verify(store: Store, report: Report = lambda done, total: None, *, only_chain: bool = False) -> list[LogReport]:
+    """Check everything in a store, or `only_chain`, which reads no segment; return a report for each log.
 
     Raises ArchiveUnavailable.
     """
@@ -53,7 +53,7 @@ def verify(store: Store, report: Report = lambda done, total: None) -> list[LogR
     total = sum(is_manifest(name) for names in folders.values() for name in names)
     done, reports = 0, []
     for folder in folders:
-        check = LogCheck(store, folder)
+        check = LogCheck(store, folder, only_chain=only_chain)
         for _ in check.run():
             done += 1
             report(done, total)
@@ -65,16 +65,23 @@ class LogCheck:
     """The check of one log's files.
 
     `origin` is that of the log. The archive must have every event up to the number `until`, and none of the content of
-    those with a number in `erased`.
+    those with a number in `erased`. With `only_chain`, no segment is read.
     """
 
     def __init__(
-        self, store: Store, folder: str, origin: str = "", until: int = 0, erased: Collection[int] = ()
+        self,
+        store: Store,
+        folder: str,
+        origin: str = "",
+        until: int = 0,
+        erased: Collection[int] = (),
+        only_chain: bool = False,
     ) -> None:
         bus, _, shard = folder.rstrip("/").rpartition("/")
         self.report = LogReport(bus=bus, shard=int(shard))
         self._store, self._folder = store, folder
         self._origin, self._until, self._erased = origin, until, frozenset(erased)
+        self._only_chain = only_chain
         self._before: Manifest | None = None
         self._is_known = True  # whether what comes before the next manifest is known
         self._named: set[str] = {END}
@@ -108,7 +115,8 @@ class LogCheck:
             manifest = self._manifest(name, content)
             if manifest is not None:
                 self._link(manifest)
-                self._segment(manifest)
+                if not self._only_chain:
+                    self._segment(manifest)
             if len(self.report.problems) == known or self._store.get(self._folder + name) == content:
                 return manifest
             del self.report.problems[known:]
@@ -200,7 +208,7 @@ class LogCheck:
         if left:
             self._say(
                 files.segment.name,
-                f"the events {left} were erased, and are still in it; `scratchbus archive run` ends that",
+                f"the events {left} were erased, and are still in it; `scratchbus log-archive run` ends that",
             )
         index = self._content(files.index.name, lambda: Index.parse(read_file(self._store, self._folder, files.index)))
         if index is not None and index != index_of(lines):

@@ -49,7 +49,7 @@ def archived_segments(store: Store) -> Iterator[SegmentInfo]:
                 chain, files = Manifest.parse(store.get(folder + name) or b"")
             except ValueError as problem:
                 raise ArchiveDamaged(
-                    f"{store.where}/{folder}{name}: {problem}; see `scratchbus archive verify`"
+                    f"{store.where}/{folder}{name}: {problem}; see `scratchbus log-archive verify`"
                 ) from None
             yield SegmentInfo(
                 bus=chain.bus,

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from scratchbus.archive.catalog import SegmentCatalog
 from scratchbus.archive.lines import check_line, erase_lines
 from scratchbus.archive.manifest import Manifest
-from scratchbus.archive.segment import Segment, index_of
+from scratchbus.archive.segment import Segment, index_of, pack
 
 
 def left_of(catalog: SegmentCatalog, seqs: Collection[int]) -> list[int]:
@@ -45,7 +45,7 @@ def _rewrite(catalog: SegmentCatalog, manifest: Manifest, seqs: set[int]) -> Man
     chain, old = manifest.chain, manifest.files
     lines = erase_lines(catalog.lines(manifest), seqs)
     index = index_of([check_line(line, seq) for seq, line in enumerate(lines, chain.first.seq)])
-    segment = Segment.of(chain, lines, index, sorted({*old.erased, *seqs}))
+    segment = Segment.of(chain, lines, pack(lines), index, sorted({*old.erased, *seqs}))
     for file, content in segment.contents:
         catalog.put(file, content)
     return segment.manifest

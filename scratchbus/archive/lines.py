@@ -14,10 +14,11 @@ import os
 from base64 import b64decode, b64encode
 from binascii import hexlify
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
-from typing import Any
+from itertools import repeat
+from typing import Any, NamedTuple
 
 from pydantic_core import SchemaValidator, core_schema, from_json
 
@@ -30,7 +31,7 @@ _WIDTH = 2 * _SALT_BYTES
 _AFTER_SALT = len(_SALT) + _WIDTH + 1
 _HEAD = b'{"seq":%b,"ms":%b,"id":"%b","subject":"%b","page":"%b","kind":"%b","type":"%b","batch":"%b","prev":"%b"'
 _HEAD += _SALT + b'%b"'
-_LINE = _HEAD + _EVENT + b"%b}"
+_LINE = [repeat(part) for part in (_HEAD + _EVENT + b"%b}").split(b"%b")]
 _NAMES = [name.decode() for name in LAYOUT[:-1]]
 _SUBJECT, _PAGE = LAYOUT.index(b"subject"), LAYOUT.index(b"page")
 _SAFE = bytes(char for char in range(0x20, 0x7F) if char not in b'"\\')  # what JSON never wants escaped
@@ -40,6 +41,22 @@ _OBJECT = SchemaValidator(core_schema.typed_dict_schema({}, extra_behavior="igno
 
 Line = tuple[bytes, bytes, int, bytes, bytes]
 """An event as it is archived: its line without the end, its hash, its number, and the page and subject it is about."""
+
+
+class Lines(NamedTuple):
+    """Events as they are archived, by column: what a `Line` has of each."""
+
+    texts: Sequence[bytes]
+    hashes: Sequence[bytes]
+    seqs: Sequence[int]
+    pages: Sequence[bytes]
+    subjects: Sequence[bytes]
+
+    @classmethod
+    def of(cls, lines: Iterable[Line]) -> Lines:
+        """Return the columns of lines."""
+        columns = [*zip(*lines, strict=True)]
+        return cls(*columns) if columns else cls((), (), (), (), ())
 
 
 class BadLine(ArchiveDamaged, ValueError):
@@ -56,21 +73,22 @@ def _read_strictly() -> Iterator[None]:
         raise BadLine(f"it is not the line of an event ({type(problem).__name__}: {problem})") from None
 
 
-def encode_entries(entries: Sequence[RawEntry]) -> list[Line]:
+def encode_entries(entries: Sequence[RawEntry]) -> Lines:
     """Return the lines of entries, each with a salt of its own; one without fields was erased before it came here."""
     salts = hexlify(os.urandom(_SALT_BYTES * len(entries)))
     return _encode(entries, [salts[at : at + _WIDTH] for at in range(0, len(salts), _WIDTH)])
 
 
-def _encode(entries: Sequence[RawEntry], salts: list[bytes]) -> list[Line]:
+def _encode(entries: Sequence[RawEntry], salts: list[bytes]) -> Lines:
     columns = _plain_columns(entries)
     if columns is None:
-        return [_encode_one(entry, salt) for entry, salt in zip(entries, salts, strict=True)]
+        return Lines.of(_encode_one(entry, salt) for entry, salt in zip(entries, salts, strict=True))
     ms, _, seqs = zip(*[id.partition(b"-") for id, _ in entries], strict=True)
     *texts, bodies = columns
-    lines = [*map(_LINE.__mod__, zip(seqs, ms, *texts, salts, bodies, strict=True))]
+    parts = [part for pair in zip(_LINE, (seqs, ms, *texts, salts, bodies), strict=False) for part in pair]
+    lines = [*map(b"".join, zip(*parts, _LINE[-1], strict=False))]  # the texts between the values have no end
     hashes = [sha256(line).digest() for line in lines]
-    return [*zip(lines, hashes, map(int, seqs), columns[_PAGE], columns[_SUBJECT], strict=True)]
+    return Lines(lines, hashes, [*map(int, seqs)], columns[_PAGE], columns[_SUBJECT])
 
 
 def _plain_columns(entries: Sequence[RawEntry]) -> list[tuple[bytes, ...]] | None:
@@ -180,11 +198,10 @@ def _place(head: dict[str, Any]) -> tuple[int, int]:
     return ms, seq
 
 
-def kind_of(line: bytes) -> bytes:
-    """Return the kind of a line's event, b"" if it was erased."""
+def is_kind(line: bytes, quoted: tuple[bytes, ...]) -> bool:
+    """Return whether a line's event is of one of these kinds, each given with the quote behind it."""
     at = line.find(_KIND)
-    begin = at + len(_KIND)
-    return line[begin : line.find(b'"', begin)] if at >= 0 else b""
+    return at >= 0 and line.startswith(quoted, at + len(_KIND))
 
 
 def check_line(line: bytes, seq: int) -> Line:
@@ -195,7 +212,7 @@ def check_line(line: bytes, seq: int) -> Line:
         again = _erased(found, ms, hash_of(line)), hash_of(line), found, b"", b""
     else:
         cut = line.find(_SALT)
-        (again,) = _encode([entry], [line[cut + len(_SALT) : cut + _AFTER_SALT - 1]])
+        (again,) = zip(*_encode([entry], [line[cut + len(_SALT) : cut + _AFTER_SALT - 1]]), strict=True)
     if again[0] != line:
         raise BadLine("it is not in the format of a line")
     if again[2] != seq:

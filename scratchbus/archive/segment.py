@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from concurrent.futures import Executor, Future
 from hashlib import sha256
 from itertools import groupby
-from operator import itemgetter
 from secrets import token_hex
 from typing import NamedTuple
 
-from backports import zstd
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
-from scratchbus.archive.lines import Line, encode_entries
+from scratchbus.archive.lines import Line, Lines, encode_entries
 from scratchbus.archive.manifest import FORMAT, Chain, EventRef, Files, Manifest, StoredFile
-from scratchbus.eventlog.codec import RawEntry, entry_id, text_of
-from scratchbus.eventlog.unzip import unzip
+from scratchbus.eventlog.codec import RawEntry, entry_id, text_of, texts_of
+from scratchbus.eventlog.unzip import unzip, zstd
 
 LEVEL = 3
 """How hard zstd compresses."""
@@ -30,7 +29,6 @@ MOST_BYTES = 32 * 1024 * 1024
 MOST_UNPACKED = 4 * MOST_BYTES
 """The most bytes that a segment or an index may unpack to: a segment ends with the batch at which it is full."""
 
-_page_of, _subject_and_seq_of = itemgetter(3), itemgetter(4, 2)
 _SHORTEST = 20  # bytes of a line
 
 
@@ -71,15 +69,17 @@ class Index(NamedTuple):
 def _index(places: _Places) -> Index:
     pages = {text_of(page): seqs for page, (seqs, _) in places.items()}
     subjects = {
-        text_of(page): {text_of(subject): seq for subject, seq in lasts.items()} for page, (_, lasts) in places.items()
+        text_of(page): dict(zip(texts_of([*lasts]), lasts.values(), strict=True)) for page, (_, lasts) in places.items()
     }
     return Index(pages, subjects)
 
 
 class SegmentBuilder:
-    """A segment in the making."""
+    """A segment in the making. A thread, the worker, compresses what is in it while more is read and encoded."""
 
-    def __init__(self) -> None:
+    def __init__(self, worker: Executor) -> None:
+        self._worker, self._packer = worker, zstd.ZstdCompressor(level=LEVEL)
+        self._packed: list[Future[bytes]] = []
         self.bytes = 0
         self.is_closed = False
         self._erased: list[int] = []
@@ -92,11 +92,12 @@ class SegmentBuilder:
         """Take in the next entries."""
         lines = encode_entries(entries)
         _note(self._places, lines)
-        texts, hashes, *_ = zip(*lines, strict=True)
-        self.lines += texts
-        self.bytes += sum(map(len, texts))
+        text = b"\n".join([*lines.texts, b""])
+        self._packed.append(self._worker.submit(self._packer.compress, text))
+        self.lines += lines.texts
+        self.bytes += len(text)
         self._erased += [int(id.rpartition(b"-")[2]) for id, flat in entries if not flat]
-        self._digest.update(b"".join(hashes))
+        self._digest.update(b"".join(lines.hashes))
         self._ends = [self._ends[0] if self._ends else entries[0], entries[-1]]
 
     @property
@@ -123,7 +124,9 @@ class SegmentBuilder:
             previous=before.name if before else None,
             previous_sha256=before.chain.sha256 if before else None,
         )
-        return Segment.of(chain, self.lines, _index(self._places), self._erased)
+        self._packed.append(self._worker.submit(self._packer.flush))
+        packed = b"".join([part.result() for part in self._packed])
+        return Segment.of(chain, self.lines, packed, _index(self._places), self._erased)
 
 
 class Segment(NamedTuple):
@@ -135,11 +138,11 @@ class Segment(NamedTuple):
     where: Index
 
     @classmethod
-    def of(cls, chain: Chain, lines: list[bytes], where: Index, erased: list[int]) -> Segment:
-        """Return the files of these lines, with names that no other attempt at the same events has."""
+    def of(cls, chain: Chain, lines: list[bytes], packed: bytes, where: Index, erased: list[int]) -> Segment:
+        """Return the files of these lines, which are packed, with names that no other attempt at them has."""
         stem = f"{chain.first.seq:016d}-{chain.last.seq:016d}.{token_hex(4)}"
-        packed = {f"{stem}.jsonl.zst": pack(lines), f"{stem}.index.json.zst": where.encode()}
-        contents = [(StoredFile.of(name, content), content) for name, content in packed.items()]
+        files_of = {f"{stem}.jsonl.zst": packed, f"{stem}.index.json.zst": where.encode()}
+        contents = [(StoredFile.of(name, content), content) for name, content in files_of.items()]
         files = Files(segment=contents[0][0], index=contents[1][0], erased=erased)
         return cls(Manifest(chain, files), contents, lines, where)
 
@@ -166,14 +169,16 @@ def unpack(content: bytes) -> list[bytes]:
 def index_of(lines: Sequence[Line]) -> Index:
     """Return the index of these lines, without erased events."""
     places: _Places = defaultdict(lambda: ([], {}))
-    _note(places, lines)
+    _note(places, Lines.of(lines))
     return _index(places)
 
 
-def _note(places: _Places, lines: Iterable[Line]) -> None:
-    for page, some in groupby(lines, key=_page_of):
+def _note(places: _Places, lines: Lines) -> None:
+    at = 0
+    for page, some in groupby(lines.pages):
+        end = at + len([*some])
         if page:
             seqs, lasts = places[page]
-            found = [*map(_subject_and_seq_of, some)]
-            seqs += [seq for _, seq in found]
-            lasts.update(found)
+            seqs += lines.seqs[at:end]
+            lasts.update(zip(lines.subjects[at:end], lines.seqs[at:end], strict=True))
+        at = end

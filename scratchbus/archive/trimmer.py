@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from scratchbus.archive.catalog import SegmentCatalog
-from scratchbus.archive.lines import kind_of, place_of, restore
+from scratchbus.archive.lines import is_kind, place_of, restore
 from scratchbus.archive.manifest import Manifest
 from scratchbus.domain.position import BusPosition
 from scratchbus.engine.steps import Step, ask, ask_all
@@ -23,8 +23,12 @@ from scratchbus.telemetry.counters import counts
 
 _TRIES = 3  # to trim, when the floor is lost
 
-_LASTING = (b"status_changed", b"cleared", b"linked", b"due", b"types_changed", b"note_deleted")
+_LASTING = (
+    b'status_changed"', b'cleared"', b'linked"', b'due"', b'types_changed"', b'relations_changed"', b'note_deleted"',
+)  # fmt: skip
 """The kinds of events after which nothing more may happen to a subject."""
+
+_ENDED = (b'session_ended"',)
 
 
 class Trimmer:
@@ -110,13 +114,13 @@ class Trimmer:
             lasting = {
                 subject: _stream_id(lines[seq - first])
                 for subject, seq in lasts.items()
-                if begin <= seq <= top and kind_of(lines[seq - first]) in _LASTING
+                if begin <= seq <= top and is_kind(lines[seq - first], _LASTING)
             }
             for stream_id in lasting.values() if page == SYSTEM_PAGE else ():
                 self._bus.converse(self._lease.copy(stream_id))
             self._bus.converse(self._lease.drop_heads(page, list(lasting)))
             over = lasts.get(SESSION, 0)
-            if begin <= over <= top and kind_of(lines[over - first]) == b"session_ended":
+            if begin <= over <= top and is_kind(lines[over - first], _ENDED):
                 self._bus.converse(self._lease.drop_remembered(page, over))
         count = 0
         for seq in (*range(begin + AT_ONCE - 1, top, AT_ONCE), top):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import click
 
-from scratchbus.cli.arguments import content_of, moment, pairs, trigger
-from scratchbus.cli.commands import command, event_id_option, fence_option, given
+import scratchbus
+from scratchbus.cli.arguments import FUTURE, content_of, pairs, trigger
+from scratchbus.cli.commands import PAGE, command, event_id_option, fence_option, given
 from scratchbus.cli.completion import statuses, type_names
 from scratchbus.cli.invocation import Invocation, pass_session
 from scratchbus.cli.observation_view import show_change
+from scratchbus.cli.text import short
+from scratchbus.errors import EngineError, LogError
 
 _KEY_VALUE: dict[str, Any] = {"multiple": True, "callback": pairs, "metavar": "KEY=VALUE"}
 
@@ -20,7 +24,9 @@ _KEY_VALUE: dict[str, Any] = {"multiple": True, "callback": pairs, "metavar": "K
         'scratchbus add risk_alert "Fraud ring on card 4711" --source fraud_detector --tag security --ttl 2h',
         "dmesg | tail -1 | scratchbus add observation - --source kernel --dedupe-key dmesg",
         'scratchbus add reminder "Call the bank" --source me --remind-at 10m',
-    )
+        'scratchbus add action_suggestion "Check the backups" --source me --every "0 3 * * *"',
+    ),
+    shared=PAGE,
 )
 @click.argument("type", shell_complete=type_names)
 @click.argument("content")
@@ -39,11 +45,17 @@ _KEY_VALUE: dict[str, Any] = {"multiple": True, "callback": pairs, "metavar": "K
     help="An observation that supports it, on any page (of another page: the whole id); repeatable.",
 )
 @click.option("--status", shell_complete=statuses, help="Its first status, instead of the one of its type.")
-@click.option("--expires-at", metavar="TIME", help="When it expires, instead of --ttl: ISO 8601.")
-@click.option("--remind-at", metavar="TIME", help="When it is due: ISO 8601, or 10m, 2h … from now.")
+@click.option("--expires-at", metavar="TIME", help=f"When it expires, instead of --ttl: {FUTURE}.")
+@click.option("--remind-at", metavar="TIME", help=f"When it is due: {FUTURE}.")
 @click.option(
     "--remind-on", multiple=True, callback=trigger, metavar="KEY=VALUE",
     help="The event that makes it due, by type=, status= or tags=A,B.",
+)  # fmt: skip
+@click.option("--blocked-by", multiple=True, metavar="ID", help="What must be closed before it is active; repeatable.")
+@click.option("--not-before", metavar="TIME", help=f"When it becomes active: {FUTURE}.")
+@click.option(
+    "--every", metavar="EVERY",
+    help='Add one like it again and again: an interval, as 1h, or cron in UTC, as "0 3 * * *". Archive it to end that.',
 )  # fmt: skip
 @event_id_option
 @pass_session
@@ -52,8 +64,7 @@ def add(
     type: str,
     content: str,
     evidence: tuple[str, ...],
-    expires_at: str | None,
-    remind_at: str | None,
+    blocked_by: tuple[str, ...],
     **fields: Any,
 ) -> None:
     """Add an observation to the page.
@@ -68,21 +79,26 @@ def add(
             type,
             content_of(content),
             evidence=opened.ids(evidence),
-            expires_at=None if expires_at is None else moment("expires_at", expires_at),
-            remind_at=None if remind_at is None else moment("remind_at", remind_at),
+            blocked_by=opened.ids(blocked_by),
             **given(**fields),
         )
+        displaced: list[scratchbus.Observation] = []
+        with suppress(EngineError, LogError):  # it is added all the same
+            displaced = opened.page.displaced(observation)
     if session.as_json or session.out.is_terminal:
         show_change(session, "added" if observation.version == 1 else "counted", observation)
     else:
         session.out.line(observation.id)
+    for gone in displaced:
+        session.out.remark(f"the page is full: displaced {short(gone.id)} ({gone.type}, priority {gone.priority})")
 
 
 @command(
     examples=(
         'scratchbus update 8F3K2M9Q --content "Fraud ring, three cards" --confidence 0.95',
         "scratchbus update 8F3K2M9Q --tag security --tag cards --expected-version 3",
-    )
+    ),
+    shared=PAGE,
 )
 @click.argument("id", metavar="ID")
 @click.option("--content", metavar="TEXT", help="Its new content; - reads it from standard input.")
@@ -92,7 +108,10 @@ def add(
 @click.option("--tag", "tags", multiple=True, help="Its new tags; repeatable. An empty text removes all.")
 @click.option("--context", **_KEY_VALUE, help="A field of its new context, as JSON or text; repeatable.")
 @click.option("--metadata", **_KEY_VALUE, help="A field of its new metadata, as JSON or text; repeatable.")
-@click.option("--expires-at", metavar="TIME", help="When it expires: ISO 8601; 10m, 2h … from now; or never.")
+@click.option("--expires-at", metavar="TIME", help=f"When it expires: {FUTURE}; or never.")
+@click.option(
+    "--blocked-by", multiple=True, metavar="ID", help="What must be closed before it is active; an empty text: nothing."
+)
 @click.option("--expected-version", type=int, metavar="N", help="Update only this version.")
 @fence_option
 @event_id_option
@@ -104,6 +123,7 @@ def update(
     owner: str | None,
     tags: tuple[str, ...],
     expires_at: str | None,
+    blocked_by: tuple[str, ...],
     **fields: Any,
 ) -> None:
     """Replace fields of an observation.
@@ -118,7 +138,9 @@ def update(
     if tags:
         changes["tags"] = [tag for tag in tags if tag]
     if expires_at is not None:
-        changes["expires_at"] = None if expires_at == "never" else moment("expires_at", expires_at)
+        changes["expires_at"] = None if expires_at == "never" else expires_at
     with session.open_fenced(id, fields["fence"]) as opened:
+        if blocked_by:
+            changes["blocked_by"] = opened.ids([each for each in blocked_by if each])
         observation = opened.page.update(opened.page.whole_id(id), **changes)
     show_change(session, "updated", observation)

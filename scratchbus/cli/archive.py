@@ -1,15 +1,13 @@
-"""`archive` with ids archives observations; `archive run`, `ls` and `verify` manage the archive of the log."""
+"""The archive of the log: `log-archive run`, `list` and `verify`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import click
 
 import scratchbus
-from scratchbus.cli.change import archive_ids
-from scratchbus.cli.commands import BusGroup
+from scratchbus.cli.commands import OUTPUT, BusGroup
 from scratchbus.cli.invocation import Invocation, pass_session
 from scratchbus.cli.output import WIDE, Cell, Column, Columns, progress_bar
 from scratchbus.cli.text import plural
@@ -26,43 +24,19 @@ _SEGMENTS: Columns[scratchbus.SegmentInfo] = (
 )
 
 
-class _IdsOrCommand(BusGroup):
-    """A group of commands that is, when called with ids, the command that archives observations."""
-
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
-    ) -> click.Context:
-        """Parse the arguments of the group, or those of the command that takes ids."""
-        own = {name for parameter in archive_ids.params for name in parameter.opts} - {
-            name for parameter in self.params for name in parameter.opts
-        }
-        first = args[0] if args else ""
-        is_about_log = first in ("", "--help", "-h", *self.commands) or (
-            first.startswith("-") and first.partition("=")[0] not in own and any(arg in self.commands for arg in args)
-        )
-        if is_about_log:
-            return super().make_context(info_name, args, parent, **extra)
-        return archive_ids.make_context(info_name, args, parent, **extra)
-
-
 @click.group(
-    "archive",
-    cls=_IdsOrCommand,
-    examples=(
-        "scratchbus archive 8F3K2M9Q --reason TEXT",
-        "scratchbus archive run",
-        "scratchbus archive verify s3://bucket/prefix",
-    ),
+    "log-archive",
+    cls=BusGroup,
+    examples=("scratchbus log-archive run", "scratchbus log-archive verify s3://bucket/prefix"),
 )
-def archive() -> None:
-    """Archive observations, or manage the archive of the log.
+def log_archive() -> None:
+    """Move old events from the log to its archive, and check that.
 
-    With ids it archives observations: see `scratchbus archive ID --help`. The commands below manage the archive to
-    which old events are moved; the setting archive_url says where it is.
+    The setting archive_url says where the archive is.
     """
 
 
-@archive.command(examples=("scratchbus archive run", "SCRATCHBUS_RETAIN=1d scratchbus archive run"))
+@log_archive.command(examples=("scratchbus log-archive run", "SCRATCHBUS_RETAIN=1d scratchbus log-archive run"))
 @pass_session
 def run(session: Invocation) -> None:
     """Move old events to the archive, once.
@@ -96,18 +70,24 @@ def _say_done(session: Invocation, done: Sequence[scratchbus.Archived]) -> None:
     session.out.sentence(Cell("archived", "green"), Cell(text))
 
 
-@archive.command("ls", examples=("scratchbus archive ls", "scratchbus archive ls /var/lib/scratchbus/archive"))
+@log_archive.command(
+    "list",
+    examples=("scratchbus log-archive list", "scratchbus log-archive list /var/lib/scratchbus/archive"),
+    shared=(*OUTPUT, "config"),
+)
 @click.argument("url", required=False, metavar="[URL]")
 @pass_session
 def list_segments(session: Invocation, url: str | None) -> None:
     """Show the segments of an archive with their events, sizes and dates. This needs no engine."""
     found = list(scratchbus.archived_segments(_store(session, url)))
-    empty = "There are no segments yet; `scratchbus archive run` writes them"
+    empty = "There are no segments yet; `scratchbus log-archive run` writes them"
     session.out.listing(_SEGMENTS, found, empty=empty, document=lambda each: each.model_dump(mode="json"))
 
 
-@archive.command(
-    "verify", examples=("scratchbus archive verify", "scratchbus archive verify /var/lib/scratchbus/archive")
+@log_archive.command(
+    "verify",
+    examples=("scratchbus log-archive verify", "scratchbus log-archive verify /var/lib/scratchbus/archive"),
+    shared=(*OUTPUT, "config"),
 )
 @click.argument("url", required=False, metavar="[URL]")
 @pass_session

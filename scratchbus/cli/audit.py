@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 import click
 
 import scratchbus
-from scratchbus.cli.arguments import time_or_position
-from scratchbus.cli.commands import command
+from scratchbus.cli.arguments import TIME
+from scratchbus.cli.commands import PAGE, command
 from scratchbus.cli.invocation import Invocation, OpenPage, pass_session
 from scratchbus.cli.observation_view import columns_at, show_differences
 from scratchbus.cli.output import progress_bar
 from scratchbus.cli.text import clock
 
-_WHEN = "a position, or a time: 10m ago, 14:02, yesterday 14:02, ISO 8601"
+_WHEN = f"a time or a position: {TIME}"
 
 
 @command(
@@ -23,7 +23,8 @@ _WHEN = "a position, or a time: 10m ago, 14:02, yesterday 14:02, ISO 8601"
         "scratchbus replay --until 14:02",
         "scratchbus replay --until '10m ago' --active",
         "scratchbus replay --without-source fraud_detector",
-    )
+    ),
+    shared=PAGE,
 )
 @click.option("--until", metavar="WHEN", help=f"The time to show: {_WHEN}.  [default: now]")
 @click.option(
@@ -50,7 +51,7 @@ def replay(
     if sources and (only_active or limit is not None):
         raise click.UsageError("--without-source shows differences; leave out --active and --limit")
     with session.open() as opened:
-        moment = _moment(opened, "until", until)
+        moment = opened.bus.position() if until in (None, "now") else str(until)
         past = _past(opened, moment)
         if sources:
             show_differences(session, past.diff(_past(opened, moment, sources)), "Nothing would be different")
@@ -67,7 +68,8 @@ def replay(
     examples=(
         "scratchbus diff --from 1h --to '30m ago'",
         "scratchbus --json diff --from yesterday\\ 14:02 | jq .fields",
-    )
+    ),
+    shared=PAGE,
 )
 @click.option("--from", "start", required=True, metavar="WHEN", help=f"The earlier time: {_WHEN}.")
 @click.option("--to", "end", metavar="WHEN", help="The later time, in the same forms.  [default: now]")
@@ -78,16 +80,10 @@ def diff(session: Invocation, start: str, end: str | None) -> None:
     Shows what was added, which fields changed, and what is gone. With --json it prints one document per difference.
     """
     with session.open() as opened:
-        before, after = (_past(opened, _moment(opened, *each)) for each in (("from", start), ("to", end)))
+        before, after = (_past(opened, when) for when in (start, end or opened.bus.position()))
         show_differences(session, before.diff(after), "Nothing is different")
 
 
-def _moment(opened: OpenPage, option: str, text: str | None) -> scratchbus.BusPosition | datetime | str:
-    return opened.bus.position() if text in (None, "now") else time_or_position(option, str(text))
-
-
-def _past(
-    opened: OpenPage, when: scratchbus.BusPosition | datetime | str, sources: Sequence[str] = ()
-) -> scratchbus.PastPage:
+def _past(opened: OpenPage, when: scratchbus.BusPosition | str, sources: Sequence[str] = ()) -> scratchbus.PastPage:
     with progress_bar("Replaying") as progress:
         return opened.page.as_of(when, sources, progress=progress)

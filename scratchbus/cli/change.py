@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 import scratchbus
-from scratchbus.cli.commands import BusCommand, command, event_id_option, fence_option, given
+from scratchbus.cli.commands import PAGE, BusCommand, command, event_id_option, fence_option, given
 from scratchbus.cli.invocation import Invocation, OpenPage, pass_session
 from scratchbus.cli.observation_view import show_change
 from scratchbus.cli.output import Cell
@@ -20,8 +20,41 @@ from scratchbus.errors import NotFound
 _REASON = "The reason, which is kept with the observation."
 _SEVERAL = "Several ids are handled in order, up to the first that is refused."
 
+_TTL = click.option("--ttl", metavar="DURATION", help="How long they live now: 2h, 7d, never.  [default: as before]")
 
-def _change(verb: str, done: str, help: str, *, reason: str = _REASON, example: str = "TEXT") -> BusCommand:
+Options = Callable[[Callable[..., None]], Callable[..., None]]
+"""What adds options to a command."""
+
+
+_FORMER = ("run", "ls", "verify")
+
+
+class _Archive(BusCommand):
+    """The command that archives observations; `run`, `ls` and `verify`, its former subcommands, are `log-archive`."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """Parse its arguments, or those of the group in which such a subcommand is now."""
+        before = ["", *args]
+        if not any(
+            arg in _FORMER and last not in ("--reason", "--event-id") for last, arg in zip(before, args, strict=False)
+        ):
+            return super().make_context(info_name, args, parent, **extra)
+        from scratchbus.cli.archive import log_archive
+
+        return log_archive.make_context(info_name, args, parent, **extra)
+
+
+def _change(
+    verb: str,
+    done: str,
+    help: str,
+    *options: Options,
+    reason: str = _REASON,
+    example: str = "TEXT",
+    cls: type[BusCommand] = BusCommand,
+) -> BusCommand:
     """Return a command that calls this method of the page for each of several observations."""
 
     @click.argument("ids", nargs=-1, required=True, metavar="ID...")
@@ -35,14 +68,17 @@ def _change(verb: str, done: str, help: str, *, reason: str = _REASON, example: 
                 own = f"{event_id}/{index}" if event_id and index else event_id
                 show_change(session, done, getattr(opened.page, verb)(id, **given(event_id=own, **how)))
 
+    for option in options:
+        change = option(change)
     change.__doc__ = f"{help} {_SEVERAL}" if "\n" in help else f"{help}\n\n{_SEVERAL}"
-    return command(verb, examples=(f"scratchbus {verb} 8F3K2M9Q --reason {example}",))(change)
+    examples = (f"scratchbus {verb} 8F3K2M9Q --reason {example}",)
+    return click.command(verb, cls=cls, examples=examples, shared=PAGE)(change)
 
 
 review = _change("review", "sent to review", "Send observations to review: they stay open, but are not active.")
 resolve = _change("resolve", "resolved", "Resolve observations that have been dealt with.")
-archive_ids = _change("archive", "archived", "Archive observations.")
-reopen = _change("reopen", "reopened", "Reopen observations: they become active again.")
+archive = _change("archive", "archived", "Archive observations.", cls=_Archive)
+reopen = _change("reopen", "reopened", "Reopen observations: they become active again.", _TTL)
 refute = _change(
     "refute",
     "refuted",
@@ -53,7 +89,7 @@ refute = _change(
 )
 
 
-@command("clear-resolved", examples=("scratchbus clear-resolved 8F3K2M9Q 01HZX7",))
+@command("clear-resolved", examples=("scratchbus clear-resolved 8F3K2M9Q 01HZX7",), shared=PAGE)
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @event_id_option
 @pass_session
@@ -78,11 +114,12 @@ def clear_resolved(session: Invocation, ids: tuple[str, ...], event_id: str | No
     examples=(
         "scratchbus claim 8F3K2M9Q --by executor-1 --ttl 5m",
         'scratchbus resolve 8F3K2M9Q --fence 1 --reason "card blocked"',
-    )
+    ),
+    shared=PAGE,
 )
 @click.argument("id", metavar="ID")
 @click.option("--by", metavar="NAME", help="Who claims it.  [default: --source]")
-@click.option("--ttl", metavar="DURATION", help="How long the claim lasts: 30s, 10m …")
+@click.option("--ttl", metavar="DURATION", help="How long the claim lasts: 10m, PT1H …  [default: 30s]")
 @click.option("--fence", type=int, metavar="N", help="The fence of your claim, to renew it.")
 @event_id_option
 @pass_session
@@ -130,11 +167,12 @@ def _show_claim(session: Invocation, id: str, taken: scratchbus.Claim) -> None:
         "scratchbus claim-next --by executor-1 --type risk_alert --tag security",
         'scratchbus resolve 8F3K2M9Q --fence 1 --reason "card blocked"',
     ),
+    shared=(*PAGE, "instance"),
 )
 @click.option("--by", metavar="NAME", help="Who claims it.  [default: --source]")
 @click.option("--type", "types", multiple=True, metavar="TYPE", help="Claim only this type; repeatable.")
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Claim only observations with this tag; repeatable.")
-@click.option("--ttl", metavar="DURATION", help="How long the claim lasts: 30s, 10m …")
+@click.option("--ttl", metavar="DURATION", help="How long the claim lasts: 10m, PT1H …  [default: 30s]")
 @event_id_option
 @pass_session
 def claim_next(session: Invocation, by: str | None, **how: Any) -> None:
@@ -152,7 +190,7 @@ def claim_next(session: Invocation, by: str | None, **how: Any) -> None:
     show_change(session, "next", job.observation)
 
 
-@command(examples=("scratchbus release 8F3K2M9Q --by executor-1",))
+@command(examples=("scratchbus release 8F3K2M9Q --by executor-1",), shared=PAGE)
 @click.argument("id", metavar="ID")
 @click.option("--by", metavar="NAME", help="Who holds it.  [default: --source]")
 @fence_option
@@ -165,7 +203,7 @@ def release(session: Invocation, id: str, by: str | None, **how: Any) -> None:
     show_change(session, "released", observation)
 
 
-@command(examples=("scratchbus link 8F3K2M9Q goal-17",))
+@command(examples=("scratchbus link 8F3K2M9Q goal-17",), shared=PAGE)
 @click.argument("id", metavar="ID")
 @click.argument("action")
 @fence_option

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
@@ -10,6 +11,7 @@ import click
 
 from scratchbus.cli.arguments import content_of
 from scratchbus.cli.invocation import Invocation, pass_session
+from scratchbus.cli.text import one_line
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 """The click settings of every command."""
@@ -40,18 +42,38 @@ SHARED = (
     _shared("--config", metavar="FILE", help="The settings file.  [$SCRATCHBUS_CONFIG]"),
     _shared("--no-color", is_flag=True, help="Do not use colours.  [$NO_COLOR]"),
 )
-"""The options that every command takes, before or after its name."""
+"""The options that are accepted before the name of any command, and behind it where they act."""
+
+OUTPUT = ("as_json", "no_color")
+"""The shared options of a command that only prints."""
+
+ENGINE = (*OUTPUT, "url", "bus", "config")
+"""The shared options of a command that connects to a bus."""
+
+PAGE = (*ENGINE, "page")
+"""The shared options of a command that reads a page."""
+
+ALL = tuple(str(option.name) for option in SHARED)
 
 
 class BusCommand(click.Command):
-    """A command that also takes the shared options, except those whose names its own options have."""
+    """A command that also takes those shared options that act on it, unless its own have the same name.
 
-    def __init__(self, *args: Any, examples: Sequence[str] = (), **how: Any) -> None:
+    Whatever takes an event id writes, so the source acts on it; what takes a fence writes to what is claimed, so the
+    instance does too.
+    """
+
+    accepted: Sequence[str] | None = None
+    """The shared options that are accepted; by default those that act."""
+
+    def __init__(self, *args: Any, examples: Sequence[str] = (), shared: Sequence[str] = ENGINE, **how: Any) -> None:
         how["context_settings"] = CONTEXT
         super().__init__(*args, **how)
         self._examples = examples
         own = {parameter.name for parameter in self.params}
-        self.params += [option for option in SHARED if option.name not in own]
+        self._acting = {*shared, *(["source"] if "event_id" in own else []), *(["instance"] if "fence" in own else [])}
+        accepted = self._acting if self.accepted is None else self.accepted
+        self.params += [option for option in SHARED if option.name in accepted and option.name not in own]
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write what the command does, then its examples."""
@@ -63,12 +85,13 @@ class BusCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the command's own options, then the shared ones."""
-        for title, is_shared in (("Options", False), ("Options of every command", True)):
+        for title, is_shared in (("Options", False), ("Common options", True)):
             with_help = [
                 record
                 for parameter in self.get_params(ctx)
                 if isinstance(parameter, click.Option)
                 and (parameter in SHARED) is is_shared
+                and (not is_shared or parameter.name in self._acting)
                 and (record := parameter.get_help_record(ctx))
             ]
             if with_help:
@@ -77,9 +100,17 @@ class BusCommand(click.Command):
 
 
 class BusGroup(BusCommand, click.Group):
-    """A command with subcommands."""
+    """A command with subcommands. It accepts all shared options, for these."""
 
     command_class = BusCommand
+    accepted = ALL
+
+    def __init__(self, *args: Any, shared: Sequence[str] = (), **how: Any) -> None:
+        super().__init__(*args, shared=shared, **how)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command; `ls` is `list`."""
+        return super().get_command(ctx, "list" if cmd_name == "ls" else cmd_name)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, then the subcommands."""
@@ -87,9 +118,11 @@ class BusGroup(BusCommand, click.Group):
         self.format_commands(ctx, formatter)
 
 
-def command(name: str | None = None, *, examples: Sequence[str] = ()) -> Callable[[Callable[..., Any]], BusCommand]:
-    """Return a decorator that makes a function a command; its help shows the examples."""
-    return click.command(name, cls=BusCommand, examples=examples)
+def command(
+    name: str | None = None, *, examples: Sequence[str] = (), shared: Sequence[str] = ENGINE
+) -> Callable[[Callable[..., Any]], BusCommand]:
+    """Return a decorator that makes a function a command; its help shows the examples, and the shared options."""
+    return click.command(name, cls=BusCommand, examples=examples, shared=shared)
 
 
 fence_option = click.option("--fence", type=int, metavar="N", help="The fence of your claim, printed by `claim`.")
@@ -104,6 +137,17 @@ revision_option = click.option(
     "--revision", type=int, metavar="N", help="Replace only this revision; 0 means that it is empty."
 )
 """Adds `--revision`, the revision that a replacement is based on."""
+
+
+scope_option = click.option(
+    "--scope", "of", required=True, envvar="SCRATCHBUS_SCOPE", metavar="NAME",
+    help="The user or project, as ada or ada/shop.  [$SCRATCHBUS_SCOPE]",
+)  # fmt: skip
+"""Adds `--scope`, whose value is called `of`."""
+
+
+at_option = click.option("--at", metavar="TIME|POS", help="Show them as they were at a time or position.")
+"""Adds `--at`."""
 
 
 def content_argument(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -138,6 +182,11 @@ def agent_memory(kind: str, *, writes: bool = False) -> Callable[[Callable[..., 
     return _memory(kind, click.argument("of", metavar="AGENT"), writes, speaks=True)
 
 
+def scope_memory(kind: str, *, writes: bool = False) -> Callable[[Callable[..., None]], Callable[..., Any]]:
+    """Return a decorator like `session_memory` for what is known of a scope; adds `--scope`."""
+    return _memory(kind, scope_option, writes, speaks=False)
+
+
 def _memory(kind: str, whose: Any, writes: bool, speaks: bool) -> Callable[[Callable[..., None]], Callable[..., Any]]:
     def decorate(function: Callable[..., None]) -> Callable[..., Any]:
         @wraps(function)
@@ -156,3 +205,23 @@ def _memory(kind: str, whose: Any, writes: bool, speaks: bool) -> Callable[[Call
 def given(**options: Any) -> dict[str, Any]:
     """Return the options that were given."""
     return {name: value for name, value in options.items() if value is not None and value != ()}
+
+
+def listed(names: str | None) -> list[str] | None:
+    """Return the names of a list separated by commas; None without one."""
+    return None if names is None else [name.strip() for name in names.split(",") if name.strip()]
+
+
+def watch_until_interrupted(
+    session: Invocation, what: object, show: Callable[[Any], object], watch: Callable[..., None]
+) -> None:
+    """Call `watch`, which takes what it reports to and what stops it, until Ctrl-C; `show` shows what was done."""
+
+    def report(done: Any) -> None:
+        if isinstance(done, Exception):
+            session.out.remark(f"scratchbus: {one_line(str(done))}")
+        else:
+            show(done)
+
+    session.out.note(f"Watching {what}, until Ctrl-C")
+    watch(report, threading.Event())

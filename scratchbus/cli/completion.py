@@ -19,7 +19,8 @@ PROGRAM = "scratchbus"
         "scratchbus completion bash >> ~/.bashrc",
         "scratchbus completion zsh >> ~/.zshrc",
         "scratchbus completion fish > ~/.config/fish/completions/scratchbus.fish",
-    )
+    ),
+    shared=(),
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @pass_session

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 import scratchbus
-from scratchbus.cli.commands import BusGroup, event_id_option, given
+from scratchbus.cli.commands import PAGE, BusGroup, event_id_option, given
 from scratchbus.cli.invocation import Invocation, pass_session
 from scratchbus.cli.output import Cell, Column, Columns
 from scratchbus.cli.text import one_line
@@ -32,6 +32,10 @@ _session_option = click.option(
     "--session", "session_id", envvar="SCRATCHBUS_SESSION", metavar="ID",
     help="Include the memory of this session.  [$SCRATCHBUS_SESSION]",
 )  # fmt: skip
+rules_option = click.option(
+    "--rules", metavar="DIR", type=click.Path(file_okay=False, exists=True),
+    help="Include CLAUDE.md, AGENTS.md and .claude/rules/*.md of this directory.",
+)  # fmt: skip
 _record_option = click.option("--record", is_flag=True, help="Record which observations the context contains.")
 
 
@@ -43,15 +47,22 @@ _record_option = click.option("--record", is_flag=True, help="Record which obser
         "scratchbus context --session s1 --page user:42 --budget 2000 --json",
         "scratchbus context surface 'fraud ring' --session s1",
     ),
+    shared=PAGE,
 )
 @_session_option
+@click.option(
+    "--scope", "scopes", multiple=True, envvar="SCRATCHBUS_SCOPE", metavar="NAME",
+    help="Include the preferences and facts of this user or project; repeatable.  [$SCRATCHBUS_SCOPE]",
+)  # fmt: skip
 @click.option("--agent", metavar="NAME", help="Include the scratchpad of this agent, and use it as the source.")
 @click.option("--query", metavar="TEXT", help="Include the notes that match this, instead of the newest.")
 @_budget_option
+@rules_option
+@click.option("--strict", is_flag=True, help="Fail if the notepad exceeds the budget, instead of cutting it.")
 @_record_option
 @event_id_option
 @click.pass_context
-def context(called: click.Context, /, session_id: str | None, agent: str | None, **how: Any) -> None:
+def context(called: click.Context, /, session_id: str | None, agent: str | None, rules: str | None, **how: Any) -> None:
     """Print the context of an agent: its session and the page.
 
     It contains the notepad, the open todo items, open observations by priority, and notes, as far as the budget allows.
@@ -60,13 +71,26 @@ def context(called: click.Context, /, session_id: str | None, agent: str | None,
         return
     session = called.ensure_object(Invocation)
     if agent is not None:
-        session.speak_as(agent)
+        session.act_for(agent)
     with session.open() as opened:
-        found = opened.bus.context.assemble(session=session_id, agent=agent, page=opened.page.name, **given(**how))
+        found = opened.bus.context.assemble(
+            session=session_id, agent=agent, page=opened.page.name, **given(**how), **with_rules(rules)
+        )
     _show(session, found)
 
 
-@context.command(examples=("scratchbus context surface 'fraud ring' --budget 500",))
+def with_rules(directory: str | None) -> dict[str, Any]:
+    """Return the rules of a directory as arguments of `assemble`; none without a directory."""
+    if directory is None:
+        return {}
+    rules = scratchbus.read_rules(directory)
+    return {
+        "sections": [rule.section for rule in rules],
+        "files": {rule.path: rule.sha256 for rule in rules if rule.text},
+    }
+
+
+@context.command(examples=("scratchbus context surface 'fraud ring' --budget 500",), shared=PAGE)
 @click.argument("query")
 @_session_option
 @_budget_option
@@ -85,7 +109,7 @@ def surface(session: Invocation, query: str, session_id: str | None, **how: Any)
         session.out.note("Nothing matches")
 
 
-@context.command(examples=("scratchbus context exposure 8F3K2M9Q",))
+@context.command(examples=("scratchbus context exposure 8F3K2M9Q",), shared=PAGE)
 @click.argument("id", metavar="ID")
 @pass_session
 def exposure(session: Invocation, id: str) -> None:

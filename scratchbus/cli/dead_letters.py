@@ -1,4 +1,4 @@
-"""The dead letters of subscriptions: `dead-letters ls`, `retry` and `drop`."""
+"""The dead letters of subscriptions: `dead-letters list`, `retry` and `drop`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def dead_letters() -> None:
     """
 
 
-@dead_letters.command("ls", examples=("scratchbus dead-letters ls", "scratchbus dead-letters ls router"))
+@dead_letters.command("list", examples=("scratchbus dead-letters list", "scratchbus dead-letters list router"))
 @click.argument("name", required=False)
 @pass_session
 def list_letters(session: Invocation, name: str | None) -> None:
@@ -48,7 +48,7 @@ def _change(verb: str, done: str, help: str, *, default_all: bool) -> None:
     @pass_session
     def change(session: Invocation, name: str, positions: tuple[str, ...], is_all: bool) -> None:
         if bool(positions) is (is_all or (default_all and not positions)):
-            raise click.UsageError("give positions, as `dead-letters ls` shows them, or --all")
+            raise click.UsageError("give positions, as `dead-letters list` shows them, or --all")
         with session.connect() as bus:
             count = getattr(bus, f"{verb}_dead_letters")(name, list(positions) or None)
         about = f"{plural(count, 'dead letter')} of {name}"

@@ -13,7 +13,7 @@ from scratchbus.cli.text import STATUS_STYLES, TODO_MARKS, ago, clock, compact, 
 KIND_STYLES = {
     "added": "bold", "updated": "cyan", "repeated": "yellow", "status_changed": "green", "claimed": "magenta",
     "released": "magenta", "lapsed": "magenta", "linked": "blue", "due": "bold yellow", "cleared": "dim",
-    "erased": "bold red", "types_changed": "cyan", "context_rendered": "dim",
+    "erased": "bold red", "types_changed": "cyan", "relations_changed": "cyan", "context_rendered": "dim",
 }  # fmt: skip
 """The colours of the kinds of events; the others have none."""
 
@@ -59,7 +59,7 @@ def summary(event: scratchbus.Event) -> str:
 def _summary(event: scratchbus.Event) -> str:
     events = scratchbus.events
     match event:
-        case events.Added() | events.NoteAdded():
+        case events.Added() | events.NoteAdded() | events.TextWritten():
             return event.content
         case events.Updated():
             return ", ".join(
@@ -82,9 +82,20 @@ def _summary(event: scratchbus.Event) -> str:
             return f"{plural(len(event.positions), 'event')}: {event.reason}"
         case events.ContextRendered():
             shown = plural(len(event.observations), "observation")
-            return f"{shown}, {event.tokens:,} tokens, for {event.subject.removeprefix('context_')}"
+            shown += f" and {plural(len(event.files), 'file')}" if event.files else ""
+            how = f"{event.tokens:,} tokens, for" if event.tokens else "read by"
+            return f"{shown}, {how} {event.subject.removeprefix('context_')}"
         case events.TypesChanged():
             return "the observation types; see `scratchbus types list`"
+        case events.RelationsChanged():
+            return "the relations of facts; see `scratchbus facts relations`"
+    return _summary_of_session(event) or _summary_of_knowledge(event)
+
+
+def _summary_of_session(event: scratchbus.Event) -> str:
+    """Return what an event of a session or an agent says."""
+    events = scratchbus.events
+    match event:
         case events.NotepadWritten() | events.ScratchpadWritten():
             return event.content or "cleared"
         case events.NotepadEdited():
@@ -104,8 +115,36 @@ def _summary(event: scratchbus.Event) -> str:
             return event.title
         case events.TaskEnded():
             return event.summary
+        case events.TurnAppended():
+            return f"{event.role}: {event.content}"
+        case events.TurnsCompacted():
+            return f"for {plural(len(event.turns), 'turn')}: {event.content}"
         case events.RunEnded():
             return f"{event.outcome} after {plural(len(event.steps), 'step')}: {event.task}"
+    return ""
+
+
+def _summary_of_knowledge(event: scratchbus.Event) -> str:
+    """Return what an event of a scope, a store or a directory says."""
+    events = scratchbus.events
+    match event:
+        case events.FactAsserted():
+            return f"{event.about} -> {event.relation} -> {event.object}"
+        case events.FactRetracted():
+            return event.reason
+        case events.PreferenceRemembered():
+            said_by = f" (said by {event.said_by})" if event.said_by not in (None, event.by) else ""
+            return f"{event.key}: {event.text}{said_by}"
+        case events.ItemPut():
+            return f"{'/'.join(event.namespace)}/{event.key}: {compact(event.value)}"
+        case events.FileWritten():
+            return f"{event.path}, {plural(event.size, 'byte')}"
+        case events.FileRemoved():
+            return f"{event.path}: {event.why}"
+        case events.TextEdited():
+            return f"{event.find} → {event.content}" if event.line is None else event.content
+        case events.TextDeleted():
+            return f"now {event.target}" if event.target else ""
     return ""
 
 
@@ -127,7 +166,10 @@ def show_event(session: Invocation, event: scratchbus.Event) -> None:
 
 
 def exporter(session: Invocation, form: str) -> Callable[[scratchbus.Event], None]:
-    """Return a function that prints an event whole, as JSON Lines or CSV; print the heading of CSV."""
+    """Return a function that prints an event whole, as JSON Lines, CloudEvents or CSV; print the heading of CSV."""
+    if form == "cloudevents":
+        bus = session.settings().bus
+        return lambda event: session.out.document(scratchbus.cloud_event(event, bus))
     if form == "jsonl":
         return lambda event: session.out.json_line(scratchbus.export_line(event))
     names = ("position", "at", "id", "page", "subject", "kind", "type", "by", "batch", "event")

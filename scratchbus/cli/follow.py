@@ -7,8 +7,8 @@ from functools import partial
 import click
 
 import scratchbus
-from scratchbus.cli.arguments import time_or_position
-from scratchbus.cli.commands import command
+from scratchbus.cli.arguments import TIME
+from scratchbus.cli.commands import PAGE, command
 from scratchbus.cli.completion import kinds as kind_names
 from scratchbus.cli.completion import type_names
 from scratchbus.cli.event_view import exporter, show_event
@@ -23,13 +23,15 @@ from scratchbus.errors import UnknownType
         "scratchbus tail --after 10m --kind added --kind status_changed",
         "scratchbus --json tail --follow --page main --type risk_alert | my-script",
         "scratchbus tail --format jsonl > backup.jsonl",
-    )
+        "scratchbus tail --follow --format cloudevents | my-broker",
+    ),
+    shared=PAGE,
 )
 @click.option("-f", "--follow", is_flag=True, help="Continue with new events until Ctrl-C.")
-@click.option("--after", metavar="POS", help="Start after a position or time (10m ago, 14:02, ISO 8601), or `now`.")
+@click.option("--after", metavar="POS", help=f"Start after a time or a position: {TIME}; or now.")
 @click.option("--type", "types", multiple=True, shell_complete=type_names, help="Only this type; repeatable.")
 @click.option("--kind", "kinds", multiple=True, shell_complete=kind_names, help="Only this kind of event; repeatable.")
-@click.option("--format", "form", type=click.Choice(["jsonl", "csv"]), help="Export whole events.")
+@click.option("--format", "form", type=click.Choice(["jsonl", "csv", "cloudevents"]), help="Export whole events.")
 @pass_session
 def tail(
     session: Invocation,
@@ -44,7 +46,8 @@ def tail(
     It starts at the beginning unless --after is given, and covers all pages unless --page is given.
 
     --format jsonl prints each event as it was written, one JSON document per line; `scratchbus import` makes an equal
-    bus of them. --format csv prints the same in columns, below a line with their names.
+    bus of them. --format csv prints the same in columns, below a line with their names. --format cloudevents prints
+    CloudEvents 1.0, one per line.
     """
     with session.connect() as bus:
         for name in types:
@@ -54,20 +57,12 @@ def tail(
                 session.out.note(str(problem))
         show = partial(show_event, session) if form is None else exporter(session, form)
         pages = None if session.page is None else [session.page]
-        start = None if after is None else _start(bus, after)
+        start = bus.position() if after == "now" else after
         for event in bus.events(start, follow=follow, pages=pages, types=types or None, kinds=kinds or None):
             show(event)
 
 
-def _start(bus: scratchbus.Bus, text: str) -> scratchbus.BusPosition | scratchbus.Position | str:
-    """Return the position that `--after` names. Raises InvalidPosition."""
-    if text == "now":
-        return bus.position()
-    start = time_or_position("after", text)
-    return start if isinstance(start, str) else scratchbus.Position.before(start)
-
-
-@command(examples=("scratchbus watch --page session:abc",))
+@command(examples=("scratchbus watch --page session:abc",), shared=PAGE)
 @pass_session
 def watch(session: Invocation) -> None:
     """Show the page live until Ctrl-C.

@@ -90,6 +90,10 @@ class Invocation:
         if self.settings().source is None:
             self.source = name
 
+    def act_for(self, agent: str) -> None:
+        """Let an agent be the source, unless --source names one. Settings stay those of whoever ran the command."""
+        self.source = self.source or agent
+
     def settings(self) -> Settings:
         """Return the settings in force, without connecting to an engine."""
         from scratchbus.settings import load_settings  # late: pydantic takes longer to import than `--help` may take

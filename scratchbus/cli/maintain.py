@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from typing import BinaryIO
 
 import click
 
 import scratchbus
-from scratchbus.cli.commands import command, event_id_option
-from scratchbus.cli.invocation import Invocation, pass_session
+from scratchbus.cli.commands import PAGE, command, event_id_option
+from scratchbus.cli.invocation import Invocation, OpenPage, pass_session
 from scratchbus.cli.output import Cell, progress_bar
 from scratchbus.cli.text import one_line, plural
 from scratchbus.daemon import INTERNAL
+from scratchbus.errors import InvalidField
 
 
 @command(examples=("scratchbus rebuild",))
@@ -72,39 +74,91 @@ def repair(session: Invocation) -> None:
         session.out.note("There is nothing to repair.")
 
 
-@command(examples=('scratchbus erase 01M7ZG05XPKZK2CR4XCAZB2BQ8 --reason "the customer asked for it"',))
-@click.argument("id")
+@command(examples=('scratchbus erase 01M7ZG05XPKZK2CR4XCAZB2BQ8 --source ada --reason "Ada asked"',), shared=PAGE)
+@click.argument("id", metavar="ID")
 @click.option("--reason", required=True, metavar="TEXT", help="The reason, which the tombstone keeps.")
+@click.option("-y", "--yes", "is_sure", is_flag=True, help="Do not ask; needed where there is no terminal.")
 @event_id_option
 @pass_session
-def erase(session: Invocation, id: str, reason: str, event_id: str | None) -> None:
+def erase(session: Invocation, id: str, reason: str, is_sure: bool, event_id: str | None) -> None:
     """Erase an observation from the log, for good.
 
     This removes its events and all data that was derived from them. A tombstone stays in the log: who erased it, why,
-    when, and which positions are now empty. Backups still contain the observation, so delete it there too. Give the
-    whole id.
+    when, and which positions are now empty. Backups still contain the observation, so delete it there too.
+
+    ID is the whole id. It needs a --source, and asks on a terminal before it erases.
     """
+    if session.settings().source is None:
+        raise click.UsageError("erase needs a source; give --source NAME, or set SCRATCHBUS_SOURCE")
     with session.open() as opened:
-        tombstone = opened.page.erase(opened.page.whole_id(id), reason=reason, event_id=event_id)
+        if not is_sure:
+            _ask_to_erase(opened, id)
+        tombstone = opened.page.erase(id, reason=reason, event_id=event_id)
     count = plural(len(tombstone.positions), "event")
     session.out.result(scratchbus.document_of(tombstone), Cell("erased", "red"), Cell(id), Cell(count))
 
 
-@command("import", examples=("scratchbus tail --format jsonl > all.jsonl", "scratchbus import all.jsonl --bus copy"))
+def _ask_to_erase(opened: OpenPage, id: str) -> None:
+    """Ask whether to erase an observation. Raises UsageError without a terminal, Abort for a no."""
+    if not sys.stdin.isatty():
+        raise click.UsageError("erase cannot be undone, and there is no terminal to ask on; add --yes")
+    found = opened.page.get(id)
+    what = "what is left of it" if found is None else f"{found.type}: {one_line(found.content)[:60]}"
+    click.confirm(f"Erase {id} for good ({what})?", abort=True, err=True)
+
+
+@command(
+    "import",
+    examples=(
+        "scratchbus tail --format jsonl > all.jsonl",
+        "scratchbus import all.jsonl --bus copy",
+        "scratchbus import events.json --format cloudevents --type risk_alert",
+    ),
+    shared=(*PAGE, "source"),
+)
 @click.argument("file", type=click.File("rb"))
+@click.option(
+    "--format", "form", type=click.Choice(["jsonl", "cloudevents"]), default="jsonl", help="The form of FILE."
+)
+@click.option("--type", "kind", metavar="TYPE", help="The type of what CloudEvents become.  [default: observation]")
 @pass_session
-def import_(session: Invocation, file: BinaryIO) -> None:
-    """Import an export into a new bus.
+def import_(session: Invocation, file: BinaryIO, form: str, kind: str | None) -> None:
+    """Import an export into a new bus, or CloudEvents into any.
 
     FILE is the output of `scratchbus tail --format jsonl` from the first event on; `-` is standard input. All events
     keep their positions, times and ids. The whole file is checked first; then either all of it is written or nothing.
     If an import was interrupted, run it again to complete it.
+
+    With --format cloudevents, FILE has CloudEvents 1.0 in JSON: one, a list, or one per line. Each becomes an
+    observation on the page, once, however often it comes.
     """
+    if form == "cloudevents":
+        _import_cloud_events(session, file, kind or "observation")
+        return
+    if kind is not None:
+        raise click.UsageError("--type is for --format cloudevents; the events of an export keep their types")
     with session.connect() as bus, progress_bar("Importing") as show:
         count = bus.import_events(file, _bytes_read(file, show))
     name = bus.settings.bus
     about = f"{plural(count, 'event')} into {name}"
     session.out.result({"events": count, "bus": name}, Cell("imported", "green"), Cell(about))
+
+
+def _import_cloud_events(session: Invocation, file: BinaryIO, kind: str) -> None:
+    try:
+        text = file.read().decode()
+    except UnicodeDecodeError:
+        raise InvalidField("FILE", "is not UTF-8; CloudEvents in JSON are") from None
+    wanted = scratchbus.read_cloud_events(text, kind)
+    with session.open() as opened:
+        before = opened.bus.position()
+        for said in wanted:
+            with scratchbus.because(traceparent=said.pop("traceparent", None)):
+                opened.page.add(**said)
+        ids = {said["event_id"] for said in wanted}
+        added = sum(event.id in ids for event in opened.bus.events(before, pages=[opened.page.name]))
+    about = f"{plural(added, 'observation')} of {plural(len(wanted), 'CloudEvent')}"
+    session.out.result({"observations": added, "events": len(wanted)}, Cell("imported", "green"), Cell(about))
 
 
 def _bytes_read(file: BinaryIO, show: Callable[[int, int], object] | None) -> Callable[[int], object] | None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from functools import wraps
 from typing import Any, cast
 
@@ -11,10 +14,10 @@ import click
 from click.core import ParameterSource
 
 import scratchbus
-from scratchbus.cli.commands import BusGroup, given
+from scratchbus.cli.commands import OUTPUT, PAGE, BusGroup, given, listed
 from scratchbus.cli.invocation import Invocation, pass_session
 from scratchbus.cli.output import Cell, Column, Columns
-from scratchbus.daemon import metrics_options, start_exporter
+from scratchbus.daemon import configure_logging_late, metrics_options, start_exporter
 from scratchbus.errors import SettingsError
 
 _TOKEN: Columns[scratchbus.McpToken] = (
@@ -23,7 +26,9 @@ _TOKEN: Columns[scratchbus.McpToken] = (
     Column("KIND", lambda each: Cell(each.identity.kind)),
     Column("PAGE", lambda each: Cell(each.identity.page)),
     Column("SESSION", lambda each: Cell(each.identity.session or "")),
+    Column("EXPIRES", lambda each: Cell(f"{each.expires_at:%Y-%m-%d %H:%M}" if each.expires_at else "")),
     Column("TOOLS", lambda each: Cell(",".join(each.identity.tools))),
+    Column("SCOPES", lambda each: Cell(",".join(each.scopes or ()))),
 )
 
 
@@ -35,20 +40,29 @@ def _identity_options(function: Callable[..., Any]) -> Callable[..., Any]:
     kind = click.option("--kind", default="subagent", show_default=True, help="What it is: subagent, person or daemon.")
     help = "The session whose memory it uses.  [$SCRATCHBUS_SESSION, else a new one]"
     session = click.option("--session", "session_id", envvar="SCRATCHBUS_SESSION", metavar="ID", help=help)
-    tools = click.option("--tools", metavar="GROUPS", help="Its groups of tools, separated by commas.  [default: all]")
+    tools = click.option(
+        "--tools", metavar="GROUPS", help="Its groups of tools, separated by commas, or all.  [default: basic]"
+    )
+
+    knowledge = click.option(
+        "--knowledge", metavar="SCOPES",
+        help="The users or projects whose preferences and facts it knows, separated by commas; it writes to the last.",
+    )  # fmt: skip
 
     @wraps(function)
     def command(
-        *given: Any, agent: str | None, kind: str, session_id: str | None, tools: str | None, **more: Any
-    ) -> Any:
-        who = {"agent": agent, "kind": kind, "session": session_id}
-        groups = None if tools is None else [group.strip() for group in tools.split(",") if group.strip()]
-        return function(*given, who=who, groups=groups, **more)
+        *given: Any, agent: str | None, kind: str, session_id: str | None, knowledge: str | None, tools: str | None,
+        **more: Any,
+    ) -> Any:  # fmt: skip
+        who = {"agent": agent, "kind": kind, "session": session_id, "knowledge": listed(knowledge) or []}
+        return function(*given, who=who, groups=listed(tools), **more)
 
-    for option in (tools, session, kind, agent):
+    for option in (tools, knowledge, session, kind, agent):
         command = option(command)
     return command
 
+
+_SCOPES = "Its scopes for the HTTP API: read, publish, act, admin, memory, separated by commas.  [default: none]"
 
 _tokens_option = click.option(
     "--tokens",
@@ -68,6 +82,7 @@ _tokens_option = click.option(
         "scratchbus mcp --agent analyst --session s1 --tools observations,notepad,todo",
         "scratchbus mcp --http 8000 --tokens tokens.yaml",
     ),
+    shared=(*PAGE, "source", "instance"),
 )
 @_identity_options
 @click.option("--http", metavar="[HOST:]PORT", help="Serve over HTTP instead, to clients with a token.")
@@ -78,7 +93,7 @@ _tokens_option = click.option(
 def mcp(
     context: click.Context,
     session: Invocation,
-    who: dict[str, str | None],
+    who: dict[str, Any],
     groups: list[str] | None,
     http: str | None,
     tokens: str | None,
@@ -93,23 +108,25 @@ def mcp(
     """
     if context.invoked_subcommand is not None:
         return
-    from scratchbus.daemon import configure_logging
-
     instance = session.settings().instance
     settings = {"url": session.url, "config": session.config, "bus": session.bus, "instance": instance}
     if http is None:
         identity = _identity(session, {**who, "session": who["session"] or scratchbus.new_id()}, groups)
         serve = _served("serve_mcp_stdio")
-        configure_logging(session.settings().log_level)
+        configure_logging_late(lambda: session.settings().log_level)
         _measure(session, metrics_host, metrics_port)
         serve(identity, settings)
         return
     is_session_given = context.get_parameter_source("session_id") is ParameterSource.COMMANDLINE
-    if who["agent"] or session.page or is_session_given:
-        raise click.UsageError("over HTTP these are set by the token; leave out --agent, --session and --page")
+    if who["agent"] or session.page or is_session_given or who["knowledge"]:
+        these = "--agent, --session, --page and --knowledge"
+        raise click.UsageError(f"over HTTP these are set by the token; leave out {these}")
+    from scratchbus.daemon import configure_logging
+
     file = _tokens(tokens).path
     serve = _served("serve_mcp_http")
     configure_logging(session.settings().log_level)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # until the server handles it; a probe may come before
     _measure(session, metrics_host, metrics_port)
     serve(http, file, groups, settings, lambda url: _announce(session, url))
 
@@ -131,24 +148,36 @@ def token() -> None:
     """Add, list and revoke the tokens of clients over HTTP."""
 
 
-@token.command(examples=("scratchbus mcp token add laptop --agent analyst --session s1 --tokens tokens.yaml",))
+@token.command(
+    examples=("scratchbus mcp token add laptop --agent analyst --session s1 --tokens tokens.yaml",),
+    shared=(*OUTPUT, "page", "source", "config"),
+)
 @click.argument("name")
 @_identity_options
+@click.option("--scopes", metavar="SCOPES", help=_SCOPES)
+@click.option("--expires", metavar="DURATION", help="How long it is valid, such as 30d.  [default: until revoked]")
 @_tokens_option
 @pass_session
 def add(
-    session: Invocation, name: str, who: dict[str, str | None], groups: list[str] | None, tokens: str | None
+    session: Invocation,
+    name: str,
+    who: dict[str, Any],
+    groups: list[str] | None,
+    scopes: str | None,
+    expires: str | None,
+    tokens: str | None,
 ) -> None:
     """Add a token and print it.
 
     It is shown only once: the file contains its digest.
     """
     identity = _identity(session, who, groups)
-    made = _tokens(tokens).add(name, identity)
+    file, until = _tokens(tokens), None if expires is None else _after(expires)
+    made = file.add(name, identity, until, scopes=listed(scopes))
     session.out.text({"name": name, "token": made, **_document(identity)}, made)
 
 
-@token.command("ls")
+@token.command("list", shared=OUTPUT)
 @_tokens_option
 @pass_session
 def ls(session: Invocation, tokens: str | None) -> None:
@@ -157,11 +186,16 @@ def ls(session: Invocation, tokens: str | None) -> None:
         _TOKEN,
         _tokens(tokens).all(),
         empty="There are no tokens; add one with `scratchbus mcp token add`",
-        document=lambda each: {"name": each.name, **_document(each.identity)},
+        document=lambda each: {
+            "name": each.name,
+            **_document(each.identity),
+            "scopes": list(each.scopes or ()),
+            "expires_at": each.expires_at and each.expires_at.isoformat(timespec="seconds"),
+        },
     )
 
 
-@token.command()
+@token.command(shared=OUTPUT)
 @click.argument("name")
 @_tokens_option
 @pass_session
@@ -171,16 +205,28 @@ def revoke(session: Invocation, name: str, tokens: str | None) -> None:
     session.out.result({"revoked": name}, Cell("revoked", "green"), Cell(name))
 
 
-def _identity(session: Invocation, who: dict[str, str | None], groups: list[str] | None) -> scratchbus.McpIdentity:
+def _after(duration: str) -> datetime:
+    """Return the moment so long from now. Raises InvalidTTL."""
+    milliseconds = scratchbus.duration_ms(duration)
+    if not isinstance(milliseconds, int):
+        raise click.UsageError("--expires: give a duration such as 30d, or leave it out for never")
+    return datetime.now(UTC) + timedelta(milliseconds=milliseconds)
+
+
+def _identity(session: Invocation, who: dict[str, Any], groups: list[str] | None) -> scratchbus.McpIdentity:
     name = who["agent"] or session.settings().source
     if name is None:
         raise click.UsageError("the server needs an agent; give --agent NAME")
     where = given(kind=who["kind"] or None, page=session.page or None, session=who["session"])
+    where["knowledge"] = who["knowledge"]
     return scratchbus.McpIdentity.of(name, tools=groups, **where)
 
 
 def _document(identity: scratchbus.McpIdentity) -> dict[str, Any]:
-    return {**vars(identity), "tools": list(identity.tools)}
+    known = vars(identity)
+    return {name: known[name] for name in ("agent", "kind", "page", "session")} | {
+        **given(knowledge=known["knowledge"]), "tools": list(identity.tools),
+    }  # fmt: skip
 
 
 def _tokens(file: str | None) -> scratchbus.McpTokens:

@@ -41,7 +41,7 @@ def write(session: Invocation, of: str, pad: scratchbus.Notepad, content: str, *
 
     CONTENT may be empty; - reads it from standard input.
     """
-    _show_revision(session, "written", of, pad.write(content, **how))
+    _show_revision(session, "written to", of, pad.write(content, **how))
 
 
 @notepad.command(examples=('scratchbus notepad append "- Q3 is off by 45,000" --session s1',))
@@ -52,7 +52,7 @@ def append(session: Invocation, of: str, pad: scratchbus.Notepad, text: str, **h
 
     - reads TEXT from standard input.
     """
-    _show_revision(session, "appended", of, pad.append(text, line=True, **how))
+    _show_revision(session, "appended to", of, pad.append(text, line=True, **how))
 
 
 @notepad.command(

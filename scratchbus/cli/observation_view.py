@@ -20,9 +20,13 @@ def type_cell(observation: scratchbus.Observation) -> Cell:
 
 
 def status_cell(observation: scratchbus.Observation) -> Cell:
-    """Return the status of an observation; a terminal shows it unless it is `active`."""
+    """Return the status of an observation; a terminal shows it unless it is `active`, and then what it waits for."""
     status = observation.status
-    return Cell(status, STATUS_STYLES.get(status, ""), "" if status == "active" else None)
+    if status != "active":
+        return Cell(status, STATUS_STYLES.get(status, ""))
+    is_scheduled = observation.not_before is not None and observation.not_before == observation.remind_at
+    waits = "recurs" if observation.every else "scheduled" if is_scheduled else ""
+    return Cell(status, "dim" if waits else STATUS_STYLES.get(status, ""), waits)
 
 
 def times_cell(observation: scratchbus.Observation) -> Cell:
@@ -147,8 +151,11 @@ def _details(
     if claim := observation.claim:
         held = f"by {claim.by} for {ahead(claim.until, now)} more, fence {claim.fence}"
         yield "claimed", Cell(held, "magenta")
+    if observation.every is not None:
+        yield "every", Cell(one_line(observation.every), "yellow")
     if observation.remind_at is not None:
-        yield "due", future(observation.remind_at, "yellow")
+        is_start = observation.remind_at == observation.not_before
+        yield ("not before" if is_start else "due"), future(observation.remind_at, "yellow")
     if observation.remind_on is not None:
         yield "due", Cell(f"when {compact(observation.remind_on)} happens", "yellow")
     if observation.due_at is not None:
@@ -156,7 +163,7 @@ def _details(
     if observation.evidence:
         named = (_as_evidence(id, evidence.get(id), observation.page) for id in observation.evidence)
         yield "evidence", Cell(one_line(", ".join(named)))
-    for name in ("links", "seen_by", "followed"):
+    for name in ("blocked_by", "links", "seen_by", "followed"):
         if texts := getattr(observation, name):
             yield name.replace("_", " "), Cell(one_line(", ".join(texts)))
     if observation.dedupe_key is not None:

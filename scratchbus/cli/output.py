@@ -115,6 +115,10 @@ class Output:
         if not self.as_json:
             print(scratchbus.visible(text), file=sys.stderr, flush=True)  # noqa: T201  # what standard error is for
 
+    def remark(self, text: str) -> None:
+        """Print on standard error what programs have to know too."""
+        print(scratchbus.visible(text), file=sys.stderr, flush=True)  # noqa: T201  # as above
+
     def sentence(self, *cells: Cell) -> None:
         """Print cells on one line."""
         if self.is_terminal:

@@ -8,6 +8,7 @@ import click
 
 import scratchbus
 from scratchbus.cli.commands import (
+    ENGINE,
     BusGroup,
     agent_memory,
     content_argument,
@@ -17,7 +18,7 @@ from scratchbus.cli.commands import (
 )
 from scratchbus.cli.invocation import Invocation
 from scratchbus.cli.output import Cell
-from scratchbus.cli.text import TODO_MARKS, one_line, plural
+from scratchbus.cli.text import TODO_MARKS, one_line
 from scratchbus.errors import InvalidField, shown
 
 _STYLES = {"in_progress": "bold", "completed": "dim", "cancelled": "dim"}
@@ -103,7 +104,7 @@ def scratchpad() -> None:
     """Show and write the scratchpad of an agent, which it keeps from one run to the next."""
 
 
-@scratchpad.command("show", examples=("scratchbus scratchpad show analyst",))
+@scratchpad.command("show", examples=("scratchbus scratchpad show analyst",), shared=(*ENGINE, "source"))
 @agent_memory("scratchpad")
 def show_scratchpad(session: Invocation, agent: str, pad: scratchbus.Scratchpad) -> None:
     """Show the scratchpad of an agent.
@@ -131,10 +132,10 @@ def write_scratchpad(session: Invocation, agent: str, pad: scratchbus.Scratchpad
     """
     new = pad.write(content, **how)
     document = {"agent": agent, "characters": len(content), "revision": new}
-    session.out.result(document, Cell("saved", "green"), Cell(f"{plural(len(content), 'character')} for {agent}"))
+    session.out.result(document, Cell("Scratchpad updated successfully.", "green"))
 
 
-@scratchpad.command("whoami", examples=("scratchbus scratchpad whoami analyst",))
+@scratchpad.command("whoami", examples=("scratchbus scratchpad whoami analyst",), shared=(*ENGINE, "source"))
 @agent_memory("scratchpad")
 def whoami(session: Invocation, agent: str, pad: scratchbus.Scratchpad) -> None:
     """Print the text that an agent gets at the start of a run."""

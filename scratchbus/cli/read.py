@@ -1,4 +1,4 @@
-"""The page as it is now: `list`, `active`, `show`, `history`, `trace`."""
+"""The page as it is now: `list`, `active`, `ready`, `show`, `history`, `trace`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from typing import Any
 
 import click
 
-from scratchbus.cli.arguments import pairs, past_moment
-from scratchbus.cli.commands import command, given
+from scratchbus.cli.arguments import TIME, pairs
+from scratchbus.cli.commands import PAGE, command, given
 from scratchbus.cli.completion import statuses, type_names
 from scratchbus.cli.event_view import show_history
 from scratchbus.cli.invocation import Invocation, pass_session
 from scratchbus.cli.observation_view import columns_at, show_card, show_gone, show_trace
+from scratchbus.cli.text import short
 from scratchbus.errors import NotFound
 
+_MOST = 100
+_COUNTED = 1_000  # of what is not shown
 _COUNT = click.IntRange(min=1)
 _EMPTY = "The page is empty; add something with `scratchbus add TYPE CONTENT --source NAME`, or give another --page"
 
@@ -25,6 +28,7 @@ _EMPTY = "The page is empty; add something with `scratchbus add TYPE CONTENT --s
         "scratchbus list --tag security --text fraud",
         "scratchbus --json list --all | jq .content",
     ),
+    shared=PAGE,
 )
 @click.option("--type", shell_complete=type_names, help="Only this type.")
 @click.option("--status", multiple=True, shell_complete=statuses, help="Only this status; repeatable.")
@@ -35,14 +39,17 @@ _EMPTY = "The page is empty; add something with `scratchbus add TYPE CONTENT --s
 @click.option(
     "--context", multiple=True, callback=pairs, metavar="KEY=VALUE", help="Only with this in the context; repeatable."
 )
-@click.option("--since", metavar="TIME", help="Only added since: 2h ago, 14:02, ISO 8601.")
-@click.option("--limit", type=_COUNT, metavar="N", help="The most observations to show.  [default: 100]")
+@click.option(
+    "--metadata", multiple=True, callback=pairs, metavar="KEY=VALUE", help="Only with this in the metadata; repeatable."
+)
+@click.option("--confidence", type=float, metavar="X", help="Only with at least this confidence, 0 to 1.")
+@click.option("--since", metavar="TIME", help=f"Only added since: {TIME}.")
+@click.option("--limit", type=_COUNT, metavar="N", help=f"The most observations to show.  [default: {_MOST}]")
 @click.option("--all", "is_all", is_flag=True, help="Show all of them.")
 @click.option("--after", metavar="ID", help="Continue after this one, the last of the previous list.")
 @pass_session
 def list_(
     session: Invocation,
-    since: str | None,
     limit: int | None,
     is_all: bool,
     after: str | None,
@@ -52,36 +59,60 @@ def list_(
 
     Each option narrows the list. A terminal shows the last characters of ids; every command accepts these as an id.
     """
+    if is_all and limit is not None:
+        raise click.UsageError("--all shows all; leave out --limit")
     wanted = given(**narrow)
-    if since is not None:
-        wanted["since"] = past_moment("since", since)
-    if is_all or limit is not None:
-        wanted["limit"] = limit
+    most = None if is_all else limit or _MOST
     with session.open() as opened:
-        if after is not None:
-            wanted["after"] = opened.page.whole_id(after)
-        found = opened.page.list(**wanted)
-    session.out.listing(columns_at(), found, empty="Nothing matches" if wanted.keys() - {"limit"} else _EMPTY)
+        begin = None if after is None else opened.page.whole_id(after)
+        found = opened.page.list(**wanted, limit=most, after=begin)
+        more = opened.page.count(**wanted, after=found[-1], limit=_COUNTED) if found and len(found) == most else 0
+    session.out.listing(columns_at(), found, empty="Nothing matches" if wanted or after is not None else _EMPTY)
+    if more:
+        session.out.remark(
+            f"{_many(more)} more match: go on with --after {short(found[-1].id)}, or show all with --all"
+        )
 
 
-@command(examples=("scratchbus active --limit 10",))
+def _many(more: int) -> str:
+    return f"{more:,} or more" if more == _COUNTED else f"{more:,}"
+
+
+@command(examples=("scratchbus active --limit 10",), shared=PAGE)
 @click.option("--limit", type=_COUNT, metavar="N", help="The most observations to show.  [default: all]")
 @pass_session
 def active(session: Invocation, limit: int | None) -> None:
     """Show the active observations, by priority."""
     with session.open() as opened:
         found = opened.page.active(limit)
+        is_full = len(found) == limit
+        more = len(opened.page.active(len(found) + _COUNTED)) - len(found) if is_full else 0
     session.out.listing(columns_at(), found, empty="Nothing is active; see all with `scratchbus list`")
+    if more > 0:
+        session.out.remark(f"{_many(more)} more are active: show all without --limit")
 
 
-@command(examples=("scratchbus show 8F3K2M9Q --history",))
+@command(examples=("scratchbus ready --limit 5",), shared=PAGE)
+@click.option("--limit", type=_COUNT, metavar="N", help="The most observations to show.  [default: all]")
+@pass_session
+def ready(session: Invocation, limit: int | None) -> None:
+    """Show what can be claimed now, by priority.
+
+    That is what is active, not blocked, and held by no one, in the order in which claim-next hands it out.
+    """
+    with session.open() as opened:
+        found = opened.page.ready(limit)
+    session.out.listing(columns_at(), found, empty="Nothing is ready; see what is going on with `scratchbus active`")
+
+
+@command(examples=("scratchbus show 8F3K2M9Q --history",), shared=PAGE)
 @click.argument("id", metavar="ID")
 @click.option("--history", "with_history", is_flag=True, help="Show its events too.")
 @pass_session
 def show(session: Invocation, id: str, with_history: bool) -> None:
     """Show one observation in full.
 
-    ID is its id, or at least the last 6 characters of it. If it has left the page, --history shows its events.
+    ID is its id, or at least 6 characters of its end or beginning. If it has left the page, --history shows its events.
     """
     with session.open() as opened:
         whole = opened.page.whole_id(id)
@@ -97,7 +128,7 @@ def show(session: Invocation, id: str, with_history: bool) -> None:
         raise NotFound(f"{whole} is no longer on page {opened.page.name!r}; see `scratchbus history {whole}`")
 
 
-@command(examples=("scratchbus trace goal-17", "scratchbus --json trace goal-17 | jq .motives"))
+@command(examples=("scratchbus trace goal-17", "scratchbus --json trace goal-17 | jq .motives"), shared=PAGE)
 @click.argument("action")
 @pass_session
 def trace(session: Invocation, action: str) -> None:
@@ -110,7 +141,7 @@ def trace(session: Invocation, action: str) -> None:
     show_trace(session, found)
 
 
-@command(examples=("scratchbus history 8F3K2M9Q",))
+@command(examples=("scratchbus history 8F3K2M9Q",), shared=PAGE)
 @click.argument("id", metavar="ID")
 @pass_session
 def history(session: Invocation, id: str) -> None:

@@ -6,26 +6,29 @@ from importlib import import_module
 
 import click
 
-from scratchbus.cli.commands import BusGroup
+from scratchbus.cli.commands import ALL, BusGroup
 
 SECTIONS: dict[str, dict[str, str]] = {
     "Add observations": {"add": "add", "update": "add"},
     "See the page and the log": {
-        "active": "read", "list": "read", "show": "read", "history": "read", "trace": "read", "watch": "follow",
-        "tail": "follow",
+        "active": "read", "ready": "read", "list": "read", "show": "read", "history": "read", "trace": "read",
+        "watch": "follow", "tail": "follow",
     },
     "See the past": {"replay": "audit", "diff": "audit"},
     "Change observations": {
         "claim": "change", "claim-next": "change", "release": "change", "link": "change", "review": "change",
-        "resolve": "change", "archive": "archive", "reopen": "change", "refute": "change", "clear-resolved": "change",
+        "resolve": "change", "archive": "change", "reopen": "change", "refute": "change", "clear-resolved": "change",
     },
     "Memory of agents": {
-        "note": "notes", "notepad": "notepad", "todo": "plans", "scratchpad": "plans", "context": "context",
+        "note": "notes", "notepad": "notepad", "todo": "plans", "scratchpad": "plans", "turns": "turns",
+        "files": "files", "memory": "memory", "facts": "facts", "context": "context", "recall": "recall",
+        "workspace": "workspace",
     },
     "Run and maintain a bus": {
-        "up": "run", "run": "run", "status": "run", "stop": "run", "mcp": "mcp", "types": "types",
-        "dead-letters": "dead_letters", "rebuild": "maintain", "verify": "maintain", "repair": "maintain",
-        "erase": "maintain", "import": "maintain", "demo": "run", "completion": "completion",
+        "up": "run", "run": "run", "status": "run", "start": "run", "stop": "run", "systemd": "systemd",
+        "serve": "serve", "mcp": "mcp", "setup": "setup", "hook": "hook", "types": "types",
+        "dead-letters": "dead_letters", "log-archive": "archive", "rebuild": "maintain", "verify": "maintain",
+        "repair": "maintain", "erase": "maintain", "import": "maintain", "demo": "run", "completion": "completion",
     },
 }  # fmt: skip
 """The commands by section, each with its module, which is imported when it is needed."""
@@ -41,7 +44,8 @@ class _Root(BusGroup):
         return sorted(_MODULES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command."""
+        """Return a command; `ls` is `list`."""
+        cmd_name = "list" if cmd_name == "ls" else cmd_name
         if cmd_name in _MODULES and cmd_name not in self.commands:
             found, name = vars(import_module(f"scratchbus.cli.{_MODULES[cmd_name]}")), cmd_name.replace("-", "_")
             self.add_command(found.get(name) or found[f"{name}_"])  # where the name is a word of Python
@@ -51,7 +55,7 @@ class _Root(BusGroup):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that `args` start with, and the rest. Fails with the nearest names."""
-        if args[0] not in _MODULES:
+        if args[0] not in _MODULES and args[0] != "ls":
             for name in _MODULES:
                 self.get_command(ctx, name)
         return super().resolve_command(ctx, args)
@@ -79,6 +83,7 @@ _EXIT_CODES = (
 
 @click.group(
     cls=_Root,
+    shared=ALL,
     epilog=_EXIT_CODES,
     examples=(
         "scratchbus demo",

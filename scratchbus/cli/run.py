@@ -1,10 +1,11 @@
-"""The engine, its background work and the daemons: `up`, `run`, `status`, `stop`, `demo`."""
+"""The engine, its background work and the daemons: `up`, `run`, `status`, `start`, `stop`, `demo`."""
 
 from __future__ import annotations
 
 import os.path
 import sys
 import threading
+from contextlib import ExitStack
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -12,9 +13,10 @@ from typing import TYPE_CHECKING
 import click
 
 import scratchbus
-from scratchbus.cli.commands import BusGroup, command, given
+from scratchbus.cli.commands import ENGINE, OUTPUT, BusGroup, command, given
 from scratchbus.cli.invocation import Invocation, pass_session
 from scratchbus.cli.output import Cell
+from scratchbus.cli.serve import Serving, http_server, serve_options
 from scratchbus.cli.status_view import connection_hint, engine_document, show_status
 from scratchbus.daemon import metrics_options, start_exporter
 from scratchbus.errors import EngineUnreachable, InvalidURL
@@ -29,11 +31,15 @@ _NAP = 0.1  # seconds that a stop may go unnoticed
     examples=(
         "scratchbus up",
         "scratchbus up --url redis://localhost:6379",
-    )
+        "scratchbus up --serve",
+    ),
+    shared=(*ENGINE, "source"),
 )
 @metrics_options
+@click.option("--serve", "is_served", is_flag=True, help="Serve the bus over HTTP too, as `scratchbus serve` does.")
+@serve_options
 @pass_session
-def up(session: Invocation, metrics_host: str, metrics_port: int | None) -> None:
+def up(session: Invocation, metrics_host: str, metrics_port: int | None, is_served: bool, how: Serving) -> None:
     """Run the engine and its background work until Ctrl-C.
 
     The background work is a projector, an expirer, and an archiver if archive_url is set. Without --url the engine is
@@ -42,6 +48,8 @@ def up(session: Invocation, metrics_host: str, metrics_port: int | None) -> None
     """
     from scratchbus.daemon import configure_logging, run_archiver, run_expirer, run_projector, serve
 
+    if not is_served and how != Serving.nothing(how.tokens):
+        raise click.UsageError("the options of a server need --serve")
     configure_logging(session.settings().log_level)
     exporter = start_exporter(metrics_host, metrics_port)
     with session.connect() as bus:
@@ -56,12 +64,19 @@ def up(session: Invocation, metrics_host: str, metrics_port: int | None) -> None
     pairs = [*connection_hint(status), ("runs", Cell(names))]
     pairs += [*((name, Cell(url, "cyan")) for name, url in metrics.items()), ("ends", Cell(ends))]
     document = {**engine_document(status), **metrics, "pid": os.getpid()}
-    session.out.block(document, [Cell("scratchbus is up", "bold green")], "", pairs)
 
     def connect() -> scratchbus.Bus:
         return scratchbus.Bus.connect(session.url, source=source, config=session.config, bus=session.bus)
 
-    serve(exporter.watching(connect) if exporter else connect, _side_by_side(*runs))
+    with ExitStack() as last:
+        if is_served:
+            serving = last.enter_context(http_server()(how.options(session)))
+            document |= {"http": serving.url, "open": serving.to_open}
+            pairs.insert(-1, ("console", Cell(serving.to_open, "cyan")))
+        session.out.block(document, [Cell("scratchbus is up", "bold green")], "", pairs)
+        if is_served:
+            how.open(session, serving)
+        serve(exporter.watching(connect) if exporter else connect, _side_by_side(*runs))
 
 
 def _side_by_side(*runs: DaemonRun) -> DaemonRun:
@@ -124,6 +139,7 @@ class _DaemonGroup(BusGroup):
         "scratchbus run projector",
         "scratchbus run logwatch --log /var/log/auth.log --follow",
     ),
+    shared=("url", "bus", "config"),
 )
 @pass_session
 @click.pass_context
@@ -168,6 +184,18 @@ def status(session: Invocation) -> None:
 
 @command()
 @pass_session
+def start(session: Invocation) -> None:
+    """Start the embedded engine, without the background work of `up`. It does nothing if the engine runs."""
+    settings = session.settings()
+    if scratchbus.embedded_directory(settings.url, settings.home) is None:
+        raise InvalidURL("start is only for the embedded engine; start your own server by its own means")
+    with session.connect() as bus:
+        found = bus.status()
+    session.out.result({**engine_document(found)}, Cell("runs", "green"), Cell(f"the engine in {found.directory}"))
+
+
+@command(shared=(*OUTPUT, "url", "config"))
+@pass_session
 def stop(session: Invocation) -> None:
     """Stop the embedded engine. Nothing is lost; the next command or program that connects starts it again.
 
@@ -186,18 +214,24 @@ def stop(session: Invocation) -> None:
 @command(
     examples=(
         "scratchbus demo",
+        "scratchbus demo --serve",
         "scratchbus demo --log /var/log/auth.log",
-    )
+    ),
+    shared=(*OUTPUT, "url"),
 )
 @click.option(
     "--log", type=click.Path(dir_okay=False), metavar="FILE",
     help="The log to read.  [default: a small made-up one]",
 )  # fmt: skip
+@click.option("--serve", "is_served", is_flag=True, help="Play it slowly, and open the console on it, until Ctrl-C.")
 @pass_session
 @click.pass_context
-def demo(context: click.Context, session: Invocation, log: str | None) -> None:
-    """Watch the daemons work on a log, for about a minute.
+def demo(context: click.Context, session: Invocation, log: str | None, is_served: bool) -> None:
+    """Watch the daemons work on a log.
 
     The daemons find attacks in the log and handle them. The demo uses a temporary engine, unless --url names another.
     """
-    context.exit(_load(".demo").run_demo(log, session.url, as_json=session.as_json))
+    if is_served and session.as_json:
+        raise click.UsageError("--serve shows the demo in a browser; leave --json out")
+    served = http_server() if is_served else None
+    context.exit(_load(".demo").run_demo(log, session.url, as_json=session.as_json, serve=served))

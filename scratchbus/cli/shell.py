@@ -23,7 +23,7 @@ def run_command(arguments: Sequence[str]) -> int:
     """Run a command and return its exit code."""
     try:
         return _run(list(arguments))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, click.Abort):  # Abort: a question was not answered
         return INTERRUPTED
     except BrokenPipeError:
         _forget_output()

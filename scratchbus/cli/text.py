@@ -63,7 +63,8 @@ def clock(then: datetime, now: datetime) -> str:
 
 def one_line(text: str) -> str:
     """Return a text on one line, with a mark for each character that is not printable."""
-    return "".join(char if char.isprintable() else "�" for char in " ".join(text.split()))
+    line = " ".join(text.split())
+    return line if line.isprintable() else "".join(char if char.isprintable() else "�" for char in line)
 
 
 def compact(value: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 import scratchbus
-from scratchbus.cli.commands import BusGroup, event_id_option
+from scratchbus.cli.commands import OUTPUT, BusGroup, event_id_option
 from scratchbus.cli.invocation import Invocation, pass_session
 from scratchbus.cli.output import Cell, Column, Columns
 from scratchbus.cli.text import one_line, plural, type_style
@@ -46,7 +46,7 @@ def list_types(session: Invocation) -> None:
     session.out.listing(_TYPE, found)
 
 
-@types.command(examples=("scratchbus types check config/observation_types.yaml",))
+@types.command(examples=("scratchbus types check config/observation_types.yaml",), shared=OUTPUT)
 @click.argument("file", type=_FILE)
 @pass_session
 def check(session: Invocation, file: str) -> None:

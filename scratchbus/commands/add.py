@@ -3,34 +3,49 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, cast, get_origin
+from typing import TYPE_CHECKING, Any, cast
 
-from pydantic import ValidationError
+from msgspec import Struct
+from pydantic import BaseModel, ValidationError
 from pydantic_core import SchemaValidator, core_schema
 
 from scratchbus.commands.outcome import check_statuses, recall_all
+from scratchbus.commands.references import check_blockers, check_there
 from scratchbus.domain.checks import check_end, check_size
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.events import ENVELOPE, Added, Repeated
 from scratchbus.domain.observation import GUARDS, GivenObservation, NewObservation, Observation
-from scratchbus.domain.registry import ObservationType
-from scratchbus.domain.values import check_event_id, check_source, checked, millis, refusal_in, trusted
-from scratchbus.engine.steps import Step, ask
-from scratchbus.errors import EventIdReused, InvalidField, InvalidTTL, TooLarge, UnknownField, key_text, shown
+from scratchbus.domain.payloads import type_of_payload
+from scratchbus.domain.recurrence import end_after, start_of
+from scratchbus.domain.values import check_event_id, check_source, checked, millis, refusal_in
+from scratchbus.engine.steps import Step
+from scratchbus.errors import (
+    EventIdReused,
+    InvalidField,
+    InvalidInput,
+    InvalidTTL,
+    TooLarge,
+    UnknownField,
+    key_text,
+    shown,
+)
+from scratchbus.eventlog import ids as event_ids
 from scratchbus.eventlog.append import MAX_BATCH, append, fresh_id
-from scratchbus.eventlog.because import reasons
-from scratchbus.eventlog.codec import encode_body
-from scratchbus.eventlog.ids import new_id
+from scratchbus.eventlog.because import reasons, untraced_reasons
+from scratchbus.eventlog.codec import encode_body, encode_fields
 from scratchbus.eventlog.retries import bound_of
-from scratchbus.eventlog.writes import Op, Write, Written
+from scratchbus.eventlog.writes import Draft, Op, Write, Written
 from scratchbus.projections import scratch_page
 from scratchbus.readmodel import scope
 from scratchbus.readmodel.queries import get
-from scratchbus.readmodel.relations import find_pages, may_be_archived
 from scratchbus.readmodel.scope import Core, refresh_registry, type_of
 from scratchbus.settings import Settings
+from scratchbus.telemetry import tracing
+
+if TYPE_CHECKING:
+    from scratchbus.domain.registry import ObservationType
 
 
 def add(core: Core, page: str, given: Mapping[str, Any]) -> Step[Observation]:
@@ -68,6 +83,10 @@ def _spread(given: Mapping[str, Any]) -> Mapping[str, Any]:
     Other arguments replace its fields. Raises InvalidField.
     """
     whole = given["type"]
+    if isinstance(whole, BaseModel) and not isinstance(whole, NewObservation):
+        if given["content"] is not None:
+            raise InvalidField("content", f"is given twice; it is the {type(whole).__name__}")
+        whole = {"type": type_of_payload(whole), "content": whole}
     if not isinstance(whole, NewObservation | Mapping):
         return given
     fields = whole.model_dump(include=whole.model_fields_set) if isinstance(whole, NewObservation) else whole
@@ -98,31 +117,55 @@ def add_many(core: Core, page: str, items: Sequence[NewObservation], event_id: s
         raise InvalidField("event_id", "two items of the batch have the same one; give each its own")
     if not items:
         return []
-    parsed = [parse(item.__dict__) for item in items]
+    parsed: list[dict[str, Any]] = []
+    try:
+        for item in items:
+            parsed.append(parse(item.__dict__))  # noqa: PERF401  # its length says which one failed
+    except InvalidInput as error:
+        _name_item(error, len(parsed), len(items))
+        raise
     if event_id is not None:
         check_event_id(event_id)
     return (yield from _add_all(core, page, parsed, event_id))
 
 
+def _name_item(error: InvalidInput, index: int, total: int) -> None:
+    """Let an error say which item of a batch it is about."""
+    if total > 1:
+        error.index = index  # type: ignore[attr-defined]  # as what the append script refuses has it
+        error.args = (f"item {index + 1} of {total}: {error}; nothing was written",)
+
+
 def _add_all(core: Core, page: str, items: Sequence[dict[str, Any]], event_id: str | None) -> Step[list[Observation]]:
     """Add parsed observations in one batch; with `event_id` they share that of their caller."""
     sharing = len(items) if event_id is not None else 1
-    first = event_id or (yield from fresh_id(core.log, page))
+    reached = core.log.bounds.get(core.log.page(page).keys.shard)
+    first = event_id or (next(event_ids.words) + reached if reached else (yield from fresh_id(core.log, page)))
     if time.monotonic() - core.registry_checked > scope.REGISTRY_AGE:
         yield from refresh_registry(core)
-    settings, now, why, types = core.settings, datetime.now(UTC), reasons(), core.registry.types
+    settings, now, types = core.settings, datetime.now(UTC), core.registry.types
+    why = untraced_reasons() if tracing.active is None else reasons()
     writes: list[Write] = []
     evidence: list[str] = []
-    for index, said in enumerate(items):
-        kind = types.get(said["type"]) or (yield from type_of(core, said["type"]))
-        if "remind_on" in said:
-            yield from _check_known(core, said["remind_on"])
-        own = event_id or said.get("event_id")
-        id = said.get("event_id") or (f"{first}/{index}" if index else first)
-        writes.append(decide(now, Ids(new_id(), id, sharing if own else 0), settings, kind, said, page, why))
-        evidence += said.get("evidence", ())
+    blockers: list[str] = []
+    try:
+        for index, said in enumerate(items):
+            kind = types.get(said["type"]) or (yield from type_of(core, said["type"]))
+            if "remind_on" in said:
+                yield from _check_known(core, said["remind_on"])
+            own = event_id or said.get("event_id")
+            id = said.get("event_id") or (f"{first}/{index}" if index else first)
+            ids = Ids(event_ids.new_id(), id, sharing if own else 0)
+            writes.append(decide(now, ids, settings, kind, said, page, why))
+            evidence += said.get("evidence", ())
+            blockers += said.get("blocked_by", ())
+    except InvalidInput as error:
+        _name_item(error, len(writes), len(items))
+        raise
     if evidence:
-        yield from _check_there(core, page, evidence)
+        yield from check_there(core, page, evidence)
+    if blockers:
+        yield from check_blockers(core, page, blockers)
     done = yield from append(core.log, page, writes, room=settings.max_observations, on_full=settings.on_full)
     if done.recalled is not None:
         found = yield from recall_all(core, page, done.recalled)
@@ -132,17 +175,19 @@ def _add_all(core: Core, page: str, items: Sequence[dict[str, Any]], event_id: s
     added: dict[str, Observation] = {}
     stale: dict[str, Written] = {}
     for write, row in zip(writes, done.written, strict=True):
-        position, version, kind_of_event, subject, _ = row
-        subjects.append(subject)
-        if kind_of_event == "added":
-            added[subject] = scratch_page.added(cast(Added, write.event), position)
-        if kind_of_event != "added" or version > 1:
-            stale[subject] = row
+        subjects.append(row.subject)
+        if row.kind == "added":
+            fields = write.said.fields if isinstance(write.said, Draft) else write.said.__dict__
+            added[row.subject] = scratch_page.added(row.subject, page, write.said.type, fields, row.position)
+        if row.kind != "added" or row.version > 1:
+            stale[row.subject] = row
     if stale:
         added |= yield from get(core.log, page, list(stale), core.fresh)
         for subject, row in stale.items():
             if subject not in added:  # repeated here, and cleared by someone else before it was read
                 (added[subject],) = yield from recall_all(core, page, [row.position])
+    for newcomer, gone in done.displaced.items():
+        added[newcomer] = added[newcomer].model_copy(update={"displaced": gone})
     return list(map(added.__getitem__, subjects))
 
 
@@ -156,24 +201,6 @@ def _check_keys(writes: list[Write], found: list[Observation]) -> None:
             raise EventIdReused(writes[0].event.id)
 
 
-def _check_there(core: Core, page: str, evidence: list[str]) -> Step[None]:
-    """Raise InvalidField for evidence that was never on any page of the bus.
-
-    What was cleared, and then archived, is looked for in the archive, where there is one.
-    """
-    keys, ids = core.log.keys(core.log.shard(page)), list(dict.fromkeys(evidence))
-    heads = yield from ask(keys.shard, "HMGET", keys.heads(page), *ids)
-    ids = [id for id, head in zip(ids, heads, strict=True) if head is None]
-    if ids:
-        there = yield from find_pages(core.log, ids)
-        ids = [id for id in ids if id not in there]
-    for id in ids:
-        if not (yield from may_be_archived(core.log, id)):
-            raise InvalidField(
-                "evidence", f"{id} is not on any page of this bus; pass ids that `add` or `list` returned"
-            )
-
-
 def _check_known(core: Core, trigger: Mapping[str, Any]) -> Step[None]:
     """Raise UnknownType or InvalidField for a reminder that would wait for what cannot happen."""
     if "type" in trigger:
@@ -182,7 +209,7 @@ def _check_known(core: Core, trigger: Mapping[str, Any]) -> Step[None]:
         yield from check_statuses(core, "remind_on.status", [trigger["status"]])
 
 
-class Ids(NamedTuple):
+class Ids(Struct, frozen=True, gc=False):
     """The ids of what is added and of its event, and how many events share the one that their caller gave, 0 for none.
 
     In a batch, each event gets the caller's id with a number appended.
@@ -206,43 +233,48 @@ def decide(
 
     `said` is what `parse` returns. Raises InvalidInput.
     """
-    given = said.get
-    life = kind.lifecycle
-    source = given("source") or settings.source or check_source(None)
-    by = settings.source or source
+    given, life, by = said.get, kind.lifecycle, settings.source
+    source = given("source") or by or check_source(None)
+    start = start_of(now, given) if "not_before" in said or "every" in said else None
     ttl, expires_at = _life_span(now, settings, kind, given("ttl"), given("expires_at"))
+    if start is not None:
+        ttl, expires_at = None, end_after(start, now, ttl, expires_at, recurs="every" in said)
     status = given("status") or kind.initial_status
-    wake, fence, argument = given("remind_at"), given("fence"), ""
-    values = {
-        **_UNSAID,
-        **why,
-        "owner": kind.default_owner,
-        **said,
-        "id": ids.event,
-        "page": page,
-        "subject": ids.subject,
-        "by": by,
-        "source": None if source == by else source,
-        "status": status,
-        "priority": kind.priority,
-        "ttl": ttl,
-        "expires_at": expires_at,
-    }
-    for name, make in _EMPTY:
-        if name not in said:
-            values[name] = make()
-    for name in GUARDS:
-        values.pop(name, None)
-    _check_type(settings, kind, values)
-    status_class = values["status_class"] = life.statuses[status]
-    key = given("dedupe_key")
-    if key is None and kind.dedupe:
-        key = values["dedupe_key"] = kind.dedupe_key_of(values | {"source": source})
-    if key is not None:
-        again = encode_body(Repeated(**{name: values[name] for name in _REPEATED}))
-        argument = f"{len(again)}:{again.decode()}{key}"
+    wake, fence, argument = start or given("remind_at"), given("fence"), ""
+    _check_type(settings, kind, status, given)
+    status_class = life.statuses[status]
+    fields = {"by": by or source, **why, **said}  # of the body, without what is default
+    for name in _DECIDED.intersection(said):
+        del fields[name]
+    if start is not None:
+        fields["not_before"] = fields["remind_at"] = start
+    if by is not None and source != by:
+        fields["source"] = source
+    if kind.default_owner is not None:
+        fields.setdefault("owner", kind.default_owner)
+    if status != _UNSAID["status"]:
+        fields["status"] = status
+    if status_class != _UNSAID["status_class"]:
+        fields["status_class"] = status_class
+    if kind.priority != _UNSAID["priority"]:
+        fields["priority"] = kind.priority
+    if given("times", 1) != 1:
+        fields["times"] = said["times"]
+    if ttl is not None:
+        fields["ttl"] = ttl
+    elif expires_at is not None:
+        fields["expires_at"] = expires_at
+    if "confidence" in fields or not all(fields.values()):  # callers may say what is default
+        fields = {name: value for name, value in fields.items() if value != _UNSAID.get(name)}
+    if kind.dedupe and "dedupe_key" not in said and "every" not in said:
+        key = kind.dedupe_key_of(fields | {"type": kind.name, "source": source})
+        if key is not None:
+            fields["dedupe_key"] = key
+    if "dedupe_key" in fields:
+        again = encode_body(Repeated(**{name: fields[name] for name in _REPEATED & fields.keys()}))
+        argument = f"{len(again)}:{again.decode()}{fields['dedupe_key']}"
     return Write(
-        trusted(Added, values),
+        Draft(Added, ids.event, page, ids.subject, kind.name, fields),
         Op.ADD,
         _digest(page, said, settings, ids.sharing) if ids.sharing else "",
         status=status,
@@ -252,8 +284,11 @@ def decide(
         wake=str(millis(wake)) if wake is not None else "",
         argument=argument,
         fence=fence,
+        tags=fields.get("tags", ()),
+        blocked_by=fields.get("blocked_by") if "every" not in said else [ids.subject],
+        rest="" if start is None else str(millis(start)),
+        body=encode_fields(fields),
         is_plain=not (ids.sharing or argument or wake) and fence is None,
-        tags=values["tags"],
         lifecycle=life,
     )
 
@@ -263,20 +298,20 @@ def _digest(page: str, said: Mapping[str, Any], settings: Settings, sharing: int
     return digest_of("add", page, {name: said[name] for name in said if name not in GUARDS}, settings.source, sharing)
 
 
-def _check_type(settings: Settings, kind: ObservationType, values: Mapping[str, Any]) -> None:
+def _check_type(settings: Settings, kind: ObservationType, status: str, given: Callable[..., Any]) -> None:
     """Raise InvalidInput for what the type, or a setting, does not allow."""
-    status, content, limit = values["status"], values["content"], min(kind.max_content, settings.max_content)
+    content, tags, limit = given("content"), given("tags", ()), min(kind.max_content, settings.max_content)
     if status not in kind.lifecycle.initial:
         known = ", ".join(kind.lifecycle.initial)
         raise InvalidField("status", f"{shown(status)} cannot be the first status; start with: {known}")
     if 4 * len(content) > limit:  # no character has more than 4 bytes
         check_size("content", content, limit)
-    if len(values["tags"]) > kind.max_tags:
-        raise TooLarge("tags", len(values["tags"]), kind.max_tags, "tags")
+    if len(tags) > kind.max_tags:
+        raise TooLarge("tags", len(tags), kind.max_tags, "tags")
     if kind.context_schema is not None:
-        kind.check_context(values["context"])
+        kind.check_context(given("context", {}))
     if kind.metadata_schema is not None:
-        kind.check_metadata(values["metadata"])
+        kind.check_metadata(given("metadata", {}))
 
 
 def _life_span(
@@ -295,13 +330,15 @@ def _life_span(
 _REPEATED = Repeated.model_fields.keys() & Added.model_fields.keys() - ENVELOPE
 """What the event of a repeat says as that of the addition would have."""
 
-_FIELDS = Added.model_fields.items()
-_UNSAID = {name: field.default for name, field in _FIELDS if not field.is_required()}
+_UNSAID = {
+    name: field.get_default(call_default_factory=True)
+    for name, field in Added.model_fields.items()
+    if not field.is_required()
+}
 """What an `added` says by default."""
 
-_EMPTY = [(name, get_origin(field.annotation) or list) for name, field in _FIELDS if field.default_factory]
-"""The fields that are empty by default, each with what makes a new value."""
-
+_DECIDED = frozenset({*GUARDS, "type", "source", "status", "times", "ttl", "expires_at"})
+"""What callers say that is not in the body of the event, or not always as they say it."""
 _REQUIRED = [name for name, field in NewObservation.model_fields.items() if field.is_required()]
 _SAID = SchemaValidator(
     core_schema.typed_dict_schema(

@@ -6,13 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, cast
 
 from scratchbus.commands.execution import Command, Occasion, Reason, Version
-from scratchbus.commands.outcome import life_of, type_or_none
+from scratchbus.commands.outcome import Life, life_of, type_or_none
+from scratchbus.commands.references import check_blockers
 from scratchbus.domain.checks import MAX_LABEL, check_end, check_size, check_tags
 from scratchbus.domain.events import Changes, Cleared, ReasonCode, StatusChanged, Updated
 from scratchbus.domain.lifecycle import ARCHIVED, Lifecycle
 from scratchbus.domain.observation import Observation, ObservationPatch, check_patch
 from scratchbus.domain.registry import ObservationType
-from scratchbus.domain.values import MAX_BYTES, CheckedBy, EventId, Given, check_id, millis
+from scratchbus.domain.values import MAX_BYTES, CheckedBy, EventId, Given, check_id, duration_of, millis
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, TooLarge, shown
 from scratchbus.eventlog.append import MAX_BATCH, append
@@ -35,11 +36,23 @@ class Update(Command):
     changes: Annotated[dict[str, Any], CheckedBy(check_patch)]
     expected_version: Version = None
 
+    @property
+    def continues_life(self) -> bool:
+        """See `Command`."""
+        return "status" in self.changes and "expires_at" not in self.changes
+
+    def look_up(self, core: Core, page: str) -> Step[None]:
+        """See `Command`."""
+        if blockers := self.changes.get("blocked_by"):
+            yield from check_blockers(core, page, blockers)
+
     def decide(self, occasion: Occasion, before: Observation | None, kind: ObservationType | None) -> list[Write]:
         """See `Command`."""
         writes: list[Write] = []
         fields = {name: value for name, value in self.changes.items() if name != "status"}
         if fields:
+            if "blocked_by" in fields and before is not None and before.every is not None:
+                raise InvalidField("blocked_by", f"{self.id} recurs and is never active; nothing can block it")
             _check_changes(fields, kind, occasion)
             end = fields.get("expires_at")
             writes.append(
@@ -52,13 +65,15 @@ class Update(Command):
                     argument=occasion.by,
                     fence=self.fence,
                     tags=fields.get("tags"),
+                    blocked_by=fields.get("blocked_by"),
                     verb="updated",
                     lifecycle=life_of(kind),
                 )
             )
         if "status" in self.changes:
             behind = "/status" if writes else ""
-            write = _moved(self, occasion, before, kind, self.changes["status"], behind=behind)
+            life = occasion.life if self.continues_life else Life(end=self.changes["expires_at"])
+            write = _moved(self, occasion, before, kind, self.changes["status"], life, behind=behind)
             write.version = None if self.expected_version is None else self.expected_version + len(writes)
             writes.append(write)
         return writes
@@ -96,15 +111,24 @@ class _Transition(Command):
     def decide(self, occasion: Occasion, before: Observation | None, kind: ObservationType | None) -> list[Write]:
         """See `Command`."""
         status = _target(life_of(kind), self.verb)
-        write = _moved(self, occasion, before, kind, status, self.reason)
+        write = _moved(self, occasion, before, kind, status, self._life(occasion), self.reason)
         write.version = self.expected_version
         return [write]
+
+    def _life(self, occasion: Occasion) -> Life:
+        """Return the life of what it reopens."""
+        return occasion.life
 
 
 class Review(_Transition):
     """Send it to review."""
 
     verb = "review"
+
+    @property
+    def continues_life(self) -> bool:
+        """See `Command`."""
+        return True
 
 
 class Resolve(_Transition):
@@ -120,9 +144,25 @@ class ArchiveObservation(_Transition):
 
 
 class Reopen(_Transition):
-    """Make it active again."""
+    """Make it active again, for a life of its own if a `ttl` is given."""
 
     verb = "reopen"
+    ttl: Annotated[int | str | None, CheckedBy(duration_of)] = None
+
+    def said(self, by: str) -> tuple[object, ...]:
+        """See `Command`; a retry from before there was a `ttl` has none to repeat."""
+        ttl = () if self.ttl is None else (self.ttl,)
+        return self.reason, self.expected_version, *ttl
+
+    @property
+    def continues_life(self) -> bool:
+        """See `Command`."""
+        return self.ttl is None
+
+    def _life(self, occasion: Occasion) -> Life:
+        if self.ttl is None:
+            return occasion.life
+        return Life(ttl=self.ttl if isinstance(self.ttl, int) else 0)
 
 
 def _target(life: Lifecycle, verb: str) -> str:
@@ -146,6 +186,7 @@ def _moved(
     before: Observation | None,
     kind: ObservationType | None,
     status: str,
+    given: Life,
     reason: str | None = None,
     behind: str = "",
 ) -> Write:
@@ -159,7 +200,7 @@ def _moved(
     sources = life.sources_of(status)
     if status_class == "open" and before is not None and before.status_class != "final":
         sources &= life.of_class("closed" if reopens else "open")  # only a reopened one begins a new life
-    ttl = (kind.ttl_ms(settings.default_ttl_ms) if kind else settings.default_ttl_ms) or 0
+    ttl = _next_life(given, kind, occasion) if reopens else None
     event = occasion.event(
         StatusChanged,
         command.id,
@@ -169,7 +210,7 @@ def _moved(
         reason_code=_REASONS.get(status, "changed"),
         reason=reason,
         archive_after=archive_after,
-        ttl=ttl if reopens else None,
+        ttl=ttl,
     )
     return Write(
         event,
@@ -178,12 +219,25 @@ def _moved(
         allowed=sources,
         status=status,
         status_class=status_class,
-        expires=f"+{ttl}" if reopens and ttl else "0" if reopens else "",
+        expires="" if ttl is None else f"+{ttl}" if ttl else "0",
         wake=f"+{archive_after}" if archive_after is not None else "",
         argument=occasion.by,
         fence=command.fence,
         lifecycle=life,
     )
+
+
+def _next_life(given: Life, kind: ObservationType | None, occasion: Occasion) -> int | None:
+    """Return how long (ms) a reopened observation lives: 0 for ever, None until the end that it has.
+
+    An end that has passed gives way to the life of the type.
+    """
+    if given.ttl is not None:
+        return given.ttl
+    if given.end is None or given.end > occasion.now:
+        return None
+    default = occasion.settings.default_ttl_ms
+    return (kind.ttl_ms(default) if kind else default) or 0
 
 
 def _ids(given: object) -> list[str]:

@@ -1,23 +1,27 @@
-"""Refutation: observations whose evidence turned out to be wrong are sent to review, on every page.
+"""Refutation: what rests on evidence that turned out to be wrong is sent to review, or retracted, on every page.
 
-The process that refutes writes one batch per page. If it is interrupted, any process that follows the log continues:
-all of them derive the same event ids, so each observation is sent to review once.
+Observations are sent to review, facts retracted. The process that refutes writes one batch per page. If it is
+interrupted, any process that follows the log continues: all of them derive the same event ids, so each observation is
+sent to review once.
 """
 
 from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from scratchbus.domain.events import StatusChanged
+from scratchbus.domain.events import FactRetracted, StatusChanged
+from scratchbus.domain.facts import Fact
 from scratchbus.domain.lifecycle import DEFAULT, Lifecycle
+from scratchbus.domain.memories import Remembered
 from scratchbus.domain.observation import Observation
 from scratchbus.engine.steps import Pause, Step
 from scratchbus.errors import Conflict, EventIdReused, NotFound, UnknownType
 from scratchbus.eventlog.append import MAX_BATCH, append
 from scratchbus.eventlog.writes import Op, Write
+from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.relations import Relations, Resting, gather, open_relations, resting_on
 from scratchbus.readmodel.scope import Core, type_of
 
@@ -111,19 +115,20 @@ def _reason(refuted: StatusChanged, chain: Collection[str]) -> str:
 
 
 def complete(core: Core, refuted: StatusChanged) -> Step[int]:
-    """Send to review what rests on a refuted observation and was not yet; return how many observations that were.
+    """Send to review what rests on a refuted observation and was not yet, and retract the facts that name it.
 
-    What was added after the refutation is left alone. Every new try means that someone else got on, so they end.
+    Returns how many events that took. What was added after the refutation is left alone. Every new try means that
+    someone else got on, so they end.
     """
     known: set[str] = set()  # sent to review before, and dealt with since
     while True:
         relations = yield from open_relations(core.log)
-        _, found = yield from dependents(core, relations, refuted.subject)
+        resting, found = yield from dependents(core, relations, refuted.subject)
         waiting = [each for each in found if _concerns(refuted, each) and _review_id(refuted, each[0]) not in known]
         try:
             for page, writes in _batches(refuted, waiting):
                 yield from append(core.log, page, writes)
-            return len(waiting)
+            return len(waiting) + (yield from _retract_facts(core, refuted, resting.facts))
         except EventIdReused as error:
             known.add(error.event_id)
         except (Conflict, NotFound):
@@ -147,3 +152,37 @@ def _batches(refuted: StatusChanged, waiting: list[Dependent]) -> Iterator[tuple
     for page, writes in by_page.items():
         for at in range(0, len(writes), MAX_BATCH):
             yield page, writes[at : at + MAX_BATCH]
+
+
+def _retract_facts(core: Core, refuted: StatusChanged, facts: Mapping[str, str]) -> Step[int]:
+    """Retract the facts that rest on a refuted observation and stand yet; return how many these were."""
+    by_page: dict[str, list[str]] = defaultdict(list)
+    for id, page in facts.items():
+        by_page[page].append(id)
+    count = 0
+    for page, ids in by_page.items():
+        for at in range(0, len(ids), MAX_BATCH):
+            found = yield from recollect(core.log, page, ids[at : at + MAX_BATCH], core.fresh)
+            writes = [_retraction(refuted, page, id, fact) for id, fact in found.items() if _stands(fact)]
+            if writes:
+                yield from append(core.log, page, writes)
+                count += len(writes)
+    return count
+
+
+def _stands(fact: Remembered) -> bool:
+    return isinstance(fact, Fact) and fact.retraction is None
+
+
+def _retraction(refuted: StatusChanged, page: str, id: str, fact: Remembered) -> Write:
+    event = FactRetracted(
+        id=f"{refuted.id}/{id}",
+        page=page,
+        subject=id,
+        by=refuted.by,
+        cause=str(refuted.position),
+        traceparent=refuted.traceparent,
+        reason=_reason(refuted, [refuted.subject]),
+        refuted=refuted.subject,
+    )
+    return Write(event, Op.PUT, "refutation", version=fact.version)

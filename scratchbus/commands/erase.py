@@ -9,13 +9,14 @@ from typing import cast
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.outcome import not_found
 from scratchbus.domain.checks import check_guards, check_reason
-from scratchbus.domain.events import Erased, Event
+from scratchbus.domain.events import AnyEvent, Erased
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Fetch, Pause, Step, ask
 from scratchbus.errors import ArchiveBusy, Conflict, EventIdReused, InvalidField, InvalidId
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.below_floor import from_archive, read_floor
 from scratchbus.eventlog.consumers import names
+from scratchbus.eventlog.retries import bound_of
 from scratchbus.eventlog.trim import Archiving
 from scratchbus.eventlog.writes import Op, Write
 from scratchbus.projections import scratch_page
@@ -122,9 +123,13 @@ def _entomb(
     raise Conflict(f"{id} keeps changing; try again")
 
 
-def _argument(tokens: list[str], events: list[Event]) -> str:
-    """Return what the script takes: the leases, the entries that go, and the members of relations that they made."""
-    parts = [*tokens, str(len(events)), *(event.position.stream_id for event in events)]
+def _argument(tokens: list[str], events: list[AnyEvent]) -> str:
+    """Return what the script takes: the leases, the entries that go, and the members of relations that they made.
+
+    Also the generated event ids of these entries: a retry of one of them would find nothing, and write it again.
+    """
+    ids = [event.id for event in events if bound_of(event.id)]
+    parts = [*tokens, str(len(events)), *(event.position.stream_id for event in events), str(len(ids)), *ids]
     for event in events:
         for relation, start, end in scratch_page.relations(event):
             parts += [relation, f"{start}\t{end}"]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 
-from scratchbus.commands.outcome import before_of, finish
+from scratchbus.commands.outcome import Life, before_of, finish, life_given
 from scratchbus.domain.checks import check_reason
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.event import Event
@@ -38,7 +38,7 @@ class Occasion(NamedTuple):
 
     A decision depends on this, on what was given and on the observation or document as it is, and on nothing else.
     `owner` is the owner token of the claims that are made here. `digest` distinguishes a retry with the caller's own
-    event id from another call; it is "" without such an id.
+    event id from another call; it is "" without such an id. `life` is the one that a closed observation was given last.
     """
 
     settings: Settings
@@ -49,6 +49,7 @@ class Occasion(NamedTuple):
     why: Mapping[str, Any]
     event_id: str
     digest: str
+    life: Life = Life()
 
     @classmethod
     def of(cls, core: Core, page: str, event_id: str | None, verb: str, *said: object) -> Occasion:
@@ -72,6 +73,15 @@ class Command(Guards):
         """Return what a retry must repeat besides the id; `by` is the identity of the bus."""
         return tuple(value for name, value in self.__dict__.items() if name not in Command.model_fields)
 
+    @property
+    def continues_life(self) -> bool:
+        """Whether it may reopen a closed observation for the life that it was given last."""
+        return False
+
+    def look_up(self, core: Core, page: str) -> Step[None]:
+        """Raise InvalidInput for what it names and the bus does not have."""
+        yield from ()
+
     def decide(self, occasion: Occasion, before: Observation | None, kind: ObservationType | None) -> list[Write]:
         """Return the writes that do it. Raises InvalidInput.
 
@@ -94,8 +104,11 @@ def execute(
     """
     command, settings = kind.parse(given), core.settings
     occasion = command.on(core, page)
+    yield from command.look_up(core, page)
     for _ in range(_TRIES):
         before, its_type = yield from before_of(core, page, command.id, command.event_id)
+        if before is not None and before.status_class == "closed" and command.continues_life:
+            occasion = occasion._replace(life=(yield from life_given(core, before)))
         writes = command.decide(occasion, before, its_type)
         if then is not None:
             behind = f"{occasion.event_id}/{len(writes)}"

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import random
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Final
 
 from scratchbus.commands.execution import Occasion
-from scratchbus.commands.read import list_history
+from scratchbus.commands.moment import Moment
 from scratchbus.domain.checks import check_guards
 from scratchbus.domain.events import ContextRendered
 from scratchbus.domain.exposure import Exposure
+from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import check_id
 from scratchbus.engine.steps import Step
+from scratchbus.errors import EngineForbidden, EngineReadOnly
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.writes import Op, Write
 from scratchbus.projections.contexts import subject_of
 from scratchbus.readmodel.exposures import exposure_of
 from scratchbus.readmodel.relations import open_relations
 from scratchbus.readmodel.scope import Core
+
+_MOST: Final = 1_000
+"""The most observations of one event."""
+
+_NO_FILES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def record(
@@ -29,10 +40,12 @@ def record(
     tokens: int,
     event_id: str | None,
     new_id: str | None = None,
+    files: Mapping[str, str] = _NO_FILES,
 ) -> Step[Position]:
     """Record that these observations of a page, by id in which version, were in a context; return the position.
 
-    Without a caller's own `event_id` the event has `new_id`, or any.
+    `files` are those in it, by path, each with its SHA-256. Without a caller's own `event_id` the event has `new_id`,
+    or any.
     """
     check_guards(event_id)
     viewer = f"session:{session}" if session is not None else f"agent:{agent if agent is not None else core.by}"
@@ -45,17 +58,48 @@ def record(
         session=session,
         agent=agent,
         observations=dict(observations),
+        files=dict(files),
         tokens=tokens,
     )
     done = yield from append(core.log, page, [Write(event, Op.PUT, occasion.digest)])
     return done.recalled[0] if done.recalled else done.written[0].position
 
 
-def exposure(core: Core, page: str, id: str) -> Step[Exposure]:
+def logged(core: Core, page: str, reading: Step[list[Observation]]) -> Step[list[Observation]]:
+    """Read observations, and record who read them, if this read is among the share that `log_reads` sets.
+
+    A process that may not write reads all the same. A read is a context of 0 tokens, at most 1,000 observations each.
+    """
+    found = yield from reading
+    yield from log_read(core, page, found)
+    return found
+
+
+def log_read(core: Core, page: str, found: Sequence[Observation]) -> Step[None]:
+    """Record who has read these observations, as `logged` does."""
+    if random.random() < core.settings.log_reads:
+        with suppress(EngineForbidden, EngineReadOnly):
+            for at in range(0, len(found), _MOST):
+                shown = {each.id: each.version for each in found[at : at + _MOST]}
+                yield from record(core, page, None, core.by, shown, 0, None)
+
+
+def logged_one(core: Core, page: str, reading: Step[Observation | None]) -> Step[Observation | None]:
+    """Read an observation, and record who read it, as `logged` does."""
+
+    def read() -> Step[list[Observation]]:
+        found = yield from reading
+        return [] if found is None else [found]
+
+    found = yield from logged(core, page, read())
+    return found[0] if found else None
+
+
+def exposure(moment: Moment, page: str, id: str) -> Step[Exposure]:
     """Return who has seen an observation, and what they did since. Raises NotFound for what never was on the page."""
     id = check_id(id)
-    relations = yield from open_relations(core.log)
-    found = yield from exposure_of(core, relations, page, id)
+    relations = yield from open_relations(moment.core.log)
+    found = yield from exposure_of(moment.core, relations, page, id, moment.happened)
     if not found.seen:
-        yield from list_history(core, page, id)
+        yield from moment.history(page, id)
     return found

@@ -8,9 +8,11 @@ from functools import partial
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, NamedTuple
 
+from scratchbus.commands.copied_errors import copied
 from scratchbus.commands.execution import Occasion
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.event import Event
+from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.memories import Remembered, Session
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import CheckedBy, EventId, Given, check_whole
@@ -21,7 +23,6 @@ from scratchbus.errors import (
     EventIdReused,
     InvalidInput,
     NotFound,
-    NotReplicated,
     RevisionConflict,
     SessionOver,
     VersionConflict,
@@ -273,22 +274,6 @@ def _folded_on(document: Remembered | None, event: Event) -> Remembered | None:
     return projection_of(event.subject).fold(document, event)[0]
 
 
-def copied(error: Exception, event_id: str | None, position: Position | None = None) -> Exception:
-    """Return an error like this one that names the event of one caller: several must not raise the same."""
-    if isinstance(error, NotReplicated):
-        return NotReplicated(error.copies, error.wanted, event_id)
-    copy = type(error).__new__(type(error), *error.args)
-    copy.__dict__.update(error.__dict__)
-    if isinstance(copy, EngineError) and event_id is not None:
-        if position is not None:
-            copy.written(event_id, position, None)
-        elif copy.event_id is not None:
-            copy.event_id = event_id
-            if copy.advice:
-                copy.in_doubt()
-    return copy
-
-
 def _known_or_error(core: Core, job: _Job) -> Step[Event | Exception | None]:
     try:
         return (yield from _known(core, job))
@@ -319,7 +304,7 @@ def _before(core: Core, event: Event) -> Step[Remembered | None]:
     return folded(events[::-1], event.subject)
 
 
-def folded(events: list[Event], subject: str, until: Position | None = None) -> Remembered | None:
+def folded(events: Sequence[Event], subject: str, until: Position | None = None) -> Remembered | None:
     """Return what these events leave of a subject, all of them or those up to a position.
 
     The event that ended its session, which is about another subject, leaves nothing of it.
@@ -332,7 +317,7 @@ def folded(events: list[Event], subject: str, until: Position | None = None) -> 
     return document
 
 
-def history_of(core: Core, page: str, subject: str) -> Step[list[Event]]:
+def history_of(core: Core, page: str, subject: str) -> Step[list[AnyEvent]]:
     """Return the events about a subject, oldest first, and the one that ended its session, if it did."""
     events = yield from history(core.log, page, subject)
     if page.startswith(session.PAGES) and subject != session.SUBJECT:

@@ -7,23 +7,26 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
+from scratchbus.commands.cached import fresh
 from scratchbus.commands.execution import Occasion
-from scratchbus.commands.memory import MemoryEdit, copied, edit, folded, history_of, put
+from scratchbus.commands.memory import MemoryEdit, Revision, check_based_on, edit, folded, history_of, put
 from scratchbus.domain.checks import check_tags, check_text
 from scratchbus.domain.event import Event
+from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.memories import Note, NoteResult, NotesResult, Remembered, TagsResult
 from scratchbus.domain.memory_events import NoteAdded, NoteDeleted, NoteUpdated
 from scratchbus.domain.values import CheckedBy, trusted
-from scratchbus.engine.steps import Queued, Step
-from scratchbus.errors import InvalidField, InvalidId, NotFound, ScratchbusError, TooLarge, shown
+from scratchbus.engine.steps import Step
+from scratchbus.errors import InvalidField, InvalidId, NotFound, TooLarge, shown
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.reader import Narrow, decode_wanted, read
+from scratchbus.projections.notebook import Notebook
 from scratchbus.projections.notes import PREFIX, evolve
 from scratchbus.projections.session import PAGES
 from scratchbus.projections.table import is_over
 from scratchbus.readmodel.history import history, known_events
-from scratchbus.readmodel.notebooks import CachedNotebook
+from scratchbus.readmodel.memory_cache import CachedMemory
 from scratchbus.readmodel.scope import Core
 from scratchbus.settings import Settings
 
@@ -33,9 +36,7 @@ _MOST_GIVEN = 1_000  # tags that are looked at
 
 def _check_id(id: object) -> str:
     if not isinstance(id, str) or not _ID.fullmatch(id):
-        raise InvalidId(
-            f"id: {shown(id)} is not the id of a note; note ids look like note_1795256156929, as `list` shows"
-        )
+        raise InvalidId(f"id: {shown(id)} is not the id of a note; note ids look like note_1795256156929")
     return id
 
 
@@ -66,11 +67,18 @@ class _OfOne(MemoryEdit):
     """An edit of a note that is there."""
 
     id: Annotated[str, CheckedBy(_check_id)]
+    revision: Revision = None
 
     @property
     def about(self) -> str:
         """See `MemoryEdit`."""
         return self.id
+
+    def check(self, occasion: Occasion, document: Note | None) -> None:
+        """Raise NotFound unless the note is there, RevisionConflict unless it is at the revision that was given."""
+        if document is None:
+            raise _not_found(occasion.page, self.id)
+        check_based_on("note", self.revision, document.version, document.content)
 
 
 class UpdateNote(_OfOne):
@@ -85,8 +93,7 @@ class UpdateNote(_OfOne):
         if self.content is None and self.tags is None:
             raise InvalidField("content", "nothing to change; give content, tags, or both")
         _check_size(occasion.settings, self.content or "", self.tags or [])
-        if document is None:
-            raise _not_found(occasion.page, self.id)
+        self.check(occasion, document)
         return occasion.event(NoteUpdated, self.id, content=self.content, tags=self.tags)
 
 
@@ -98,8 +105,7 @@ class DeleteNote(_OfOne):
 
     def decide(self, occasion: Occasion, document: Note | None) -> Event:
         """See `MemoryEdit`."""
-        if document is None:
-            raise _not_found(occasion.page, self.id)
+        self.check(occasion, document)
         return occasion.event(NoteDeleted, self.id)
 
 
@@ -138,7 +144,7 @@ def search(core: Core, page: str, query: str | None, tags: Sequence[str] | None)
     wanted = check_tags([tags] if isinstance(tags, str) else tags, _MOST_GIVEN)
     held = yield from _fresh(core, page)
     with held.lock:
-        found = held.notes.search(query, wanted)
+        found = held.memory.search(query, wanted)
     return found_notes(found, {"result_count": len(found), "query": query, "tags": wanted})
 
 
@@ -148,7 +154,7 @@ def list_all(core: Core, page: str, tag: str | None) -> Step[NotesResult]:
     wanted = [] if tag is None else check_tags([tag], 1)
     held = yield from _fresh(core, page)
     with held.lock:
-        found = held.notes.search("", wanted)
+        found = held.memory.search("", wanted)
     return found_notes(found, {"note_count": len(found), "tag_filter": tag})
 
 
@@ -156,11 +162,11 @@ def count_tags(core: Core, page: str) -> Step[TagsResult]:
     """Return the tags in use, each with its number of notes."""
     held = yield from _fresh(core, page)
     with held.lock:
-        tags = held.notes.tags()
+        tags = held.memory.tags()
     return TagsResult(tags=tags, message=f"{_count(len(tags), 'tag')} in use.", metadata={"tag_count": len(tags)})
 
 
-def history_of_notes(core: Core, page: str, id: str | None) -> Step[list[Event]]:
+def history_of_notes(core: Core, page: str, id: str | None) -> Step[list[AnyEvent]]:
     """Return the events about a note, or about all of a session, oldest first. Raises NotFound, PositionLost."""
     if id is not None:
         events = yield from history_of(core, page, _check_id(id))
@@ -173,18 +179,9 @@ def history_of_notes(core: Core, page: str, id: str | None) -> Step[list[Event]]
     return [event for event in events if event.subject.startswith(PREFIX) or is_over(event)]
 
 
-def _fresh(core: Core, page: str) -> Step[CachedNotebook]:
-    """Return the notes of a session with every acknowledged write; callers that wait together share one read."""
-    held: CachedNotebook = yield Queued(core.queues, (page, PREFIX), None, partial(_read_once, core, page))
-    return held
-
-
-def _read_once(core: Core, page: str, callers: Sequence[None]) -> Step[list[CachedNotebook | Exception]]:
-    try:
-        held = yield from core.notebooks.fresh(core.log, page)
-    except ScratchbusError as error:
-        return [copied(error, None) for _ in callers]
-    return [held] * len(callers)
+def _fresh(core: Core, page: str) -> Step[CachedMemory[Notebook]]:
+    """Return the notes of a session with every acknowledged write."""
+    return (yield from fresh(core, core.notebooks, page))
 
 
 def found_notes(notes: list[Note], metadata: dict[str, Any]) -> NotesResult:
@@ -199,7 +196,7 @@ def _result(core: Core, page: str, note: Remembered | None, done: str) -> Step[N
         raise NotFound("the note was erased; its history says why")
     held = yield from _fresh(core, page)
     with held.lock:
-        total, tags = len(held.notes), held.notes.total_tags
+        total, tags = len(held.memory), held.memory.total_tags
     message = f"{done} {note.id}; the session has {_count(total, 'note')} with {_count(tags, 'tag')} now."
     metadata = {"note_id": note.id, "total_notes": total, "total_tags": tags}
     return trusted(NoteResult, {"note": note, "message": message, "metadata": metadata})
@@ -215,9 +212,17 @@ def _not_found(page: str, id: str) -> NotFound:
 
 def _check_size(settings: Settings, content: str, tags: Sequence[str]) -> None:
     """Raise TooLarge for what the settings do not allow."""
-    if len(content) > settings.max_note_content:
-        advice = "shorten it, or split it into several notes"
-        raise TooLarge("content", len(content), settings.max_note_content, "characters", advice)
-    if len(tags) > settings.max_note_tags:
-        advice = "keep those by which the note is to be found"
-        raise TooLarge("tags", len(tags), settings.max_note_tags, "tags", advice)
+    size, limit = len(content), settings.max_note_content
+    if size > limit:
+        message = (
+            f"note content exceeds maximum length of {limit} characters (got {size}). Please shorten the content or"
+            " split into multiple notes"
+        )
+        raise TooLarge("content", size, limit, message=message)
+    count, most = len(tags), settings.max_note_tags
+    if count > most:
+        message = (
+            f"note has too many tags (max {most}, got {count}). Please reduce the number of tags to focus on the most"
+            " relevant categories"
+        )
+        raise TooLarge("tags", count, most, message=message)

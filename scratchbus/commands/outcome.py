@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import cast
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple, cast
 
-from scratchbus.domain.events import Event
+from scratchbus.domain.events import Added, AnyEvent, Event, Repeated, StatusChanged, Updated
 from scratchbus.domain.lifecycle import DEFAULT, Lifecycle
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
-from scratchbus.domain.registry import ObservationType
 from scratchbus.engine.steps import Step
-from scratchbus.errors import InvalidField, NotFound, UnknownType, shown
+from scratchbus.errors import InvalidField, NotFound, PositionLost, UnknownType, shown
 from scratchbus.eventlog.stored_documents import decode_observation, decode_observations, encode_document
 from scratchbus.eventlog.writes import Appended, Write
 from scratchbus.projections import scratch_page
 from scratchbus.readmodel.history import known_events, walk_back
 from scratchbus.readmodel.queries import get, look, read_head
 from scratchbus.readmodel.scope import Core, refresh_registry, type_of
+
+if TYPE_CHECKING:
+    from scratchbus.domain.registry import ObservationType
 
 _FEW, _MANY = 8, 500  # events that are asked for at once
 _MOST_KEPT = 256  # observations
@@ -40,6 +43,31 @@ def before_of(
     if name is None:
         raise not_found(page, id)
     return before, core.registry.types.get(name) or (yield from type_or_none(core, name))
+
+
+class Life(NamedTuple):
+    """How long an observation was given to live: `ttl` in milliseconds, 0 for ever; or until `end`, None for never."""
+
+    ttl: int | None = None
+    end: datetime | None = None
+
+
+def life_given(core: Core, before: Observation) -> Step[Life]:
+    """Return the life that an observation was given last, as its events tell; its end where they cannot be read."""
+    given, at = Life(end=before.expires_at), before.position.stream_id
+    while at and given.end is not None:
+        try:
+            events, at = yield from walk_back(core.log, before.page, before.id, at, _FEW)
+        except PositionLost:
+            break
+        for event in events:
+            if isinstance(event, Updated) and "expires_at" in event.changes:
+                return given
+            if isinstance(event, Added | Repeated | StatusChanged) and event.ttl is not None:
+                return Life(ttl=event.ttl)
+            if isinstance(event, Added | Repeated) and event.expires_at is not None:
+                return given
+    return given
 
 
 def type_or_none(core: Core, name: str) -> Step[ObservationType | None]:
@@ -117,7 +145,7 @@ def _recall(core: Core, page: str, event: Event) -> Step[Observation | None]:
     kept_id, kept = core.recalled.get(key, ("", b""))
     if not kept_id and (last := (yield from _if_last(core, page, event))) is not None:
         return last
-    events: list[Event] = []
+    events: list[AnyEvent] = []
     observation: Observation | None = None
     at, most = event.position.stream_id, _FEW if kept_id else _MANY
     while at:

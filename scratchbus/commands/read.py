@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from pydantic import BaseModel, ConfigDict
 
 from scratchbus.commands.outcome import check_statuses, not_found
 from scratchbus.domain.checks import check_limit, check_some
-from scratchbus.domain.events import EVENTS, Event
+from scratchbus.domain.events import EVENTS, AnyEvent, Event, StatusChanged
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import check_id, check_page
@@ -18,15 +19,25 @@ from scratchbus.errors import InvalidField, NotFound, UnknownType, shown
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.reader import Narrow
 from scratchbus.projections.filters import Filter
+from scratchbus.projections.scratch_page import is_ready
 from scratchbus.projections.table import check_subject
-from scratchbus.readmodel.history import history
+from scratchbus.readmodel.history import history, read_events
 from scratchbus.readmodel.queries import Freshness, PastState, active, get, read_head
 from scratchbus.readmodel.scope import Core, type_of
 from scratchbus.readmodel.search import search
+from scratchbus.telemetry.late import late
+
+if TYPE_CHECKING:
+    import difflib
+else:
+    difflib = late("difflib")
 
 
 def narrow_of(
-    pages: str | Collection[str] | None, types: str | Collection[str] | None, kinds: str | Collection[str] | None
+    pages: str | Collection[str] | None,
+    types: str | Collection[str] | None,
+    kinds: str | Collection[str] | None,
+    subjects: str | Collection[str] | None = None,
 ) -> Narrow:
     """Return what `events` was given as one object. Raises InvalidField, InvalidName.
 
@@ -35,12 +46,32 @@ def narrow_of(
     for page in check_some("pages", pages) or ():
         check_page(page)
     check_some("types", types)
+    check_some("subjects", subjects)
     for kind in check_some("kinds", kinds) or ():
         if kind not in EVENTS:
-            near = get_close_matches(kind, EVENTS, n=1)
+            near = difflib.get_close_matches(kind, EVENTS, n=1)
             hint = f"did you mean {near[0]!r}? " if near else ""
             raise InvalidField("kinds", f"{shown(kind)} is not a kind of event; {hint}known: {', '.join(EVENTS)}")
-    return Narrow.of(pages, types, kinds)
+    return Narrow.of(pages, types, kinds, subjects)
+
+
+MOST_COUNTED = 10_000
+"""The most observations of a page that are counted by status and type: the newest."""
+
+
+class PageCounts(BaseModel):
+    """The observations of a page, counted by status and by type.
+
+    `is_all` is False when the page has more than `total`, of which the newest are counted.
+    """
+
+    model_config = ConfigDict(defer_build=True)
+
+    page: str
+    total: int
+    is_all: bool
+    statuses: dict[str, int]
+    types: dict[str, int]
 
 
 class Reads(Protocol):
@@ -68,8 +99,7 @@ class Reads(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPage:
+class StoredPage(NamedTuple):
     """A page as the engine has it: as it is now, or as it was earlier."""
 
     log: Log
@@ -84,6 +114,10 @@ class StoredPage:
     def active(self, limit: int | None) -> Step[list[Observation]]:
         """See `Reads`."""
         return active(self.log, self.page, self.freshness, limit, self.earlier)
+
+    def ready(self, limit: int | None) -> Step[list[Observation]]:
+        """Return what can be claimed now, in the order in which `claim_next` hands it out."""
+        return active(self.log, self.page, self.freshness, limit, self.earlier, is_ready)
 
     def search(self, wanted: Filter, limit: int | None, below: int | None) -> Step[list[Observation]]:
         """See `Reads`."""
@@ -127,6 +161,19 @@ def list_all(
     return (yield from page.search(wanted, limit, below))
 
 
+def count_all(page: Reads) -> Step[PageCounts]:
+    """Return how many observations of each status and type a page has."""
+    found = yield from page.search(Filter(), MOST_COUNTED + 1, None)
+    counted = found[:MOST_COUNTED]
+    return PageCounts(
+        page=page.page,
+        total=len(counted),
+        is_all=len(found) == len(counted),
+        statuses=dict(Counter(each.status for each in counted)),
+        types=dict(Counter(each.type for each in counted)),
+    )
+
+
 def _check_type(core: Core, page: Reads, name: str) -> Step[None]:
     """Raise UnknownType for a type that the registry does not have, unless the page has old ones of it."""
     try:
@@ -136,7 +183,34 @@ def _check_type(core: Core, page: Reads, name: str) -> Step[None]:
             raise
 
 
-def list_history(core: Core, page: str, id: str) -> Step[list[Event]]:
+def list_displaced(core: Core, page: str, newcomer: object) -> Step[list[Observation]]:
+    """Return the observations that made room for one in the batch of its last event; those off the page are left out.
+
+    Raises InvalidField, and PositionLost when the events have left the log.
+    """
+    if not isinstance(newcomer, Observation):
+        raise InvalidField("newcomer", f"{shown(newcomer)} is not an observation; pass what `add` or `reopen` returned")
+    if core.log.is_lone(newcomer.position):
+        return []
+    ms, seq, shard = newcomer.position
+    ids: list[str] = []
+    for own in (yield from read_events(core.log, [newcomer.position])):
+        before = range(seq - int(own.batch.partition("/")[0]) + 1, seq)
+        events = yield from read_events(core.log, [Position(ms, each, shard) for each in before])
+        ids = [each.subject for each in events if _made_room(each, newcomer.id)]
+    if not ids:
+        return []  # without folding the page for it
+    found = yield from get(core.log, page, ids, core.fresh)
+    return [found[id] for id in ids if id in found]
+
+
+def _made_room(event: Event, id: str) -> bool:
+    if not isinstance(event, StatusChanged) or event.reason_code != "displaced":
+        return False
+    return event.reason is not None and event.reason.endswith(id)
+
+
+def list_history(core: Core, page: str, id: str) -> Step[list[AnyEvent]]:
     """Return the events about an observation, oldest first."""
     id = check_subject(id)
     events = yield from history(core.log, page, id)

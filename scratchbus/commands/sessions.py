@@ -1,7 +1,8 @@
 """Beginning sessions from others, and ending them.
 
 To begin one concerns two pages, so it takes two writes: the parent says that it begins the other one, then that one
-begins, in one batch, under ids made of the first event's. What is cut short in between goes on when it is called again.
+begins, in one batch, under ids made of the first event's. A fork then copies the conversation, in as many batches as
+it takes (`commands/forks.py`). What is cut short in between goes on when it is called again.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from scratchbus.commands.execution import Occasion
+from scratchbus.commands.forks import copy_conversation
 from scratchbus.commands.memory import MemoryEdit, edit, folded, history_of, put
 from scratchbus.commands.notepad import content_of
 from scratchbus.domain.checks import check_flag, check_guards
@@ -114,6 +116,8 @@ def _begin(core: Core, new: _Beginning) -> Step[str]:
             first = yield from _first(core, page, new.id)
             if (first.id, first.copied) == (new.own, not new.copies):
                 raise EventIdReused(new.own)
+        if new.is_fork:
+            yield from copy_conversation(core, (yield from _first(core, page, new.id)))
         return new.id
     command = BeginSession.parse(
         {"session": new.id, "fork": new.is_fork, "copied": new.copies, "event_id": None if new.is_fresh else new.own}
@@ -172,3 +176,5 @@ def _start(core: Core, new: _Beginning, first: SessionSpawned) -> Step[None]:
         yield from append(core.log, child, writes)
     except VersionConflict:
         raise SessionExists(first.session) from None
+    if first.fork:
+        yield from copy_conversation(core, first)

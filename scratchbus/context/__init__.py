@@ -9,7 +9,7 @@ from scratchbus.context.compaction import WARNING
 from scratchbus.context.contexts import Contexts
 from scratchbus.context.contexts_async import AsyncContexts
 from scratchbus.context.surface import Match
-from scratchbus.context.tokens import TokenCounter, estimate_tokens
+from scratchbus.domain.tokens import TokenCounter, estimate_tokens
 
 __all__ = [
     "WARNING",

@@ -5,33 +5,44 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from scratchbus.commands import exposure, notes, scratchpad, todo
+from scratchbus.commands import exposure, notes, preferences, scratchpad, todo, turns
 from scratchbus.commands import notepad as notepads
 from scratchbus.context import sections
 from scratchbus.context.compaction import after_compaction
-from scratchbus.context.layout import Laid, Section, lay_out
+from scratchbus.context.layout import Laid, Part, Section, lay_out
 from scratchbus.context.surface import MOST, Candidate, Match, rank
-from scratchbus.context.tokens import TokenCounter
-from scratchbus.domain.memories import Note
+from scratchbus.domain.facts import Fact
+from scratchbus.domain.memories import Note, Preference
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.todo import TodoItem
-from scratchbus.domain.values import check_page, check_whole, page_of_agent, page_of_session
+from scratchbus.domain.tokens import TokenCounter
+from scratchbus.domain.values import check_page, check_whole, page_of_agent, page_of_scope, page_of_session
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, Unauthorized, shown
 from scratchbus.eventlog.append import fresh_id
 from scratchbus.projections.notepad import SUBJECT as NOTEPAD
+from scratchbus.projections.scratch_page import is_scheduled
 from scratchbus.projections.todo import SUBJECT as TODO
 from scratchbus.readmodel.queries import active, count_of_open, recollect
 from scratchbus.readmodel.scope import Core
+from scratchbus.telemetry.late import late
+
+if TYPE_CHECKING:
+    from scratchbus.commands import fact_reads, fact_text
+else:
+    fact_reads = late("scratchbus.commands.fact_reads")  # most contexts have no scope
+    fact_text = late("scratchbus.commands.fact_text")
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One text for an agent to read. `left_out` says by section how many items had no room.
+    """One text for an agent to read. `left_out` says by section how many items had no room; a text that was cut is one.
 
     `exposed` are the observations in it, by id in which version, and `position` is where that was recorded, if it was.
+    `parts` are the sections in the text: each has its name, its text, and the items in that, each with its own text.
     """
 
     text: str
@@ -40,6 +51,7 @@ class Context:
     left_out: Mapping[str, int] = field(default_factory=dict)
     exposed: Mapping[str, int] = field(default_factory=dict)
     position: Position | None = None
+    parts: Sequence[Part] = field(default=(), repr=False, compare=False)
 
     def __str__(self) -> str:
         return self.text
@@ -63,9 +75,12 @@ class Asked:
     query: str | None
     own: Sequence[str]
     count: TokenCounter
+    strict: bool = False
+    scopes: Sequence[str] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Raise InvalidName, or InvalidField for an invalid budget or when neither session, agent nor page is given."""
+        """Raise InvalidName, or InvalidField for an invalid budget or when nothing to show is given."""
         for name, check in ((self.session, page_of_session), (self.agent, page_of_agent), (self.page, check_page)):
             if name is not None:
                 check(name)
@@ -74,19 +89,35 @@ class Asked:
             raise InvalidField("query", f"{shown(self.query)} is not a text")
         if not _are_texts(self.own):
             raise InvalidField("sections", f"{shown(self.own)} is not a list of texts")
-        if self.session is None and self.agent is None and self.page is None:
-            raise InvalidField("session", "is missing; give a session, an agent or a page")
+        if not _are_digests(self.files):
+            raise InvalidField("files", f"{shown(self.files)} does not map paths to digests")
+        if not _are_texts(self.scopes):
+            raise InvalidField("scopes", f"{shown(self.scopes)} is not a list of scopes")
+        for scope in self.scopes:
+            page_of_scope(scope)
+        if self.session is None and self.agent is None and self.page is None and not self.scopes:
+            raise InvalidField("session", "is missing; give a session, an agent, a page or scopes")
 
 
 def _are_texts(value: object) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(text, str) for text in value)
+    return isinstance(value, Sequence) and not isinstance(value, str) and all(map(_is_text, value))
+
+
+def _are_digests(value: object) -> bool:
+    return isinstance(value, Mapping) and all(map(_is_text, (*value, *value.values())))
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def assemble(core: Core, asked: Asked, record: bool, event_id: str | None) -> Step[Context]:
-    """Return the context of a session, an agent and a page; with `record`, append who was shown what."""
+    """Return the context of a session, an agent, a page and scopes; with `record`, append who was shown what."""
     asked.check()
     wanted = [Section("own", text) for text in asked.own if text]
     kept: list[Note] = []
+    if asked.scopes:
+        wanted.append(sections.preferences((yield from _preferences(core, asked.scopes))))
     if asked.agent is not None:
         with suppress(Unauthorized):  # nobody is shown another's
             wanted.append(sections.scratchpad((yield from scratchpad.read(core, asked.agent)).content))
@@ -94,16 +125,36 @@ def assemble(core: Core, asked: Asked, record: bool, event_id: str | None) -> St
         page = page_of_session(asked.session)
         notepad, items = yield from _kept(core, page)
         wanted += [sections.notepad(notepad), sections.todo(items)]
+        wanted.append(sections.conversation((yield from turns.shown_turns(core, page))))
         kept = (yield from notes.list_all(core, page, None)).notes
         if page != asked.page:
             wanted.append((yield from _page(core, asked, "reports", page)))
     if asked.page is not None:
         wanted.append((yield from _page(core, asked, "observations", asked.page)))
+    if asked.scopes:
+        wanted.append(sections.facts((yield from _facts(core, asked))))
     if asked.query:
         kept = [match.item for match in rank(asked.query, kept[:MOST]) if isinstance(match.item, Note)]
     wanted.append(sections.notes(kept))
-    laid = lay_out(wanted, asked.budget, asked.count)
+    laid = lay_out(wanted, asked.budget, asked.count, strict=asked.strict)
     return (yield from _done(core, asked, laid, record, event_id))
+
+
+def _preferences(core: Core, scopes: Sequence[str]) -> Step[list[Preference]]:
+    """Return the preferences of several scopes; of those with the same key the one of the last scope."""
+    found: dict[str, Preference] = {}
+    for scope in scopes:
+        found |= {each.id: each for each in (yield from preferences.list_all(core, page_of_scope(scope)))}
+    return list(found.values())
+
+
+def _facts(core: Core, asked: Asked) -> Step[list[Fact]]:
+    """Return the facts of the scopes that are true now; of each scope no more than could fit."""
+    most = fact_text.most_in(asked.budget, asked.count)
+    found: list[Fact] = []
+    for scope in asked.scopes:
+        found += yield from fact_reads.query(core, page_of_scope(scope), limit=most)
+    return found
 
 
 def _page(core: Core, asked: Asked, name: str, page: str) -> Step[Section]:
@@ -126,9 +177,9 @@ def surface(core: Core, asked: Asked, record: bool, event_id: str | None) -> Ste
     laid = lay_out([sections.surfaced([match.item for match in matches])], asked.budget, asked.count)
     there = {id(item) for item in laid.chosen.get("surfaced", ())}
     done = yield from _done(core, asked, laid, record, event_id)
+    chosen = [match for match in matches if id(match.item) in there]
     return Surfaced(
-        done.text, done.tokens, done.budget, done.left_out, done.exposed, done.position,
-        [match for match in matches if id(match.item) in there],
+        done.text, done.tokens, done.budget, done.left_out, done.exposed, done.position, done.parts, chosen
     )  # fmt: skip
 
 
@@ -148,17 +199,38 @@ def _done(core: Core, asked: Asked, laid: Laid, record: bool, event_id: str | No
     by_page: dict[str, dict[str, int]] = {}
     for item in (item for items in laid.chosen.values() for item in items if isinstance(item, Observation)):
         by_page.setdefault(item.page, {})[item.id] = item.version
+    here = _recorded_on(asked)
+    if asked.files:
+        by_page.setdefault(here, {})
     position = None
     first = event_id or ""
     for page, seen in by_page.items() if record else ():
         first = first or (yield from fresh_id(core.log, asked.page or page))
         id = first if page == asked.page else f"{first}/reports"
         own = id if event_id is not None else None
-        position = yield from exposure.record(core, page, asked.session, asked.agent, seen, laid.tokens, own, id)
+        files = asked.files if page == here else {}
+        position = yield from exposure.record(core, page, asked.session, asked.agent, seen, laid.tokens, own, id, files)
     exposed = {id: version for seen in by_page.values() for id, version in seen.items()}
-    return Context(laid.text, laid.tokens, asked.budget, laid.left_out, exposed, position)
+    return Context(laid.text, laid.tokens, asked.budget, laid.left_out, exposed, position, laid.parts)
+
+
+def _recorded_on(asked: Asked) -> str:
+    """Return the page where the files of a context are recorded: its own, or of its session, agent or first scope."""
+    if asked.page is not None:
+        return asked.page
+    if asked.session is not None:
+        return page_of_session(asked.session)
+    return page_of_scope(asked.scopes[0]) if asked.agent is None else page_of_agent(asked.agent)
 
 
 def _open(core: Core, page: str, limit: int | None = None) -> Step[list[Observation]]:
     """Return the open observations of a page by priority, also those that wait for review."""
-    return (yield from active(core.log, page, core.fresh, limit, wanted=lambda observation: observation.is_open))
+    return (
+        yield from active(
+            core.log,
+            page,
+            core.fresh,
+            limit,
+            wanted=lambda observation: observation.status_class == "open" and not is_scheduled(observation),
+        )
+    )

@@ -14,9 +14,9 @@ from scratchbus.domain.values import LARGEST
 from scratchbus.errors import InvalidField, shown
 
 WARNING: Final = (
-    "[System] This conversation is close to its token limit and will be compacted after your next response. Review your"
-    " session notepad now and add what you still need: the state of your work, your findings, your progress. The"
-    " conversation may be reduced to a summary; the notepad is kept in full."
+    "[System] Context is approaching the token limit and will be compacted after your next response. Review your"
+    " session notepad and update it with any working state, findings, or progress you need to preserve. Conversation"
+    " details may be summarized during compaction, but the notepad is kept in full."
 )
 """The message that gives an agent one more turn before its conversation is compacted."""
 

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from scratchbus.context import assemble as assembling
 from scratchbus.context.assemble import Asked, Context, Surfaced
 from scratchbus.context.compaction import WARNING, Warnings
-from scratchbus.context.tokens import TokenCounter, estimate_tokens
+from scratchbus.domain.tokens import TokenCounter, estimate_tokens
 from scratchbus.readmodel.scope import AsyncHost
 
 
 class AsyncContexts:
     """The text that agents are shown. Get it from `AsyncBus.context`.
 
-    A budget is in tokens, counted by `counter`, or else estimated; it defaults to the setting `context_budget`.
+    A budget is in tokens, counted by `counter`, or else estimated; it defaults to the setting `context_budget`, or else
+    to an eighth of the model's window, the setting `context_tokens`.
     """
 
     def __init__(self, bus: AsyncHost) -> None:
         self._bus = bus
-        self._budget = bus.core.settings.context_budget
+        self._budget = bus.core.settings.default_budget
         self._warnings = Warnings(bus.core.settings.compaction_threshold)
 
     async def assemble(
@@ -31,20 +32,29 @@ class AsyncContexts:
         budget: int | None = None,
         query: str | None = None,
         sections: Sequence[str] = (),
+        files: Mapping[str, str] | None = None,
+        scopes: Sequence[str] = (),
         counter: TokenCounter | None = None,
         record: bool = False,
+        strict: bool = False,
         event_id: str | None = None,
     ) -> Context:
-        """Return one text within the budget from the memories of an agent, a session and a page.
+        """Return one text within the budget from the memories of an agent, a session, a page and scopes.
 
-        In this order: the caller's own `sections`, the agent's scratchpad (if the bus speaks as that agent), the
-        session's notepad, its todo list, the results reported to it, the page's open observations by priority, and
-        the session's notes: the newest, or with a `query` the most relevant. `sections` and the notepad are never
-        cut; the rest is cut to whole items, and the text says how many were left out. With `record`, an event
-        records which observations were included. Raises BudgetTooSmall, InvalidName and InvalidField.
+        In this order: the caller's own `sections`, the preferences of the `scopes` (of two with the same key the one of
+        the later scope), the agent's scratchpad (if the bus speaks as that agent), the session's notepad, its todo
+        list, its conversation (summaries and the newest turns), the results reported to it, the page's open
+        observations by priority, the facts of the scopes that are true now, and the session's notes: the newest, or
+        with a `query` the most relevant. `sections` and the notepad are shown in full, or if they exceed the budget as
+        their heads and tails; the rest is cut to whole items. The text says what was left out. With `strict`,
+        BudgetTooSmall is raised instead of cutting `sections` or the notepad. With `record`, an event records which
+        observations were included, and `files`: paths of files whose text is in `sections`, each with its SHA-256.
+        Raises InvalidName and InvalidField.
         """
         budget = self._budget if budget is None else budget
-        asked = Asked(session, agent, page, budget, query, sections, counter or estimate_tokens)
+        asked = Asked(
+            session, agent, page, budget, query, sections, counter or estimate_tokens, strict, scopes, files or {}
+        )
         return await self._bus.converse(assembling.assemble(self._bus.core, asked, record, event_id))
 
     async def surface(

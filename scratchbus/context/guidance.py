@@ -22,6 +22,10 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "scratchpad": ("whoami", "update_scratchpad"),
     "context": ("get_context",),
     "sessions": ("spawn_session", "fork_session", "begin_task", "end_task", "report_result"),
+    "preferences": ("remember_preference", "forget_preference"),
+    "facts": ("assert_fact", "retract_fact", "query_facts", "find_connections", "explain_fact"),
+    "recall": ("recall",),
+    "files": ("list_private_files", "read_private_file", "write_private_file", "delete_private_file"),
 }  # fmt: skip
 """The tools of each group, in the order in which the prompt lists them."""
 
@@ -58,35 +62,35 @@ Available operations: {", ".join(tools)}
 
 def _notes(tools: list[str], limits: Settings) -> str:
     return f"""\
-<scratchpad_system>
-You have a scratchpad for working notes. It lasts for the session and uses none of the conversation's token budget.
+<notes>
+You have access to persistent notes during task execution.
 
-**When to use the scratchpad:**
-- Keep findings from files, searches and commands
-- Track progress through a task with many steps
-- Build up context step by step
-- Save expensive results so that you need not compute them again
-- Organize complex information
+**When to use notes:**
+- Storing findings from file analysis or searches
+- Tracking multi-step task progress
+- Building context incrementally
+- Avoiding redundant expensive operations
+- Organizing complex information
 
 **Best practices:**
-- Tag notes by topic so that you can find them later
-- Keep each note to one topic, and specific enough to act on
-- Update a note when you learn more
-- Search before you add, to avoid duplicates
-- Delete notes when their task is done
+- Use descriptive tags for easy filtering
+- Keep notes focused and actionable
+- Update notes as information evolves
+- Search before creating duplicates
+- Clean up notes when tasks complete
 - A note holds up to {limits.max_note_content} characters and {limits.max_note_tags} tags; split longer ones
 
 **Available operations:**
 {", ".join(tools)}
-</scratchpad_system>"""
+</notes>"""
 
 
 def _notepad(tools: list[str], limits: Settings) -> str:
     return f"""\
 <session_notepad>
-When a task is complex or takes many steps, keep your plan and your findings in the session notepad as you work. When
-the context is compacted, the conversation may be reduced to a summary; the notepad is kept word for word. Update it
-after each important finding and each completed step.
+For multi-step or complex tasks, use the session notepad to track your plan and record findings as you work. The notepad
+survives context compaction — conversation details may be summarized, but the notepad is preserved in full. Update it
+after significant findings or completed steps.
 
 Available operations: {", ".join(tools)}
 </session_notepad>"""
@@ -105,11 +109,11 @@ completed as soon as it is done. Open items are shown to you again after compact
 
 def _scratchpad(tools: list[str], limits: Settings) -> str:
     return f"""\
-<agent_scratchpad>
+<scratchpad>
 Your scratchpad is private and outlives this run. Call `whoami` to read it when you start; you are asked to update it
 when you finish. Write down what your future self will need. `update_scratchpad` replaces the whole text, which may be
 up to {scratchpad.MAX_CONTENT} characters long.
-</agent_scratchpad>"""
+</scratchpad>"""
 
 
 def _context(tools: list[str], limits: Settings) -> str:
@@ -132,6 +136,48 @@ Available operations: {", ".join(tools)}
 </sessions>"""
 
 
+def _preferences(tools: list[str], limits: Settings) -> str:
+    return f"""\
+<preferences>
+When a person corrects you or says how they want things done from now on, remember it under a short key, and say it in
+their words. The same key replaces what was said before. Forget what no longer holds. You are shown all preferences in
+your context; do not remember what is true for this task only.
+
+Available operations: {", ".join(tools)}
+</preferences>"""
+
+
+def _facts(tools: list[str], limits: Settings) -> str:
+    return f"""\
+<facts>
+Facts are knowledge that outlives sessions: who or what is how related, since when. Query them before you ask the
+user. Assert what will matter again, one triplet each, with the words that say so; skip what only this task needs. A
+new value of a relation with one value ends the old one: assert it, and retract only what was never true.
+
+Available operations: {", ".join(tools)}
+</facts>"""
+
+
+def _recall(tools: list[str], limits: Settings) -> str:
+    return f"""\
+<recall>
+Before you work something out again or ask the user, search what is known already: your notes and notepad, the page,
+facts and preferences, all at once. Each result says why it was found. Check what may be out of date.
+
+Available operations: {", ".join(tools)}
+</recall>"""
+
+
+def _files(tools: list[str], limits: Settings) -> str:
+    return f"""\
+<private_files>
+Scripts, results and other files that you need only for your work go into your private files, not into the workspace.
+Your subagents see them too. They are kept for a limited time; what matters for longer belongs into the workspace.
+
+Available operations: {", ".join(tools)}
+</private_files>"""
+
+
 _TEXTS: Final[Mapping[str, Callable[[list[str], Settings], str]]] = {
     "observations": _observations,
     "notes": _notes,
@@ -140,4 +186,8 @@ _TEXTS: Final[Mapping[str, Callable[[list[str], Settings], str]]] = {
     "scratchpad": _scratchpad,
     "context": _context,
     "sessions": _sessions,
+    "preferences": _preferences,
+    "facts": _facts,
+    "recall": _recall,
+    "files": _files,
 }

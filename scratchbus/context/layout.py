@@ -1,15 +1,16 @@
 """Lay out a context: sections within a token budget.
 
-Some sections are never cut. The others show whole items and say how many were left out.
+Some sections are texts: one that does not fit is cut to its head and its tail. The others show whole items. Both say
+what was left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from scratchbus.context.tokens import TokenCounter
+from scratchbus.domain.tokens import TokenCounter
 from scratchbus.errors import BudgetTooSmall
 
 _TRIES: Final = 20
@@ -18,6 +19,12 @@ _TRIES: Final = 20
 _MUCH: Final = 0.5
 """An item that does not fit and needs more than this share of a section is skipped; a smaller one ends it."""
 
+_LEAST: Final = 20
+"""With fewer characters than this, a text is left out rather than cut."""
+
+_FOR_TEXTS: Final = 0.75
+"""The share of the budget for texts that do not fit as a whole, so that other sections get the rest."""
+
 _SEPARATOR: Final = "\n\n"
 
 
@@ -25,8 +32,9 @@ _SEPARATOR: Final = "\n\n"
 class Section:
     """A part of a context: a head, then items by priority, each rendered by `show`.
 
-    A section without items is never cut. `share` is the share of the remaining room it may fill before the later
-    sections get theirs. `unread` counts items that were not even read because they could not fit.
+    Without items it is a text, its head; `advice` says how to read what was cut out of it. `share` is the share of the
+    remaining room it may fill before the later sections get theirs. `unread` counts items that were not even read
+    because they could not fit. `order` is the order in which the chosen items are shown, if it is another one.
     """
 
     name: str
@@ -35,6 +43,8 @@ class Section:
     show: Callable[[Any], str] = str
     share: float = 1.0
     unread: int = 0
+    advice: str = ""
+    order: Callable[[Any], Any] | None = None
 
     @property
     def total(self) -> int:
@@ -42,23 +52,46 @@ class Section:
         return len(self.items or ()) + self.unread
 
 
+class Shown(NamedTuple):
+    """An item as it is shown."""
+
+    item: Any
+    text: str
+
+
+class Part(NamedTuple):
+    """A section as it is shown: its text, and the items in that; none for a section that is a text."""
+
+    name: str
+    text: str
+    items: Sequence[Shown] = ()
+
+
 @dataclass(slots=True)
 class Laid:
-    """A finished context: the text, its tokens, and by section the items shown and the number left out."""
+    """A finished context: the text, its tokens, its sections, and by section the items shown and those left out."""
 
     text: str
     tokens: int
     chosen: Mapping[str, list[Any]]
     left_out: Mapping[str, int]
+    parts: Sequence[Part] = ()
 
 
-def lay_out(sections: Sequence[Section], budget: int, count: TokenCounter) -> Laid:
-    """Return the sections in this order, within the budget in total. Raises BudgetTooSmall.
+def lay_out(sections: Sequence[Section], budget: int, count: TokenCounter, *, strict: bool = False) -> Laid:
+    """Return the sections in this order, within the budget in total.
 
-    Each section in turn gets room up to its share; what is left over is then offered once more in the same order.
+    Each section in turn gets room up to its share; what is left over is then offered once more in the same order. Texts
+    that do not fit are cut, or with `strict` raise BudgetTooSmall.
     """
     between = count(_SEPARATOR)
-    room = budget - sum(count(section.head) + between for section in sections if section.items is None)
+    texts = [_Text(section, count) for section in sections if section.items is None]
+    needed = count(_SEPARATOR.join(text.section.head for text in texts))
+    if needed > budget:
+        if strict:
+            raise BudgetTooSmall(budget, needed)
+        _cut_all(texts, int(budget * _FOR_TEXTS), between)
+    room = budget - sum(count(text.shown) + between for text in texts)
     fillings: list[_Filling] = []
     for section in sections:
         opening = count(section.head) + count(_left_out(section.total)) + 2 * between
@@ -68,33 +101,95 @@ def lay_out(sections: Sequence[Section], budget: int, count: TokenCounter) -> La
     for is_first in (True, False):
         for filling in fillings:
             room -= filling.fill(int(room * filling.section.share) if is_first else room)
+    if needed > budget and room > between:
+        texts[-1].cut(count(texts[-1].shown) + room - between)
     while True:
-        text = _SEPARATOR.join(_texts(sections, fillings))
+        parts = list(_shown(sections, texts, fillings))
+        text = _SEPARATOR.join(part.text for part in parts)
         tokens = count(text)
-        if tokens <= budget:
+        if tokens <= budget or not _shorten(texts, fillings):
             break
-        if not any(filling.drop() for filling in reversed(fillings)):
-            if not fillings:
-                raise BudgetTooSmall(budget, tokens)
-            fillings.pop()
     chosen = {each.section.name: [item for item, _ in each.chosen()] for each in fillings}
     left_out = {
         section.name: missing for section in sections if (missing := section.total - len(chosen.get(section.name, ())))
     }
-    unsaid = ", ".join(f"{name} {missing}" for name, missing in left_out.items() if name not in chosen)
+    left_out |= {text.section.name: 1 for text in texts if text.is_cut}
+    said = chosen.keys() | {text.section.name for text in texts if text.shown}
+    unsaid = ", ".join(f"{name} {missing}" for name, missing in left_out.items() if name not in said)
     more = _SEPARATOR.join(filter(None, (text, f"(left out for lack of room: {unsaid})")))
     if unsaid and count(more) <= budget:
         text, tokens = more, count(more)
-    return Laid(text, tokens, chosen, left_out)
+    return Laid(text, tokens, chosen, left_out, parts)
 
 
-def _texts(sections: Iterable[Section], fillings: Iterable[_Filling]) -> Iterator[str]:
-    by_name = {each.section.name: each for each in fillings}
+def _cut_all(texts: Sequence[_Text], room: int, between: int) -> None:
+    """Cut texts to fit, in their order: the first ones get what they need."""
+    for text in texts:
+        text.cut(room)
+        room = max(0, room - text.count(text.shown) - between)
+
+
+def _shorten(texts: Sequence[_Text], fillings: list[_Filling]) -> bool:
+    """Drop the last item of a section, or else cut a text by a tenth; return False if nothing is left."""
+    if any(filling.drop() for filling in reversed(fillings)):
+        return True
+    if fillings:
+        fillings.pop()
+        return True
+    for text in reversed(texts):
+        if text.shown:
+            text.cut(text.count(text.shown) * 9 // 10)
+            return True
+    return False
+
+
+def _shown(sections: Iterable[Section], texts: Iterable[_Text], fillings: Iterable[_Filling]) -> Iterator[Part]:
+    whole, by_name = iter(texts), {each.section.name: each for each in fillings}
     for section in sections:
         if section.items is None:
-            yield section.head
+            if shown := next(whole).shown:
+                yield Part(section.name, shown)
         elif filling := by_name.get(section.name):
-            yield filling.text()
+            yield Part(section.name, filling.text(), filling.chosen())
+
+
+class _Text:
+    """A text that is shown in full, or cut to its head and its tail with a line between them, or not at all."""
+
+    def __init__(self, section: Section, count: TokenCounter) -> None:
+        self.section, self.count = section, count
+        self.shown = section.head
+
+    @property
+    def is_cut(self) -> bool:
+        return self.shown != self.section.head
+
+    def cut(self, room: int) -> None:
+        """Show as much as fits."""
+        whole, self.shown = self.section.head, ""
+        cost = self.count(whole)
+        if cost <= room:
+            self.shown = whole
+            return
+        kept = len(whole) * max(0, room) // cost
+        while kept > _LEAST:
+            shown = _head_and_tail(whole, kept, self.section.advice)
+            if self.count(shown) <= room:
+                self.shown = shown
+                return
+            kept = kept * 19 // 20
+
+
+def _head_and_tail(text: str, kept: int, advice: str) -> str:
+    """Return the first and the last lines of a text, about half of the characters kept each; of a long line a part."""
+    head, tail = text[: kept // 2], text[len(text) - kept // 2 :]
+    if "\n" in head[len(head) // 2 :]:
+        head = head[: head.rindex("\n")]
+    if "\n" in tail[: len(tail) // 2]:
+        tail = tail[tail.index("\n") + 1 :]
+    missing = len(text) - len(head) - len(tail)
+    how = f"; {advice}" if advice else ""
+    return f"{head}\n(… {missing:,} characters left out here for lack of room{how})\n{tail}"
 
 
 @dataclass(slots=True)
@@ -145,9 +240,11 @@ class _Filling:
             self.at += 1
         return before - room
 
-    def chosen(self) -> list[tuple[Any, str]]:
+    def chosen(self) -> list[Shown]:
         """Return the items shown, in order, each with its text."""
-        return [(self._items[place], self.taken[place]) for place in sorted(self.taken)]
+        found = [Shown(self._items[place], self.taken[place]) for place in sorted(self.taken)]
+        order = self.section.order
+        return found if order is None else sorted(found, key=lambda each: order(each.item))
 
     def drop(self) -> bool:
         """Drop the last item; return False if there is none."""

@@ -5,32 +5,26 @@ The words are ranked by SQLite's FTS5 (BM25), in a database in memory that is ma
 
 from __future__ import annotations
 
-import re
-import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from math import exp2
 from typing import Final, NamedTuple
 
+from scratchbus.context.fulltext import TOKENIZE, any_of, open_database, storable, words_of
 from scratchbus.domain.memories import Note
 from scratchbus.domain.observation import Observation
-from scratchbus.errors import ScratchbusError
 
 MOST: Final = 5_000
 """How many notes, and how many observations, are looked at: the newest notes, the first observations by priority."""
 
 _LONGEST: Final = 4_000  # characters of one that are looked at
-_MOST_WORDS: Final = 64  # of a question
 _HALF_LIFE_MS: Final = 24 * 3_600_000
 _NOTE_PRIORITY: Final = 50
 
 _TABLE: Final = (
-    "CREATE VIRTUAL TABLE items USING fts5"
-    "(tags, content, content = '', tokenize = 'porter unicode61 remove_diacritics 2')"  # the texts are not kept
+    f"CREATE VIRTUAL TABLE items USING fts5(tags, content, content = '', {TOKENIZE})"  # the texts are not kept
 )
 _FIND: Final = "SELECT rowid, bm25(items, 3.0, 1.0) FROM items WHERE items MATCH ?"
-_EAST_ASIAN: Final = re.compile("([\u2e80-\ua4cf\uac00-\ud7af\uf900-\ufaff])")
-_WORD: Final = re.compile(r"\w+")
 
 Candidate = Observation | Note
 
@@ -56,29 +50,21 @@ def rank(query: str, items: Sequence[Candidate]) -> list[Match]:
 
 def _relevance(query: str, items: Sequence[Candidate]) -> list[tuple[int, float]]:
     """Return the places of the items that match, each with how well its words do."""
-    words = _WORD.findall(_spaced(query))[:_MOST_WORDS]
+    words = words_of(query)
     if not words:
         return [(place, 1.0) for place in range(len(items))]
-    with closing(sqlite3.connect(":memory:")) as database:
-        try:
-            database.execute(_TABLE)
-        except sqlite3.OperationalError as error:
-            raise ScratchbusError(f"this Python's SQLite cannot rank texts ({error}); use one with FTS5") from None
+    with closing(open_database()) as database:
+        database.execute(_TABLE)
         rows = ((place, *_texts(item)) for place, item in enumerate(items))
-        database.executemany("INSERT INTO items (rowid, tags, content) VALUES (?, ?, ?)", rows)
-        wanted = " OR ".join(f'"{word}"' for word in dict.fromkeys(words))
-        return [(place, max(-score, 1e-6)) for place, score in database.execute(_FIND, (wanted,))]
+        with database:
+            database.executemany("INSERT INTO items (rowid, tags, content) VALUES (?, ?, ?)", rows)
+        return [(place, max(-score, 1e-6)) for place, score in database.execute(_FIND, (any_of(words),))]
 
 
 def _texts(item: Candidate) -> Iterator[str]:
     tags = [*item.tags, item.type] if isinstance(item, Observation) else item.tags
     for text in (" ".join(tags), item.content[:_LONGEST]):
-        yield _spaced(text).encode(errors="replace").decode()
-
-
-def _spaced(text: str) -> str:
-    """Return a text in which each East Asian character is a word: these scripts put no blanks between theirs."""
-    return text if text.isascii() else _EAST_ASIAN.sub(r" \1 ", text)
+        yield storable(text)
 
 
 def _age_of(item: Candidate) -> int:

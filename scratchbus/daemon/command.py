@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -26,7 +26,7 @@ from scratchbus.settings import Settings, load_settings
 from scratchbus.telemetry.terminal import visible
 
 if TYPE_CHECKING:
-    from scratchbus.daemon.metrics import Exporter
+    from scratchbus.daemon.exporter import Exporter
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,20 @@ class _Command(click.Command):
     ) -> click.Context:
         if parent is None and sys.modules["__main__"].__spec__ is None:
             info_name = Path(sys.argv[0]).name  # click takes a script that names its package for a module
-        try:
+        with self._usage_on_one_line(parent):
             return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with self._usage_on_one_line(ctx.parent):
+            return super().invoke(ctx)
+
+    @contextlib.contextmanager
+    def _usage_on_one_line(self, parent: click.Context | None) -> Iterator[None]:
+        try:
+            yield
         except click.ClickException as problem:
+            if parent is not None:
+                raise  # the command line has a form of its own
             program = str(self.name)
             click.echo(visible(f"{program}: {usage_line(problem, program)}"), err=True)
             sys.exit(USAGE)
@@ -128,13 +139,17 @@ def file_option(*names: str, **attributes: Any) -> Callable[[Callable[..., None]
     return click.option(*names, type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", **attributes)
 
 
-def duration_option(*names: str, default: timedelta, help: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add an option for a finite duration."""
-    shown = duration_text(duration_ms(default))
+def duration_option(
+    *names: str, default: timedelta | None, help: str
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add an option for a finite duration; without a default it may be left out."""
+    shown = None if default is None else duration_text(duration_ms(default))
     return click.option(*names, default=shown, callback=_as_timedelta, metavar="DURATION", help=help)
 
 
-def _as_timedelta(context: click.Context, parameter: click.Parameter, value: str) -> timedelta:
+def _as_timedelta(context: click.Context, parameter: click.Parameter, value: str | None) -> timedelta | None:
+    if value is None:
+        return None
     ms = None
     with contextlib.suppress(InvalidTTL):
         ms = duration_ms(value)

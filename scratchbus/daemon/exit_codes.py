@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from scratchbus.errors import ArchiveUnavailable, Conflict, EngineError, InvalidInput, LogBlocked, LogRewound, NotFound
+from scratchbus.errors import (
+    ArchiveUnavailable,
+    Conflict,
+    EngineError,
+    FilesUnavailable,
+    InvalidInput,
+    LogBlocked,
+    LogRewound,
+    NotFound,
+)
 
 OK = 0
 INTERNAL = 1
@@ -21,6 +30,7 @@ _CODES: tuple[tuple[type[Exception], int], ...] = (
     (LogRewound, CONFLICT),  # read the log again, as after any conflict
     (EngineError, ENGINE),
     (ArchiveUnavailable, ENGINE),
+    (FilesUnavailable, ENGINE),
 )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from scratchbus.daemon.metrics import Exporter
+    from scratchbus.daemon.exporter import Exporter
 
 HOST = "127.0.0.1"
 
@@ -30,7 +30,7 @@ def start_exporter(host: str, port: int | None) -> Exporter | None:
     """Serve metrics if there is a port for them, and log where. Raises SettingsError."""
     if port is None:
         return None
-    from scratchbus.daemon.metrics import Exporter
+    from scratchbus.daemon.exporter import Exporter
     from scratchbus.telemetry.logs import stderr_logger  # late: most processes serve none
 
     exporter = Exporter(host, port)

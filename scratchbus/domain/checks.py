@@ -7,10 +7,14 @@ import re
 import sys
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
-from scratchbus.domain.values import MAX_BYTES, check_event_id, check_id, check_whole
-from scratchbus.errors import InvalidField, InvalidTTL, TooLarge, UnknownField, key_text, shown
+from scratchbus.domain.payloads import plain
+from scratchbus.domain.position import BusPosition, Position
+from scratchbus.domain.times import read_moment
+from scratchbus.domain.values import MAX_BYTES, Moment, check_event_id, check_id, check_whole
+from scratchbus.errors import InvalidField, InvalidPosition, InvalidTTL, TooLarge, UnknownField, key_text, shown
 
 MAX_LABEL = 256
 """The most characters of a tag, an owner, an action."""
@@ -24,6 +28,9 @@ MAX_KEY = 512
 MAX_EVIDENCE = 1_000
 """The most ids that an observation may rest on."""
 
+MAX_BLOCKERS = 100
+"""The most ids that an observation may be blocked by."""
+
 MAX_DEPTH = 100
 """How deep context and metadata may be nested; what reads them back gives up near 200."""
 
@@ -34,6 +41,8 @@ PLAIN_LABEL = rf"[!-~]{{1,{MAX_LABEL}}}"
 """The pattern of the labels that nearly all callers give."""
 
 _is_plain = re.compile(PLAIN_LABEL).fullmatch
+_LONG_NUMBER = re.compile(rf"[0-9]{{{MAX_DIGITS + 1}}}")
+_to_json = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
 _TRIGGERS = ("type", "status", "tags")
 
 
@@ -51,7 +60,8 @@ def check_guards(event_id: object) -> None:
 
 
 def check_content(content: object, limit: int = MAX_BYTES, field: str = "content") -> str:
-    """Return a text that is not empty and within the limit (bytes of UTF-8)."""
+    """Return a text that is not empty and within the limit (bytes of UTF-8); of a model its JSON."""
+    content = plain("content", content)
     if not isinstance(content, str):
         raise InvalidField(field, f"{shown(content)} is not a text")
     if not content or content.isspace():
@@ -100,7 +110,8 @@ def bytes_of(field: str, text: str) -> int:
 
 
 def check_object(field: str, value: object) -> dict[str, Any]:
-    """Return a JSON object of at most 64 KiB and 100 levels, as JSON reads it back."""
+    """Return a JSON object of at most 64 KiB and 100 levels, as JSON reads it back; of a model its own."""
+    value = plain(field, value)
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -110,18 +121,26 @@ def check_object(field: str, value: object) -> dict[str, Any]:
     try:
         if not all(isinstance(key, str) for key in value):
             raise TypeError("keys have to be strings")
-        text = json.dumps(dict(value), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+        text = _to_json(dict(value))
         size = len(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidField(field, f"is not a JSON object: {error}") from None
     if size > MAX_BYTES:
         raise TooLarge(field, size, MAX_BYTES)
-    digits: list[int] = []
-    read: dict[str, Any] = json.loads(text, parse_int=lambda number: _whole(number, digits))
-    if digits:
-        raise TooLarge(field, max(digits), MAX_DIGITS, "digits of a whole number", "write it as a text")
+    read: dict[str, Any] = _from_json(field, text)
     if text.count("{") + text.count("[") > MAX_DEPTH and (depth := _depth_of(read)) > MAX_DEPTH:
         raise TooLarge(field, depth, MAX_DEPTH, "levels")
+    return read
+
+
+def _from_json(field: str, text: str) -> Any:
+    """Return what a JSON text says. Raises TooLarge for a whole number of too many digits."""
+    if _LONG_NUMBER.search(text) is None:
+        return json.loads(text)
+    digits: list[int] = []
+    read = json.loads(text, parse_int=lambda number: _whole(number, digits))
+    if digits:
+        raise TooLarge(field, max(digits), MAX_DIGITS, "digits of a whole number", "write it as a text")
     return read
 
 
@@ -185,15 +204,19 @@ def check_some(field: str, given: str | Collection[str] | None) -> frozenset[str
     return names
 
 
-def check_evidence(ids: object) -> list[str]:
-    """Return the ids of observations, each once."""
+def check_ids(ids: object, field: str, most: int) -> list[str]:
+    """Return the ids of observations, each once. Raises InvalidField, InvalidId, TooLarge."""
     if ids is None:
         return []
     if isinstance(ids, str) or not isinstance(ids, Collection):
-        raise InvalidField("evidence", f"{shown(ids)} is not a list of observation ids")
-    if len(ids) > MAX_EVIDENCE:
-        raise TooLarge("evidence", len(ids), MAX_EVIDENCE, "ids")
+        raise InvalidField(field, f"{shown(ids)} is not a list of observation ids")
+    if len(ids) > most:
+        raise TooLarge(field, len(ids), most, "ids")
     return list(dict.fromkeys(check_id(id) for id in ids))
+
+
+check_evidence = partial(check_ids, field="evidence", most=MAX_EVIDENCE)
+check_blockers = partial(check_ids, field="blocked_by", most=MAX_BLOCKERS)
 
 
 def check_trigger(trigger: object) -> dict[str, Any] | None:
@@ -232,15 +255,20 @@ def check_reason(reason: str | None) -> str | None:
     return check_content(reason, MAX_REASON, "reason")
 
 
-def as_time(field: str, value: object) -> datetime:
-    """Return a moment in UTC, to the millisecond; text is read as ISO 8601, and a naive time counts as UTC."""
+TIMES = '14:02, yesterday 14:02, "10m ago", "in 2h", or ISO 8601, such as 2026-01-31T12:00:00Z'
+"""The forms of a moment, for errors."""
+
+
+def as_time(field: str, value: object, *, ahead: bool = False) -> datetime:
+    """Return a moment in UTC, to the millisecond; a naive time counts as UTC. Raises InvalidField.
+
+    Text is read as `read_moment` does, by the clock of this machine. A retry under the same event id has to name the
+    same moment: give it one of ISO 8601.
+    """
     if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value)
-        except ValueError:
-            raise InvalidField(
-                field, f"{shown(value)} is not a time; write ISO 8601, such as 2026-01-31T12:00:00Z"
-            ) from None
+        text, value = value, read_moment(value, datetime.now(UTC), ahead=ahead)
+        if value is None:
+            raise InvalidField(field, f"{shown(text)} is not a time; write {TIMES}")
     if not isinstance(value, datetime):
         raise InvalidField(field, f"{shown(value)} is not a time")
     try:
@@ -250,3 +278,30 @@ def as_time(field: str, value: object) -> datetime:
     if value.year < 1970:
         raise InvalidField(field, f"{value.isoformat()} is before 1970")
     return value.replace(microsecond=value.microsecond // 1000 * 1000)
+
+
+When = BusPosition | Position | Moment
+"""What names a point of the log: a position or its text, or a moment."""
+
+
+def as_when(when: When, field: str = "when") -> BusPosition | Position | datetime:
+    """Return a position, or a moment in UTC. Raises InvalidPosition."""
+    if isinstance(when, str):
+        try:
+            return BusPosition.parse(when) if "," in when else Position.parse(when)
+        except InvalidPosition:
+            pass  # it is a time
+    if isinstance(when, BusPosition | Position):
+        return when
+    try:
+        return as_time(field, when)
+    except InvalidField:
+        problem = f"write {TIMES}; or a position, as <ms>-<seq> or <shard>/<ms>-<seq>"
+        raise InvalidPosition(
+            f"{field}: {shown(when)} is neither a position nor a time since 1970; {problem}"
+        ) from None
+
+
+def as_future(field: str, value: object) -> datetime:
+    """Return a moment as `as_time` does; ``"2h"`` counts from now on, and ``"14:02"`` is the next one."""
+    return as_time(field, value, ahead=True)

@@ -19,7 +19,7 @@ class Difference(BaseModel):
     `fields` are the names of what changed; empty for one that was added or is gone.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     kind: Literal["added", "changed", "gone"]
     id: str

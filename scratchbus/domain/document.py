@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_field
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, computed_field
+from pydantic_core import CoreSchema, core_schema
 
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import moment_of_place
 
-PlaceText = Annotated[Position, PlainSerializer(str, when_used="json")]
+
+class _TextInJson:
+    """Marks a position that is text in JSON, as pydantic's PlainSerializer would, which takes long to import."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema: Any = handler(source)
+        schema["serialization"] = core_schema.plain_serializer_function_ser_schema(
+            str, return_schema=core_schema.str_schema(), when_used="json"
+        )
+        return schema  # type: ignore[no-any-return]  # a schema, with one key more
+
+
+PlaceText = Annotated[Position, _TextInJson()]
 """A position that is text in JSON."""
 
 

@@ -1,13 +1,16 @@
 """What all events have in common."""
 
-from __future__ import annotations
+# no `from __future__ import annotations`: pydantic evaluates strings again for every class that inherits them
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
+from scratchbus.domain.payloads import PLACES, Model, ModelClass, Place, read_payload
 from scratchbus.domain.position import Position
+from scratchbus.domain.representation import readable
 from scratchbus.domain.values import moment_of_place, trusted
 
 SCHEMA = 2
@@ -15,6 +18,9 @@ SCHEMA = 2
 
 ENVELOPE = frozenset({"id", "page", "subject", "kind", "type", "batch", "ms", "seq", "shard", "prev"})
 """The fields that are stored beside the body, not in it."""
+
+
+_FIRST = ("position", "at", "by", "page", "subject", "type")
 
 
 class Event(BaseModel):
@@ -51,6 +57,26 @@ class Event(BaseModel):
     def at(self) -> datetime:
         """When the engine appended it (UTC)."""
         return moment_of_place(self.ms)
+
+    def payload(self, model: ModelClass[Model], place: Place = "content") -> Model:
+        """Return the content that it adds or replaces, or the context or metadata, as such a pydantic model.
+
+        Raises InvalidField for another, and for events that have none.
+        """
+        said = getattr(self, "changes", {}) | {name: value for name in PLACES if (value := getattr(self, name, None))}
+        return read_payload(said.get(place), model, place)
+
+    def __repr_args__(self) -> Iterator[tuple[str, Any]]:
+        """Yield what `repr` shows: where it stands and who says it, then what it says, without what is default."""
+        fields = type(self).model_fields
+        first = [(name, getattr(self, name)) for name in _FIRST]
+        others = ((name, getattr(self, name)) for name in fields if name not in (*ENVELOPE, *_FIRST))
+        said = [
+            (name, value)
+            for name, value in others
+            if fields[name].is_required() or value != fields[name].get_default(call_default_factory=True)
+        ]
+        return readable([*first, *said, ("id", self.id)])
 
     def __hash__(self) -> int:
         return hash((self.id, self.position))

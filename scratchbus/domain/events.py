@@ -6,21 +6,35 @@ priority, status class, durations. Folding therefore needs no registry and no cl
 its position, the engine's own.
 """
 
-from __future__ import annotations
+# no `from __future__ import annotations`: pydantic evaluates strings again for every class that inherits them
 
 from datetime import datetime
 from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
+from scratchbus.domain.conversation_events import FileRemoved as FileRemoved
+from scratchbus.domain.conversation_events import FileWritten as FileWritten
+from scratchbus.domain.conversation_events import TextDeleted as TextDeleted
+from scratchbus.domain.conversation_events import TextEdited as TextEdited
+from scratchbus.domain.conversation_events import TextWritten as TextWritten
+from scratchbus.domain.conversation_events import TurnAppended as TurnAppended
+from scratchbus.domain.conversation_events import TurnsCompacted as TurnsCompacted
 from scratchbus.domain.event import ENVELOPE as ENVELOPE
 from scratchbus.domain.event import SCHEMA as SCHEMA
 from scratchbus.domain.event import Event as Event
+from scratchbus.domain.fact_events import FactAsserted as FactAsserted
+from scratchbus.domain.fact_events import FactRetracted as FactRetracted
+from scratchbus.domain.item_events import ItemDeleted as ItemDeleted
+from scratchbus.domain.item_events import ItemPut as ItemPut
+from scratchbus.domain.item_events import ItemUsed as ItemUsed
 from scratchbus.domain.memory_events import NoteAdded as NoteAdded
 from scratchbus.domain.memory_events import NoteDeleted as NoteDeleted
 from scratchbus.domain.memory_events import NotepadEdited as NotepadEdited
 from scratchbus.domain.memory_events import NotepadWritten as NotepadWritten
 from scratchbus.domain.memory_events import NoteUpdated as NoteUpdated
+from scratchbus.domain.memory_events import PreferenceForgotten as PreferenceForgotten
+from scratchbus.domain.memory_events import PreferenceRemembered as PreferenceRemembered
 from scratchbus.domain.memory_events import RunEnded as RunEnded
 from scratchbus.domain.memory_events import ScratchpadWritten as ScratchpadWritten
 from scratchbus.domain.memory_events import SessionEnded as SessionEnded
@@ -131,10 +145,14 @@ class Linked(Event):
 
 
 class Due(Event):
-    """A reminder fell due, by its moment or by the event whose position is `trigger`."""
+    """A reminder fell due, by its moment or by the event whose position is `trigger`; or what was scheduled is active.
+
+    What recurs is due again at `next`.
+    """
 
     kind: Literal["due"] = "due"
     trigger: str | None = None
+    next: datetime | None = None
 
 
 class Cleared(Event):
@@ -162,16 +180,25 @@ class TypesChanged(Event):
     text: str
 
 
+class RelationsChanged(Event):
+    """The relations of facts were replaced by this text (YAML)."""
+
+    kind: Literal["relations_changed"] = "relations_changed"
+    text: str
+
+
 class ContextRendered(Event):
     """A context was put together for a session or an agent: which observations were in it, each in which version.
 
-    Its subject is `context_` and who saw it: `session:<id>`, or `agent:<name>`.
+    `files` are the files whose text was in it, such as rules: their paths, each with its SHA-256. Its subject is
+    `context_` and who saw it: `session:<id>`, or `agent:<name>`.
     """
 
     kind: Literal["context_rendered"] = "context_rendered"
     session: str | None = None
     agent: str | None = None
     observations: dict[str, Whole]
+    files: dict[str, str] = Field(default_factory=dict)
     tokens: Whole
 
 
@@ -188,6 +215,7 @@ AnyEvent = Annotated[
     | Cleared
     | Erased
     | TypesChanged
+    | RelationsChanged
     | ContextRendered
     | NotepadWritten
     | NotepadEdited
@@ -201,7 +229,21 @@ AnyEvent = Annotated[
     | TaskBegun
     | TaskEnded
     | ScratchpadWritten
-    | RunEnded,
+    | RunEnded
+    | PreferenceRemembered
+    | PreferenceForgotten
+    | FactAsserted
+    | FactRetracted
+    | TurnAppended
+    | TurnsCompacted
+    | FileWritten
+    | FileRemoved
+    | TextWritten
+    | TextEdited
+    | TextDeleted
+    | ItemPut
+    | ItemUsed
+    | ItemDeleted,
     Field(discriminator="kind"),
 ]
 

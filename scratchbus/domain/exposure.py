@@ -13,7 +13,7 @@ class Seen(BaseModel):
     `by` is who put the context together.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     session: str | None
     agent: str | None
@@ -26,7 +26,7 @@ class Seen(BaseModel):
 class ActionTaken(BaseModel):
     """That an action was linked to an observation: by whom, and when."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     action: str
     id: str
@@ -38,7 +38,7 @@ class ActionTaken(BaseModel):
 class Exposure(BaseModel):
     """Who has seen an observation in a context, and the actions that they linked to anything since; in time's order."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     id: str
     page: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -29,6 +30,26 @@ class Note(Remembered):
     source: str
 
 
+class Preference(Remembered):
+    """How someone wants something done; `said_by` is who wants it, `source` who wrote it down.
+
+    One that was forgotten or erased is kept as `forgotten`, without its text, because its versions go on if it is
+    remembered again.
+    """
+
+    id: str
+    key: str = ""
+    text: str = ""
+    said_by: str = ""
+    source: str = ""
+    forgotten: bool = False
+
+    @property
+    def revision(self) -> int:
+        """The revision that a write is based on: how many events there were about it."""
+        return self.version
+
+
 class Session(Remembered):
     """A session: where it comes from, which sessions were begun from it, and whether it is over.
 
@@ -40,6 +61,23 @@ class Session(Remembered):
     fork: bool = False
     children: list[str] = Field(default_factory=list)
     ended: bool = False
+
+
+class SessionInfo(BaseModel):
+    """A session as it is listed: what is known of it, who wrote in it last, and when.
+
+    `agent` and `updated_at` are None once its newest event has left the log for the archive.
+    """
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    id: str
+    parent: str | None
+    fork: bool
+    children: list[str]
+    ended: bool
+    agent: str | None
+    updated_at: datetime | None
 
 
 class NoteResult(BaseModel):

@@ -1,10 +1,10 @@
 """The events of what agents remember, plan and do: notes, notepads, sessions, todo lists, tasks, scratchpads, runs.
 
 Their subjects are words, not ULIDs: `notepad`, `session`, `todo` and `scratchpad`, whose history has the runs too, and
-`note_<ms>` and `task_<ms>`.
+`note_<ms>`, `task_<ms>` and `preference_<digest of its key>`.
 """
 
-from __future__ import annotations
+# no `from __future__ import annotations`: pydantic evaluates strings again for every class that inherits them
 
 from typing import Any, Literal
 
@@ -121,3 +121,21 @@ class RunEnded(Event):
     outcome: str
     summary: str
     steps: list[dict[str, Any]] = Field(default_factory=list)
+
+
+class PreferenceRemembered(Event):
+    """Someone said how they want something done, for the first time or otherwise than before.
+
+    `said_by` is who wants it; None stands for `by`, who wrote it down.
+    """
+
+    kind: Literal["preference_remembered"] = "preference_remembered"
+    key: str
+    text: str
+    said_by: str | None = None
+
+
+class PreferenceForgotten(Event):
+    """The preference no longer holds; its history stays."""
+
+    kind: Literal["preference_forgotten"] = "preference_forgotten"

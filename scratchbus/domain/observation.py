@@ -1,12 +1,12 @@
 """The item of a Scratch Page: what callers give, what is kept, and what an update may replace."""
 
-from __future__ import annotations
+# no `from __future__ import annotations`: pydantic evaluates strings again for every class that inherits them
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache, partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, computed_field
 from pydantic_core import CoreSchema, SchemaValidator, core_schema
@@ -14,7 +14,8 @@ from typing_extensions import TypedDict  # typing's own is not enough for pydant
 
 from scratchbus.domain.checks import (
     PLAIN_LABEL,
-    as_time,
+    as_future,
+    check_blockers,
     check_content,
     check_dedupe_key,
     check_evidence,
@@ -25,7 +26,10 @@ from scratchbus.domain.checks import (
 )
 from scratchbus.domain.document import Document, PlaceText
 from scratchbus.domain.ownership import owner_token
+from scratchbus.domain.payloads import PLACES, Model, ModelClass, Place, plain, read_payload
 from scratchbus.domain.position import Position
+from scratchbus.domain.recurrence import check_every
+from scratchbus.domain.representation import readable
 from scratchbus.domain.values import (
     MOST_TIMES,
     CheckedBy,
@@ -33,6 +37,7 @@ from scratchbus.domain.values import (
     Duration,
     EventId,
     Guards,
+    Moment,
     Whole,
     check_confidence,
     check_source,
@@ -57,6 +62,10 @@ class Claim(BaseModel):
     fence: int
     until: datetime
     owner: str | None = None
+
+    def __repr_args__(self) -> Iterator[tuple[str, Any]]:
+        """Yield what `repr` shows."""
+        return readable(super().__repr_args__())  # type: ignore[arg-type]  # its fields all have names
 
     def is_from(self, instance: str) -> bool:
         """Return whether the claim was made by a connection with this `Bus.instance`, under the name it shows."""
@@ -85,6 +94,9 @@ class ObservationFields(BaseModel):
     evidence: list[str] = Field(default_factory=list)
     remind_at: datetime | None = None
     remind_on: dict[str, Any] | None = None
+    blocked_by: list[str] = Field(default_factory=list)
+    not_before: datetime | None = None
+    every: str | None = None
 
 
 class _Known(BaseModel):
@@ -99,12 +111,14 @@ class _Known(BaseModel):
 class Observation(Document, ObservationFields, _Known):
     """What someone saw: low commitment, typed, with a lifecycle. Immutable; every change gives a new one.
 
-    Two are equal when all their fields are, and observations can be members of sets. The times are UTC and the
-    engine's. `created_at` is the time of the event that added it, `updated_at` that of the last event about it.
+    Two are equal when all their fields but `displaced` are, and observations can be members of sets. The times are UTC
+    and the engine's. `created_at` is the time of the event that added it, `updated_at` that of the last event about it.
     `position` is the place of that last event, `added` that of the first; both are text in JSON. `attempts` counts how
-    often it was picked as work since its status changed last, and before `not_before` it is not picked again. `chain`
-    is there when something it rests on was refuted: the ids from the refuted one to the one that it rests on itself.
-    When it was refuted itself, `seen_by` are the sessions and agents that had seen it, `followed` what they did since.
+    often it was picked as work since its status changed last, and before `not_before` it is not picked again. One with
+    `every` is never active itself: at `not_before` one like it is added, and then again and again. `chain` is there
+    when something it rests on was refuted: the ids from the refuted one to the one that it rests on itself. When it was
+    refuted itself, `seen_by` are the sessions and agents that had seen it, `followed` what they did since. Only the
+    answer of an addition, but not of its retry, has `displaced`: the ids that made room for it on a full page.
     """
 
     occurrences: int = 1
@@ -117,9 +131,9 @@ class Observation(Document, ObservationFields, _Known):
     followed: list[str] = Field(default_factory=list)
     archive_at: datetime | None = None
     due_at: datetime | None = None
+    displaced: tuple[str, ...] = ()
     fence: int = 0
     attempts: int = 0
-    not_before: datetime | None = None
 
     @computed_field  # type: ignore[prop-decorator]  # mypy does not know computed properties
     @property
@@ -127,13 +141,54 @@ class Observation(Document, ObservationFields, _Known):
         """The place of the event that added it; lists are ordered by this."""
         return Position(self.added_ms, self.added_seq, self.shard)
 
+    def payload(self, model: ModelClass[Model], place: Place = "content") -> Model:
+        """Return its content, or its context or metadata, as such a pydantic model. Raises InvalidField."""
+        return read_payload(getattr(self, place), model, place)
+
     @property
     def is_open(self) -> bool:
         """Whether it counts among the page's open observations."""
         return self.status_class == "open"
 
+    def shown(self) -> list[str]:
+        """Return the names of its fields that `repr` and JSON show, in their order.
+
+        These are the fields of the specification, where it stands, and of the others those that are not as they begin.
+        """
+        others = [name for name, default in OTHERS.items() if getattr(self, name) != default]
+        added = [] if self.added == self.position else ["added"]
+        return [*SPECIFIED, *_PLACE, *others, *added]
+
+    def __repr_args__(self) -> Iterator[tuple[str, Any]]:
+        """Yield what `repr` shows: what `shown` names, without None."""
+        return readable((name, getattr(self, name)) for name in self.shown())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Observation):
+            return NotImplemented
+        return self.__dict__ | _OF_ANSWERS == other.__dict__ | _OF_ANSWERS
+
     def __hash__(self) -> int:
         return hash((self.page, self.id, self.version))
+
+
+_OF_ANSWERS: Final = {"displaced": ()}
+"""What an observation does not have where it is kept."""
+
+SPECIFIED: Final = (
+    "id", "type", "content", "source", "owner", "status", "confidence", "context", "tags", "created_at", "updated_at",
+    "expires_at", "metadata",
+)  # fmt: skip
+"""The fields of an observation that its specification has."""
+
+_PLACE: Final = ("page", "version", "position", "priority")
+
+OTHERS: Final = {
+    name: field.get_default(call_default_factory=True)
+    for name, field in Observation.model_fields.items()
+    if name not in (*SPECIFIED, *_PLACE, "shard", "ms", "seq", "added_ms", "added_seq")
+}
+"""What only this bus knows of an observation, each with what a new one has."""
 
 
 _TEXT = core_schema.str_schema(strict=True)
@@ -157,7 +212,8 @@ class NewObservation(BaseModel):
 
     `ttl` and `expires_at` exclude each other. `times` is how many sightings this one stands for. `event_id` makes a
     retry safe. `remind_at` is a moment, `remind_on` a mapping of `type`, `status` and `tags` that a later event has
-    to match.
+    to match. `blocked_by` are ids of observations of the same page; it is not active while one of them is open.
+    `not_before` is the moment when it becomes active, `every` how often a new one like it is added.
     """
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
@@ -171,17 +227,21 @@ class NewObservation(BaseModel):
     context: Annotated[dict[str, Any] | None, CheckedBy(partial(check_object, "context"))] = None
     tags: Annotated[list[str] | None, CheckedBy(check_tags, _TAGS)] = None
     ttl: Annotated[Duration | None, CheckedBy(duration_of)] = None
-    expires_at: Annotated[datetime | None, CheckedBy(partial(as_time, "expires_at"))] = None
+    expires_at: Annotated[Moment | None, CheckedBy(partial(as_future, "expires_at"))] = None
     metadata: Annotated[dict[str, Any] | None, CheckedBy(partial(check_object, "metadata"))] = None
     dedupe_key: Annotated[str | None, CheckedBy(check_dedupe_key)] = None
     times: Annotated[int, CheckedBy(partial(check_whole, "times", most=MOST_TIMES), _COUNT)] = 1
     evidence: Annotated[list[str] | None, CheckedBy(check_evidence)] = None
-    remind_at: Annotated[datetime | None, CheckedBy(partial(as_time, "remind_at"))] = None
+    remind_at: Annotated[Moment | None, CheckedBy(partial(as_future, "remind_at"))] = None
     remind_on: Annotated[dict[str, Any] | None, CheckedBy(check_trigger)] = None
+    blocked_by: Annotated[list[str] | None, CheckedBy(check_blockers)] = None
+    not_before: Annotated[Moment | None, CheckedBy(partial(as_future, "not_before"))] = None
+    every: Annotated[str | None, CheckedBy(check_every)] = None
     event_id: EventId = None
 
     def __init__(self, **given: Any) -> None:
         """Take the fields by name. Raises UnknownField or InvalidField."""
+        given |= {name: plain(name, given[name]) for name in PLACES if name in given}
         try:
             super().__init__(**given)
         except ValidationError as error:
@@ -202,14 +262,15 @@ class ObservationPatch(TypedDict, total=False):
     `owner` and `expires_at` may be None, which removes them. A `status` follows the lifecycle of the type.
     """
 
-    content: str
+    content: str | BaseModel
     status: str
     owner: str | None
     confidence: float
-    context: Mapping[str, Any]
+    context: Mapping[str, Any] | BaseModel
     tags: Sequence[str]
-    metadata: Mapping[str, Any]
-    expires_at: datetime | None
+    metadata: Mapping[str, Any] | BaseModel
+    expires_at: Moment | None
+    blocked_by: Sequence[str]
 
 
 UPDATABLE = tuple(ObservationPatch.__annotations__)
@@ -228,6 +289,7 @@ class Changes(TypedDict, total=False):
     tags: list[str]
     metadata: dict[str, Any]
     expires_at: datetime | None
+    blocked_by: list[str]
 
 
 def check_patch(changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from scratchbus.domain.values import millis, moment_of_place
 from scratchbus.errors import InvalidPosition, shown
+from scratchbus.telemetry.late import late
+
+if TYPE_CHECKING:
+    from scratchbus.domain import values
+else:
+    values = late("scratchbus.domain.values")  # which imports pydantic
 
 _TEXT = re.compile(r"(?:(\d{1,5})/)?(\d{1,15})-(\d{1,15})")
 
@@ -36,12 +41,12 @@ class Position(NamedTuple):
     @classmethod
     def before(cls, at: datetime) -> Position:
         """Return the position before all events of a time, on shard 0; a naive time counts as UTC."""
-        return cls(millis(at), 0)
+        return cls(values.millis(at), 0)
 
     @property
     def at(self) -> datetime:
         """The engine's time when the event was appended (UTC)."""
-        return moment_of_place(self.ms)
+        return values.moment_of_place(self.ms)
 
     @property
     def stream_id(self) -> str:

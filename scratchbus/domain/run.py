@@ -20,7 +20,7 @@ LONGEST: Final = 1_000
 """The most characters of a task, a summary, or the details of a step that the event of a run tells."""
 
 _FRAMES: Final = 5
-_COMPLETED: Final = "The task was completed."
+_COMPLETED: Final = "Task completed"
 
 
 class RunStep(NamedTuple):
@@ -66,12 +66,12 @@ class RunRecord:
     def error(self, message: str | None = None) -> None:
         """Say that the agent gave up on the task, and why."""
         self.step("error", message=message)
-        self.outcome, self.summary = ERROR, message or "The agent ran into an error."
+        self.outcome, self.summary = ERROR, message or "Agent encountered an error"
 
     def max_steps(self, limit: int) -> None:
         """Say that the run ends because it took as many steps as it may."""
         self.outcome = MAX_STEPS
-        self.summary = f"The task is not complete: the run reached its limit of {limit} steps."
+        self.summary = f"Reached maximum steps ({limit}) without completing task"
 
 
 def record_exception(run: RunRecord, error: BaseException) -> None:
@@ -79,7 +79,7 @@ def record_exception(run: RunRecord, error: BaseException) -> None:
     frames = traceback.extract_tb(error.__traceback__)[::-1][:_FRAMES]
     lines = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames]
     run.step("error", message=str(error), backtrace=lines)
-    run.outcome, run.summary = EXCEPTION, f"The agent ran into an error: {str(error) or type(error).__name__}"
+    run.outcome, run.summary = EXCEPTION, f"Agent encountered an error: {str(error) or type(error).__name__}"
 
 
 def record_reply(run: RunRecord, reply: ScratchpadReply) -> None:

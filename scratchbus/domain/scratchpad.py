@@ -27,29 +27,30 @@ MAX_STEPS: Final = "incomplete - max steps reached"
 EXCEPTION: Final = "exception"
 
 HEADING: Final = "## Your Scratchpad"
-EMPTY: Final = "_It is empty. Use `update_scratchpad` to save notes for your future self._"
+EMPTY: Final = "_Your scratchpad is empty. Use the `update_scratchpad` action to save notes for your future self._"
 
 _PROMPT: Final = """\
 ## Task Complete
 
 **Task**: {task}
 **Outcome**: {outcome}
-**Summary**: {summary}
-**Steps taken**: {steps}
+**Summary**: {summary}{steps}
 
-Update your scratchpad now. Write down what will help your future self, for example:
-- lessons from this task
-- findings that matter beyond this task
-- unfinished work and follow-ups
-- the user's preferences
+Please update your scratchpad with any context that would help your future self.
+This might include:
+- Key learnings from this task
+- Important context discovered
+- Work in progress or follow-ups needed
+- User preferences observed
 
-Your answer replaces the whole scratchpad, so repeat what you want to keep. The limit is {limit:,} characters.
-Answer with JSON:
+Your answer replaces the whole scratchpad, so repeat what you want to keep. The limit is {limit} characters.
+
+Respond with JSON:
 ```json
-{{"scratchpad": "the complete new text of your scratchpad"}}
+{{"scratchpad": "your updated scratchpad content"}}
 ```
 
-To leave the scratchpad unchanged, answer:
+If you have nothing to add, respond with:
 ```json
 {{"scratchpad": null}}
 ```
@@ -66,7 +67,10 @@ def check_content(content: object) -> str:
     if not isinstance(content, str):
         raise InvalidField("scratchpad", f"{shown(content)} is not a text")
     if len(content) > MAX_CONTENT:
-        raise TooLarge("scratchpad", len(content), MAX_CONTENT, "characters", "shorten it")
+        message = (
+            f"Scratchpad content exceeds maximum length of {MAX_CONTENT} characters (got {len(content)}). Shorten it"
+        )
+        raise TooLarge("scratchpad", len(content), MAX_CONTENT, message=message)
     bytes_of("scratchpad", content)
     return content if content.strip() else ""
 
@@ -82,18 +86,22 @@ def section(content: str) -> str:
     return f"{HEADING}\n\n{content or EMPTY}"
 
 
-def end_of_run_prompt(task: str, outcome: str, summary: str, steps: int | Sized) -> str:
-    """Return what an agent is asked at the end of a run; `steps` are the steps it took, or how many."""
+def end_of_run_prompt(task: str, outcome: str, summary: str, steps: int | Sized | None = None) -> str:
+    """Return what an agent is asked at the end of a run; `steps` are the steps it took, or how many, if known."""
     for field, text in (("task", task), ("outcome", outcome), ("summary", summary)):
         check_text(field, text)
-    count = check_whole("steps", len(steps) if isinstance(steps, Sized) else steps, least=0)
-    return _PROMPT.format(task=task, outcome=outcome, summary=summary, steps=count, limit=MAX_CONTENT)
+    taken = ""
+    if steps is not None:
+        count = check_whole("steps", len(steps) if isinstance(steps, Sized) else steps, least=0)
+        taken = f"\n**Steps taken**: {count}"
+    return _PROMPT.format(task=task, outcome=outcome, summary=summary, steps=taken, limit=MAX_CONTENT)
 
 
 def parse_reply(text: object) -> str | None:
     """Return what the model's answer wants the scratchpad to say, cut to its limit; None if it is to stay as it is.
 
-    The JSON may be fenced or bare, with other text around it. Raises InvalidField for an answer without it.
+    It stays for null, false, and whatever is empty or blank. The JSON may be fenced or bare, with other text around it.
+    Raises InvalidField for an answer without it.
     """
     if not isinstance(text, str):
         raise InvalidField("reply", f"{shown(text)} is not a text")
@@ -102,11 +110,11 @@ def parse_reply(text: object) -> str | None:
     wanted = next((found["scratchpad"] for found in _objects(text) if "scratchpad" in found), _NOTHING)
     if wanted is _NOTHING:
         raise InvalidField("reply", f'{shown(text)} has no JSON like {{"scratchpad": "…"}}')
-    if wanted is None:
+    if wanted is False or wanted in (None, [], {}):
         return None
     content = wanted if isinstance(wanted, str) else json.dumps(wanted, ensure_ascii=False)
     whole = content.encode("utf-8", "replace").decode()  # JSON may name half a character
-    return check_content(whole[:MAX_CONTENT])
+    return check_content(whole[:MAX_CONTENT]) or None
 
 
 _NOTHING: Final[Any] = object()

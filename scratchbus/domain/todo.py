@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, cast
 from pydantic import BaseModel, ConfigDict, computed_field
 
 from scratchbus.domain.checks import MAX_LABEL, bytes_of, check_label
+from scratchbus.domain.quoting import visible
 from scratchbus.errors import InvalidField, UnknownField, key_text, shown
 
 TodoStatus = Literal["pending", "in_progress", "completed", "cancelled"]
@@ -34,6 +35,7 @@ CUT: Final = "… [truncated]"
 HEADER: Final = "[Your active task list was preserved across context compression]"
 """What begins the block that a compacted conversation gets."""
 
+_BREAK: Final = " ⏎ "
 _MARKERS: Final[Mapping[str, str]] = {"pending": "[ ]", "in_progress": "[>]"}
 _FIELDS: Final = ("id", "content", "status")
 
@@ -102,13 +104,20 @@ def upserted(before: Sequence[TodoItem], items: Iterable[TodoItem]) -> list[Todo
 
 
 def for_injection(items: Iterable[TodoItem]) -> str | None:
-    """Return the block that keeps a plan alive when its conversation is compacted; None when nothing is left to do."""
+    """Return the block that keeps a plan alive when its conversation is compacted; None when nothing is left to do.
+
+    Each item is one line, so that no content can pass for another item; a line break in it is shown as a mark.
+    """
     lines = [
-        f"- {_MARKERS[item.status]} {item.id}. {item.content} ({item.status})"
+        f"- {_MARKERS[item.status]} {visible(item.id)}. {_on_one_line(item.content)} ({item.status})"
         for item in items
         if item.status in ACTIVE
     ]
     return "\n".join([HEADER, *lines]) if lines else None
+
+
+def _on_one_line(content: str) -> str:
+    return _BREAK.join(map(visible, content.splitlines()))
 
 
 def _item(change: Mapping[str, str]) -> TodoItem:

@@ -27,7 +27,7 @@ class Branch(NamedTuple):
 class Tree(BaseModel):
     """Observations by id, and the ids that are beneath each of them."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     observations: dict[str, Observation] = Field(default_factory=dict)
     beneath: dict[str, list[str]] = Field(default_factory=dict)
@@ -47,7 +47,7 @@ class Tree(BaseModel):
 class Motive(BaseModel):
     """An observation that an action was linked to: by whom, and when."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     id: str
     by: str

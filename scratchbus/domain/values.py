@@ -9,13 +9,14 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
 
+from scratchbus.domain.times import UNITS, read_duration
 from scratchbus.errors import InvalidField, InvalidId, InvalidInput, InvalidName, InvalidSource, InvalidTTL, shown
 from scratchbus.telemetry.late import late
 
@@ -52,13 +53,13 @@ _PAGE = re.compile(r"[A-Za-z0-9_.@/:-]{1,128}")
 _PART_OF_PAGE = re.compile(r"[A-Za-z0-9_.@/:-]{1,120}")
 _TYPE = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _EVENT_ID = re.compile(r"[\x21-\x7e]{1,200}")
-_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)(ms|s|m|h|d|w))+")
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
-_UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _LONGEST_MS: Final = 100 * 365 * 86_400_000
 
 Duration = str | int | float | timedelta
-"""A length of time: ``"2h"``, ``"1h30m"``, ``"never"``, a number of seconds, or a timedelta."""
+"""A length of time: ``"2h"``, ``"5 minutes"``, ``"PT1H"``, ``"never"``, a number of seconds, or a timedelta."""
+
+Moment = datetime | str
+"""A point in time: a datetime, or a text such as ``"14:02"``, ``"yesterday"``, ``"2h"``, ``"in 5 minutes"``."""
 
 
 def check_source(source: object, field: str = "source") -> str:
@@ -88,9 +89,24 @@ def page_of_agent(agent: object) -> str:
     return f"agent:{_check_part('agent', agent)}"
 
 
-def _check_part(field: str, name: object) -> str:
-    if not isinstance(name, str) or not _PART_OF_PAGE.fullmatch(name):
-        raise InvalidName(f"{field}: {shown(name)} is not a name; use 1–120 letters, digits and _.@/:-")
+def page_of_scope(scope: object) -> str:
+    """Return the page on which what is known of a scope is, such as a user or a project. Raises InvalidName."""
+    return f"knowledge:{check_scope(scope)}"
+
+
+def page_of_store(store: object) -> str:
+    """Return the page on which the items of a store are. Raises InvalidName."""
+    return f"store:{_check_part('store', store)}"
+
+
+def check_scope(scope: object) -> str:
+    """Return the name of a scope if it is one. Raises InvalidName."""
+    return _check_part("scope", scope, 118)
+
+
+def _check_part(field: str, name: object, most: int = 120) -> str:
+    if not isinstance(name, str) or not _PART_OF_PAGE.fullmatch(name) or len(name) > most:
+        raise InvalidName(f"{field}: {shown(name)} is not a name; use 1–{most} letters, digits and _.@/:-")
     return name
 
 
@@ -122,7 +138,7 @@ def check_id(id: object) -> str:
             return str(ulid.ULID.from_str(id.upper()))
         except ValueError:
             pass
-    raise InvalidId(f"id: {shown(id)} is not an observation id; ids are ULIDs of 26 characters, as `list` shows them")
+    raise InvalidId(f"id: {shown(id)} is not an observation id; ids are ULIDs of 26 characters")
 
 
 def delay_ms(value: object, field: str) -> int:
@@ -148,7 +164,7 @@ def duration_of(value: object, field: str = "ttl", *, least: int = 1) -> int | s
         text = value.strip().lower()
         if text == NEVER:
             return NEVER
-        read = _read_duration(text)
+        read = read_duration(text)
         if read is None:
             raise _no_duration(value, field)
         ms = read
@@ -161,19 +177,6 @@ def duration_of(value: object, field: str = "ttl", *, least: int = 1) -> int | s
     if not least <= ms <= _LONGEST_MS:
         raise _no_duration(value, field)
     return round(ms)
-
-
-@lru_cache
-def _read_duration(text: str) -> float | None:
-    """Return the milliseconds of ``"1h30m"`` or a number of seconds, None for any other text."""
-    if text.replace(".", "", 1).isdecimal():
-        return float(text) * 1000
-    if not _DURATION.fullmatch(text):
-        return None
-    ms = 0.0
-    for number, unit in _PART.findall(text):
-        ms += float(number) * _UNIT_MS[unit]
-    return ms
 
 
 def _no_duration(value: object, field: str) -> InvalidTTL:
@@ -189,7 +192,7 @@ def duration_text(ms: int | None) -> str:
         return NEVER
     parts = []
     for unit in ("w", "d", "h", "m", "s", "ms"):
-        count, ms = divmod(ms, _UNIT_MS[unit])
+        count, ms = divmod(ms, UNITS[unit])
         if count:
             parts.append(f"{count}{unit}")
     return "".join(parts) or "0s"

@@ -77,7 +77,7 @@ def packable(command: tuple[Any, ...]) -> tuple[Any, ...]:
     """
     if NUMBERS.isdisjoint(map(type, command)):
         return command
-    return tuple([part if isinstance(part, str | bytes) else str(part) for part in command])
+    return tuple([str(part) if type(part) in NUMBERS else part for part in command])
 
 
 def pack(commands: Commands) -> bytes:

@@ -18,11 +18,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hiredis import pack_command
 
-from scratchbus.engine.connections import NUMBERS, UNREAD, Commands, Revive, pack, whole_from
+from scratchbus.engine.connections import HUNG_UP, NUMBERS, UNREAD, Commands, Revive, pack, whole_from
 from scratchbus.engine.links import Link
 from scratchbus.engine.routing import Address, Conversation, Sending, Topology, deliver
 from scratchbus.engine.scripts import Script
-from scratchbus.engine.steps import Abandoned, Call, Interrupted, Joint, Pause, Queued, Request, Wrote
+from scratchbus.engine.steps import (
+    Abandoned,
+    Call,
+    Collect,
+    Interrupted,
+    Joint,
+    Pause,
+    Queued,
+    Request,
+    Send,
+    Sent,
+    Wrote,
+)
 from scratchbus.errors import ArchiveError, BusClosed, EngineError, LogError, ScratchbusError
 from scratchbus.telemetry.counters import counts
 from scratchbus.telemetry.late import late
@@ -53,6 +65,7 @@ class Engine:
         self._counts_errors = counts_errors
         self._idle: dict[Address, deque[Link]] = defaultdict(deque)
         self._busy: set[Link] = set()
+        self._sent: set[Link] = set()  # over which replies come that nobody waits for yet
         self._is_closed = False
         self.where = where
         self._pid = os.getpid()
@@ -75,7 +88,7 @@ class Engine:
                 return done.value  # type: ignore[no-any-return]  # it returns a T
             except (EngineError, LogError, ArchiveError) as error:
                 if wrote is not None:
-                    error.written(*wrote)
+                    error.written(wrote.event_id, wrote.position, wrote.fence)
                 if self._counts_errors and not is_part and isinstance(error, EngineError):
                     counts.engine_errors[type(error).__name__] += 1
                 raise
@@ -91,6 +104,10 @@ class Engine:
                     wrote = None
                 elif isinstance(request, Queued):
                     reply = request.queues.run(request, partial(self.run, is_part=True))
+                elif isinstance(request, Send):
+                    reply = self._send_ahead(request.call)
+                elif isinstance(request, Collect):
+                    reply = self._collect(request.sent)
                 elif isinstance(request, Pause):
                     time.sleep(request.seconds)
                 else:
@@ -108,19 +125,68 @@ class Engine:
                 failure = error
         return self.run(deliver(self._topology, call, self.where, failure), is_part=True)
 
-    def _send(self, server: Address, commands: Commands, joint: Joint | None) -> list[Any]:
-        """Send commands to a server in one round trip, and return their replies. Raises BusClosed."""
-        if self._is_closed:
-            raise BusClosed
-        if self._pid != os.getpid():  # a forked child must not share its parent's sockets
-            self._idle, self._busy, self._pid = defaultdict(deque), set(), os.getpid()
+    def _send_ahead(self, call: Call) -> Sent:
+        """Send a call whose replies are collected later. One that cannot be sent now is sent then."""
+        sent, server = Sent(call), self._topology.only or self._topology.address(call.shard)
+        if server is None or self._is_closed or self._pid != os.getpid():
+            return sent
         try:
             link = self._idle[server].pop()
         except IndexError:
             link = self._make(server)
+        try:
+            if not link.is_open:
+                self._connect(link)
+            sent.address, sent.link, sent.forget = server, link, self._forget
+            link.send(pack(call.commands))
+            self._sent.add(link)
+        except (ScratchbusError, redis_errors.RedisError, OSError):
+            link.close()
+        except BaseException:
+            link.close()
+            raise
+        return sent
+
+    def _collect(self, sent: Sent) -> list[Any]:
+        """Return the replies to a call that was sent before. Raises what `execute` does."""
+        if sent.address is None:
+            return self.execute(sent.call)
+        try:
+            return self._send(sent.address, sent.call.commands, None, sent)
+        except (redis_errors.RedisError, OSError) as failure:
+            again = deliver(self._topology, sent.call, self.where, failure, sent.address)
+        return self.run(again, is_part=True)
+
+    def _take_sent(self, sent: Sent) -> Link:
+        """Return the connection over which replies come. Raises ConnectionError if it was closed meanwhile."""
+        link: Link = sent.link
+        forget, sent.forget = sent.forget, None
+        try:
+            if forget is None or self._pid != os.getpid():  # collected before, or by the parent
+                raise KeyError
+            self._sent.remove(link)
+        except KeyError:
+            raise redis_errors.ConnectionError(HUNG_UP) from None
+        return link
+
+    def _forget(self, link: Link) -> None:
+        """Close a connection over which replies come that nobody wants any more."""
+        self._sent.discard(link)
+        link.close()
+
+    def _send(self, server: Address, commands: Commands, joint: Joint | None, sent: Sent | None = None) -> list[Any]:
+        """Send commands to a server in one round trip, unless they are `sent`; return the replies. Raises BusClosed."""
+        if self._is_closed:
+            raise BusClosed
+        if self._pid != os.getpid():  # a forked child must not share its parent's sockets
+            self._idle, self._busy, self._sent, self._pid = defaultdict(deque), set(), set(), os.getpid()
+        try:
+            link = self._idle[server].pop() if sent is None else self._take_sent(sent)
+        except IndexError:
+            link = self._make(server)
         self._busy.add(link)
         try:
-            return self._converse(link, commands)
+            return self._converse(link, commands, joint, sent)
         except (redis_errors.RedisError, OSError):
             raise
         except BaseException:
@@ -133,15 +199,22 @@ class Engine:
             if self._is_closed:
                 self.close()  # type: ignore[unreachable]  # by others, meanwhile
 
-    def _converse(self, link: Link, commands: Commands, joint: Joint | None = None) -> list[Any]:
-        """Send commands, and scripts in full that the engine does not have; return the replies."""
-        if not link.is_open:
+    def _converse(
+        self, link: Link, commands: Commands, joint: Joint | None = None, sent: Sent | None = None
+    ) -> list[Any]:
+        """Send commands, unless they are `sent`; return the replies. Scripts that the engine lacks are sent in full."""
+        if sent is None and not link.is_open:
             self._connect(link)
         if self._is_closed:  # `break_off` has not seen what was taken, or got a socket, too late
             raise BusClosed
         replies = []
         try:
-            if len(commands) == 1 and NUMBERS.isdisjoint(map(type, commands[0])):
+            if sent is not None:
+                pass
+            elif joint is not None:  # as `joint.packed` does it
+                count = len(joint.alone) + joint.count
+                link.send(b"*%d\r\n%b%b" % (count, joint.alone.packed, joint.own))
+            elif len(commands) == 1 and NUMBERS.isdisjoint(map(type, commands[0])):
                 link.send(pack_command(commands[0]))
             else:
                 link.send(pack(commands))
@@ -157,11 +230,14 @@ class Engine:
             raise
         for reply in replies:
             if isinstance(reply, Exception):
-                return self._load_scripts(link, commands, replies)
+                return self._load_scripts(link, commands, replies, joint)
         return replies
 
-    def _load_scripts(self, link: Link, commands: Commands, replies: list[Any]) -> list[Any]:
-        """Send in full the scripts that the engine does not have; return the replies. Raises the first other error."""
+    def _load_scripts(self, link: Link, commands: Commands, replies: list[Any], joint: Joint | None) -> list[Any]:
+        """Send in full the scripts that the engine does not have; return the replies. Raises the first other error.
+
+        The one of joined calls is loaded: each of them goes on alone.
+        """
         missing = []
         for index, reply in enumerate(replies):
             if isinstance(reply, redis_errors.NoScriptError):
@@ -170,8 +246,11 @@ class Engine:
                 if isinstance(reply, redis_errors.ReadOnlyError | redis_errors.ConnectionError):
                     link.close()  # a primary that was demoted keeps its clients; reconnect
                 raise reply
+        loads = list(Script.reading)
+        if joint is not None and joint.together is not None:
+            loads.append(("SCRIPT", "LOAD", Script.known[joint.together[1]]))
         with suppress(redis_errors.ResponseError):  # who only reads may not
-            self._converse(link, tuple(Script.reading))
+            self._converse(link, tuple(loads))
         return replies[: missing[0]] + self._converse(link, whole_from(commands, missing))
 
     def _connect(self, link: Link) -> None:
@@ -199,6 +278,8 @@ class Engine:
             with suppress(IndexError):  # another thread may take the last one
                 while True:
                     idle.pop().close()
+        for link in list(self._sent):
+            self._forget(link)
 
     def break_off(self) -> None:
         """Close at once: what other threads wait for ends with BusClosed. For an engine that only reads."""

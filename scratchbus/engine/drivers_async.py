@@ -20,11 +20,23 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from scratchbus.engine.connections import Commands, Revive, whole_from
+from scratchbus.engine.connections import HUNG_UP, Commands, Revive, whole_from
 from scratchbus.engine.links_async import AsyncLink
 from scratchbus.engine.routing import Address, Conversation, Sending, Topology, deliver
 from scratchbus.engine.scripts import Script
-from scratchbus.engine.steps import Abandoned, Call, Interrupted, Joint, Pause, Queued, Request, Wrote
+from scratchbus.engine.steps import (
+    Abandoned,
+    Call,
+    Collect,
+    Interrupted,
+    Joint,
+    Pause,
+    Queued,
+    Request,
+    Send,
+    Sent,
+    Wrote,
+)
 from scratchbus.errors import ArchiveError, BusClosed, EngineError, LogError, ScratchbusError
 from scratchbus.telemetry.counters import counts
 from scratchbus.telemetry.late import late
@@ -38,6 +50,12 @@ T = TypeVar("T")
 
 
 # asyncio only:
+def _note_error(replies: asyncio.Future[list[Any]]) -> None:
+    """Look at the error of a call that was sent, which asyncio would log when nobody collects the replies."""
+    if not replies.cancelled():
+        replies.exception()
+
+
 _MAY_BLOCK = {"WAIT", "XREAD"}
 """Commands that may block their connection, so that they are sent over one that is not shared."""
 # end
@@ -73,6 +91,9 @@ class AsyncEngine:
         self._counts_errors = counts_errors
         self._idle: dict[Address, deque[AsyncLink]] = defaultdict(deque)
         self._busy: set[AsyncLink] = set()
+        # blocking only:
+        # self._sent: set[Link] = set()  # over which replies come that nobody waits for yet
+        # end
         self._is_closed = False
         self.where = where
         # asyncio only:
@@ -103,7 +124,7 @@ class AsyncEngine:
                 return done.value  # type: ignore[no-any-return]  # it returns a T
             except (EngineError, LogError, ArchiveError) as error:
                 if wrote is not None:
-                    error.written(*wrote)
+                    error.written(wrote.event_id, wrote.position, wrote.fence)
                 if self._counts_errors and not is_part and isinstance(error, EngineError):
                     counts.engine_errors[type(error).__name__] += 1
                 raise
@@ -119,6 +140,10 @@ class AsyncEngine:
                     wrote = None
                 elif isinstance(request, Queued):
                     reply = await request.queues.run_async(request, partial(self.run, is_part=True))
+                elif isinstance(request, Send):
+                    reply = await self._send_ahead(request.call)
+                elif isinstance(request, Collect):
+                    reply = await self._collect(request.sent)
                 elif isinstance(request, Pause):
                     # asyncio only:
                     await asyncio.sleep(request.seconds)
@@ -141,12 +166,80 @@ class AsyncEngine:
                 failure = error
         return await self.run(deliver(self._topology, call, self.where, failure), is_part=True)
 
-    async def _send(self, server: Address, commands: Commands, joint: Joint | None) -> list[Any]:
-        """Send commands to a server in one round trip, and return their replies. Raises BusClosed."""
+    async def _send_ahead(self, call: Call) -> Sent:
+        """Send a call whose replies are collected later. One that cannot be sent now is sent then."""
+        sent, server = Sent(call), self._topology.only or self._topology.address(call.shard)
+        # asyncio only:
+        self._forget_other_loops()
+        link = self._shared.get(server) if server is not None else None
+        if link is not None and link.is_open and not self._is_closed:
+            sent.address, sent.link = server, link
+            sent.replies = asyncio.ensure_future(link.exchange(call.commands))
+            sent.replies.add_done_callback(_note_error)
+        # end
+        # blocking only:
+        # if server is None or self._is_closed or self._pid != os.getpid():
+        #     return sent
+        # try:
+        #     link = self._idle[server].pop()
+        # except IndexError:
+        #     link = self._make(server)
+        # try:
+        #     if not link.is_open:
+        #         self._connect(link)
+        #     sent.address, sent.link, sent.forget = server, link, self._forget
+        #     link.send(pack(call.commands))
+        #     self._sent.add(link)
+        # except (ScratchbusError, redis_errors.RedisError, OSError):
+        #     link.close()
+        # except BaseException:
+        #     link.close()
+        #     raise
+        # end
+        return sent
+
+    async def _collect(self, sent: Sent) -> list[Any]:
+        """Return the replies to a call that was sent before. Raises what `execute` does."""
+        if sent.address is None:
+            return await self.execute(sent.call)
+        try:
+            return await self._send(sent.address, sent.call.commands, None, sent)
+        except (redis_errors.RedisError, OSError) as failure:
+            again = deliver(self._topology, sent.call, self.where, failure, sent.address)
+        return await self.run(again, is_part=True)
+
+    # blocking only:
+    # def _take_sent(self, sent: Sent) -> Link:
+    #     """Return the connection over which replies come. Raises ConnectionError if it was closed meanwhile."""
+    #     link: Link = sent.link
+    #     forget, sent.forget = sent.forget, None
+    #     try:
+    #         if forget is None or self._pid != os.getpid():  # collected before, or by the parent
+    #             raise KeyError
+    #         self._sent.remove(link)
+    #     except KeyError:
+    #         raise redis_errors.ConnectionError(HUNG_UP) from None
+    #     return link
+    #
+    # def _forget(self, link: Link) -> None:
+    #     """Close a connection over which replies come that nobody wants any more."""
+    #     self._sent.discard(link)
+    #     link.close()
+    #
+    # end
+    async def _send(
+        self, server: Address, commands: Commands, joint: Joint | None, sent: Sent | None = None
+    ) -> list[Any]:
+        """Send commands to a server in one round trip, unless they are `sent`; return the replies. Raises BusClosed."""
         if self._is_closed:
             raise BusClosed
         # asyncio only:
         self._forget_other_loops()
+        if sent is not None:
+            link = self._shared.get(server)
+            if link is None or link is not sent.link:  # closed meanwhile, or of another event loop
+                raise redis_errors.ConnectionError(HUNG_UP)
+            return await self._converse(link, commands, None, sent)
         if _MAY_BLOCK.isdisjoint([command[0] for command in commands]):
             link = self._shared.get(server)
             if link is None or link.is_closed:
@@ -155,15 +248,20 @@ class AsyncEngine:
         # end
         # blocking only:
         # if self._pid != os.getpid():  # a forked child must not share its parent's sockets
-        #     self._idle, self._busy, self._pid = defaultdict(deque), set(), os.getpid()
+        #     self._idle, self._busy, self._sent, self._pid = defaultdict(deque), set(), set(), os.getpid()
         # end
         try:
+            # asyncio only:
             link = self._idle[server].pop()
+            # end
+            # blocking only:
+            # link = self._idle[server].pop() if sent is None else self._take_sent(sent)
+            # end
         except IndexError:
             link = self._make(server)
         self._busy.add(link)
         try:
-            return await self._converse(link, commands)
+            return await self._converse(link, commands, joint, sent)
         except (redis_errors.RedisError, OSError):
             raise
         except BaseException:
@@ -176,19 +274,26 @@ class AsyncEngine:
             if self._is_closed:
                 await self.close()  # type: ignore[unreachable]  # by others, meanwhile
 
-    async def _converse(self, link: AsyncLink, commands: Commands, joint: Joint | None = None) -> list[Any]:
-        """Send commands, and scripts in full that the engine does not have; return the replies."""
-        if not link.is_open:
+    async def _converse(
+        self, link: AsyncLink, commands: Commands, joint: Joint | None = None, sent: Sent | None = None
+    ) -> list[Any]:
+        """Send commands, unless they are `sent`; return the replies. Scripts that the engine lacks are sent in full."""
+        if sent is None and not link.is_open:
             await self._connect_in_time(link)
         if self._is_closed:  # `break_off` has not seen what was taken, or got a socket, too late
             raise BusClosed
         # asyncio only:
-        replies = await link.exchange(commands, joint)
+        replies = await (link.exchange(commands, joint) if sent is None else sent.replies)
         # end
         # blocking only:
         # replies = []
         # try:
-        #     if len(commands) == 1 and NUMBERS.isdisjoint(map(type, commands[0])):
+        #     if sent is not None:
+        #         pass
+        #     elif joint is not None:  # as `joint.packed` does it
+        #         count = len(joint.alone) + joint.count
+        #         link.send(b"*%d\r\n%b%b" % (count, joint.alone.packed, joint.own))
+        #     elif len(commands) == 1 and NUMBERS.isdisjoint(map(type, commands[0])):
         #         link.send(pack_command(commands[0]))
         #     else:
         #         link.send(pack(commands))
@@ -205,11 +310,16 @@ class AsyncEngine:
         # end
         for reply in replies:
             if isinstance(reply, Exception):
-                return await self._load_scripts(link, commands, replies)
+                return await self._load_scripts(link, commands, replies, joint)
         return replies
 
-    async def _load_scripts(self, link: AsyncLink, commands: Commands, replies: list[Any]) -> list[Any]:
-        """Send in full the scripts that the engine does not have; return the replies. Raises the first other error."""
+    async def _load_scripts(
+        self, link: AsyncLink, commands: Commands, replies: list[Any], joint: Joint | None
+    ) -> list[Any]:
+        """Send in full the scripts that the engine does not have; return the replies. Raises the first other error.
+
+        The one of joined calls is loaded: each of them goes on alone.
+        """
         missing = []
         for index, reply in enumerate(replies):
             if isinstance(reply, redis_errors.NoScriptError):
@@ -218,8 +328,11 @@ class AsyncEngine:
                 if isinstance(reply, redis_errors.ReadOnlyError | redis_errors.ConnectionError):
                     await link.aclose()  # a primary that was demoted keeps its clients; reconnect
                 raise reply
+        loads = list(Script.reading)
+        if joint is not None and joint.together is not None:
+            loads.append(("SCRIPT", "LOAD", Script.known[joint.together[1]]))
         with suppress(redis_errors.ResponseError):  # who only reads may not
-            await self._converse(link, tuple(Script.reading))
+            await self._converse(link, tuple(loads))
         return replies[: missing[0]] + await self._converse(link, whole_from(commands, missing))
 
     # asyncio only:
@@ -268,6 +381,10 @@ class AsyncEngine:
             with suppress(IndexError):  # another task may take the last one
                 while True:
                     await idle.pop().aclose()
+        # blocking only:
+        # for link in list(self._sent):
+        #     self._forget(link)
+        # end
         # asyncio only:
         for link in list(self._shared.values()):
             await link.aclose()

@@ -12,7 +12,6 @@ from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from scratchbus.engine.connections import HUNG_UP, UNREAD, AsyncConnection, Commands, pack, reply_reader
-from scratchbus.engine.scripts import Command
 from scratchbus.engine.steps import Joint
 from scratchbus.telemetry.late import late
 
@@ -28,7 +27,7 @@ _Future = asyncio.Future[list[Any]]
 _Split = Callable[[Any, int], list[Any]]
 
 _Request = tuple[_Future, bytes, int, Joint | None]
-"""What gets the replies, the commands and how many there are; of a joint one its own arguments and their number."""
+"""What gets the replies, the commands and how many there are; of a joint one its own arguments alone."""
 
 _Sent = tuple[list[_Future], _Split | None, int, float]
 """What gets the replies, how one reply is split between many, how many come, and by when they have to (loop time)."""
@@ -52,12 +51,6 @@ def _fail(futures: list[_Future], error: Exception) -> None:
     for future in futures:
         if not future.done():
             future.set_exception(copy(error))
-
-
-def _arguments(command: Command) -> bytes:
-    """Return the arguments of a command as they are sent, without their number."""
-    packed = pack((command,))
-    return packed[packed.index(b"\n") + 1 :]
 
 
 class AsyncLink(asyncio.Protocol):
@@ -114,15 +107,15 @@ class AsyncLink(asyncio.Protocol):
         if not self.is_open:  # not any more
             future.set_exception(redis_errors.ConnectionError(HUNG_UP))
         elif not self._sent:
-            packed = pack(commands)
+            packed = pack(commands) if joint is None else joint.packed()
             self._expect([future], len(commands))
             self._transport.write(packed)
         else:
-            if joint is None:
-                self._queued.append((future, pack(commands), len(commands), None))
+            if joint is None or joint.together is None:
+                packed = pack(commands) if joint is None else joint.packed()
+                self._queued.append((future, packed, len(commands), None))
             else:
-                own = commands[0][len(joint.prefix) :]
-                self._queued.append((future, _arguments(own), len(own), joint))
+                self._queued.append((future, joint.own, 1, joint))
             if len(self._queued) == 1:
                 self._loop.call_soon(self._flush)
             elif len(self._queued) == _MOST_QUEUED:
@@ -135,20 +128,22 @@ class AsyncLink(asyncio.Protocol):
         for request in self._queued:
             future, _, _, joint = request
             if not future.done():
-                together.setdefault(id(request if joint is None else joint.prefix), []).append(request)
+                together.setdefault(id(request if joint is None else joint.together), []).append(request)
         self._queued = []
         packed = b""
         for requests in together.values():
             futures = [future for future, _, _, _ in requests]
             _, sent, count, joint = requests[0]
-            if joint is None:
+            if joint is None or joint.together is None:
                 self._expect(futures, count)
                 packed += sent
+            elif len(requests) == 1:
+                self._expect(futures, count)
+                packed += joint.packed()
             else:
                 self._expect(futures, 1, joint.split)
-                arguments = [_arguments(joint.prefix), *(own for _, own, _, _ in requests)]
-                total = len(joint.prefix) + sum(number for _, _, number, _ in requests)
-                packed += b"*%d\r\n%b" % (total, b"".join(arguments))
+                total = len(joint.together) + len(requests) * joint.count
+                packed += b"*%d\r\n%b%b" % (total, joint.together.packed, b"".join([own for _, own, _, _ in requests]))
         if packed:
             self._transport.write(packed)
         self._close_if_done()

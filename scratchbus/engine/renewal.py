@@ -11,12 +11,13 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from scratchbus.engine.steps import Step
 from scratchbus.telemetry.late import late
 from scratchbus.telemetry.logs import stderr_logger
 
 if TYPE_CHECKING:
     import asyncio
+
+    from scratchbus.engine.steps import Step
 else:
     asyncio = late("asyncio")  # which programs that block need not import
 

@@ -124,9 +124,9 @@ class Failover:
 
 
 def deliver(
-    topology: Topology, call: Call, where: str, failed: Exception | None = None
+    topology: Topology, call: Call, where: str, failed: Exception | None = None, asked: Address | None = None
 ) -> Generator[Sending | Pause, Any, list[Any]]:
-    """Send a call to the server of its shard, and return the replies; `failed` is why the only server did not answer.
+    """Send a call to the server of its shard, and return the replies; `failed` is why the one `asked` did not answer.
 
     A read is sent again when the connection breaks; a write is not, and raises Interrupted. What a server refused
     because the shard is not there, or no longer, is sent again, also a write: it did not happen.
@@ -137,6 +137,7 @@ def deliver(
         address = aside
         try:
             if failed is not None and attempt == 0:
+                address = asked
                 raise failed
             if aside is not None:
                 return (yield Sending(aside, (_ASKING, *call.commands)))[1:]  # type: ignore[no-any-return]

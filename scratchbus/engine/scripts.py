@@ -18,9 +18,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from hashlib import sha1
-from importlib.resources import files
 from inspect import Parameter, signature
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, ParamSpec, TypeVar, get_type_hints
+
+from hiredis import pack_command
 
 from scratchbus.errors import EngineError, shown
 from scratchbus.telemetry.late import once
@@ -30,6 +32,22 @@ T = TypeVar("T")
 
 Command = tuple[Any, ...]
 """A command and its arguments."""
+
+
+class Prefix(tuple[str, ...]):
+    """The beginning of many commands, which is packed once."""
+
+    @once
+    def packed(self) -> bytes:
+        """Its parts as they are sent."""
+        return packed_arguments(self)
+
+
+def packed_arguments(parts: tuple[str | bytes, ...]) -> bytes:
+    """Return parts of a command as they are sent."""
+    packed: bytes = pack_command(parts)  # type: ignore[arg-type]  # it takes a tuple of any length
+    return packed[packed.index(b"\n") + 1 :]  # behind their number
+
 
 Key = Annotated[str, "KEYS"]
 """A parameter of a script that goes with its KEYS. All others go with its ARGV."""
@@ -41,15 +59,15 @@ Constants = Mapping[str, str | Callable[..., str]]
 """What Lua gets from Python: Lua expressions, or functions that return one for words."""
 
 _PLACEHOLDER = re.compile(r"@([A-Z_]+)(?:\(([^)]*)\))?@")
-_FOLDER = files(__package__.partition(".")[0])
+_FOLDER = Path(__file__).parents[1]
 
 
 class Script(Generic[P]):
     """A Lua script, called with named keys and arguments; returns the command that runs it.
 
-    It is sent by its digest, or in full if the engine does not have it. A script that only reads is sent as read-only,
-    so that users who may only read can run it. They may not send it in full; other users load it, when they connect and
-    when a script of theirs is missing.
+    The command sends the script's digest, or the whole script if the engine does not have it. A script that only reads
+    is marked read-only, so that users who may only read can run it. They may not send a whole script; other users load
+    it, when they connect and when one of their own scripts is missing.
     """
 
     known: ClassVar[dict[str, str]] = {}
@@ -130,7 +148,11 @@ def lua_script(
 
 def packed(commands: Iterable[Command]) -> list[Any]:
     """Return commands as arguments of a script: for each, how many parts it has, and these (see commands.lua)."""
-    return [part for command in commands for part in (len(command), *command)]
+    parts: list[Any] = []
+    for command in commands:
+        parts.append(len(command))
+        parts += command
+    return parts
 
 
 def _read(name: str) -> str:

@@ -10,10 +10,12 @@ the error also has its `position`, and for a claim the `fence`.
     │   │   ├── UnknownField    a field that does not exist          (.field, .known)
     │   │   ├── ReadOnlyField   id, created_at, source …             (.field)
     │   │   └── TooLarge        over a limit                         (.field, .size, .limit)
-    │   ├── BudgetTooSmall      the parts that are never cut exceed it (.budget, .needed)
+    │   ├── BudgetTooSmall      the texts of a strict context exceed it (.budget, .needed)
     │   ├── UnknownType         a type that is not registered        (.type, .nearest, .known)
+    │   ├── UnknownRelation     a relation that is not declared      (.relation, .nearest, .known)
     │   ├── InvalidTTL · InvalidId · InvalidName · InvalidSource · InvalidPosition · InvalidURL
     │   ├── RegistryError       the types file                       (.file, .line, .column, .key)
+    │   ├── RelationsError      the relations file                   (.file, .line, .column, .key)
     │   ├── RulesError          the logwatch or tools file           (.file, .line, .column, .key)
     │   ├── SettingsError       a setting
     │   │   └── SettingsFileError   the settings file             (.file, .line, .column, .key)
@@ -30,6 +32,7 @@ the error also has its `position`, and for a claim the `fence`.
     │   ├── KeyHeld             another observation has the dedupe key (.id, .key, .holder)
     │   ├── Claimed             another connection holds the claim   (.by, .until, .id)
     │   ├── NotClaimed          there is no claim to release         (.id)
+    │   ├── NotReady            it cannot be claimed yet              (.id)
     │   ├── StaleFence          the claim of this fence has ended    (.fence, .actual, .id)
     │   ├── PageFull            no room, and nothing may be displaced (.page, .limit)
     │   ├── EventIdReused       same event id, other arguments       (.event_id)
@@ -56,6 +59,8 @@ the error also has its `position`, and for a claim the `fence`.
     │   ├── ArchiveDamaged      a file is missing or has changed
     │   ├── ArchiveForeign      it belongs to another bus or log
     │   └── ArchiveUnavailable  no permission, no space, no response
+    ├── IndexFailed             the temporary index of facts cannot be written or read
+    ├── FilesUnavailable        private files: no space, no permission (.where)
     ├── BusClosed               the program has closed the bus
     ├── ViewClosed              the view is not open
     └── LogError                the log
@@ -84,6 +89,7 @@ from scratchbus.errors.engine import EngineTooOld as EngineTooOld
 from scratchbus.errors.engine import EngineUnreachable as EngineUnreachable
 from scratchbus.errors.engine import ForeignData as ForeignData
 from scratchbus.errors.engine import NotReplicated as NotReplicated
+from scratchbus.errors.files import FilesUnavailable as FilesUnavailable
 from scratchbus.errors.input import BudgetTooSmall as BudgetTooSmall
 from scratchbus.errors.input import InvalidExport as InvalidExport
 from scratchbus.errors.input import InvalidField as InvalidField
@@ -96,6 +102,7 @@ from scratchbus.errors.input import InvalidTTL as InvalidTTL
 from scratchbus.errors.input import InvalidURL as InvalidURL
 from scratchbus.errors.input import ReadOnlyField as ReadOnlyField
 from scratchbus.errors.input import RegistryError as RegistryError
+from scratchbus.errors.input import RelationsError as RelationsError
 from scratchbus.errors.input import RulesError as RulesError
 from scratchbus.errors.input import SettingsError as SettingsError
 from scratchbus.errors.input import SettingsFileError as SettingsFileError
@@ -103,6 +110,7 @@ from scratchbus.errors.input import ShardsMismatch as ShardsMismatch
 from scratchbus.errors.input import TooLarge as TooLarge
 from scratchbus.errors.input import Unauthorized as Unauthorized
 from scratchbus.errors.input import UnknownField as UnknownField
+from scratchbus.errors.input import UnknownRelation as UnknownRelation
 from scratchbus.errors.input import UnknownType as UnknownType
 from scratchbus.errors.log import ArchiveDamaged as ArchiveDamaged
 from scratchbus.errors.log import ArchiveError as ArchiveError
@@ -122,6 +130,7 @@ from scratchbus.errors.state import Claimed as Claimed
 from scratchbus.errors.state import Conflict as Conflict
 from scratchbus.errors.state import EventIdReused as EventIdReused
 from scratchbus.errors.state import FileGone as FileGone
+from scratchbus.errors.state import IndexFailed as IndexFailed
 from scratchbus.errors.state import InvalidTransition as InvalidTransition
 from scratchbus.errors.state import KeyHeld as KeyHeld
 from scratchbus.errors.state import LeaseLost as LeaseLost
@@ -130,6 +139,7 @@ from scratchbus.errors.state import NotClaimed as NotClaimed
 from scratchbus.errors.state import NotDelivered as NotDelivered
 from scratchbus.errors.state import NotEmpty as NotEmpty
 from scratchbus.errors.state import NotFound as NotFound
+from scratchbus.errors.state import NotReady as NotReady
 from scratchbus.errors.state import PageFull as PageFull
 from scratchbus.errors.state import RebuildHeld as RebuildHeld
 from scratchbus.errors.state import RevisionConflict as RevisionConflict

@@ -36,22 +36,26 @@ class ReadOnlyField(InvalidField):
 
 
 class TooLarge(InvalidField):
-    """A value is over its limit."""
+    """A value is over its limit. A `message` of its own replaces the usual one."""
 
-    def __init__(self, field: str, size: int, limit: int, unit: str = "bytes", advice: str = "") -> None:
+    def __init__(
+        self, field: str, size: int, limit: int, unit: str = "bytes", advice: str = "", message: str = ""
+    ) -> None:
         advice = advice or "shorten it or raise the limit"
         super().__init__(field, f"{size} {unit} is over the limit of {limit}; {advice}")
+        if message:
+            self.args = (message,)
         self.size = size
         self.limit = limit
 
 
 class BudgetTooSmall(InvalidInput):
-    """The parts of a context that are never cut exceed the budget."""
+    """The texts of a context that was to be strict exceed the budget."""
 
     def __init__(self, budget: int, needed: int) -> None:
         super().__init__(
-            f"budget: {budget} tokens are too few; the notepad and your own sections, which are never cut, need"
-            f" {needed}; raise the budget or shorten them"
+            f"budget: {budget} tokens are too few; the notepad and your own sections need {needed}; raise the budget,"
+            " shorten them, or leave out `strict` to have them cut"
         )
         self.budget = budget
         self.needed = needed
@@ -68,6 +72,20 @@ class UnknownType(InvalidInput):
         super().__init__(
             f"unknown observation type {shown(name)}; {hint}known: {listed(self.known)}"
             " (add a type with `scratchbus types push FILE`)"
+        )
+
+
+class UnknownRelation(InvalidInput):
+    """The relation of a fact is not declared."""
+
+    def __init__(self, name: str, known: Iterable[str], nearest: str | None) -> None:
+        self.relation = name
+        self.known = sorted(known)
+        self.nearest = nearest
+        hint = f"did you mean {nearest!r}? " if nearest else ""
+        super().__init__(
+            f"unknown relation {shown(name)}; {hint}known: {listed(self.known)}"
+            " (declare more in a file, and publish it with `scratchbus facts push-relations`)"
         )
 
 
@@ -111,6 +129,7 @@ class _FileError(InvalidInput):
         self.line = line
         self.column = column
         self.key = key
+        self.problem = problem
         self.allowed = sorted(allowed) if allowed is not None else None
         where = ":".join(str(part) for part in (file, line, column) if part is not None)
         text = f"{where}: {key}: {problem}" if key else f"{where}: {problem}"
@@ -121,6 +140,10 @@ class _FileError(InvalidInput):
 
 class RegistryError(_FileError):
     """The file of observation types has an error at this line and key."""
+
+
+class RelationsError(_FileError):
+    """The file of relations has an error at this line and key."""
 
 
 class RulesError(_FileError):

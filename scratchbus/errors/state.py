@@ -87,6 +87,14 @@ class NotClaimed(Conflict):
         self.id = id
 
 
+class NotReady(Conflict):
+    """The observation cannot be claimed yet: another one blocks it, or it is scheduled for later."""
+
+    def __init__(self, id: str, why: str) -> None:
+        super().__init__(f"{id} is not ready: {why}; `ready` lists what can be claimed")
+        self.id = id
+
+
 class StaleFence(Conflict):
     """The claim of this fence has ended."""
 
@@ -102,8 +110,8 @@ class PageFull(Conflict):
 
     def __init__(self, page: str, limit: int) -> None:
         super().__init__(
-            f"page {page!r} has {limit} open observations, the limit, and none may be displaced;"
-            " resolve some or raise max_observations"
+            f"page {page!r} has {limit} open observations, the limit, and none may be displaced; those that wait for"
+            " review count too, as they may become active again; resolve some or raise max_observations"
         )
         self.page = page
         self.limit = limit
@@ -236,6 +244,13 @@ class ArchiveBusy(Conflict):
         )
         self.shard = shard
         self.who = who
+
+
+class IndexFailed(ScratchbusError):
+    """The temporary index of facts cannot be written or read. Nothing is lost: the next call makes it again."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"the temporary index of facts failed: {problem}; free space where $TMPDIR is, and try again")
 
 
 class BusClosed(ScratchbusError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from scratchbus.domain.events import Event, Lapsed, StatusChanged
@@ -16,10 +17,18 @@ def _own(event: Event) -> str:
     return encode_body(event).decode()
 
 
-_ARCHIVED: dict[str, Any] = {"by": "#by#", "status": "archived", "status_class": "final"}
+_ARCHIVED: dict[str, Any] = {"status": "archived", "status_class": "final"}
+
+
+@cache
+def displaced_body(by: str = "#by#") -> str:
+    """Return the body of the event that displaces an observation; the scripts fill in `#new#`."""
+    return _own(StatusChanged(by=by, reason_code="displaced", reason="made room for #new#", **_ARCHIVED))
+
+
 _CONSTANTS = {
-    "DISPLACED": lambda: _own(StatusChanged(reason_code="displaced", reason="made room for #new#", **_ARCHIVED)),
-    "EXPIRED": lambda: _own(StatusChanged(reason_code="expired", **_ARCHIVED)),
+    "DISPLACED": displaced_body,
+    "EXPIRED": lambda: _own(StatusChanged(by="#by#", reason_code="expired", **_ARCHIVED)),
     "LAPSED": lambda: _own(Lapsed(by="#by#")),
     **LUA,
     **GUARDED,
@@ -87,13 +96,35 @@ ERASE = lua_script(
 
 
 def _add(
+    *event: object,
+    log: Key,
+    tail: Key,
+    pages: Key,
+    heads: Key,
+    open: Key,
+    ids: Key,
+    page: str,
+    room: int,
+    displaced: str,
+) -> None:
+    """Add an observation to a page, given by the fields of `Addition`, if nothing stands in its way.
+
+    On a full page the lowest observation is displaced; `displaced` is the body of the event that says so, as
+    `displaced_body` returns it, or "" to displace nothing. `room` is as above.
+    """
+
+
+def _add_batch(
     *events: object, log: Key, tail: Key, pages: Key, heads: Key, open: Key, ids: Key, page: str, room: int, mode: str
 ) -> None:
     """Add observations to one page, each given by the fields of `Addition`, if nothing stands in their way.
 
-    `mode` and `room` are as above.
+    `mode` "all" makes them one batch, "each" a batch of each. `room` is as above.
     """
 
 
-ADD = lua_script("eventlog/add", constants={**LUA, **ADDITION})(_add)
-"""The script that appends additions which nothing stands in the way of, as nearly all are."""
+ADD = lua_script("eventlog/add_lua/log_end", "eventlog/add_lua/one", constants={**LUA, **ADDITION})(_add)
+"""The script that appends an addition which nothing stands in the way of, as of nearly all."""
+
+ADD_BATCH = lua_script("eventlog/add_lua/log_end", "eventlog/add_lua/batch", constants={**LUA, **ADDITION})(_add_batch)
+"""The same of several."""

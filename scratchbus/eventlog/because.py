@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from scratchbus.domain.events import Event
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.errors import InvalidField, shown
+from scratchbus.telemetry import tracing
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _NOTHING: dict[str, Any] = {}
@@ -18,8 +19,14 @@ _NOTHING: dict[str, Any] = {}
 _reasons: ContextVar[dict[str, Any]] = ContextVar("scratchbus_reasons", default=_NOTHING)  # never changed
 
 
-reasons: Callable[[], dict[str, Any]] = _reasons.get
-"""Return the `cause` and `traceparent` of events that are made now."""
+untraced_reasons: Callable[[], Mapping[str, Any]] = _reasons.get
+"""What `reasons` returns while no tracer is set, without the call."""
+
+
+def reasons() -> Mapping[str, Any]:
+    """Return the `cause` and `traceparent` of events that are made now."""
+    why = _reasons.get()
+    return why if tracing.active is None else tracing.active.because(why)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from scratchbus.domain.position import Position
@@ -34,6 +34,7 @@ class Floor(NamedTuple):
     origin: str
 
     @classmethod
+    @lru_cache(maxsize=256)  # a floor is read with every read of its log, and seldom moves
     def parse(cls, row: bytes | None, origin: bytes | None, shard: int) -> Floor:
         """Read the stored form."""
         return cls(*read_last(row, shard), text_of(origin or b""))

@@ -23,7 +23,7 @@ from typing_extensions import is_typeddict
 from scratchbus.domain.events import ENVELOPE, Event
 
 Fields = Any
-"""A struct with the fields of an event, in the order of its model; those of the envelope are None in the beginning."""
+"""A struct with the fields of an event, in the order of its model; of those of the envelope only the kind is set."""
 
 REFUSED = (msgspec.MsgspecError, ValueError, LookupError, RecursionError)
 """What is raised for a body that the model has to decode; LookupError where there is neither struct nor model."""
@@ -51,16 +51,21 @@ class BodyDecoder:
         )
         self._decode: Callable[[bytes], Fields] = msgspec.json.Decoder(struct).decode
         self._mappings = [name for name in self._names if is_typeddict(fields[name].annotation)]
-        self.by_struct = self._with_mappings if self._mappings else self._decode
-        """Returns the fields of a body without an object in it, or raises one of REFUSED."""
-        self._blank = struct(**dict.fromkeys(fields))
+        many: Any = list[_ForTheModel if self._mappings else struct]  # type: ignore[misc]  # it is made here
+        self.decode_flat: Callable[[bytes], list[Fields]] = msgspec.json.Decoder(many).decode
+        """Returns the fields of a list of bodies without objects in them, or raises one of REFUSED.
+
+        Damaged bodies may complete each other in a list, but make fewer objects then: each brace begins one.
+        """
+        self._blank = struct(**dict.fromkeys(self._names))
 
     def decode(self, body: bytes) -> Fields:
         """Return the fields of a body. Raises pydantic's ValidationError."""
-        if body.count(b"{") + body.count(b"[") > _MOST_BRACKETS:
+        is_flat = not body.rfind(b"{")
+        if not is_flat and body.count(b"{") + body.count(b"[") > _MOST_BRACKETS:
             return self.by_model(body)
         try:
-            return self.by_struct(body)
+            return self._with_mappings(body) if self._mappings else self._decode(body)
         except REFUSED:
             return self.by_model(body)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from scratchbus.domain.events import Event
+from scratchbus.domain.events import AnyEvent, Event
 from scratchbus.domain.position import Position
 from scratchbus.engine.scripts import Command, Key, lua_script
 from scratchbus.engine.steps import Call, Step
@@ -46,9 +46,9 @@ def go_on_below(
     return [*entries, *more], rest
 
 
-def walk_chains(log: Log, shard: int, ends: Iterable[str]) -> Step[dict[str, list[Event]]]:
+def walk_chains(log: Log, shard: int, ends: Iterable[str]) -> Step[dict[str, list[AnyEvent]]]:
     """Return, by the stream id of its last event, all events of each chain, oldest first. Raises PositionLost."""
-    keys, asked, found = log.keys(shard), list(dict.fromkeys(ends)), dict[str, list[Event]]()
+    keys, asked, found = log.keys(shard), list(dict.fromkeys(ends)), dict[str, list[AnyEvent]]()
     for first in range(0, len(asked), _CHAINS):
         some = asked[first : first + _CHAINS]
         replies = yield Call(shard, tuple(_read_from(keys, end, _EVENTS) for end in some))
@@ -70,6 +70,6 @@ def _read_from(keys: ShardKeys, begin: str, limit: int) -> Command:
     return read_chain(log=keys.log, heads=keys.log, subject="", begin=begin, limit=limit)  # it reads no head
 
 
-def events_of(entries: Sequence[RawEntry], shard: int) -> list[Event]:
+def events_of(entries: Sequence[RawEntry], shard: int) -> list[AnyEvent]:
     """Return the events of raw entries; one that is none is left out. Raises CodeTooOld."""
     return [item for _, item in decode_items(entries, shard) if isinstance(item, Event)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.scripts import Command, Key, lua_script, packed
-from scratchbus.engine.steps import Call, Interrupted, Pause, Step, ask, ask_all
+from scratchbus.engine.steps import Call, Collect, Interrupted, Pause, Sent, Step, ask, ask_all
 from scratchbus.errors import CodeTooOld, EngineForbidden, InvalidPosition, LogError, LogRewound, StateTooOld
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.lag import end_of
@@ -154,7 +154,16 @@ class Outcome(Enum):
     REWOUND = -1
 
 
-def commit(
+class Commit(NamedTuple):
+    """A commit: the call that makes it, and the checkpoint before and after it."""
+
+    call: Call
+    key: str
+    was: Checkpoint
+    now: Checkpoint
+
+
+def prepare_commit(
     keys: ShardKeys,
     key: str,
     was: Checkpoint,
@@ -163,11 +172,11 @@ def commit(
     commands: Iterable[Command],
     *,
     pages_out: bool = False,
-) -> Step[tuple[Outcome, Checkpoint]]:
-    """Write the state and move the checkpoint at `key`, if both the log and the checkpoint are still as they were read.
+) -> Commit:
+    """Return the commit that writes the state and moves the checkpoint at `key`.
 
-    One that pages documents out leaves the checkpoint where it is, and has it say so from then on.
-    A commit whose reply is lost is recognised by its token when the checkpoint is read again.
+    It does if both the log and the checkpoint are still as they were read. One that pages documents out leaves the
+    checkpoint where it is, and has it say so from then on.
     """
     now = was._replace(position=position, event_id=event_id.decode("utf-8", "replace"), token=token_hex(6))
     now = now._replace(is_paged=was.is_paged or pages_out)
@@ -184,11 +193,20 @@ def commit(
         folded_origin=was.origin,
         floor=keys.floor,
     )
+    return Commit(Call(keys.shard, (command,), is_write=True), key, was, now)
+
+
+def commit(prepared: Commit, sent: Sent | None = None) -> Step[tuple[Outcome, Checkpoint]]:
+    """Make a commit, unless it is `sent` already; return its outcome, and the checkpoint.
+
+    A commit whose reply is lost is recognised by its token when the checkpoint is read again.
+    """
+    call, key, was, now = prepared
     try:
-        (reply,) = yield Call(keys.shard, (command,), is_write=True)
+        (reply,) = yield call if sent is None else Collect(sent)
     except Interrupted:
         yield Pause(0.02)
-        row = yield from ask(keys.shard, "GET", key)
+        row = yield from ask(call.shard, "GET", key)
         return (Outcome.DONE, now) if row == str(now).encode() else (Outcome.LOST, was)
     outcome = Outcome(_commit.answer(reply, *(each.value for each in Outcome))[0])
     return outcome, now if outcome is Outcome.DONE else was

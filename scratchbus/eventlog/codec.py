@@ -6,8 +6,8 @@ import gc
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, lru_cache
-from itertools import repeat
-from operator import call, itemgetter, methodcaller
+from itertools import compress, repeat
+from operator import itemgetter, methodcaller
 from typing import Any, NamedTuple
 
 import msgspec
@@ -15,7 +15,7 @@ from msgspec.structs import asdict
 from pydantic import ValidationError
 from pydantic_core import SchemaSerializer, core_schema, from_json, to_json
 
-from scratchbus.domain.events import ENVELOPE, EVENTS, SCHEMA, Event
+from scratchbus.domain.events import ENVELOPE, EVENTS, SCHEMA, AnyEvent, Event
 from scratchbus.domain.position import Position
 from scratchbus.domain.upcasters import UPCASTERS, Upcaster, upcast
 from scratchbus.domain.values import MODEL_SLOTS
@@ -24,13 +24,12 @@ from scratchbus.eventlog.bodies import REFUSED, BodyDecoder, Fields
 from scratchbus.eventlog.layouts import ENTRY, NO_TAGS
 
 PREFIX = b'{"v":%d,' % SCHEMA
+_encode = msgspec.json.Encoder().encode
 _NUMBERS = msgspec.json.Decoder(list[int])
 LAYOUT = [name.encode() for name in ENTRY]
 """The fields of an entry, in order."""
-_KIND = LAYOUT.index(b"kind")
-_OPENED = b"{".__add__
-_is_of_today, _after_prefix = methodcaller("startswith", PREFIX), itemgetter(slice(len(PREFIX), None))
-_last_brace = methodcaller("rfind", b"{")
+_ID, _KIND, _PLACE, _BODY = map(LAYOUT.index, (b"id", b"kind", b"batch", b"event"))
+_after_prefix = itemgetter(slice(len(PREFIX), None))
 _first, _second = itemgetter(0), itemgetter(1)
 _new = object.__new__
 _set_values, _set_given, _set_extra, _set_private = MODEL_SLOTS
@@ -73,8 +72,8 @@ def _decoder_of(kind: bytes) -> BodyDecoder:
 
 
 @lru_cache(len(EVENTS))
-def _by_struct(kind: bytes) -> Callable[[bytes], Fields]:
-    return _decoder_of(kind).by_struct
+def _flat_decoder(kind: bytes) -> Callable[[bytes], list[Fields]]:
+    return _decoder_of(kind).decode_flat
 
 
 @cache
@@ -92,9 +91,30 @@ def encode_body(event: Event) -> bytes:
     return PREFIX + _serializer_of(type(event)).to_json(event.__dict__, exclude_defaults=True)[1:]
 
 
-def encode_tags(tags: Collection[str]) -> str:
-    """Return tags as a head keeps them: with a comma before and after each, and what would be mistaken as `%xx`."""
-    return f",{','.join(map(_quoted, tags))}," if tags else NO_TAGS
+def encode_fields(fields: Mapping[str, Any]) -> bytes:
+    """Return the body of an event with these fields besides the default ones.
+
+    It is b"" if only `encode_body` can encode them, such as whole numbers of more than 64 bits.
+    """
+    try:
+        return PREFIX + _encode(fields)[1:]
+    except (TypeError, ValueError, OverflowError):
+        return b""
+
+
+def encode_tags(tags: Collection[str], blocked_by: Collection[str] = ()) -> str:
+    """Return tags as a head keeps them: with a comma before and after each, and what would be mistaken as `%xx`.
+
+    Behind the last comma come the ids that the observation is blocked by, each with a `%` before it. What recurs is
+    blocked by itself.
+    """
+    marks = f",{','.join(map(_quoted, tags))}," if tags else NO_TAGS
+    return marks + encode_blockers(blocked_by) if blocked_by else marks
+
+
+def encode_blockers(ids: Collection[str]) -> str:
+    """Return the ids that an observation is blocked by as a head keeps them behind the tags; `%` for none."""
+    return f"%{'%'.join(ids)}"
 
 
 text_of: Callable[[bytes], str] = methodcaller("decode", "utf-8", "replace")
@@ -111,7 +131,17 @@ def texts_of(stored: Sequence[bytes]) -> list[str]:
 
 def entry_id(entry: RawEntry) -> str:
     """Return the event id of a raw entry, empty if it has none."""
-    return text_of(entry_fields(entry).get(b"id", b""))
+    return text_of(entry_values(entry)[_ID])
+
+
+def entry_kind(entry: RawEntry) -> bytes:
+    """Return the kind of a raw entry's event, empty if it has none."""
+    return entry_values(entry)[_KIND]
+
+
+def entry_body(entry: RawEntry) -> bytes:
+    """Return the body of a raw entry's event, empty if it has none."""
+    return entry_values(entry)[_BODY]
 
 
 def batch_place(entry: RawEntry) -> tuple[int, int] | None:
@@ -138,6 +168,14 @@ def entry_fields(entry: RawEntry) -> dict[bytes, bytes]:
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
+def entry_values(entry: RawEntry) -> list[bytes]:
+    """Return the values of a raw entry in the order of LAYOUT, empty for a field that it lacks."""
+    flat = entry[1]
+    if flat[::2] == LAYOUT:
+        return flat[1::2]  # type: ignore[no-any-return]  # a list of bytes
+    return [*map(entry_fields(entry).get, LAYOUT, _EMPTY)]
+
+
 AT_ONCE = 100
 """How many entries are best decoded together: what is made of more of them no longer fits the processor's caches."""
 
@@ -155,6 +193,9 @@ class Decoded(NamedTuple):
 
 def decode_bodies(entries: Sequence[RawEntry], shard: int, upcasters: Mapping[int, Upcaster] = UPCASTERS) -> Decoded:
     """Decode the bodies of entries, and so check them; `decode_items` makes events of them."""
+    if len(entries) == 1:  # whose columns would cost more than its body
+        *envelope, text = entry_values(entries[0])
+        return Decoded([*zip(envelope)], [_decode_body(entries[0], shard, envelope[_KIND], text, upcasters)])
     rows = [*map(_second, entries)]
     try:
         columns = [*zip(*rows, strict=True)]
@@ -163,20 +204,32 @@ def decode_bodies(entries: Sequence[RawEntry], shard: int, upcasters: Mapping[in
     if [*map(tuple.count, columns[::2], LAYOUT)] == [len(rows)] * len(LAYOUT):
         columns = columns[1::2]
     else:
-        columns = [*zip(*map(_values, entries), strict=True)] or [()] * len(LAYOUT)
+        columns = [*zip(*map(entry_values, entries), strict=True)] or [()] * len(LAYOUT)
     *envelopes, texts = columns
+    kinds = envelopes[_KIND]
     try:
-        if not all(map(_is_of_today, texts)) or any(map(_last_brace, texts)):  # of a flat object that is the first byte
+        rests = [*map(_after_prefix, texts)]
+        if b"{" in b"".join(rests) or not (texts and min(texts).startswith(PREFIX) and max(texts).startswith(PREFIX)):
+            raise LookupError  # with the first and the last in order, all between them begin so
+        bodies = (
+            _flat_decoder(kinds[0])(b"[{%b]" % b",{".join(rests))
+            if len(set(kinds)) == 1
+            else _decode_mixed(kinds, rests)
+        )
+        if len(bodies) != len(texts):  # damaged bodies, which completed each other
             raise LookupError
-        bodies = [*map(call, map(_by_struct, envelopes[_KIND]), map(_OPENED, map(_after_prefix, texts)))]
     except REFUSED:
-        bodies = [*map(_decode_body, entries, repeat(shard), envelopes[_KIND], texts, repeat(upcasters))]
+        bodies = [*map(_decode_body, entries, repeat(shard), kinds, texts, repeat(upcasters))]
     return Decoded(envelopes, bodies)
 
 
-def _values(entry: RawEntry) -> list[bytes]:
-    """Return the values of an entry in the order of LAYOUT, empty for a field that it lacks."""
-    return [*map(entry_fields(entry).get, LAYOUT, _EMPTY)]
+def _decode_mixed(kinds: Sequence[bytes], rests: Sequence[bytes]) -> list[Any]:
+    """Decode flat bodies of several kinds, those of a kind together."""
+    found = {
+        kind: iter(_flat_decoder(kind)(b"[{%b]" % b",{".join(compress(rests, map(kind.__eq__, kinds)))))
+        for kind in set(kinds)
+    }
+    return [*map(next, map(found.__getitem__, kinds))]
 
 
 def _decode_body(
@@ -186,9 +239,11 @@ def _decode_body(
     try:
         if not body.startswith(PREFIX):
             body = _as_of_today(kind, body, _envelope(entry, shard), upcasters)
-        if text_of(kind) not in EVENTS:
+        try:
+            decoder = _decoder_of(kind)
+        except KeyError:
             return Poison(_envelope(entry, shard), f"unknown kind {text_of(kind)!r}")
-        return _decoder_of(kind).decode(b"{" + body[len(PREFIX) :])
+        return decoder.decode(b"{" + body[len(PREFIX) :])
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "body"
@@ -199,7 +254,7 @@ def _decode_body(
 
 def decode_items(
     entries: Sequence[RawEntry], shard: int, decoded: Decoded | None = None
-) -> list[tuple[RawEntry, Event | Poison]]:
+) -> list[tuple[RawEntry, AnyEvent | Poison]]:
     """Return raw entries, each with its event, or Poison if it is none; `decoded` if their bodies are decoded already.
 
     Raises CodeTooOld.
@@ -212,7 +267,7 @@ def decode_items(
         except UnicodeDecodeError:  # someone wrote it by hand
             columns.append([*map(text_of, column)])
     numbers = _NUMBERS.decode(b"[" + b",".join([*map(_first, entries)]).replace(b"-", b",") + b"]")  # of stream ids
-    items: list[tuple[RawEntry, Event | Poison]] = []
+    items: list[tuple[RawEntry, AnyEvent | Poison]] = []
     has_collector = gc.isenabled()
     gc.disable()  # it would look through these events several times, of which none is garbage yet
     try:
@@ -224,10 +279,11 @@ def decode_items(
                     raise fields
                 items.append((entry, fields))
                 continue
-            fields.id, fields.subject, fields.page, fields.kind, fields.type = id, subject, page, kind, type_
-            fields.batch, fields.prev, fields.ms, fields.seq, fields.shard = batch, prev, ms, seq, shard
+            values = asdict(fields)
+            values["id"], values["subject"], values["page"], values["type"] = id, subject, page, type_
+            values["batch"], values["prev"], values["ms"], values["seq"], values["shard"] = batch, prev, ms, seq, shard
             event: Any = _new(EVENTS[kind])  # as `trusted` does it
-            _set_values(event, asdict(fields))
+            _set_values(event, values)
             _set_given(event, set())
             _set_extra(event, None)
             _set_private(event, None)
@@ -238,12 +294,12 @@ def decode_items(
     return items
 
 
-def decode_item(entry: RawEntry, shard: int, upcasters: Mapping[int, Upcaster] = UPCASTERS) -> Event | Poison:
+def decode_item(entry: RawEntry, shard: int, upcasters: Mapping[int, Upcaster] = UPCASTERS) -> AnyEvent | Poison:
     """Return the event of a raw entry, of whatever schema version, or Poison if it is none. Raises CodeTooOld."""
     return decode_items((entry,), shard, decode_bodies((entry,), shard, upcasters))[0][1]
 
 
-def decode_entry(entry: RawEntry, shard: int, upcasters: Mapping[int, Upcaster] = UPCASTERS) -> Event:
+def decode_entry(entry: RawEntry, shard: int, upcasters: Mapping[int, Upcaster] = UPCASTERS) -> AnyEvent:
     """Return the event of a raw entry, of whatever schema version. Raises Poison, or CodeTooOld for a newer one."""
     item = decode_item(entry, shard, upcasters)
     if isinstance(item, Poison):
@@ -280,5 +336,7 @@ def _as_of_today(kind: bytes, body: bytes, envelope: Mapping[str, Any], upcaster
 
 def is_batch_end(entry: RawEntry) -> bool:
     """Return whether a raw entry is the last of its atomic batch; one that does not say is a batch of its own."""
+    if entry_values(entry)[_PLACE] == b"1/1":
+        return True
     index, total = batch_place(entry) or (1, 1)
     return index == total

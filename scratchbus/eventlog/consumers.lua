@@ -1,9 +1,14 @@
--- Changes a durable subscription: its lease, its cursor, what failed, and what was set aside.
--- Without the lease only "take", "declare", "remove", "again" and "idle" change anything.
+-- Changes a durable subscription: its definition, its lease, its cursor, what failed, and what was set aside.
+-- Without the lease only "take", "pull", "declare", "define", "remove", "again" and "idle" change anything.
+--
+-- `out` has the events that were handed out to a client that pulls, from the first on that it has not acked: each is
+-- position|event id|1 if it is a dead letter that comes again|state|attempt|due (ms), the state `o` (out), `a` (acked)
+-- or `w` (waits to be handed out again).
 --
 -- Reply: {0} the lease is someone else's; {1, …} done
 
 local call = redis.call
+local OUT_ENTRY = '^([^|]+)|([^|]*)|(%d)|(%a)|(%d+)|(%d+)$'
 
 local function field(name) return call('HGET', SUBSCRIPTION, name) or '' end
 local function done(position)
@@ -17,18 +22,73 @@ local function all(text, pattern)
   return found
 end
 
+local function number(id) return tonumber(string.match(id, '%d+$')) end
+
 -- Moves the cursor on where CURSOR is further, never back. EVENTS has the ids of the events there: another log, as
 -- after a failover, may have others at these positions.
 local function move_on()
   local at, ids, new_ids = all(field('cursor'), '[^,]+'), all(field('events'), '[^ ]+'), all(EVENTS, '[^ ]+')
   for n, id in ipairs(all(CURSOR, '[^,]+')) do
     local before = at[n] or id
-    if not at[n] or tonumber(string.match(id, '%d+$')) > tonumber(string.match(before, '%d+$')) then
+    if not at[n] or number(id) > number(before) then
       at[n], ids[n] = id, new_ids[n]
     end
     ids[n] = ids[n] or before .. '|'
   end
   call('HSET', SUBSCRIPTION, 'cursor', table.concat(at, ','), 'events', table.concat(ids, ' '))
+end
+
+-- Returns which of the cursors is that of an event's shard, and the id of its entry.
+local function place(position)
+  local shard, id = string.match(position, '^(%d+)/(.+)$')
+  return (tonumber(shard) or 0) + 1, id or position
+end
+
+-- Whether the cursor is at an event, or behind it.
+local function is_passed(position)
+  local n, id = place(position)
+  local at = all(field('cursor'), '[^,]+')[n]
+  return at ~= nil and number(id) <= number(at)
+end
+
+-- Moves the cursor behind an event, never back.
+local function pass(position, event_id)
+  if is_passed(position) then return end
+  local n, id = place(position)
+  local at, ids = all(field('cursor'), '[^,]+'), all(field('events'), '[^ ]+')
+  for k, each in ipairs(at) do ids[k] = ids[k] or each .. '|' end
+  at[n], ids[n] = id, position .. '|' .. event_id
+  call('HSET', SUBSCRIPTION, 'cursor', table.concat(at, ','), 'events', table.concat(ids, ' '))
+end
+
+local function read_out()
+  local found = {}
+  for word in string.gmatch(field('out'), '[^ ]+') do
+    local position, id, again, state, attempt, due = string.match(word, OUT_ENTRY)
+    found[#found + 1] = {position, id, again, state, tonumber(attempt), due}
+  end
+  return found
+end
+
+-- Keeps what is handed out, and what a consumer of another kind needs to know of the first; when nothing is out any
+-- longer it releases the lease.
+local function keep_out(entries)
+  local words, is_out, first = {}, false, entries[1]
+  for k, entry in ipairs(entries) do
+    words[k] = table.concat(entry, '|')
+    is_out = is_out or entry[4] == 'o'
+  end
+  if first and first[5] > 1 then
+    call('HSET', SUBSCRIPTION, 'trying', first[1], 'attempts', first[5] - 1, 'due', first[6])
+  elseif first and first[4] == 'o' then
+    call('HDEL', SUBSCRIPTION, 'trying', 'attempts', 'due')
+  end
+  if first then call('HSET', SUBSCRIPTION, 'out', table.concat(words, ' '))
+  else call('HDEL', SUBSCRIPTION, 'out') end
+  if not is_out then
+    call('HDEL', SUBSCRIPTION, 'token', 'holder', 'since', 'until')
+    call('HSET', SUBSCRIPTION, 'settled', TOKEN)
+  end
 end
 
 local holder = field('token')
@@ -44,30 +104,47 @@ if OPERATION == 'idle' then -- drops one that nobody has consumed for IDLE_MS
   return {1, 1, field('cursor')}
 end
 
-if OPERATION == 'take' or OPERATION == 'declare' then -- begins a new name, or one that is to be reset
-  if holder ~= '' and holder ~= TOKEN and left > 0 then
-    return {field('filters') == FILTERS and 0 or -1, field('holder'), left, field('filters')}
+local BEGINS = {take = true, pull = true, declare = true, define = true}
+
+if BEGINS[OPERATION] then -- begins a new name, or one that is to be reset; a pull takes the filters that are stored
+  local is_the_same = FILTERS == '' or field('filters') == FILTERS
+  if OPERATION == 'define' and URL ~= '' and SECRET == '' and field('secret') == '' then return {-4} end
+  local is_change = OPERATION ~= 'define' or RESET == 1 or not is_the_same
+  if holder ~= '' and holder ~= TOKEN and left > 0 and is_change then
+    return {is_the_same and 0 or -1, field('holder'), left, field('filters')}
   end
   if field('dropped') ~= '' and RESET ~= 1 then
     return {-3, tonumber(field('dropped')), field('cursor'), field('who')}
   end
-  if field('cursor') == '' then
+  local is_new = field('cursor') == ''
+  if is_new then
     if START == '' then return {-2} end
     call('SADD', NAMES, NAME)
     call('HSET', SUBSCRIPTION, 'cursor', START, 'filters', FILTERS, 'seen', int(now))
   elseif RESET == 1 then
     call('HSET', SUBSCRIPTION, 'cursor', START, 'seen', int(now))
-    call('HDEL', SUBSCRIPTION, 'events', 'origins', 'trying', 'attempts', 'due', 'dropped')
+    call('HDEL', SUBSCRIPTION, 'events', 'origins', 'trying', 'attempts', 'due', 'dropped', 'out')
   end
   if OPERATION == 'declare' then return {1} end
+  if OPERATION == 'define' then
+    call('HSET', SUBSCRIPTION, 'filters', FILTERS, 'max_attempts', ATTEMPTS, 'retry_delay', WAIT_MS)
+    if URL == '' then call('HDEL', SUBSCRIPTION, 'url', 'secret') else call('HSET', SUBSCRIPTION, 'url', URL) end
+    if URL ~= '' and SECRET ~= '' then call('HSET', SUBSCRIPTION, 'secret', SECRET) end
+    return {1, is_new and 1 or 0}
+  end
+  if OPERATION == 'take' then
+    call('HSET', SUBSCRIPTION, 'filters', FILTERS)
+    call('HDEL', SUBSCRIPTION, 'out')
+  end
   local since = holder == TOKEN and field('since') or int(now)
-  call('HSET', SUBSCRIPTION, 'filters', FILTERS, 'token', TOKEN, 'holder', WHO, 'since', since,
+  call('HSET', SUBSCRIPTION, 'token', TOKEN, 'holder', WHO, 'since', since,
     'until', int(now + LEASE_MS), 'seen', int(now), 'who', WHO)
   local is_takeover = holder ~= '' and holder ~= TOKEN
   local wait = math.max(0, (tonumber(field('due')) or 0) - now)
   return {
     1, field('cursor'), field('origins'), field('trying'), tonumber(field('attempts')) or 0, wait,
-    is_takeover and 1 or 0, call('HLEN', AGAIN), field('events'),
+    is_takeover and 1 or 0, call('HLEN', AGAIN), field('events'), field('out'), field('filters'),
+    field('max_attempts'), int(now),
   }
 end
 
@@ -92,6 +169,17 @@ if OPERATION == 'again' then -- delivers the dead letters at these positions aga
   return {moved}
 end
 
+if OPERATION == 'settle' and TOKEN ~= '' and field('settled') == TOKEN then -- sent again: all of it is settled
+  for i = FIRST, #ARGV do
+    if not is_passed(ARGV[i]) then
+      local state
+      for _, entry in ipairs(read_out()) do if entry[1] == ARGV[i] then state = entry[4] end end
+      if state == 'w' and STATE == 'a' then return {-1, ARGV[i]} end
+    end
+  end
+  return {1}
+end
+
 if holder == '' or holder ~= TOKEN then return {0} end
 
 if OPERATION == 'keep' then
@@ -106,6 +194,33 @@ elseif OPERATION == 'bury' then
   call('HSET', DEAD, POSITION, LETTER)
   done(POSITION)
   move_on()
+elseif OPERATION == 'hand out' then
+  move_on()
+  call('HSET', SUBSCRIPTION, 'out', OUT, 'until', int(now + LEASE_MS), 'origins', ORIGINS, 'seen', int(now))
+  keep_out(read_out())
+elseif OPERATION == 'settle' then -- acks, or takes back, events that a client has pulled: all of these, or none
+  local entries, by_position = read_out(), {}
+  for _, entry in ipairs(entries) do by_position[entry[1]] = entry end
+  for i = FIRST, #ARGV do
+    local entry = by_position[ARGV[i]]
+    local is_acked = STATE == 'a' and (entry and entry[4] == 'a' or not entry and is_passed(ARGV[i]))
+    if not is_acked and not (entry and entry[4] == 'o') then return {-1, ARGV[i]} end
+  end
+  for i = FIRST, #ARGV do
+    local entry = by_position[ARGV[i]]
+    if entry and entry[4] == 'o' then
+      entry[4] = STATE
+      if STATE == 'w' then entry[5], entry[6] = entry[5] + ATTEMPTS, int(now + WAIT_MS) end
+      if STATE == 'a' then done(entry[1]) end
+      if LETTER ~= '' then call('HSET', DEAD, entry[1], LETTER) end
+    end
+  end
+  while entries[1] and entries[1][4] == 'a' do
+    local entry = table.remove(entries, 1)
+    if entry[3] == '0' then pass(entry[1], entry[2]) end
+  end
+  call('HSET', SUBSCRIPTION, 'seen', int(now))
+  keep_out(entries)
 elseif OPERATION == 'leave' then
   call('HDEL', SUBSCRIPTION, 'token', 'holder', 'since', 'until')
   call('HSET', SUBSCRIPTION, 'seen', int(now))

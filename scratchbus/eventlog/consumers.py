@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from scratchbus.domain.position import BusPosition, Position
@@ -13,13 +13,14 @@ from scratchbus.engine.scripts import Key, lua_script
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import LeaseLost, NotFound, PositionLost, SubscriptionHeld, SubscriptionMismatch
 from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.cursor import Cursor, cursors
 from scratchbus.eventlog.keys import ShardKeys
 
 _EVENT_ID = re.compile(r"[!-~]{1,1000}")
 
 
 @lua_script("eventlog/clock", "eventlog/consumers")
-def _subscription(
+def subscription_script(
     *positions: str,
     subscription: Key,
     names: Key,
@@ -42,12 +43,17 @@ def _subscription(
     wait_ms: int = 0,
     letter: str = "",
     idle_ms: int = 0,
+    out: str = "",
+    state: str = "",
+    url: str = "",
+    secret: str = "",
 ) -> None:
     """Change a subscription; the operation says which of the arguments it needs.
 
     `names` is the set of all subscriptions, `dead` and `again` are its dead letters and those to deliver again. With
     `reset` it begins at `start` again. `position` is that of an event that failed `attempts` times and is tried again
-    after `wait_ms`.
+    after `wait_ms`. `out` has the events that are handed out to a client that pulls, and `state` is what those at
+    `positions` get (see `pulls`).
     """
 
 
@@ -69,7 +75,8 @@ class Grant(NamedTuple):
 
     `trying` is the position, as text, of the event that failed `attempts` times, and that is not to be tried again
     within the next `wait_ms`. `is_takeover`: the one before did not give the lease up. `again`: how many dead letters
-    are to be delivered again.
+    are to be delivered again. `out` says which events a client that pulls has not settled (see `pulls.OutEntry`).
+    `filters` and `max_attempts` are those of the definition, `now` is the engine's time (ms).
     """
 
     ends: list[CursorEnd]
@@ -79,6 +86,10 @@ class Grant(NamedTuple):
     wait_ms: int
     is_takeover: bool
     again: int
+    out: str = ""
+    filters: str = ""
+    max_attempts: int | None = None
+    now: int = 0
 
 
 class HeldByOther(NamedTuple):
@@ -103,16 +114,26 @@ class SubscriptionLease(NamedTuple):
         With an empty `start` the name must be there. Raises SubscriptionMismatch or SubscriptionHeld, NotFound, or
         PositionLost when it was dropped.
         """
-        reply = yield from self._begin("take", filters, start, reset)
+        return (yield from self._take("take", filters, start, reset))
+
+    def take_to_pull(self) -> Step[Grant | HeldByOther]:
+        """Take the lease of a known name for a client that pulls, if it is free. Raises NotFound or PositionLost."""
+        return (yield from self._take("pull", "", "", False))
+
+    def _take(self, operation: str, filters: str, start: str, reset: bool) -> Step[Grant | HeldByOther]:
+        reply = yield from self._begin(operation, filters, start, reset)
         if reply[0] == 1:
-            cursor, origins, trying, events = (part.decode() for part in (*reply[1:4], reply[8]))
+            cursor, origins, trying, events, out, stored, most, now = (
+                part.decode() for part in (*reply[1:4], *reply[8:])
+            )
             ids = dict(one.split("|", 1) for one in events.split())
             ends = [CursorEnd(at, ids.get(str(at), "")) for at in BusPosition.parse(cursor).shards]
-            return Grant(ends, origins, trying, reply[4], reply[5], bool(reply[6]), reply[7])
+            grant = Grant(ends, origins, trying, reply[4], reply[5], bool(reply[6]), reply[7])
+            return grant._replace(out=out, filters=stored, max_attempts=int(most) if most else None, now=int(now))
         if reply[0] == -2:
             raise removed(self.name)
         if reply[0] == -3:
-            raise _dropped(self.name, *reply[1:])
+            raise dropped(self.name, *reply[1:])
         holder = reply[1].decode()
         if reply[0] == -1:
             raise SubscriptionMismatch(self.name, holder, reply[3].decode(), filters)
@@ -133,7 +154,7 @@ class SubscriptionLease(NamedTuple):
 
         Raises LeaseLost.
         """
-        return int((yield from self._hold("keep", lease_ms=self.ms, origins=origins, **_texts_of(ends)))[1])
+        return int((yield from self._hold("keep", lease_ms=self.ms, origins=origins, **texts_of(ends)))[1])
 
     def note(self, position: str, attempts: int, wait_ms: int) -> Step[None]:
         """Record how often an event was tried in vain, and that it has to wait. Raises LeaseLost."""
@@ -145,34 +166,53 @@ class SubscriptionLease(NamedTuple):
 
     def bury(self, position: str, letter: str, ends: Sequence[CursorEnd]) -> Step[None]:
         """Set an event aside and move the cursor, at once. Raises LeaseLost."""
-        yield from self._hold("bury", position=position, letter=letter, **_texts_of(ends))
+        yield from self._hold("bury", position=position, letter=letter, **texts_of(ends))
 
     def leave(self) -> Step[None]:
         """Release the lease. Raises LeaseLost."""
         yield from self._hold("leave")
 
     def _begin(self, operation: str, filters: str, start: str, reset: bool) -> Step[list[Any]]:
-        reply = yield from _run(
+        reply = yield from run_script(
             self.keys, self.name, operation, token=self.token, lease_ms=self.ms, who=self.who, filters=filters,
             start=start, reset=int(bool(reset)),
         )  # fmt: skip
-        return _subscription.answer(reply, 1, 0, -1, -2, -3)
+        return subscription_script.answer(reply, 1, 0, -1, -2, -3)
 
     def _hold(self, operation: str, **needed: Any) -> Step[list[Any]]:
-        reply = yield from _run(self.keys, self.name, operation, token=self.token, **needed)
-        if _subscription.answer(reply, 1, 0)[0] == 0:
+        reply = yield from run_script(self.keys, self.name, operation, token=self.token, **needed)
+        if subscription_script.answer(reply, 1, 0)[0] == 0:
             raise LeaseLost(self.name)
         return reply
 
 
-def _texts_of(ends: Sequence[CursorEnd]) -> dict[str, str]:
+def texts_of(ends: Sequence[CursorEnd]) -> dict[str, str]:
+    """Return ends of cursors as the script takes them."""
     cursor = BusPosition(tuple(end.position for end in ends))
     return {"cursor": str(cursor), "events": " ".join(map(str, ends))}
 
 
+def open_cursors(
+    log: Log, ends: Sequence[CursorEnd], origins: str, pages: Collection[str] | None
+) -> Step[list[Cursor]]:
+    """Return cursors that go on where a subscription stands, in the logs that these pages are in."""
+    places = yield from cursors(log, BusPosition(tuple(end.position for end in ends)), pages)
+    known = dict(enumerate(origins.split(",")))
+    for place in places:
+        place.origin = known.get(place.position.shard) or place.origin
+        place.event_id = ends[place.position.shard].event_id or place.event_id
+    return places
+
+
+def origins_of(log: Log, origins: str, places: Sequence[Cursor]) -> str:
+    """Return the origins of all logs as a subscription keeps them: those it knew, and those that cursors have found."""
+    known = dict(enumerate(origins.split(","))) | {place.position.shard: place.origin for place in places}
+    return ",".join(known.get(shard, "") for shard in range(log.shards))
+
+
 def remove(keys: ShardKeys, name: str) -> Step[None]:
     """Take a subscription away, with its dead letters. Raises NotFound, or SubscriptionHeld."""
-    reply = _subscription.answer((yield from _run(keys, name, "remove")), 1, 0, -2)
+    reply = subscription_script.answer((yield from run_script(keys, name, "remove")), 1, 0, -2)
     if reply[0] == -2:
         raise removed(name)
     if reply[0] == 0:
@@ -181,11 +221,11 @@ def remove(keys: ShardKeys, name: str) -> Step[None]:
 
 def deliver_again(keys: ShardKeys, name: str, positions: list[str]) -> Step[int]:
     """Mark dead letters for delivery; return how many there were."""
-    match (yield from _run(keys, name, "again", *positions)):
+    match (yield from run_script(keys, name, "again", *positions)):
         case [int(count)]:
             return count
         case reply:
-            raise _subscription.unknown(reply)
+            raise subscription_script.unknown(reply)
 
 
 def drop_idle(keys: ShardKeys, ttl_ms: int) -> Step[list[tuple[str, str]]]:
@@ -195,13 +235,13 @@ def drop_idle(keys: ShardKeys, ttl_ms: int) -> Step[list[tuple[str, str]]]:
     """
     dropped = []
     for name in (yield from names(keys)):
-        match (yield from _run(keys, name, "idle", idle_ms=ttl_ms)):
+        match (yield from run_script(keys, name, "idle", idle_ms=ttl_ms)):
             case [1, 0]:
                 continue
             case [1, 1, bytes(cursor)]:
                 dropped.append((name, cursor.decode()))
             case reply:
-                raise _subscription.unknown(reply)
+                raise subscription_script.unknown(reply)
     return dropped
 
 
@@ -248,7 +288,8 @@ def removed(name: str) -> NotFound:
     return NotFound(f"there is no subscription {name!r}; see `scratchbus status`, or subscribe again")
 
 
-def _dropped(name: str, ms: int, cursor: bytes, who: bytes) -> PositionLost:
+def dropped(name: str, ms: int, cursor: bytes, who: bytes) -> PositionLost:
+    """Return the error for a subscription that was dropped."""
     return PositionLost(
         f"subscription {name!r} was dropped at {moment(ms):%Y-%m-%d %H:%M} UTC, since it had no consumer for longer"
         f" than subscription_ttl; it was at {cursor.decode()}, its last consumer was {who.decode() or 'unknown'}:"
@@ -256,8 +297,9 @@ def _dropped(name: str, ms: int, cursor: bytes, who: bytes) -> PositionLost:
     )
 
 
-def _run(keys: ShardKeys, name: str, operation: str, *positions: str, **needed: Any) -> Step[list[Any]]:
-    command = _subscription(
+def run_script(keys: ShardKeys, name: str, operation: str, *positions: str, **needed: Any) -> Step[list[Any]]:
+    """Run an operation of the script on a subscription; return its answer."""
+    command = subscription_script(
         *positions,
         subscription=keys.subscription(name),
         names=keys.subscriptions,

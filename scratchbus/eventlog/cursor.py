@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 
+from scratchbus.domain.checks import When, as_when
 from scratchbus.domain.position import START, BusPosition, Position
-from scratchbus.engine.steps import Step, ask, ask_all
+from scratchbus.engine.steps import Sent, Step, ask, ask_all
 from scratchbus.errors import InvalidPosition, LogGap, LogRewound, PositionLost, shown
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import Floor, read_floor
@@ -28,7 +30,8 @@ class Cursor:
 
     A cursor with a time but no `seq` stands before the first event of that millisecond. While `page` is set, only
     that page is read, through its history index. Below the `floor`, once that is known, the archive is read. `has_more`
-    says whether the last read left something behind it.
+    says whether the last read left something behind it; then `ahead` is the next read, which was sent already. `batch`
+    is how many entries the last batch had.
     """
 
     position: Position
@@ -37,6 +40,8 @@ class Cursor:
     page: str = ""
     floor: Floor | None = None
     has_more: bool = False
+    batch: int = field(default=1, compare=False)
+    ahead: Sent | None = field(default=None, init=False, compare=False, repr=False)  # a copy has none
 
     @property
     def below(self) -> Floor | None:
@@ -57,16 +62,15 @@ def bus_position(log: Log) -> Step[BusPosition]:
     return BusPosition(tuple(ends))
 
 
-def cursors(
-    log: Log, after: BusPosition | Position | str | None, pages: Collection[str] | None = None
-) -> Step[list[Cursor]]:
+def cursors(log: Log, after: When | None, pages: Collection[str] | None = None) -> Step[list[Cursor]]:
     """Return the cursors that stand behind a position, on the shards of these pages or on all.
 
     Raises InvalidPosition, or LogRewound for a position that the log does not reach.
     """
-    if isinstance(after, str):
-        after = BusPosition.parse(after) if "," in after else Position.parse(after)
-    if after is None:
+    after = START if after is None else as_when(after, "after")
+    if isinstance(after, datetime):
+        after = Position.before(after)
+    if after is START:
         places = [START] * log.shards
     elif isinstance(after, BusPosition):
         if len(after.shards) != log.shards:
@@ -74,8 +78,6 @@ def cursors(
                 f"{shown(str(after))} is a position of a bus with {len(after.shards)} shards, not {log.shards}"
             )
         places = list(after.shards)
-    elif not isinstance(after, Position):
-        raise InvalidPosition(f"{shown(after)} is not a position; pass the position of an event, or `bus.position()`")
     elif after.shard >= log.shards:
         raise InvalidPosition(f"{shown(str(after))} is on shard {after.shard}; the bus has {log.shards}")
     else:

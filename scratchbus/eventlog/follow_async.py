@@ -7,8 +7,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from typing import Any, Self
 
-from scratchbus.domain.events import Event
-from scratchbus.domain.position import BusPosition, Position, in_time
+from scratchbus.domain.checks import When
+from scratchbus.domain.events import AnyEvent
+from scratchbus.domain.position import in_time
 from scratchbus.engine.steps import Step
 from scratchbus.engine.wakeup import wait_async
 from scratchbus.eventlog.append import Log
@@ -26,12 +27,12 @@ def follow_events(
     log: Log,
     run: Callable[[Step[Any]], Awaitable[Any]],
     feeds: AsyncFeeds,
-    after: BusPosition | Position | str | None,
+    after: When | None,
     pages: Collection[str] | None,
     narrow: Narrow,
     follow: bool,
     stop: Stop | None,
-) -> AsyncIterator[Event]:
+) -> AsyncIterator[AnyEvent]:
     """Return the events after a position, oldest first; with `follow`, also those that happen until `stop` is set."""
     return AsyncEvents(log, run, feeds, after, pages, narrow, follow, stop)
 
@@ -44,7 +45,7 @@ class AsyncEvents:
         log: Log,
         run: Callable[[Step[Any]], Awaitable[Any]],
         feeds: AsyncFeeds,
-        after: BusPosition | Position | str | None,
+        after: When | None,
         pages: Collection[str] | None,
         narrow: Narrow,
         follow: bool,
@@ -68,7 +69,7 @@ class AsyncEvents:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Event:
+    async def __anext__(self) -> AnyEvent:
         """Return the next event; wait for it if there is none and it follows."""
         async with self._turn:
             while not self._is_over:
@@ -86,7 +87,7 @@ class AsyncEvents:
         self._is_over = True
         self._woken.set()
 
-    def _take(self) -> Event | None:
+    def _take(self) -> AnyEvent | None:
         """Return an event that was read, if there is one; log and skip entries that cannot be decoded."""
         while self._items:
             if not self._items[0].is_event:

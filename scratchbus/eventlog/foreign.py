@@ -43,8 +43,8 @@ def appended(entries: list[RawEntry], tail: bytes | None, origin: bytes | None, 
 
     All of them where the tail is lost or damaged: verification reports it, and this must not hide every event.
     """
-    if tail is None and origin is not None:
-        return entries
+    if not entries or (tail is None and origin is not None) or (tail or b"").startswith(entries[-1][0] + b"|"):
+        return entries  # mostly the tail is the last one read
     try:
         return up_to(end_of(tail, shard), entries)
     except InvalidPosition:

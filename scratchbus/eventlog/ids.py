@@ -24,7 +24,7 @@ words = _new_words()
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # of Crockford's base 32
 _PAIRS = [first + second for first in _DIGITS for second in _DIGITS]
 _no_id: tuple[int, str, Iterator[int]] = (0, "", count())
-_last = _no_id  # the millisecond of the last new id, its ten digits, and the numbers for ids of that millisecond
+_last = _no_id  # the millisecond of the last new id, its first 18 digits, and the numbers for ids of that one
 
 
 def _begin_again() -> None:
@@ -50,13 +50,12 @@ def new_id() -> str:
     ms, digits, numbers = _last
     now = time.time_ns() // 1_000_000
     if now > ms:
+        random = int.from_bytes(os.urandom(10))
+        high, low = random >> 40, random & 0x7FFFFFFFFF  # so that counting never changes the high half
         digits = _PAIRS[now >> 40] + _PAIRS[now >> 30 & 1023] + _PAIRS[now >> 20 & 1023] + _PAIRS[now >> 10 & 1023]
         digits += _PAIRS[now & 1023]
-        numbers = count(int.from_bytes(os.urandom(10)) >> 1)
+        digits += _PAIRS[high >> 30] + _PAIRS[high >> 20 & 1023] + _PAIRS[high >> 10 & 1023] + _PAIRS[high & 1023]
+        numbers = count(low)
         _last = now, digits, numbers
     n = next(numbers)
-    high, low = n >> 40, n & 0xFFFFFFFFFF
-    return (
-        f"{digits}{_PAIRS[high >> 30]}{_PAIRS[high >> 20 & 1023]}{_PAIRS[high >> 10 & 1023]}{_PAIRS[high & 1023]}"
-        f"{_PAIRS[low >> 30]}{_PAIRS[low >> 20 & 1023]}{_PAIRS[low >> 10 & 1023]}{_PAIRS[low & 1023]}"
-    )
+    return f"{digits}{_PAIRS[n >> 30]}{_PAIRS[n >> 20 & 1023]}{_PAIRS[n >> 10 & 1023]}{_PAIRS[n & 1023]}"

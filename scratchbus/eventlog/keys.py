@@ -82,7 +82,8 @@ class ShardKeys:
     def ids(self) -> str:
         """Prefix of hashes, one a day: the callers' own event ids -> `<digest>|<stream id>`.
 
-        With `retried` behind it, a set: the other ids that were sent again within the last hour.
+        With `retried` behind it, a set: the other ids that were sent again within the last hour. With `erased`, those
+        whose events were erased.
 
         A key of just this name never exists. Every script that writes names it, or another such: while a cluster moves
         the keys of a slot one by one, it runs no script that names a key which is not there. Else one could stop in its
@@ -172,7 +173,7 @@ class PageKeys:
     docs        hash: subject -> its document (JSON)
     memory      hash: subject -> what an agent remembers (JSON): its notepad, a note …
     of_type     what the names of the indexes by type begin with
-    types       hash: type -> 1, for each type of which there is, or was, an observation: their indexes have them all
+    types       hash: type -> 1, for each type of which there is an observation: their indexes have them all
     positions   string: the positions of the page's events in order, 16 bytes each (see `log.positions`)
     gaps        hash of the whole shard: stream id of an event -> how many events were missing before it
     snapshots   hash: stream id -> the documents as they were then, compressed (see `log.snapshots`)

@@ -73,7 +73,7 @@ class StoredText:
 class Head(NamedTuple):
     """What the append script knows of a subject. Times are milliseconds, 0 for none; class is o, c or f.
 
-    `holder` is as `held_as` has it, `tags` as `codec.encode_tags` has them.
+    `holder` is as `held_as` has it, `tags` as `codec.encode_tags` has them, with what it is blocked by.
     """
 
     version: Number
@@ -205,6 +205,10 @@ LUA: Final[Constants] = {
     "NEW_HEAD_TABLE": _head_table(
         version="0", expires="'0'", wake="'0'", position="''", tags="''", **_NEW_HEAD
     ),
+    "DISPLACED_HEAD_TEXT": _head_text(
+        version="(version + 1)", status="'archived'", status_class="'f'", wake="'0'", holder="''", till="'0'",
+        tries="''", rest="''",
+    ),
     "ADDED_HEAD_TEXT": _head_text(version="start", wake="'0'", **_NEW_HEAD).replace(_STARTED, ""),
     "CHECKPOINT": CHECKPOINT.pattern,
     "CHECKPOINT_KEY": f"'{ShardKeys('', 0).checkpoint(scratch_page.NAME).removeprefix(ShardKeys('', 0).tag)}'",
@@ -221,7 +225,7 @@ LUA: Final[Constants] = {
 }  # fmt: skip
 """What scripts know of stored forms, and of the names of keys.
 
-Some are code that uses Lua variables: ENTRY those named in `ENTRY`; HEAD_TABLE, NEW_HEAD_TABLE and ADDED_HEAD_TEXT
-those named as the fields of a head (`till` for `until`), the last one `start` for all before `added`; HEAD_TEXT
-a table `head`.
+Some are code that uses Lua variables: ENTRY those named in `ENTRY`; HEAD_TABLE, NEW_HEAD_TABLE, DISPLACED_HEAD_TEXT
+and ADDED_HEAD_TEXT those named as the fields of a head (`till` for `until`), the last one `start` for all before
+`added`; HEAD_TEXT a table `head`.
 """

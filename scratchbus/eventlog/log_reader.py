@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scratchbus.domain.position import START, Position
-from scratchbus.engine.steps import Step, ask_all
+from scratchbus.engine.steps import Call, Collect, Send, Sent, Step
 from scratchbus.errors import PositionLost
 from scratchbus.eventlog.below_floor import Floor, archived_after
-from scratchbus.eventlog.codec import RawEntry, entry_position, is_batch_end
+from scratchbus.eventlog.codec import RawEntry, batch_place, entry_position, is_batch_end
 from scratchbus.eventlog.foreign import appended
 from scratchbus.eventlog.gaps import count_erased
 from scratchbus.eventlog.keys import ShardKeys
@@ -58,10 +58,15 @@ class LogReader:
         self.at = at
         self.floor = Floor(START, "", "")
         self._log = log
-        self._keys = log.keys(at.shard)
+        self.keys = log.keys(at.shard)
         self._until = until
         self._chunk = chunk
         self._skips_lost = skips_lost
+        self._ahead: Sent | None = None
+
+    def read_ahead(self, *also: tuple[Any, ...]) -> Step[None]:
+        """Have the engine read what `read`, given the same commands, returns next."""
+        self._ahead = yield Send(Call(self.at.shard, self._commands(self._chunk, also)))
 
     def read(self, *also: tuple[Any, ...]) -> Step[Chunk]:
         """Return the next entries and move behind them; send these commands along.
@@ -92,17 +97,11 @@ class LogReader:
         Tail and floor are read after them: the tail so that no event among them is behind it, and the floor since it is
         raised before a log is trimmed.
         """
-        at, keys = self.at, self._keys
-        *replies, read, tail, row, origin = yield from ask_all(
-            at.shard,
-            [
-                *also,
-                ("XRANGE", keys.log, f"({at.stream_id}", self._until, "COUNT", count),
-                ("GET", keys.tail),
-                ("GET", keys.floor),
-                ("GET", keys.origin),
-            ],
-        )
+        at, keys = self.at, self.keys
+        commands = self._commands(count, also)
+        ahead, self._ahead = self._ahead, None
+        request = Collect(ahead) if ahead is not None and ahead.call.commands == commands else Call(at.shard, commands)
+        *replies, read, tail, row, origin = yield request
         entries = appended(read, tail, origin, at.shard)
         floor = self.floor = Floor.parse(row, origin, at.shard)
         archived: list[RawEntry] = []
@@ -117,6 +116,16 @@ class LogReader:
         is_whole = not found or _missing(at, found) == 0
         is_end = not archived and len(entries) < count
         return Chunk(found, is_end, is_whole, bool(archived), floor.origin, replies)
+
+    def _commands(self, count: int, also: tuple[tuple[Any, ...], ...]) -> tuple[tuple[Any, ...], ...]:
+        at, keys = self.at, self.keys
+        return (
+            *also,
+            ("XRANGE", keys.log, f"({at.stream_id}", self._until, "COUNT", count),
+            ("GET", keys.tail),
+            ("GET", keys.floor),
+            ("GET", keys.origin),
+        )
 
 
 def is_complete(keys: ShardKeys, at: Position, entries: Sequence[RawEntry]) -> Step[bool]:
@@ -133,6 +142,14 @@ def _missing(at: Position, entries: Sequence[RawEntry]) -> int:
 
 
 def whole_batches(entries: Sequence[RawEntry], most: int) -> int:
-    """Return how many entries, at most so many, the last whole batch ends with; more if the first batch is longer."""
-    end = next((at for at in range(min(most, len(entries)), 0, -1) if is_batch_end(entries[at - 1])), 0)
-    return end or next((at for at, entry in enumerate(entries, 1) if is_batch_end(entry)), 0)
+    """Return how many entries, at most so many, a whole batch ends with; more if the first batch is longer.
+
+    An entry says where its batch begins; what is before that is looked at next, so that long batches cost no more.
+    """
+    at = min(most, len(entries))
+    while at > 0:
+        index, total = batch_place(entries[at - 1]) or (1, 1)
+        if index == total:
+            return at
+        at -= max(1, index)  # where some were erased, this goes back too far, to where another batch may end
+    return next((at for at, entry in enumerate(entries, 1) if is_batch_end(entry)), 0)

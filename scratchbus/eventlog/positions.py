@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from scratchbus.domain.position import Position
 from scratchbus.engine.scripts import Key, lua_script
-from scratchbus.engine.steps import Call, Step
+from scratchbus.engine.steps import Call, Step, ask
 from scratchbus.eventlog.layouts import LUA
 
 _RECORD = struct.Struct(">QQ")
@@ -28,20 +28,40 @@ def pack(places: Sequence[int]) -> bytes:
     return struct.pack(f">{len(places)}Q", *places)
 
 
-def read_positions(shard: int, key: str, after: Position, limit: int) -> Step[list[Position]]:
-    """Return up to `limit` positions of a page behind one of them; none when the build they are of goes meanwhile."""
-    _, _, rows = yield from _look(shard, key, after, limit)
+def unpack(rows: bytes, shard: int) -> list[Position]:
+    """Return positions from their stored form."""
     return [Position(ms, seq, shard) for ms, seq in _RECORD.iter_unpack(rows)]
 
 
-def read_many_positions(shard: int, wanted: Sequence[tuple[str, Position, int]]) -> Step[list[list[Position]]]:
-    """Return the same of several pages, each given by its key, the position and the limit, in one round trip."""
-    if not wanted:
-        return []
-    commands = [_read(positions=key, ms=after.ms, seq=after.seq, limit=limit) for key, after, limit in wanted]
+def read_positions(shard: int, key: str, after: Position, limit: int) -> Step[list[Position]]:
+    """Return up to `limit` positions of a page behind one of them; none when the build they are of goes meanwhile."""
+    _, _, rows = yield from _look(shard, key, after, limit)
+    return unpack(rows, shard)
+
+
+def count_many_positions(shard: int, wanted: Sequence[tuple[str, Position]]) -> Step[list[tuple[int, Position | None]]]:
+    """Return how many events of a page there are up to each position, and the next one, in one round trip."""
+    commands = [_read(positions=key, ms=until.ms, seq=until.seq, limit=1) for key, until in wanted]
     replies = yield Call(shard, tuple(commands))
-    whole = [reply[2][: len(reply[2]) // WIDTH * WIDTH] for reply in replies]  # someone may have cut in a record
-    return [[Position(ms, seq, shard) for ms, seq in _RECORD.iter_unpack(rows)] for rows in whole]
+    return [
+        (
+            low,
+            next(
+                (Position(ms, seq, shard) for ms, seq in _RECORD.iter_unpack(rows[: len(rows) // WIDTH * WIDTH])), None
+            ),
+        )
+        for low, _, rows in replies
+    ]
+
+
+def read_positions_back(shard: int, key: str, until: Position, limit: int) -> Step[list[Position]]:
+    """Return the last positions of a page up to one of them, at most `limit`, oldest first."""
+    low, _, _ = yield from _look(shard, key, until, 0)
+    if not low:
+        return []
+    rows = yield from ask(shard, "GETRANGE", key, max(0, low - limit) * WIDTH, low * WIDTH - 1)
+    found = [Position(ms, seq, shard) for ms, seq in _RECORD.iter_unpack(rows[: len(rows) // WIDTH * WIDTH])]
+    return [each for each in found if each <= until]  # an archiver may have cut in between
 
 
 def count_positions(shard: int, key: str, until: Position) -> Step[tuple[int, int]]:

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
-from scratchbus.domain.events import Event
+from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.position import Position, in_time
-from scratchbus.engine.steps import Step, ask, ask_all
+from scratchbus.engine.steps import Call, Collect, Send, Step, ask, ask_all
 from scratchbus.errors import LogGap
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.archived import Stretch
 from scratchbus.eventlog.below_floor import Floor, archived_after, entries_at, not_of, read_floor
 from scratchbus.eventlog.checkpoint import read_checkpoint
-from scratchbus.eventlog.codec import AT_ONCE, Poison, RawEntry, decode_items, entry_fields, entry_id, entry_position
+from scratchbus.eventlog.codec import (
+    AT_ONCE,
+    Poison,
+    RawEntry,
+    batch_place,
+    decode_items,
+    entry_fields,
+    entry_id,
+    entry_position,
+    is_batch_end,
+)
 from scratchbus.eventlog.cursor import ANEW, Cursor, check, trimmed
 from scratchbus.eventlog.foreign import appended
 from scratchbus.eventlog.gaps import not_erased
@@ -22,7 +33,13 @@ from scratchbus.eventlog.log_reader import LONGEST_BATCH, is_complete, whole_bat
 from scratchbus.eventlog.positions import read_positions
 from scratchbus.telemetry.logs import stderr_logger
 
-CHUNK = 500
+CHUNK = 200
+"""How many entries are asked for at once, more where batches are longer. So many of the usual size fit into the socket
+of an engine on the same host, which is then done with them while those before are worked on."""
+
+OLD_CHUNK = 500
+"""How many are asked for at once by the index of a page, or in the archive."""
+
 LONGEST_BLOCK_MS = 5_000
 STOPPABLE_BLOCK_MS = 500
 
@@ -46,11 +63,18 @@ class Narrow(NamedTuple):
     pages: frozenset[bytes] | None = None
     types: frozenset[bytes] | None = None
     kinds: frozenset[bytes] | None = None
+    subjects: frozenset[bytes] | None = None
 
     @classmethod
-    def of(cls, pages: Collection[str] | None, types: Collection[str] | None, kinds: Collection[str] | None) -> Narrow:
+    def of(
+        cls,
+        pages: Collection[str] | None,
+        types: Collection[str] | None,
+        kinds: Collection[str] | None,
+        subjects: Collection[str] | None = None,
+    ) -> Narrow:
         """Return the filter for the arguments of a caller: a text counts as a list of one."""
-        return cls(_names(pages), _names(types), _names(kinds))
+        return cls(_names(pages), _names(types), _names(kinds), _names(subjects))
 
     def wants(self, fields: dict[bytes, bytes]) -> bool:
         """Return whether an entry with these fields is wanted."""
@@ -58,7 +82,11 @@ class Narrow(NamedTuple):
             (self.pages is None or fields.get(b"page") in self.pages)
             and (self.types is None or fields.get(b"type") in self.types)
             and (self.kinds is None or fields.get(b"kind") in self.kinds)
+            and (self.subjects is None or fields.get(b"subject") in self.subjects)
         )
+
+
+EVERYTHING = Narrow()
 
 
 def _names(given: Collection[str] | None) -> frozenset[bytes] | None:
@@ -89,8 +117,7 @@ def _read_on(log: Log, cursors: list[Cursor], block_ms: int | None) -> Step[Chun
     found: dict[int, Stretch] = {}
     ends: dict[int, int] = {}  # in ms, of what was read of the shards that have more
     for cursor in cursors:
-        stretch = yield from _read_archived(log, cursor)
-        if stretch.entries:
+        if cursor.below is not None and (stretch := (yield from _read_archived(log, cursor, cursor.below))).entries:
             found[stretch.at.shard], ends[stretch.at.shard] = stretch, stretch.at.ms
     live = [cursor for cursor in cursors if cursor.position.shard not in found]
     block = () if block_ms is None or found else ("BLOCK", min(block_ms, LONGEST_BLOCK_MS))
@@ -100,7 +127,7 @@ def _read_on(log: Log, cursors: list[Cursor], block_ms: int | None) -> Step[Chun
     for group in groups:
         if not (yield from _read_live(log, group, block, found, ends)):
             return None
-    chunks = []
+    moves: dict[int, Stretch] = {}
     for cursor in cursors:
         cursor.has_more = cursor.position.shard in ends
         if (part := found.get(cursor.position.shard)) is None:
@@ -111,44 +138,50 @@ def _read_on(log: Log, cursors: list[Cursor], block_ms: int | None) -> Step[Chun
             cursor.has_more = cursor.has_more or count < len(part.entries)
             part = _first(part, count)
         if part.entries:
+            moves[part.at.shard] = part
+    if len(groups) == 1 and any(cursor.has_more for cursor in live):
+        then = [
+            replace(each, position=moves[shard].at) if (shard := each.position.shard) in moves else each
+            for each in live
+        ]
+        live[0].ahead = yield Send(Call(live[0].position.shard, tuple(_questions(log, then, ()))))
+    for cursor in cursors:  # last: what fails before is read again
+        if (part := moves.get(cursor.position.shard)) is not None:
             cursor.stand(part.at, part.event_id)
-            chunks.append((part.at.shard, part.entries))
-    return chunks
+    return [(shard, part.entries) for shard, part in moves.items()]
 
 
-def _read_archived(log: Log, cursor: Cursor) -> Step[Stretch]:
-    """Return the next archived batches for a cursor that is known to be below the floor; none, and move it, at that."""
-    stretch = Stretch([], cursor.position, cursor.event_id)
-    if (floor := cursor.below) is None:
-        return stretch
+def _read_archived(log: Log, cursor: Cursor, floor: Floor) -> Step[Stretch]:
+    """Return the next archived batches for a cursor below the floor; none, and move it, at the floor."""
     if cursor.origin not in ("", floor.origin):
         raise not_of(floor, cursor.position)
-    for limit in (CHUNK, LONGEST_BATCH):
+    for limit in (OLD_CHUNK, LONGEST_BATCH):
         stretch = yield from archived_after(log, floor, cursor.position, limit)
         if not stretch.entries:
             cursor.stand(stretch.at, stretch.event_id)
-        if not stretch.entries or whole_batches(stretch.entries, CHUNK):
+        if not stretch.entries or whole_batches(stretch.entries, OLD_CHUNK):
             break
-    return _whole(stretch)
+    return _whole(stretch, OLD_CHUNK)
 
 
 def _read_live(
     log: Log, cursors: list[Cursor], block: tuple[Any, ...], found: dict[int, Stretch], ends: dict[int, int]
 ) -> Step[bool]:
     """Add the next batches that the logs of one server have behind the cursors; return False to read again."""
-    answer, *replies = yield from ask_all(cursors[0].position.shard, _questions(log, cursors, block))
+    count = _count(cursors)
+    answer, *replies = yield from _ask(log, cursors, block)
     read = dict(answer or ())
     is_blocked = False
     for cursor, (origin, here, tail, floor) in zip(cursors, zip(*[iter(replies)] * 4, strict=True), strict=True):
         at, keys = cursor.position, log.keys(cursor.position.shard)
         behind = read.get(keys.log.encode(), [])
         entries = appended(behind, tail, origin, keys.shard)
-        has_more, is_blocked = len(entries) >= CHUNK, is_blocked or len(entries) < len(behind)
-        while has_more and len(entries) < LONGEST_BATCH and not whole_batches(entries, CHUNK):
+        has_more, is_blocked = len(entries) >= count, is_blocked or len(entries) < len(behind)
+        while has_more and len(entries) < LONGEST_BATCH and not whole_batches(entries, count):
             last = entries[-1][0].decode()
-            more = yield from ask(keys.shard, "XRANGE", keys.log, f"({last}", "+", "COUNT", CHUNK)
+            more = yield from ask(keys.shard, "XRANGE", keys.log, f"({last}", "+", "COUNT", count)
             more = appended(more, tail, origin, keys.shard)
-            entries, has_more = entries + more, len(more) >= CHUNK
+            entries, has_more = entries + more, len(more) >= count
         end = Floor.parse(floor, origin, keys.shard)
         if at < end.position and not (yield from is_complete(keys, at, entries)):
             cursor.floor = end
@@ -157,12 +190,23 @@ def _read_live(
             return False
         if entries:
             stretch = Stretch(entries, entry_position(entries[-1], keys.shard), entry_id(entries[-1]))
-            found[keys.shard] = stretch = _whole(stretch)
+            found[keys.shard] = stretch = _whole(stretch, count)
+            _, cursor.batch = batch_place(stretch.entries[-1]) or (1, 1)
             if has_more or len(stretch.entries) < len(entries):
                 ends[keys.shard] = stretch.at.ms
     if block and is_blocked and not found:
         yield from _wait_behind_foreign(log, [cursor.position.shard for cursor in cursors], block[1])
     return True
+
+
+def _ask(log: Log, cursors: list[Cursor], block: tuple[Any, ...]) -> Step[list[Any]]:
+    """Return the replies to `_questions`: those that were sent ahead if there are any, and the cursors stand there."""
+    ahead, cursors[0].ahead = cursors[0].ahead, None
+    if ahead is not None and ahead.call.commands == tuple(_questions(log, cursors, ())):
+        replies: list[Any] = yield Collect(ahead)
+        if replies[0]:  # else there may be something by now
+            return replies
+    return (yield from ask_all(cursors[0].position.shard, _questions(log, cursors, block)))
 
 
 def _wait_behind_foreign(log: Log, shards: list[int], ms: int) -> Step[None]:
@@ -184,7 +228,15 @@ def _questions(log: Log, cursors: list[Cursor], block: tuple[Any, ...]) -> list[
     """
     names = [log.keys(cursor.position.shard).log for cursor in cursors]
     commands: list[tuple[Any, ...]] = [
-        ("XREAD", "COUNT", CHUNK, *block, "STREAMS", *names, *(cursor.position.stream_id for cursor in cursors))
+        (
+            "XREAD",
+            "COUNT",
+            _count(cursors),
+            *block,
+            "STREAMS",
+            *names,
+            *(cursor.position.stream_id for cursor in cursors),
+        )
     ]
     for cursor in cursors:
         keys, id = log.keys(cursor.position.shard), cursor.position.stream_id
@@ -192,15 +244,24 @@ def _questions(log: Log, cursors: list[Cursor], block: tuple[Any, ...]) -> list[
     return commands
 
 
-def _whole(stretch: Stretch) -> Stretch:
+def _count(cursors: list[Cursor]) -> int:
+    """Return how many entries to ask for: at least as many as the last batch had, since the next may be as long."""
+    return max(CHUNK, *(cursor.batch for cursor in cursors))
+
+
+def _whole(stretch: Stretch, most: int) -> Stretch:
     """Return the whole batches of a stretch; all of it where a batch is longer than any that is ever written."""
-    return _first(stretch, whole_batches(stretch.entries, CHUNK) or len(stretch.entries))
+    if 0 < len(stretch.entries) <= most and is_batch_end(stretch.entries[-1]):
+        return stretch
+    return _first(stretch, whole_batches(stretch.entries, most) or len(stretch.entries))
 
 
 def _first(stretch: Stretch, count: int) -> Stretch:
     """Return the first so many entries of a stretch."""
+    if count == len(stretch.entries):
+        return stretch
     entries, shard = stretch.entries[:count], stretch.at.shard
-    if not entries or count == len(stretch.entries):
+    if not entries:
         return stretch._replace(entries=entries)
     return Stretch(entries, entry_position(entries[-1], shard), entry_id(entries[-1]))
 
@@ -214,13 +275,13 @@ def _read_indexed(log: Log, cursor: Cursor) -> Step[list[RawEntry]]:
     keys, cursor.has_more = log.keys(shard), True
     while True:
         if cursor.below:
-            stretch = yield from archived_after(log, cursor.below, cursor.position, CHUNK, cursor.page)
+            stretch = yield from archived_after(log, cursor.below, cursor.position, OLD_CHUNK, cursor.page)
             cursor.stand(stretch.at, stretch.event_id)
             if stretch.entries:
                 return stretch.entries
         checkpoint = yield from read_checkpoint(keys)
         key = PageKeys(keys, cursor.page, checkpoint.build).positions
-        spots = yield from read_positions(shard, key, cursor.position, CHUNK)
+        spots = yield from read_positions(shard, key, cursor.position, OLD_CHUNK)
         cursor.floor = yield from read_floor(log, shard)  # after the index, which loses what is below it
         if cursor.below or (yield from read_checkpoint(keys)).build != checkpoint.build:
             continue  # what was read may be gone in part
@@ -261,11 +322,11 @@ def wait(log: Log, behind: Mapping[int, Position], seconds: float) -> Step[bool]
     return has_event
 
 
-def decode_wanted(chunks: Chunks, narrow: Narrow) -> list[Event]:
+def decode_wanted(chunks: Chunks, narrow: Narrow) -> list[AnyEvent]:
     """Decode the wanted entries, in the order of time across shards; log and skip entries that are no events."""
     events = []
     for shard, entries in chunks:
-        if narrow != Narrow():
+        if narrow != EVERYTHING:
             entries = [entry for entry in entries if narrow.wants(entry_fields(entry))]
         for _, item in decode_items(entries, shard):
             if isinstance(item, Poison):
@@ -277,7 +338,7 @@ def decode_wanted(chunks: Chunks, narrow: Narrow) -> list[Event]:
     return events
 
 
-def decode_some_at_a_time(chunks: Chunks, narrow: Narrow) -> Iterator[list[Event]]:
+def decode_some_at_a_time(chunks: Chunks, narrow: Narrow) -> Iterator[list[AnyEvent]]:
     """Do what `decode_wanted` does, some entries at a time where all are of one shard."""
     if len(chunks) != 1:
         yield decode_wanted(chunks, narrow)

@@ -9,11 +9,13 @@ from scratchbus.errors import (
     Claimed,
     Conflict,
     EventIdReused,
+    InvalidField,
     InvalidTransition,
     KeyHeld,
     NotChangeable,
     NotClaimed,
     NotFound,
+    NotReady,
     PageFull,
     ScratchbusError,
     SessionOver,
@@ -46,6 +48,8 @@ def _refusal(page: str, room: int, write: Write, reason: str, details: list[obje
             return VersionConflict(subject, expected, actual)
         case "over", _:
             return SessionOver(page.removeprefix(SESSIONS))
+        case "erased", _:
+            return NotFound("what this event id wrote was erased; the history of its subject says why")
         case "missing", _:
             return NotFound(f"there is no {subject} on page {page!r}; list the page to find ids")
         case "fence", [int(actual), str(holder)]:
@@ -60,6 +64,13 @@ def _refusal(page: str, room: int, write: Write, reason: str, details: list[obje
             return Conflict(f"{subject}: someone is rebuilding or archiving; try again when that is done")
         case "late", _:
             return Conflict(f"event {write.event.id} was sent again meanwhile; the outcome of that retry counts")
+        case "unready", [str(id)]:
+            why = "it recurs, and only what it adds can be claimed" if id == subject else f"{id} blocks it"
+            return NotReady(subject, why)
+        case "scheduled", [int(until)]:
+            return NotReady(subject, f"it is scheduled for {moment(until).isoformat(timespec='milliseconds')}")
+        case "circular", _:
+            return InvalidField("blocked_by", f"{subject} would be blocked by itself, through others; leave one out")
         case "unheld", _:
             return NotClaimed(subject)
         case "full", _:

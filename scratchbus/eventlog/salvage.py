@@ -8,6 +8,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from scratchbus.domain.values import LARGEST
+from scratchbus.projections.stored_observation import StoredObservation
 
 Document = TypeVar("Document", bound=BaseModel)
 
@@ -26,6 +27,10 @@ def salvage(model: type[Document], row: bytes) -> Document | None:
         parsed = json.loads(row.decode("utf-8", "replace"), parse_int=_bounded, parse_constant=_no_number)
     except (ValueError, RecursionError):
         return None
+    if isinstance(parsed, list):
+        parsed = dict(zip(StoredObservation.__struct_fields__, parsed, strict=False))
+        details = parsed.pop("details", None)
+        parsed |= details if isinstance(details, dict) else {}
     if not isinstance(parsed, dict):
         return None
     last = {"ms": parsed.get("added_ms"), "seq": parsed.get("added_seq")}  # left out by what has one event

@@ -1,4 +1,7 @@
-"""Documents as the state stores them: JSON without what is default, or follows from other fields."""
+"""Documents as the state stores them: JSON without what is default, or follows from other fields.
+
+An observation is an array (see `StoredObservation`), a memory an object.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,17 @@ UNREADABLE = (ValidationError, msgspec.DecodeError, UnicodeDecodeError, Recursio
 
 logger = stderr_logger()
 
-encode_stored = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder().encode
 decode_row = msgspec.json.Decoder(StoredObservation).decode
 _decode_many = msgspec.json.Decoder(list[StoredObservation]).decode
+
+_PLAIN_DETAILS = b",{}]"
+
+
+def encode_stored(observation: StoredObservation) -> bytes:
+    """Return the JSON of an observation in its stored form."""
+    row = _encode(observation)
+    return row[: -len(_PLAIN_DETAILS)] + b"]" if row.endswith(_PLAIN_DETAILS) else row
 
 
 def encode_document(document: Document) -> bytes:
@@ -71,7 +82,7 @@ def decode_observations(rows: Sequence[bytes | None]) -> list[Observation]:
 def decode_stored(rows: Sequence[bytes | None]) -> Sequence[AnyObservation]:
     """Return the same, in the form in which they are stored."""
     try:
-        return [decode_row(row).filled() for row in rows if row]
+        return [*map(decode_row, filter(None, rows))]
     except UNREADABLE:
         return [each for row in rows if row and (each := decode_observation(row)) is not None]
 

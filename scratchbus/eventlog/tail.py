@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple, Protocol
 
-from scratchbus.domain.events import Event
+from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step, ask_all
 from scratchbus.errors import CodeTooOld, LogGap, LogRewound, PositionLost, ScratchbusError
@@ -23,12 +23,14 @@ from scratchbus.eventlog.codec import (
     RawEntry,
     decode_bodies,
     decode_items,
+    entry_body,
     entry_fields,
+    entry_id,
+    entry_kind,
     entry_position,
-    text_of,
 )
 from scratchbus.eventlog.cursor import Cursor
-from scratchbus.eventlog.reader import Narrow, read
+from scratchbus.eventlog.reader import EVERYTHING, Narrow, read
 
 KEPT = 4_096
 """The most entries that a feed keeps for followers that are a little behind."""
@@ -43,7 +45,7 @@ class _Decoded:
     def __init__(self, entries: list[RawEntry], shard: int) -> None:
         self._entries, self._shard = entries, shard
         self._decoded = decode_bodies(entries, shard)
-        self._items: list[tuple[RawEntry, Event | Poison]] | None = None
+        self._items: list[tuple[RawEntry, AnyEvent | Poison]] | None = None
         self.are_events = [not isinstance(body, Exception) for body in self._decoded.bodies]
 
     def problem(self, at: int) -> Poison | None:
@@ -53,7 +55,7 @@ class _Decoded:
             raise body.with_traceback(None)
         return body if isinstance(body, Poison) else None
 
-    def event(self, at: int) -> Event | Poison:
+    def event(self, at: int) -> AnyEvent | Poison:
         """Return the event of an entry, of which `problem` has returned None."""
         if self._items is None:
             unread = Poison({}, "needs newer code")
@@ -68,15 +70,16 @@ class LogEntry:
     `is_event` is set when it is decoded; `problem` says why not.
     """
 
-    __slots__ = ("_at", "_decoded", "_event", "_fields", "_position", "entry", "is_event", "shard")
+    __slots__ = ("_at", "_decoded", "_event", "_fields", "_id", "_position", "entry", "is_event", "shard")
 
     def __init__(self, entry: RawEntry, shard: int) -> None:
         self.entry = entry
         self.shard = shard
         self._position: Position | None = None
+        self._id: str | None = None
         self._fields: dict[bytes, bytes] | None = None
         self._decoded: _Decoded | None = None
-        self._event: Event | Poison | None = None
+        self._event: AnyEvent | Poison | None = None
         self._at = 0
         self.is_event = False
 
@@ -116,7 +119,7 @@ class LogEntry:
         return decoded.problem(at)
 
     @property
-    def event(self) -> Event | Poison:
+    def event(self) -> AnyEvent | Poison:
         """Its event, or the reason why it is none. Raises CodeTooOld."""
         if self._event is not None:
             return self._event
@@ -138,12 +141,19 @@ class LogEntry:
     @property
     def id(self) -> str:
         """Its event's id."""
-        return text_of(self.fields.get(b"id", b""))
+        if self._id is None:
+            self._id = entry_id(self.entry)
+        return self._id
+
+    @property
+    def kind(self) -> bytes:
+        """The kind of its event."""
+        return entry_kind(self.entry)
 
     @property
     def size(self) -> int:
         """The size of its event in bytes."""
-        return len(self.fields.get(b"event", b""))
+        return len(entry_body(self.entry))
 
     def place(self, cursor: Cursor) -> None:
         """Put a cursor behind this entry."""
@@ -264,7 +274,7 @@ class Feed:
             self._trim()
             for follower in self._followers:
                 follower.offer(new)
-            if any(item.fields.get(b"kind") == b"erased" for item in new):
+            if b"erased" in [item.kind for item in new]:
                 self._forget(new[-1])
 
     def _forget(self, last: LogEntry) -> None:
@@ -334,7 +344,7 @@ class TailCursor:
         self._wake()
 
     def _wanted(self, items: Sequence[LogEntry]) -> list[LogEntry]:
-        if self._narrow == Narrow():
+        if self._narrow == EVERYTHING:
             return list(items)
         return [item for item in items if self._narrow.wants(item.fields)]
 

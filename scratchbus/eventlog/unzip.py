@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from backports import zstd
+import sys
+
+if sys.version_info >= (3, 14):
+    from compression import zstd as zstd
+else:
+    from backports import zstd as zstd
 
 
 def unzip(content: bytes, most: int) -> bytes:

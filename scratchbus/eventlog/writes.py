@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
 from enum import StrEnum
-from typing import Final, NamedTuple, TypeVar
+from functools import cache
+from typing import Any, Final, NamedTuple, TypeVar, cast
+
+from msgspec import Struct
 
 from scratchbus.domain.events import Event
 from scratchbus.domain.lifecycle import Lifecycle
 from scratchbus.domain.position import Position
+from scratchbus.domain.values import trusted
 from scratchbus.engine.scripts import Constants
 from scratchbus.engine.steps import Wrote
 
@@ -41,8 +44,9 @@ class Op(StrEnum):
 class Guarded(NamedTuple):
     """A `Write` as the append script takes it; "" where a field says nothing.
 
-    `digest` ends in who wrote the event, as JSON. `version` is "new" or a number, `status_class` is o, c or f, and
-    `allowed` and `tags` are texts as ",a,b,".
+    `digest` ends in who wrote the event, as JSON. `version` is "new" or a number, `status_class` is o, c or f,
+    `allowed` is a text as ",a,b,", and `tags` one as a head has it, of which the tags, or what stands behind them, may
+    be left out: these then stay as they are.
     """
 
     id: str
@@ -62,6 +66,7 @@ class Guarded(NamedTuple):
     argument: str
     fence: str | int
     tags: str
+    rest: str
 
 
 class Addition(NamedTuple):
@@ -96,18 +101,64 @@ GUARDED: Final[Constants] = {
 """What the append script knows of `Guarded`: the number of each field, counted from 0, and the ops by their names."""
 
 
-@dataclass(slots=True)
-class Write:
-    """One event to append, what has to hold for it, and what it does to its head.
+class Draft(Struct, frozen=True, gc=False):
+    """An event that is made when someone looks at it: nearly all additions are appended without.
 
-    `digest` is that of what the caller said under an id of its own, "" without one. `version` is 0 for a subject that
-    must be new and None for any. `allowed` are the statuses it may follow, None for any. `priority` is that of what is
-    added, `argument` belongs to the op. `expires` and `wake` are "" (as it is), "0" (never), "+ms" or ms. `body` is the
-    encoded event, where it is known already. `is_plain` says of an addition that only a lack of room can be in its way.
-    `tags` are those it has from now on, None as they are. `verb` and `lifecycle` explain a refusal.
+    `fields` are those of its body that are not default.
     """
 
-    event: Event
+    cls: type[Event]
+    id: str
+    page: str
+    subject: str
+    type: str
+    fields: dict[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """Its kind."""
+        return _kind_of(self.cls)
+
+    def event(self) -> Event:
+        """Return the event."""
+        envelope = {"id": self.id, "page": self.page, "subject": self.subject, "type": self.type}
+        return trusted(self.cls, {**_unsaid(self.cls), **self.fields, **envelope})
+
+
+def _unsaid(cls: type[Event]) -> dict[str, Any]:
+    """Return what an event says by default."""
+    return {name: default if make is None else make() for name, default, make in _defaults(cls)}
+
+
+@cache
+def _kind_of(cls: type[Event]) -> str:
+    """Return the kind of the events of a class."""
+    return str(cls.model_fields["kind"].default)
+
+
+@cache
+def _defaults(cls: type[Event]) -> list[tuple[str, Any, Callable[[], Any] | None]]:
+    """Return the optional fields of an event, each with its default or with what makes one.
+
+    Pydantic's `get_default` inspects the signature of what makes a default, each time.
+    """
+    fields = cls.model_fields.items()
+    return [(name, each.default, cast(Any, each.default_factory)) for name, each in fields if not each.is_required()]
+
+
+class Write(Struct):
+    """One event to append, what has to hold for it, and what it does to its head.
+
+    `said` is the event, or its draft, which has the same `id`, `subject`, `kind` and `type`; `event` is the event in
+    any case. `digest` is that of what the caller said under an id of its own, "" without one. `version` is 0 for a
+    subject that must be new and None for any. `allowed` are the statuses it may follow, None for any. `priority` is
+    that of what is added, `argument` belongs to the op. `expires`, `wake` and `rest`, before which it is not picked,
+    are "" (as it is), "0" (never), "+ms" or ms. `body` is the encoded event, where it is known already. `is_plain`
+    says of an addition that only a lack of room can be in its way. `tags` are those it has from now on, None as they
+    are, and so `blocked_by`. `verb` and `lifecycle` explain a refusal.
+    """
+
+    said: Event | Draft
     op: Op
     digest: str = ""
     version: int | None = None
@@ -120,13 +171,22 @@ class Write:
     argument: str = ""
     fence: int | None = None
     tags: Collection[str] | None = None
+    blocked_by: Collection[str] | None = None
+    rest: str = ""
     body: bytes = b""
     is_plain: bool = False
     verb: str = "changed"
     lifecycle: Lifecycle | None = None
 
+    @property
+    def event(self) -> Event:
+        """The event."""
+        if isinstance(self.said, Draft):
+            self.said = self.said.event()
+        return self.said
 
-class Written(NamedTuple):
+
+class Written(Struct, frozen=True, gc=False):
     """What became of one write. One that mode "each" skipped has a position without `seq`, and the reason as kind."""
 
     position: Position
@@ -153,13 +213,15 @@ class Idle(NamedTuple):
     priority: int
 
 
-class Appended(NamedTuple):
+class Appended(Struct, frozen=True, gc=False):
     """The outcome of an append. `recalled`: the events were in the log before, and only their positions are known.
 
-    `wrote` is the first of what is in the log now.
+    `wrote` is the first of what is in the log now. `displaced` are the ids that made room, by the
+    newcomer.
     """
 
     written: list[Written]
     recalled: list[Position] | None = None
     idle: Idle | None = None
     wrote: Wrote | None = None
+    displaced: dict[str, tuple[str, ...]] = {}

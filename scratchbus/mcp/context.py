@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, NotRequired
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
 from scratchbus.daemon import counts
@@ -15,42 +15,53 @@ from scratchbus.mcp.workspace import Workspace
 LARGEST: Final = 200_000
 
 
+class Revisions(TypedDict):
+    """What to pass as `revision` to replace a memory."""
+
+    notepad: NotRequired[int]
+    todo: NotRequired[int]
+    scratchpad: NotRequired[int]
+
+
 class Assembled(TypedDict):
     """Everything you need to know, as one text."""
 
     text: str
     tokens: int
     left_out: Annotated[dict[str, int], Field(description="Number of items per section that did not fit the budget.")]
+    revisions: Revisions
 
 
 class ContextTools(ToolGroup):
     """The tool that shows an agent its own memory, its session and its page."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self._context = workspace.bus.context
-        self._identity = workspace.identity
+        self._workspace = workspace
 
     @tool("Get your context", SETS)
     async def get_context(
         self,
-        budget: Annotated[
-            int | None, Field(ge=1, le=LARGEST, description="Maximum number of tokens in the text.")
-        ] = None,
-        query: Annotated[
-            str | None, Field(description="What you are about to do; selects the notes that match.")
-        ] = None,
+        budget: Annotated[int | None, WithJsonSchema({"type": "integer"}), Field(ge=1, le=LARGEST)] = None,
+        query: Annotated[str | None, Field(description="What you will do: selects notes.")] = None,
         event_id: EventId = None,
     ) -> Assembled:
-        """Get your scratchpad, notepad, todo list, the open observations and your notes in one text.
-
-        Call it when you start or resume work. The observations you were shown are recorded, so that everyone who relied
-        on one can be found if it turns out to be wrong.
-        """
-        who = self._identity
-        made = await self._context.assemble(
-            session=who.session, agent=who.agent, page=who.page, budget=budget, query=query, record=True,
-            event_id=event_id,
+        """Get all you need to know in one text; call it first, and when you resume."""
+        who, session = self._workspace.identity, self._workspace.known_session
+        revisions = await self._revisions(session)  # first: if a text is newer, a write with its revision is refused
+        made = await self._workspace.bus.context.assemble(
+            session=session, agent=who.agent, page=who.page, budget=budget, query=query, record=True,
+            scopes=who.knowledge, event_id=event_id,
         )  # fmt: skip
         counts.contexts += 1
         counts.context_tokens += made.tokens
-        return {"text": made.text, "tokens": made.tokens, "left_out": dict(made.left_out)}
+        left_out = dict(made.left_out)
+        return {"text": made.text, "tokens": made.tokens, "left_out": left_out, "revisions": revisions}
+
+    async def _revisions(self, session: str | None) -> Revisions:
+        bus, found = self._workspace.bus, Revisions()
+        if session is not None:
+            found["notepad"] = (await bus.notepad(session).read_with_revision()).revision
+            found["todo"] = (await bus.todo(session).read()).revision
+        if self._workspace.identity.has_scratchpad:
+            found["scratchpad"] = (await bus.scratchpad(self._workspace.identity.agent).read_with_revision()).revision
+        return found

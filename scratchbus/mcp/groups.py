@@ -5,32 +5,67 @@ from __future__ import annotations
 from typing import Final
 
 from scratchbus.mcp.context import ContextTools
+from scratchbus.mcp.facts import FactsTools
+from scratchbus.mcp.files import FileTools
+from scratchbus.mcp.history import HistoryTools
+from scratchbus.mcp.identity import Identity
 from scratchbus.mcp.notepad import NotepadTools
 from scratchbus.mcp.notes import NotesTools
+from scratchbus.mcp.observation_changes import ObservationChanges
 from scratchbus.mcp.observations import ObservationTools
+from scratchbus.mcp.preferences import PreferenceTools
+from scratchbus.mcp.recall import RecallTools
 from scratchbus.mcp.scratchpad import ScratchpadTools
 from scratchbus.mcp.sessions import SessionTools
 from scratchbus.mcp.todo import TodoTools
 from scratchbus.mcp.toolbox import BoundTool, Toolbox, ToolGroup
 from scratchbus.mcp.workspace import Workspace
 
-GROUPS: Final[dict[str, type[ToolGroup]]] = {
-    "observations": ObservationTools,
-    "notes": NotesTools,
-    "notepad": NotepadTools,
-    "todo": TodoTools,
-    "scratchpad": ScratchpadTools,
-    "context": ContextTools,
-    "sessions": SessionTools,
+GROUPS: Final[dict[str, tuple[type[ToolGroup], ...]]] = {
+    "context": (ContextTools,),
+    "observations": (ObservationTools, ObservationChanges),
+    "history": (HistoryTools,),
+    "notes": (NotesTools,),
+    "notepad": (NotepadTools,),
+    "todo": (TodoTools,),
+    "scratchpad": (ScratchpadTools,),
+    "sessions": (SessionTools,),
+    "preferences": (PreferenceTools,),
+    "facts": (FactsTools,),
+    "recall": (RecallTools,),
+    "files": (FileTools,),
 }
+"""By name: the classes that have the tools of a group."""
+
+BASIC_TOOLS: Final = (
+    "get_context", "add_observation", "list_observations", "get_observation", "update_observation",
+    "claim_observation", "resolve_observation", "add_note", "search_notes", "update_notepad", "todo",
+    "update_scratchpad",
+)  # fmt: skip
+"""The tools of the group `basic`: more of them would cost every model tokens in every request."""
+
+
+def tool_names(group: str) -> list[str]:
+    """Return the names of the tools of a group in their order, without former ones."""
+    return [name for each in GROUPS[group] for name in each.names()]
 
 
 def toolbox_of(workspace: Workspace) -> Toolbox:
     """Return the tools of an identity, in the order of the groups and of their methods."""
     tools = []
-    for name, group in GROUPS.items():
-        if name in workspace.identity.tools:
-            bound = group(workspace)
-            tools += [BoundTool(getattr(bound, method)) for method in group.names()]
-    elsewhere = {method: name for name, group in GROUPS.items() for method in group.names()}
-    return Toolbox(workspace.identity, tools, elsewhere)
+    elsewhere: dict[str, str] = {}
+    for name, classes in GROUPS.items():
+        for group in classes:
+            elsewhere |= dict.fromkeys(group.every_name(), name)
+            if methods := _methods(workspace.identity, name, group):
+                bound = group(workspace)
+                tools += [BoundTool(getattr(bound, method)) for method in methods if bound.has(method)]
+    return Toolbox(workspace, tools, elsewhere)
+
+
+def _methods(identity: Identity, name: str, group: type[ToolGroup]) -> list[str]:
+    """Return the names of the tools that an identity has of a group."""
+    every = group.every_name()
+    if name in identity.tools:
+        return list(every)
+    return [method for method, now in every.items() if now in BASIC_TOOLS and identity.has_basic(name)]

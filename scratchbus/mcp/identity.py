@@ -3,21 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, Self, cast, get_args
 
-from scratchbus import check_page, check_source
+from scratchbus import check_page, check_scope, check_source
 from scratchbus.errors import InvalidField, shown
 
 Kind = Literal["subagent", "person", "daemon"]
 
-OF_A_SESSION: Final = ("notes", "notepad", "todo", "sessions")
+BASIC: Final = "basic"
+"""The group that an identity has by default: of each other group that it can use, what most agents need."""
+
+ALL: Final = "all"
+"""What `--tools` calls every group that the identity can use."""
+
+OF_A_SESSION: Final = ("notes", "notepad", "todo", "sessions", "files")
 """The groups of tools that need a session."""
 
-COMBINED: Final = ("context", "sessions")
-"""The groups that span all others: an identity with all of those has these too."""
+OF_SCOPES: Final = ("preferences",)
+"""The groups of tools that need a scope whose knowledge they use."""
 
-GROUPS: Final = ("observations", "notes", "notepad", "todo", "scratchpad", *COMBINED)
+_MEMORIES: Final = ("notes", "notepad", "todo", "scratchpad")
+
+COMBINED: Final = ("context", "sessions")
+"""The groups that span others: an identity with the observations and all memories has these too."""
+
+GROUPS: Final = (
+    BASIC,
+    "context",
+    "observations",
+    "history",
+    *_MEMORIES,
+    "sessions",
+    *OF_SCOPES,
+    "facts",
+    "recall",
+    "files",
+)
 """The groups of tools, as `--tools` and the tokens file name them."""
 
 
@@ -25,9 +47,9 @@ def groups_of(names: Collection[str]) -> tuple[str, ...]:
     """Return the groups with these names, in their fixed order. Raises InvalidField."""
     for name in names:
         if name not in GROUPS:
-            raise InvalidField("tools", f"unknown group {shown(name)}; use any of: {', '.join(GROUPS)}")
-    has_all_others = set(names) >= {*GROUPS} - {*COMBINED}
-    return tuple(group for group in GROUPS if group in names or (has_all_others and group in COMBINED))
+            raise InvalidField("tools", f"unknown group {shown(name)}; use any of: {', '.join((*GROUPS, ALL))}")
+    spans = set(names) >= {"observations", *_MEMORIES}
+    return tuple(group for group in GROUPS if group in names or (spans and group in COMBINED))
 
 
 @dataclass(frozen=True)
@@ -39,6 +61,10 @@ class Identity:
     page: str
     session: str | None
     tools: tuple[str, ...]
+    within: tuple[str, ...] = GROUPS
+    """The groups of which the basic tools may be: those that the server offers."""
+    knowledge: tuple[str, ...] = ()
+    """The scopes whose preferences and facts it is shown, such as a user and a project; it writes to the last one."""
 
     @classmethod
     def of(
@@ -49,8 +75,9 @@ class Identity:
         page: str = "main",
         session: str | None = None,
         tools: Collection[str] | None = None,
+        knowledge: Collection[str] = (),
     ) -> Self:
-        """Return an identity; without `tools` it gets every group it can use.
+        """Return an identity; without `tools` it gets the basic ones.
 
         Raises InvalidSource, InvalidName or InvalidField.
         """
@@ -58,26 +85,45 @@ class Identity:
         page = check_page(page)
         if session is not None:
             check_page(f"session:{session}")
+        scopes = tuple(dict.fromkeys(map(check_scope, knowledge)))
         if kind not in get_args(Kind):
             raise InvalidField(
                 "kind", f"{shown(kind)} is not a kind of identity; use one of: {', '.join(get_args(Kind))}"
             )
-        found = cls(agent, cast(Kind, kind), page, session, ())
-        chosen = found._default_tools() if tools is None else found._checked(tools)
-        return cls(agent, cast(Kind, kind), page, session, chosen)
+        found = cls(agent, cast(Kind, kind), page, session, (), knowledge=scopes)
+        return replace(found, tools=found._chosen((BASIC,) if tools is None else tools))
 
     def narrowed(self, tools: Collection[str]) -> Self:
         """Return this identity restricted to these groups of tools."""
-        kept = tuple(group for group in self.tools if group in tools)
-        return type(self)(self.agent, self.kind, self.page, self.session, kept)
+        kept = tuple(group for group in self.tools if group in tools or group == BASIC)
+        return replace(self, tools=kept, within=self.within if BASIC in tools else tuple(tools))
 
-    def _default_tools(self) -> tuple[str, ...]:
-        missing = {*(() if self.session else OF_A_SESSION), *(() if self.kind == "subagent" else ("scratchpad",))}
-        return tuple(group for group in GROUPS if group not in missing)
+    def can_use(self, group: str) -> bool:
+        """Return whether it has what the tools of a group need: some need a session, some a scope."""
+        if group in OF_SCOPES:
+            return bool(self.knowledge)
+        return self.session is not None or group not in OF_A_SESSION
 
-    def _checked(self, tools: Collection[str]) -> tuple[str, ...]:
+    @property
+    def has_scratchpad(self) -> bool:
+        """Whether it is of a kind that has a scratchpad."""
+        return self.kind == "subagent"
+
+    def has(self, group: str) -> bool:
+        """Return whether it has tools of a group: all of them, or the basic ones."""
+        return group in self.tools or self.has_basic(group)
+
+    def has_basic(self, group: str) -> bool:
+        """Return whether it has the basic tools of a group."""
+        return BASIC in self.tools and group in self.within and self.can_use(group)
+
+    def _chosen(self, tools: Collection[str]) -> tuple[str, ...]:
+        if ALL in tools:
+            return tuple(group for group in GROUPS if group != BASIC and self.can_use(group))
         groups = groups_of(tools)
         for group in groups:
             if group in OF_A_SESSION and self.session is None:
                 raise InvalidField("tools", f"the {group} tools need a session; name one with --session")
+            if group in OF_SCOPES and not self.knowledge:
+                raise InvalidField("tools", f"the {group} tools need a scope; name one with --knowledge")
         return groups

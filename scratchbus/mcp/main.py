@@ -10,11 +10,9 @@ import anyio
 
 from scratchbus.daemon import stderr_logger
 from scratchbus.errors import SettingsError
-from scratchbus.mcp.http import Reception, is_local, listen, serve_http
 from scratchbus.mcp.identity import GROUPS, Identity, groups_of
-from scratchbus.mcp.server import server_of
+from scratchbus.mcp.methods import Methods
 from scratchbus.mcp.stdio import serve_stdio
-from scratchbus.mcp.tokens import Tokens
 from scratchbus.mcp.workspace import Workspace
 
 logger = stderr_logger()
@@ -25,7 +23,7 @@ def run_stdio(identity: Identity, settings: dict[str, Any]) -> None:
 
     async def run() -> None:
         async with Workspace.opened(identity, **settings) as workspace:
-            await serve_stdio(server_of(workspace))
+            await serve_stdio(Methods(workspace))
 
     anyio.run(run)
 
@@ -37,6 +35,10 @@ def run_http(
 
     Raises SettingsError, and InvalidField for unknown groups.
     """
+    from scratchbus.mcp.app import mcp_app  # late: over stdio they are not needed
+    from scratchbus.mcp.http import is_local, listen, serve_http
+    from scratchbus.mcp.tokens import Tokens
+
     tokens, offered = Tokens(file), groups_of(GROUPS if groups is None else groups)
     if not tokens.all():
         raise SettingsError(
@@ -45,5 +47,5 @@ def run_http(
     listener, url = listen(where)
     if not is_local(listener):
         logger.warning("tokens travel unencrypted; put a TLS proxy in front of this server", url=url)
-    reception = Reception(tokens, offered, settings, is_local(listener))
-    anyio.run(serve_http, reception, listener, lambda: announce(url))
+    app = mcp_app(tokens, offered, settings, is_local=is_local(listener))
+    anyio.run(serve_http, app, listener, lambda: announce(url))

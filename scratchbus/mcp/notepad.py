@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
+from scratchbus import AsyncNotepad
 from scratchbus.mcp.parameters import Based, EventId, Overwrite, base_of, explained
 from scratchbus.mcp.toolbox import EDITS, READS, REPLACES, ToolGroup, tool
 from scratchbus.mcp.workspace import Workspace
@@ -35,7 +36,11 @@ class NotepadTools(ToolGroup):
     """The tools for the notepad of one session."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self._notepad = workspace.bus.notepad(workspace.session)
+        self._workspace = workspace
+
+    @property
+    def _notepad(self) -> AsyncNotepad:
+        return self._workspace.bus.notepad(self._workspace.session)
 
     @tool("Read the notepad", READS)
     async def read_notepad(self) -> NotepadText:
@@ -59,15 +64,11 @@ class NotepadTools(ToolGroup):
     async def update_notepad(
         self,
         operation: Literal["find_replace", "append", "prepend", "delete"],
-        content: Annotated[
-            str | None, Field(description="For append and prepend: the text to add. For delete: the text to remove.")
-        ] = None,
-        find: Annotated[str | None, Field(description="For find_replace: the exact text to find.")] = None,
-        replace: Annotated[str | None, Field(description="For find_replace: the replacement.")] = None,
-        replace_all: Annotated[
-            bool, Field(description="Replace or delete every occurrence; otherwise the text must occur exactly once.")
-        ] = False,
+        content: Annotated[str | None, Field(description="To append, prepend or delete.")] = None,
+        find: Annotated[str | None, Field(description="Exact text.")] = None,
+        replace: str | None = None,
+        replace_all: Annotated[bool, Field(description="Else it must occur once.")] = False,
         event_id: EventId = None,
     ) -> Done:
-        """Change part of the session notepad without rewriting it."""
+        """Edit the session notepad, which survives compaction."""
         return done(await self._notepad.update(operation, content, find, replace, replace_all, event_id=event_id))

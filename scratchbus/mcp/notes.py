@@ -8,19 +8,16 @@ from typing import Annotated, NotRequired, cast
 from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
-from scratchbus import Note, NoteResult
+from scratchbus import AsyncNotes, Note, NoteResult
 from scratchbus.errors import InvalidField, shown
 from scratchbus.mcp.answers import Moment, text_of
-from scratchbus.mcp.parameters import Cursor, EventId
+from scratchbus.mcp.parameters import Cursor, EventId, Limit, Tags
+from scratchbus.mcp.searching import search
 from scratchbus.mcp.toolbox import ADDS, READS, REPLACES, ToolGroup, tool
 from scratchbus.mcp.workspace import Workspace
 
-Id = Annotated[str, Field(description="The id of a note, such as note_1764000000000.")]
-Content = Annotated[
-    str, Field(description="One topic, specific enough to act on; a long text is better split into several notes.")
-]
-Tags = Annotated[list[str] | None, Field(description="A few topics to find it by.")]
-Limit = Annotated[int, Field(ge=1, le=100, description="Maximum number of notes to return.")]
+Id = Annotated[str, Field(description="Id of a note, as note_1764000000000.")]
+Content = Annotated[str, Field(description="One topic, up to 4,000 characters.")]
 
 
 class Noted(TypedDict):
@@ -66,19 +63,19 @@ class FoundNotes(TypedDict):
     next_cursor: NotRequired[str]
 
 
-class TagFilter(TypedDict):
-    """The tag filter, and the total number of notes listed."""
+class Listing(TypedDict):
+    """The number of notes, and the tag that all of them have."""
 
     note_count: int
     tag_filter: str | None
 
 
-class Listed(TypedDict):
-    """Notes, newest first."""
+class ListedNotes(TypedDict):
+    """The notes, newest first."""
 
     message: str
     notes: list[Noted]
-    metadata: TagFilter
+    metadata: Listing
     next_cursor: NotRequired[str]
 
 
@@ -100,54 +97,46 @@ class NotesTools(ToolGroup):
     """The tools for the notes of one session."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self._notes = workspace.bus.notes(workspace.session)
+        self._workspace = workspace
+
+    @property
+    def _notes(self) -> AsyncNotes:
+        return self._workspace.bus.notes(self._workspace.session)
 
     @tool("Add a note", ADDS)
     async def add_note(self, content: Content, tags: Tags = None, event_id: EventId = None) -> NoteAnswer:
-        """Save a note for the rest of this session, outside the conversation and its token budget. Search first."""
+        """Save a note for the rest of the session."""
         result = await self._notes.add(content, tags or (), event_id=event_id)
         return _kept(result)
 
     @tool("Search the notes", READS)
     async def search_notes(
         self,
-        query: Annotated[str, Field(description="Text to find in the content, ignoring case.")] = "",
-        tags: Annotated[list[str] | None, Field(description="Only notes that have all of these tags.")] = None,
+        query: Annotated[str, Field(description="Words to find; none: all, newest first.")] = "",
+        tags: list[str] | None = None,
         limit: Limit = 10,
         cursor: Cursor = None,
     ) -> FoundNotes:
-        """Search the session's notes. Notes in which the text occurs earlier come first, then newer ones."""
-        result = await self._notes.search(query, tags or ())
-        notes, following = _part(result.notes, limit, cursor)
-        found: FoundNotes = {"message": result.message, "notes": notes, "metadata": cast(Search, result.metadata)}
+        """Find or list the session's notes."""
+        matching = search(query, (await self._notes.search("", tags or ())).notes)
+        notes, following = _part(matching, limit, cursor)
+        count = len(matching)
+        message = f"Found {count} {'note' if count == 1 else 'notes'}."
+        searched: Search = {"result_count": count, "query": query, "tags": list(tags or ())}
+        found: FoundNotes = {"message": message, "notes": notes, "metadata": searched}
         if following:
             found["next_cursor"] = following
         return found
-
-    @tool("List the notes", READS)
-    async def list_notes(
-        self,
-        tag: Annotated[str | None, Field(description="Only notes with this tag.")] = None,
-        limit: Limit = 10,
-        cursor: Cursor = None,
-    ) -> Listed:
-        """List the session's notes, newest first."""
-        result = await self._notes.list(tag)
-        notes, following = _part(result.notes, limit, cursor)
-        listed: Listed = {"message": result.message, "notes": notes, "metadata": cast(TagFilter, result.metadata)}
-        if following:
-            listed["next_cursor"] = following
-        return listed
 
     @tool("Change a note", REPLACES)
     async def update_note(
         self,
         id: Id,
         content: Annotated[str | None, Field(description="The new content.")] = None,
-        tags: Annotated[list[str] | None, Field(description="The new tags, replacing the old ones.")] = None,
+        tags: Annotated[list[str] | None, Field(description="Replace the old ones.")] = None,
         event_id: EventId = None,
     ) -> NoteAnswer:
-        """Replace the content or tags of a note, or both. Arguments you leave out change nothing."""
+        """Replace the content of a note, its tags, or both."""
         result = await self._notes.update(id, content, tags, event_id=event_id)
         return _kept(result)
 
@@ -157,17 +146,28 @@ class NotesTools(ToolGroup):
         result = await self._notes.delete(id, event_id=event_id)
         return {"message": result.message, "metadata": cast(Totals, result.metadata)}
 
-    @tool("Add a quick note", ADDS)
-    async def scratch_note(self, content: Content, event_id: EventId = None) -> NoteAnswer:
-        """Save a quick note without tags for the rest of this session."""
-        result = await self._notes.scratch(content, event_id=event_id)
-        return _kept(result)
-
     @tool("List the tags", READS)
     async def list_tags(self) -> Tagged:
         """List the tags in use, each with its number of notes."""
         result = await self._notes.tags()
         return {"message": result.message, "tags": result.tags, "metadata": cast(TagCount, result.metadata)}
+
+    @tool("Add a note", ADDS, now="add_note")
+    async def scratch_note(self, content: Content, tags: Tags = None, event_id: EventId = None) -> NoteAnswer:
+        """Save a note for the rest of the session."""
+        return await self.add_note(content, tags, event_id)
+
+    @tool("List the notes", READS, now="search_notes")
+    async def list_notes(
+        self, tag: str | None = None, limit: Annotated[int | None, Field(ge=1)] = None, cursor: Cursor = None
+    ) -> ListedNotes:
+        """List the session's notes, all of them unless they are limited."""
+        result = await self._notes.list(tag)
+        notes, following = _part(result.notes, limit or len(result.notes), cursor)
+        listed: ListedNotes = {"message": result.message, "notes": notes, "metadata": cast(Listing, result.metadata)}
+        if following:
+            listed["next_cursor"] = following
+        return listed
 
 
 def _kept(result: NoteResult) -> NoteAnswer:

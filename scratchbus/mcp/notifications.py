@@ -1,82 +1,79 @@
 """Notify clients when a resource changes, driven by the log.
 
-Clients of protocol version 2026-07-28 and later hold a `subscriptions/listen` stream, which the SDK serves from a bus
-of its own. Earlier clients call `resources/subscribe` and get `notifications/resources/updated`, which we implement.
+Clients of protocol version 2026-07-28 and later hold a `subscriptions/listen` request open, and get notifications that
+belong to it. Earlier clients call `resources/subscribe`.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
-from urllib.parse import quote
+from typing import Any, Final
 
 import anyio
 from anyio.abc import TaskGroup
-from mcp.server.context import ServerRequestContext
-from mcp.server.session import ServerSession
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated
-from mcp_types import (
-    EmptyResult,
-    SubscribeRequestParams,
-    SubscriptionsListenRequestParams,
-    SubscriptionsListenResult,
-    UnsubscribeRequestParams,
-)
 
-from scratchbus import Change
+from scratchbus import BusPosition, Change
 from scratchbus.daemon import stderr_logger
 from scratchbus.errors import ScratchbusError
+from scratchbus.mcp.protocol import INTERNAL_ERROR, SUBSCRIPTION_KEY, Client, Params, ProtocolError, Result
+from scratchbus.mcp.resources import ACTIVE, NOTEPAD, NOTES, OBSERVATION, TODO, Resources, refused
 from scratchbus.mcp.workspace import Workspace
 
-Request = ServerRequestContext[Any, Any]
+MOST: Final = 1024
+"""The most connections and requests that subscribe at once."""
+
+_UPDATED: Final = "notifications/resources/updated"
 
 logger = stderr_logger()
 
 
-def active_uri(page: str) -> str:
-    """Return the URI of the active observations of a page."""
-    return f"scratch://{quote(page, safe='')}/active"
+class _Subscriber:
+    """Who subscribes: the resources, and the notifications that are still to be sent."""
 
-
-def observation_uri(id: str) -> str:
-    """Return the URI of an observation."""
-    return f"observation://{id}"
-
-
-class _Client:
-    """A client of an earlier protocol version: its subscriptions and pending notifications."""
-
-    def __init__(self, session: ServerSession) -> None:
-        self._session = session
-        self.uris: set[str] = set()
+    def __init__(self, notify: Callable[[str], Awaitable[None]]) -> None:
+        self._notify = notify
+        self._forms: dict[str, set[str]] = {}  # each URI as it is notified, with the forms the client wrote it in
         self._changed: dict[str, None] = {}
         self._woken = anyio.Event()
 
+    @property
+    def uris(self) -> set[str]:
+        """The URIs of the resources."""
+        return set(self._forms)
+
+    def add(self, uri: str, form: str) -> None:
+        """Add a resource, in the form that the client wrote its URI in."""
+        self._forms.setdefault(uri, set()).add(form)
+
+    def remove(self, form: str) -> None:
+        """Remove a resource."""
+        for forms in self._forms.values():
+            forms.discard(form)
+
     def hear(self, uri: str) -> None:
         """Record a change; several changes of one resource become one notification."""
-        if uri in self.uris:
-            self._changed[uri] = None
+        for form in self._forms.get(uri, ()):
+            self._changed[form] = None
             self._woken.set()
 
-    async def tell(self) -> None:
+    async def notify(self) -> None:
         """Send pending notifications as fast as the client accepts them, until cancelled."""
         while True:
             await self._woken.wait()
             self._woken, changed, self._changed = anyio.Event(), self._changed, {}
             for uri in changed:
-                await self._session.send_resource_updated(uri)
+                await self._notify(uri)
 
 
 class ResourceSubscriptions:
     """The subscriptions to the resources of one page."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, resources: Resources) -> None:
         self._workspace = workspace
+        self._resources = resources
         self._page = workspace.page.name
-        self._listeners = InMemorySubscriptionBus()
-        self._listen = ListenHandler(self._listeners)
-        self._clients: dict[object, _Client] = {}
+        self._subscribers: dict[object, _Subscriber] = {}  # by connection, or by request
         self._tasks: TaskGroup
         self._has_begun = False
 
@@ -87,67 +84,111 @@ class ResourceSubscriptions:
             yield
             self._tasks.cancel_scope.cancel()
 
-    async def listen(self, context: Request, params: SubscriptionsListenRequestParams) -> SubscriptionsListenResult:
-        """Serve a stream of changes for as long as the client keeps it open."""
+    async def listen(self, client: Client, params: Params) -> Result:
+        """Notify a client of changes for as long as it keeps its request open. Raises ProtocolError."""
+        wanted: dict[str, Any] = {name: value for name, value in params["notifications"].items() if value}
+        forms = wanted.get("resourceSubscriptions", [])
+        known = [(await self._known(form), form) for form in forms]
         await self._begin()
-        return await self._listen(context, params)
+        meta = {"_meta": {SUBSCRIPTION_KEY: client.request_id}}
+        subscriber = _Subscriber(lambda uri: client.notify(_UPDATED, {"uri": uri, **meta}, is_of_request=True))
+        for uri, form in known:
+            subscriber.add(uri, form)
+        self._register(subscriber, subscriber)
+        try:
+            acknowledged = {"notifications": wanted, **meta}
+            await client.notify("notifications/subscriptions/acknowledged", acknowledged, is_of_request=True)
+            await subscriber.notify()
+        finally:
+            del self._subscribers[subscriber]
+        return meta
 
-    async def subscribe(self, context: Request, params: SubscribeRequestParams) -> EmptyResult:
-        """Subscribe a client to a resource."""
+    async def subscribe(self, client: Client, params: Params) -> Result:
+        """Subscribe a client to a resource. Raises ProtocolError unless it exists."""
+        uri = await self._known(params["uri"])
         await self._begin()
-        connection = context.session._connection  # private in the SDK, but nothing else tells when it ends
-        client = self._clients.get(connection)
-        if client is None:
-            client = self._clients[connection] = _Client(context.session)
-            connection.exit_stack.callback(self._clients.pop, connection, None)
-            await connection.exit_stack.enter_async_context(self._told(client))
-        client.uris.add(params.uri)
-        return EmptyResult()
+        subscriber = self._subscribers.get(client.connection)
+        if subscriber is None:
+            subscriber = _Subscriber(lambda uri: client.notify(_UPDATED, {"uri": uri}))
+            self._register(client.connection, subscriber)
+            client.ending.callback(self._subscribers.pop, client.connection, None)
+            await client.ending.enter_async_context(self._notified(subscriber))
+        subscriber.add(uri, params["uri"])
+        return {}
 
-    async def unsubscribe(self, context: Request, params: UnsubscribeRequestParams) -> EmptyResult:
+    async def unsubscribe(self, client: Client, params: Params) -> Result:
         """Unsubscribe a client from a resource."""
-        client = self._clients.get(context.session._connection)  # see above
-        if client is not None:
-            client.uris.discard(params.uri)
-        return EmptyResult()
+        subscriber = self._subscribers.get(client.connection)
+        if subscriber is not None:
+            subscriber.remove(params["uri"])
+        return {}
+
+    async def _known(self, uri: str) -> str:
+        """Return the URI of a resource as changes of it are notified. Raises ProtocolError unless it exists."""
+        try:
+            return await self._resources.check(uri)
+        except ScratchbusError as problem:
+            raise refused(uri, problem) from None
 
     @asynccontextmanager
-    async def _told(self, client: _Client) -> AsyncIterator[None]:
-        telling = anyio.CancelScope()
+    async def _notified(self, subscriber: _Subscriber) -> AsyncIterator[None]:
+        notifying = anyio.CancelScope()
 
-        async def tell() -> None:
-            with telling:
-                await client.tell()
+        async def notify() -> None:
+            with notifying:
+                await subscriber.notify()
 
-        self._tasks.start_soon(tell)
+        self._tasks.start_soon(notify)
         try:
             yield
         finally:
-            telling.cancel()
+            notifying.cancel()
+
+    def _register(self, key: object, subscriber: _Subscriber) -> None:
+        if len(self._subscribers) >= MOST:
+            raise ProtocolError(INTERNAL_ERROR, f"{MOST:,} connections and requests subscribe already; try again later")
+        self._subscribers[key] = subscriber
 
     async def _begin(self) -> None:
-        """Start following the page, unless that has been done already."""
-        view = await self._workspace.view()
-        if not self._has_begun:
-            self._has_begun = True
-            self._tasks.start_soon(self._follow, view.changes())
+        """Start following the page and the session, unless that has been done already."""
+        if self._has_begun:
+            return
+        self._has_begun = True
+        who = self._workspace.identity
+        if who.has("observations"):
+            self._tasks.start_soon(self._follow_page, (await self._workspace.view()).changes())
+        if who.session is not None:
+            self._tasks.start_soon(self._follow_memories, who.session, await self._workspace.bus.position())
 
-    async def _follow(self, changes: AsyncIterator[Change]) -> None:
+    async def _follow_page(self, changes: AsyncIterator[Change]) -> None:
         try:
             async for change in changes:
                 for uri in self._uris(change):
-                    await self._publish(uri)
+                    self._publish(uri)
         except ScratchbusError as problem:  # reads of the page raise it to their callers
             logger.error("clients are no longer notified of changes", page=self._page, reason=str(problem))
 
-    def _uris(self, change: Change) -> list[str]:
-        if change.is_resync:  # any subscribed resource may have changed
-            return sorted({uri for client in self._clients.values() for uri in client.uris} | {active_uri(self._page)})
-        observation = change.after or change.before
-        uris = [observation_uri(observation.id)] if observation else []
-        return [active_uri(self._page), *uris]
+    async def _follow_memories(self, session: str, after: BusPosition) -> None:
+        page = f"session:{session}"
+        try:
+            async for event in self._workspace.bus.events(after, follow=True, pages=[page]):
+                kind = _MEMORIES.get(event.kind.partition("_")[0])
+                if kind is not None:
+                    self._publish(kind.uri(session))
+        except ScratchbusError as problem:
+            logger.error("clients are no longer notified of changes", page=page, reason=str(problem))
 
-    async def _publish(self, uri: str) -> None:
-        for client in list(self._clients.values()):
-            client.hear(uri)
-        await self._listeners.publish(ResourceUpdated(uri))
+    def _uris(self, change: Change) -> list[str]:
+        active = ACTIVE.uri(self._page)
+        if change.is_resync:  # any subscribed resource may have changed
+            return sorted({active}.union(*(each.uris for each in self._subscribers.values())))
+        observation = change.after or change.before
+        return [active, OBSERVATION.uri(observation.id)] if observation else [active]
+
+    def _publish(self, uri: str) -> None:
+        for subscriber in self._subscribers.values():
+            subscriber.hear(uri)
+
+
+_MEMORIES = {"note": NOTES, "notepad": NOTEPAD, "todo": TODO}
+"""By how the kinds of events begin: the resources they change."""

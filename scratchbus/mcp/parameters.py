@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Final
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from scratchbus.errors import Conflict, RevisionConflict
 
-EventId = Annotated[
-    str | None, Field(description="Your own id for this call; a retry with the same id changes nothing twice.")
-]
-Tags = Annotated[list[str] | None, Field(description="Topics to find it by.")]
-Cursor = Annotated[str | None, Field(description="The `next_cursor` of the previous answer.")]
-Based = Annotated[
-    int | None, Field(ge=0, description="The `revision` you last read; the write is refused if it has changed since.")
-]
-Overwrite = Annotated[bool, Field(description="Replace the text even if you have not read it.")]
+EventId = str | None
+"""An id of the model's for its call, which makes a retry safe; the instructions explain it once for all tools."""
+
+Tags = Annotated[list[str] | None, Field(description="Topics.")]
+Cursor = str | None
+"""The `next_cursor` of the last answer."""
+
+MOST: Final = 100
+"""The most items of a list."""
+
+Limit = Annotated[int, WithJsonSchema({"type": "integer", "maximum": MOST}), Field(ge=1, le=MOST)]
+
+Based = Annotated[int | None, Field(description="The one you read.")]
+Overwrite = Annotated[bool, Field(description="Replace it unread.")]
 
 
 def base_of(revision: int | None, overwrite: bool) -> int | None:

@@ -1,96 +1,173 @@
-"""The MCP resources: the active observations of the page, and each observation."""
+"""The MCP resources: the observations of the page, and the memories of the session, each under a URI."""
 
 from __future__ import annotations
 
 import re
-from typing import Any, Final
-from urllib.parse import unquote
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote, unquote
 
-from mcp.server.context import ServerRequestContext
-from mcp.shared.exceptions import MCPError
-from mcp_types import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    ListResourcesResult,
-    ListResourceTemplatesResult,
-    PaginatedRequestParams,
-    ReadResourceRequestParams,
-    ReadResourceResult,
-    Resource,
-    ResourceTemplate,
-    TextResourceContents,
-)
 from pydantic_core import to_json
 
-from scratchbus.errors import EngineError, NotFound, ScratchbusError, shown
+from scratchbus.errors import EngineError, InvalidId, NotFound, ScratchbusError, shown
 from scratchbus.mcp.answers import page_of, whole
-from scratchbus.mcp.notifications import active_uri
+from scratchbus.mcp.protocol import INTERNAL_ERROR, INVALID_PARAMS, Client, Params, ProtocolError, Result
 from scratchbus.mcp.toolbox import Answer
 from scratchbus.mcp.workspace import Workspace
 
 JSON: Final = "application/json"
-_ACTIVE: Final = re.compile(r"scratch://(.+)/active")
-_ONE: Final = re.compile(r"observation://([^/]+)/?")
+MARKDOWN: Final = "text/markdown"
 
-Request = ServerRequestContext[Any, Any]
+
+class Kind(NamedTuple):
+    """A kind of resource: its URI template, its name, what it is, and the group of tools that it needs."""
+
+    template: str
+    name: str
+    about: str
+    group: str
+    mime_type: str = JSON
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """What clients are told of it, besides its URI."""
+        return {"name": self.name, "description": self.about, "mimeType": self.mime_type}
+
+    @property
+    def key(self) -> str:
+        """The name of the part of the URI that varies."""
+        return self.template.partition("{")[2].partition("}")[0]
+
+    def uri(self, value: str) -> str:
+        """Return the URI for a value, percent-encoded."""
+        return self.template.replace(f"{{{self.key}}}", quote(value, safe=""))
+
+    def value_in(self, uri: str) -> str | None:
+        """Return the value in a URI, however it is encoded; None if the URI is of another kind."""
+        before, _, after = self.template.partition(f"{{{self.key}}}")
+        found = re.fullmatch(f"{re.escape(before)}(.+){re.escape(after)}/?", uri)
+        return None if found is None else unquote(found[1])
+
+
+ACTIVE: Final = Kind(
+    "scratch://{page}/active", "active", "The active observations of your page, by priority.", "observations"
+)
+OBSERVATION: Final = Kind("observation://{id}", "observation", "One observation of your page.", "observations")
+NOTES: Final = Kind("notes://{session}", "notes", "The notes of your session, newest first.", "notes")
+NOTEPAD: Final = Kind("notepad://{session}", "notepad", "The notepad of your session.", "notepad", MARKDOWN)
+TODO: Final = Kind("todo://{session}", "todo", "The todo list of your session.", "todo")
+CONTEXT: Final = Kind("context://{agent}", "context", "What get_context returns, unrecorded.", "context", MARKDOWN)
+
+KINDS: Final = (ACTIVE, OBSERVATION, NOTES, NOTEPAD, TODO, CONTEXT)
 
 
 class Resources:
-    """The resources of one page."""
+    """The resources of one connection."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
+        self._readers: Mapping[Kind, Callable[[str], Awaitable[Answer | str]]] = {
+            ACTIVE: self._active,
+            OBSERVATION: self._observation,
+            NOTES: self._notes,
+            NOTEPAD: self._notepad,
+            TODO: self._todo,
+            CONTEXT: self._context,
+        }
 
-    async def list(self, _: Request, __: PaginatedRequestParams | None) -> ListResourcesResult:
+    @property
+    def kinds(self) -> list[Kind]:
+        """The kinds of resources that the connection may read."""
+        return [kind for kind in KINDS if self._workspace.identity.has(kind.group)]
+
+    async def list(self, _: Client, __: Params) -> Result:
         """Return the resources that always exist."""
-        name = self._workspace.page.name
-        active = Resource(
-            uri=active_uri(name),
-            name="active",
-            title=f"Active observations of {name}",
-            description=f"What is going on: the active observations of page {name}, highest priority first.",
-            mime_type=JSON,
-        )
-        return ListResourcesResult(resources=[active])
+        own = self._own()
+        every = [
+            {"uri": kind.uri(value), "title": f"{kind.name} of {value}", **kind.document}
+            for kind in self.kinds
+            if (value := own.get(kind.key))
+        ]
+        return {"resources": every}
 
-    async def list_templates(self, _: Request, __: PaginatedRequestParams | None) -> ListResourceTemplatesResult:
+    async def list_templates(self, _: Client, __: Params) -> Result:
         """Return the templates of the URIs."""
-        active = ResourceTemplate(
-            uri_template="scratch://{page}/active",
-            name="active",
-            title="Active observations",
-            description=f"Active observations of a page, highest priority first. Yours is {self._workspace.page.name}.",
-            mime_type=JSON,
-        )
-        one = ResourceTemplate(
-            uri_template="observation://{id}",
-            name="observation",
-            title="An observation",
-            description="One observation of your page, in full.",
-            mime_type=JSON,
-        )
-        return ListResourceTemplatesResult(resource_templates=[active, one])
+        return {"resourceTemplates": [{"uriTemplate": kind.template, **kind.document} for kind in self.kinds]}
 
-    async def read(self, _: Request, params: ReadResourceRequestParams) -> ReadResourceResult:
-        """Return a resource as JSON."""
+    async def read(self, _: Client, params: Params) -> Result:
+        """Return the content of a resource."""
+        uri = params["uri"]
         try:
-            answer = await self._read(params.uri)
+            kind, value = self.find(uri)
+            answer = await self._readers[kind](value)
         except ScratchbusError as problem:
-            code = INTERNAL_ERROR if isinstance(problem, EngineError) else INVALID_PARAMS
-            raise MCPError(code=code, message=str(problem), data={"uri": params.uri}) from None
-        text = to_json(answer).decode()
-        return ReadResourceResult(contents=[TextResourceContents(uri=params.uri, mime_type=JSON, text=text)])
+            raise refused(uri, problem) from None
+        text = answer if isinstance(answer, str) else to_json(answer).decode()
+        return {"contents": [{"uri": uri, "mimeType": kind.mime_type, "text": text}]}
 
-    async def _read(self, uri: str) -> Answer:
-        own = self._workspace.page.name
-        if active := _ACTIVE.fullmatch(uri):
-            page = unquote(active[1])
-            if page != own:
-                raise NotFound(f"{shown(uri)}: your connection is for page {own}; read {active_uri(own)}")
-            return page_of((await self._workspace.look()).active())
-        if one := _ONE.fullmatch(uri):
-            found = (await self._workspace.look()).get(one[1])
-            if found is None:
-                raise NotFound(f"{shown(uri)}: there is no such observation on page {own}")
-            return whole(found, self._workspace.bus.owner)
-        raise NotFound(f"{shown(uri)} is not a resource; read {active_uri(own)} or observation://<id>")
+    def find(self, uri: str) -> tuple[Kind, str]:
+        """Return the kind of a resource, and the value in its URI. Raises NotFound if this server has none."""
+        for kind in self.kinds:
+            value = kind.value_in(uri)
+            if value is None:
+                continue
+            own = self._own().get(kind.key)
+            if own is not None and value != own:
+                raise NotFound(f"{shown(uri)}: your connection is for {kind.key} {own}; read {kind.uri(own)}")
+            return kind, value
+        forms = ", ".join(kind.template for kind in self.kinds)
+        raise NotFound(f"{shown(uri)} is not a resource; these are: {forms}")
+
+    async def check(self, uri: str) -> str:
+        """Return the URI of a resource as changes of it are notified. Raises NotFound unless it exists."""
+        kind, value = self.find(uri)
+        if kind == CONTEXT:
+            raise NotFound(f"{shown(uri)} changes with everything else; subscribe to {ACTIVE.template}")
+        if kind.key == "session" and value != self._workspace.identity.session:
+            raise NotFound(
+                f"{shown(uri)} is of a session that you entered; only those of your own can be subscribed to"
+            )
+        if kind == OBSERVATION:
+            await self._observation(value)
+        return kind.uri(value)
+
+    def _own(self) -> dict[str, str | None]:
+        who = self._workspace.identity
+        return {"page": who.page, "session": self._workspace.known_session, "agent": who.agent}
+
+    async def _active(self, _: str) -> Answer:
+        found = (await self._workspace.look()).active()
+        await self._workspace.page.log_read(found)
+        return page_of(found)
+
+    async def _observation(self, id: str) -> Answer:
+        try:
+            found = (await self._workspace.look()).get(id)
+        except InvalidId:
+            found = None
+        if found is None:
+            raise NotFound(f"observation://{id}: there is no such observation on page {self._workspace.page.name}")
+        await self._workspace.page.log_read([found])
+        return whole(found, self._workspace.bus.owner)
+
+    async def _notes(self, session: str) -> Answer:
+        notes = (await self._workspace.bus.notes(session).list()).notes
+        return {"notes": [note.model_dump(mode="json") for note in notes]}
+
+    async def _notepad(self, session: str) -> str:
+        return await self._workspace.bus.notepad(session).read()
+
+    async def _todo(self, session: str) -> Answer:
+        return (await self._workspace.bus.todo(session).read()).model_dump(mode="json")
+
+    async def _context(self, agent: str) -> str:
+        made = await self._workspace.bus.context.assemble(
+            session=self._workspace.known_session, agent=agent, page=self._workspace.page.name
+        )
+        return made.text
+
+
+def refused(uri: str, problem: ScratchbusError) -> ProtocolError:
+    """Return the error of the protocol for a URI that cannot be read."""
+    code = INTERNAL_ERROR if isinstance(problem, EngineError) else INVALID_PARAMS
+    return ProtocolError(code, str(problem), {"uri": uri})

@@ -31,9 +31,13 @@ class ScratchpadTools(ToolGroup):
         self._identity = workspace.identity
         self._scratchpad = workspace.bus.scratchpad(workspace.identity.agent)
 
+    def has(self, name: str) -> bool:
+        """See `ToolGroup`: who has no scratchpad sees who it is, and nothing else."""
+        return self._identity.has_scratchpad or name == "whoami"
+
     @tool("Who am I?", READS)
     async def whoami(self) -> Self:
-        """See who you are, where you work, and your scratchpad. Call it when you start."""
+        """See who you are, where you work, and your scratchpad if you have one."""
         who = self._identity
         _, revision = await self._scratchpad.read_with_revision()  # first: if the text is newer, the write is refused
         text = await self._scratchpad.whoami()
@@ -45,11 +49,12 @@ class ScratchpadTools(ToolGroup):
     @tool("Rewrite the scratchpad", REPLACES)
     async def update_scratchpad(
         self,
-        content: Annotated[str, Field(description="The complete new text; at most 10,000 characters.")],
+        content: Annotated[str, Field(description="Up to 10,000 characters.")],
         revision: Based = None,
         overwrite: Overwrite = False,
         event_id: EventId = None,
     ) -> Done:
-        """Replace your scratchpad: notes for your future self, which outlive this run."""
-        with explained("scratchpad", "whoami", revision):
+        """Replace your scratchpad, which outlives the session."""
+        how = "whoami" if "scratchpad" in self._identity.tools else "get_context"
+        with explained("scratchpad", how, revision):
             return done(await self._scratchpad.write(content, revision=base_of(revision, overwrite), event_id=event_id))

@@ -1,74 +1,86 @@
-"""The server of one identity: its tools, resources and instructions, independent of the transport.
-
-It is built on the SDK's low-level `Server`, since `MCPServer` cannot serve `resources/subscribe`, through which clients
-of protocol versions before 2026-07-28 learn of changes.
-"""
+"""The server of one identity on the SDK, which carries the protocol over HTTP."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from importlib.metadata import version
-from typing import Any
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Final
 
+import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
-from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams
+from mcp.shared.exceptions import MCPError
 
-from scratchbus import guidance
-from scratchbus.mcp.groups import toolbox_of
-from scratchbus.mcp.notifications import ResourceSubscriptions
-from scratchbus.mcp.resources import Resources
-from scratchbus.mcp.toolbox import Toolbox
+from scratchbus.mcp.methods import INFO, Methods
+from scratchbus.mcp.protocol import LATER, Method, ProtocolError, Result, completed
 from scratchbus.mcp.workspace import Workspace
 
 Request = ServerRequestContext[Any, Any]
 
+_PARAMS: Final[dict[str, type[types.RequestParams]]] = {
+    "tools/call": types.CallToolRequestParams,
+    "prompts/get": types.GetPromptRequestParams,
+    "completion/complete": types.CompleteRequestParams,
+    "logging/setLevel": types.SetLevelRequestParams,
+    "resources/read": types.ReadResourceRequestParams,
+    "resources/subscribe": types.SubscribeRequestParams,
+    "resources/unsubscribe": types.UnsubscribeRequestParams,
+    "subscriptions/listen": types.SubscriptionsListenRequestParams,
+    "ping": types.RequestParams,
+}
+"""What the SDK checks the parameters of a method by; those of all others are a page of a list."""
+
+_NOTIFICATIONS: Final[dict[str, Any]] = {
+    "notifications/message": types.LoggingMessageNotification,
+    "notifications/resources/updated": types.ResourceUpdatedNotification,
+    "notifications/subscriptions/acknowledged": types.SubscriptionsAcknowledgedNotification,
+}
+
 
 def server_of(workspace: Workspace) -> Server[None]:
     """Return the server of an identity."""
-    toolbox, notices = toolbox_of(workspace), ResourceSubscriptions(workspace)
-    sees_the_page = "observations" in workspace.identity.tools
-
-    async def list_tools(_: Request, __: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=toolbox.listed)
-
-    async def call_tool(_: Request, params: CallToolRequestParams) -> CallToolResult:
-        return await toolbox.call(params.name, params.arguments or {})
+    methods = Methods(workspace)
 
     @asynccontextmanager
     async def lifespan(_: Server[None]) -> AsyncIterator[None]:
-        async with notices.serving():
+        async with methods.serving():
             yield
 
-    return Server(
-        "scratchbus",
-        version=version("scratchbus"),
-        title="scratchbus",
-        description="The shared working memory of daemons and agents.",
-        instructions=_instructions(workspace, toolbox),
-        lifespan=lifespan,
-        on_list_tools=list_tools,
-        on_call_tool=call_tool,
-        **(_shown(Resources(workspace), notices) if sees_the_page else {}),
-    )
+    about: dict[str, Any] = {**INFO, "instructions": methods.instructions}
+    server: Server[None] = Server(**about, lifespan=lifespan)
+    for name, method in methods.by_name.items():
+        server.add_request_handler(name, _PARAMS.get(name, types.PaginatedRequestParams), _handler(name, method))
+    return server
 
 
-def _shown(resources: Resources, notices: ResourceSubscriptions) -> dict[str, Any]:
-    """Return the handlers of the resources, which exist only for identities that have the observation tools."""
-    return {
-        "on_list_resources": resources.list,
-        "on_list_resource_templates": resources.list_templates,
-        "on_read_resource": resources.read,
-        "on_subscribe_resource": notices.subscribe,
-        "on_unsubscribe_resource": notices.unsubscribe,
-        "on_subscriptions_listen": notices.listen,
-    }
+def _handler(name: str, method: Method) -> Any:
+    """Return what the SDK calls for a method."""
+
+    async def handle(context: Request, _: Any) -> Result:
+        try:
+            result = await method(_Client(context), context.params or {})
+        except ProtocolError as problem:
+            raise MCPError(problem.code, str(problem), problem.data) from None
+        return completed(name, result) if context.protocol_version in LATER else result
+
+    return handle
 
 
-def _instructions(workspace: Workspace, toolbox: Toolbox) -> str:
-    """Return the instructions for the client's model: its identity here, and when to use its tools."""
-    who = workspace.identity
-    where = f"page {who.page}" + (f", session {who.session}" if who.session else "")
-    you = f"You are {who.agent} on scratchbus, {where}. What you write is recorded as yours."
-    return "\n\n".join(filter(None, (you, guidance([tool.name for tool in toolbox.listed], workspace.bus.settings))))
+class _Client:
+    """Who sent a request to the SDK."""
+
+    def __init__(self, context: Request) -> None:
+        self._session = context.session
+        self.request_id = context.request_id
+
+    @property
+    def connection(self) -> object:
+        return self._session._connection  # private in the SDK, but nothing else tells clients apart
+
+    @property
+    def ending(self) -> AsyncExitStack:
+        return self._session._connection.exit_stack  # see above
+
+    async def notify(self, method: str, params: dict[str, Any], *, is_of_request: bool = False) -> None:
+        notification = _NOTIFICATIONS[method].model_validate({"method": method, "params": params})
+        await self._session.send_notification(notification, self.request_id if is_of_request else None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
@@ -10,8 +10,11 @@ from typing_extensions import TypedDict  # typing's own is not enough for pydant
 from scratchbus.errors import NotFound, shown
 from scratchbus.mcp.answers import ObservationAnswer, brief
 from scratchbus.mcp.parameters import EventId
-from scratchbus.mcp.toolbox import ADDS, ToolGroup, tool
+from scratchbus.mcp.toolbox import ADDS, EDITS, SETS, ToolGroup, tool
 from scratchbus.mcp.workspace import Workspace
+
+RESULT: Final = "session_result"
+"""The tag of a result that a session reports to its parent."""
 
 
 class NewSession(TypedDict):
@@ -19,6 +22,19 @@ class NewSession(TypedDict):
 
     session: str
     parent: str
+
+
+class EnteredSession(TypedDict):
+    """The session whose notes, notepad and todo list your tools use now."""
+
+    session: str | None
+
+
+class EndedSession(TypedDict):
+    """The session that ended, and the one your tools use now."""
+
+    ended: str
+    session: str | None
 
 
 class Begun(TypedDict):
@@ -37,33 +53,58 @@ class SessionTools(ToolGroup):
     """The tools that start sessions and tasks from one session, and end them."""
 
     def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
         self._bus = workspace.bus
-        self._session = workspace.session
+
+    def has(self, name: str) -> bool:
+        """See `ToolGroup`: clients that share a token do not change the session under each other."""
+        return not self._workspace.is_shared or name not in (
+            "spawn_session",
+            "fork_session",
+            "enter_session",
+            "end_session",
+        )
 
     @tool("Spawn a session", ADDS)
     async def spawn_session(
         self,
-        copy_notepad: Annotated[
-            bool, Field(description="Start with a copy of your notepad instead of an empty one.")
-        ] = False,
+        copy_notepad: Annotated[bool, Field(description="Start with a copy of your notepad.")] = False,
         event_id: EventId = None,
     ) -> NewSession:
-        """Start a separate session for part of the work, to keep its details out of yours."""
-        new = await self._bus.spawn_session(self._session, copy_notepad=copy_notepad, event_id=event_id)
-        return {"session": new, "parent": self._session}
+        """Start a separate session for part of the work, with an empty notepad. Then call enter_session."""
+        parent = self._workspace.session
+        new = await self._bus.spawn_session(parent, copy_notepad=copy_notepad, event_id=event_id)
+        return {"session": new, "parent": parent}
 
     @tool("Fork this session", ADDS)
     async def fork_session(self, event_id: EventId = None) -> NewSession:
-        """Start a session with a copy of everything this one has noted. After that the two are independent."""
-        new = await self._bus.fork_session(self._session, event_id=event_id)
-        return {"session": new, "parent": self._session}
+        """Start a session with a copy of your notepad; notes and todo list start empty. Then call enter_session."""
+        parent = self._workspace.session
+        return {"session": await self._bus.fork_session(parent, event_id=event_id), "parent": parent}
+
+    @tool("Enter a session", SETS)
+    async def enter_session(
+        self, session: Annotated[str, Field(description="From spawn_session or fork_session.")]
+    ) -> EnteredSession:
+        """Use the notes, notepad and todo list of a session you started, until you end it."""
+        await self._workspace.enter(session)
+        return {"session": self._workspace.session}
+
+    @tool("End the session", EDITS)
+    async def end_session(self, event_id: EventId = None) -> EndedSession:
+        """Archive the notes, notepad and todo list of the session you entered, and return to its parent.
+
+        Call report_result first.
+        """
+        ended, session = await self._workspace.leave(event_id)
+        return {"ended": ended, "session": session}
 
     @tool("Start a task", ADDS)
     async def begin_task(
         self, title: Annotated[str, Field(description="What the task is.")], event_id: EventId = None
     ) -> Begun:
         """Start a task. When you end it, its summary replaces that part of the conversation."""
-        return {"task": await self._bus.begin_task(self._session, title, event_id=event_id)}
+        return {"task": await self._bus.begin_task(self._workspace.session, title, event_id=event_id)}
 
     @tool("End a task", ADDS)
     async def end_task(
@@ -73,15 +114,22 @@ class SessionTools(ToolGroup):
         event_id: EventId = None,
     ) -> Ended:
         """End a task of this session and get the summary that replaces it."""
-        if not task.endswith(f"@{self._session}"):
-            raise NotFound(f"task: {shown(task)} is not a task of session {self._session}; pass the id from begin_task")
+        session = self._workspace.session
+        if not task.endswith(f"@{session}"):
+            raise NotFound(f"task: {shown(task)} is not a task of session {session}; pass the id from begin_task")
         return {"text": await self._bus.end_task(task, summary, event_id=event_id)}
 
     @tool("Report to the parent session", ADDS)
     async def report_result(
         self,
-        result: Annotated[str, Field(description="A self-contained summary for readers who did not follow the work.")],
+        result: Annotated[str, Field(description="A summary for readers who did not follow the work.")],
         event_id: EventId = None,
     ) -> ObservationAnswer:
-        """Report the result of this session to its parent session. No notepad is changed."""
-        return brief(await self._bus.report_result(self._session, result, event_id=event_id))
+        """Report the result of this session to its parent, as an observation on the page. No notepad is changed."""
+        session = self._workspace.session
+        known = await self._bus.session(session)
+        if known is None or known.parent is None:
+            raise NotFound(f"session {session} has no parent; only one from spawn_session or fork_session has one")
+        context = {"session": session, "parent": known.parent}
+        added = await self._workspace.page.add("observation", result, tags=[RESULT], context=context, event_id=event_id)
+        return brief(added)

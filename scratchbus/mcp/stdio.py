@@ -1,9 +1,7 @@
-"""Serve one client over standard input and output.
+"""Serve one client over standard input and output, one message a line.
 
-We use a transport of our own because the SDK's has three defects. It reads lines in a thread that cannot be abandoned,
-so a signal would not end the process. It ignores a message that is not JSON, such as one with half a surrogate pair,
-and the sender would wait forever; here it gets an error. And it drops pending answers when the input ends; here they
-are sent first.
+A line that is not a message, such as one with half a surrogate pair, gets an error, since its sender would wait for
+good. What is asked before the input ends is answered before the process ends.
 """
 
 from __future__ import annotations
@@ -11,27 +9,21 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import select
 import signal
 import sys
 import threading
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp.server.lowlevel import Server
-from mcp.shared.message import SessionMessage
-from mcp_types import (
-    PARSE_ERROR,
-    ErrorData,
-    JSONRPCError,
-    JSONRPCRequest,
-    JSONRPCResponse,
-    RequestId,
-    jsonrpc_message_adapter,
-)
-from pydantic import ValidationError
+from pydantic_core import from_json, to_json
+
+from scratchbus.mcp.methods import Methods
+from scratchbus.mcp.protocol import INVALID_REQUEST, PARSE_ERROR, ProtocolError
+from scratchbus.mcp.session import Id, Message, Session
 
 GRACE: Final = 0.8
 """Seconds after a signal until the process exits, even if the client reads nothing."""
@@ -39,29 +31,33 @@ GRACE: Final = 0.8
 PATIENCE: Final = 0.5
 """Seconds to wait for pending answers after the end of the input."""
 
+LONGEST: Final = 20 * 2**20
+"""The most bytes of a message. The rest of a longer line is read and discarded."""
+
 _CHUNK: Final = 65536
+_HEAD: Final = 512
+_EARLY_ID: Final = re.compile(
+    rb'^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,15}|"[ -!#-\[\]-~]{1,128}")'
+)
 _AHEAD: Final = 16  # chunks read ahead of processing
 
 
-async def serve_stdio(server: Server[Any]) -> None:
+async def serve_stdio(methods: Methods) -> None:
     """Serve until the input ends, or until SIGTERM or SIGINT.
 
     File descriptor 1 is redirected to standard error meanwhile, so that only the protocol reaches the client.
     """
     wire_in, wire_out = _taken(0, os.open(os.devnull, os.O_RDONLY)), _taken(1, os.dup(2))
-    incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    outgoing = anyio.create_memory_object_stream[SessionMessage](0)
-    line = _Line(incoming[0], outgoing[0].clone())
-    try:
-        async with anyio.create_task_group() as tasks:
+    outgoing, answers = anyio.create_memory_object_stream[Message](0)
+    async with methods.serving(), anyio.create_task_group() as tasks:
+        session = Session(methods, tasks, outgoing.send)
+        async with session.ending:
             tasks.start_soon(_end_on_signal, tasks.cancel_scope)
-            tasks.start_soon(line.receive, wire_in)
-            tasks.start_soon(line.send, outgoing[1], wire_out)
-            await server.run(incoming[1], outgoing[0], server.create_initialization_options())
-            tasks.cancel_scope.cancel()
-    finally:
-        for stream in (*incoming, *outgoing):
-            stream.close()
+            tasks.start_soon(_send, session, answers, wire_out)
+            await _receive(session, outgoing, wire_in)
+            with anyio.move_on_after(PATIENCE):
+                await session.rest()
+        tasks.cancel_scope.cancel()
 
 
 def _taken(descriptor: int, instead: int) -> int:
@@ -81,65 +77,68 @@ async def _end_on_signal(scope: anyio.CancelScope) -> None:
             scope.cancel()
 
 
-class _Line:
-    """The messages of one client, in both directions."""
+class _Partial:
+    """A line that is not complete yet: its chunks, since joining them each time would take quadratic time."""
 
-    def __init__(
-        self,
-        received: MemoryObjectSendStream[SessionMessage | Exception],
-        answers: MemoryObjectSendStream[SessionMessage],
-    ) -> None:
-        self._received = received
-        self._answers = answers
-        self._unanswered: set[RequestId] = set()
-        self._changed = anyio.Event()
+    def __init__(self) -> None:
+        self.chunks: list[bytes] = []
+        self.size = 0
 
-    async def receive(self, descriptor: int) -> None:
-        """Forward the client's messages until the input ends."""
-        chunks: asyncio.Queue[bytes] = asyncio.Queue()
-        room = threading.Semaphore(_AHEAD)
-        reader = (descriptor, asyncio.get_running_loop(), chunks, room)
-        threading.Thread(target=_read, args=reader, name="stdin", daemon=True).start()
-        rest: list[bytes] = []  # of an incomplete line; joining it with every chunk would take quadratic time
-        with self._received, self._answers:
-            while chunk := await chunks.get():
-                room.release()
-                first, *others = chunk.split(b"\n")
-                rest.append(first)
-                for each in others:
-                    await self._take(b"".join(rest))
-                    rest = [each]
-            await self._take(b"".join(rest))
-            with anyio.move_on_after(PATIENCE):
-                while self._unanswered:
-                    await self._changed.wait()
+    def add(self, chunk: bytes) -> None:
+        """Add a chunk, but keep only the beginning of a line that is too long."""
+        self.size += len(chunk)
+        if self.size > LONGEST:
+            del self.chunks[1:]
+        elif chunk:
+            self.chunks.append(chunk)
 
-    async def _take(self, line: bytes) -> None:
-        if not line.strip():
-            return
-        try:
-            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-        except ValidationError as problem:
-            await self._answers.send(SessionMessage(_no_message(line, problem)))
-            return
-        if isinstance(message, JSONRPCRequest):
-            self._unanswered.add(message.id)
-        await self._received.send(SessionMessage(message))
 
-    async def send(self, messages: MemoryObjectReceiveStream[SessionMessage], descriptor: int) -> None:
-        """Send messages to the client; discard them once it has gone."""
-        async with messages:
-            async for each in messages:
-                data = f"{each.message.model_dump_json(by_alias=True, exclude_unset=True)}\n".encode()
-                with suppress(BrokenPipeError):
-                    if _has_room(descriptor, len(data)):  # a thread would take longer than all of the call
-                        os.write(descriptor, data)
-                    else:
-                        await anyio.to_thread.run_sync(_write, descriptor, data, abandon_on_cancel=True)
-                if isinstance(each.message, JSONRPCResponse | JSONRPCError) and each.message.id is not None:
-                    self._unanswered.discard(each.message.id)
-                    self._changed.set()
-                    self._changed = anyio.Event()
+async def _receive(session: Session, answers: MemoryObjectSendStream[Message], descriptor: int) -> None:
+    """Forward the client's messages until the input ends."""
+    chunks: asyncio.Queue[bytes] = asyncio.Queue()
+    room = threading.Semaphore(_AHEAD)
+    reader = (descriptor, asyncio.get_running_loop(), chunks, room)
+    threading.Thread(target=_read, args=reader, name="stdin", daemon=True).start()
+    rest = _Partial()
+    while chunk := await chunks.get():
+        room.release()
+        first, *others = chunk.split(b"\n")
+        rest.add(first)
+        for each in others:
+            await _take(session, answers, rest)
+            rest = _Partial()
+            rest.add(each)
+    await _take(session, answers, rest)
+
+
+async def _take(session: Session, answers: MemoryObjectSendStream[Message], partial: _Partial) -> None:
+    if partial.size > LONGEST:
+        text = f"this message is {partial.size:,} bytes long and was discarded; the limit is {LONGEST:,}"
+        await answers.send(_error(_early_id(partial), INVALID_REQUEST, text))
+        return
+    line = b"".join(partial.chunks)
+    if not line.strip():
+        return
+    try:
+        message = _message(line)
+    except ValueError as problem:
+        text = f"this is not a JSON-RPC message in UTF-8, and nothing was done: {problem}"
+        await answers.send(_error(_id_in(line), PARSE_ERROR, text))
+    else:
+        session.take(message)
+
+
+async def _send(session: Session, messages: MemoryObjectReceiveStream[Message], descriptor: int) -> None:
+    """Send messages to the client; discard them once it has gone."""
+    async for each in messages:
+        data = to_json(each) + b"\n"
+        with suppress(BrokenPipeError):
+            if _has_room(descriptor, len(data)):  # a thread would take longer than all of the call
+                os.write(descriptor, data)
+            else:
+                await anyio.to_thread.run_sync(_write, descriptor, data, abandon_on_cancel=True)
+        if "method" not in each:
+            session.settle(each["id"])
 
 
 def _read(
@@ -172,11 +171,30 @@ def _write(descriptor: int, data: bytes) -> None:
         left = left[os.write(descriptor, left) :]
 
 
-def _no_message(line: bytes, problem: ValidationError) -> JSONRPCError:
-    """Return the error for an invalid message, with its id if it has one."""
-    why = problem.errors(include_url=False)[0]["msg"]
-    text = f"this is not a JSON-RPC message in UTF-8, and nothing was done: {why}"
-    return JSONRPCError(jsonrpc="2.0", id=_id_in(line), error=ErrorData(code=PARSE_ERROR, message=text))
+def _message(line: bytes) -> Message:
+    """Return the message in a line. Raises ValueError if there is none."""
+    message = from_json(line)
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
+        raise ValueError('it is not an object with "jsonrpc": "2.0"')
+    id = message.get("id", 0)
+    if not isinstance(id, str | int) or isinstance(id, bool):
+        raise ValueError("its id is neither a text nor a whole number")
+    if not isinstance(message.get("method", ""), str) or not isinstance(message.get("params") or {}, dict):
+        raise ValueError("its method is not a text, or its params are not an object")
+    return message
+
+
+def _error(id: Id | None, code: int, text: str) -> Message:
+    """Return the answer to what is no request, with its id if it has one."""
+    return {"jsonrpc": "2.0", "id": id, "error": ProtocolError(code, text).document}
+
+
+def _early_id(line: _Partial) -> Id | None:
+    """Return the id of a message that is too long, if it comes early enough to be seen."""
+    found = _EARLY_ID.search(line.chunks[0][:_HEAD]) if line.chunks else None
+    if found is None:
+        return None
+    return int(found[1]) if found[1].isdigit() else found[1].strip(b'"').decode()
 
 
 def _int(digits: str) -> int | None:
@@ -184,7 +202,7 @@ def _int(digits: str) -> int | None:
     return int(digits) if len(digits) < sys.int_info.default_max_str_digits else None
 
 
-def _id_in(line: bytes) -> RequestId | None:
+def _id_in(line: bytes) -> Id | None:
     with suppress(ValueError, RecursionError):
         document = json.loads(line.decode(errors="replace"), parse_int=_int)
         id = document.get("id") if isinstance(document, dict) else None

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, get_args
 
 from pydantic import Field, WithJsonSchema
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
-from scratchbus import TodoItem
+from scratchbus import AsyncTodo, TodoItem
+from scratchbus.errors import InvalidField, shown
 from scratchbus.mcp.parameters import Based, EventId, Overwrite, base_of, explained
 from scratchbus.mcp.toolbox import REPLACES, ToolGroup, tool
 from scratchbus.mcp.workspace import Workspace
 
-_GIVEN = {
+_STATUSES: Final = get_args(TodoItem.model_fields["status"].annotation)
+
+_GIVEN: Final = {
     "type": "array",
     "items": {
         "type": "object",
         "properties": {
             "id": {"type": "string"},
             "content": {"type": "string"},
-            "status": {"type": "string", "enum": TodoItem.model_json_schema()["properties"]["status"]["enum"]},
+            "status": {"type": "string", "enum": list(_STATUSES)},
         },
         "required": ["id"],
     },
@@ -46,7 +49,11 @@ class TodoTools(ToolGroup):
     """The tool for the todo list of one session."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self._todo = workspace.bus.todo(workspace.session)
+        self._workspace = workspace
+
+    @property
+    def _todo(self) -> AsyncTodo:
+        return self._workspace.bus.todo(self._workspace.session)
 
     @tool("Read or write the todo list", REPLACES)
     async def todo(
@@ -54,21 +61,18 @@ class TodoTools(ToolGroup):
         todos: Annotated[  # validated by the list itself, whose errors are clearer than those of a schema
             list[Any] | None,
             WithJsonSchema(_GIVEN),
-            Field(
-                description="The complete list in order; with `merge`, only the items to change. Leave it out to read."
-            ),
+            Field(description="The whole list; with merge, items to change or add."),
         ] = None,
-        merge: Annotated[
-            bool, Field(description="Update the items with these ids and add new ones, instead of replacing the list.")
-        ] = False,
+        merge: bool = False,
         revision: Based = None,
         overwrite: Overwrite = False,
         event_id: EventId = None,
     ) -> TodoAnswer:
-        """Read or write the session's todo list. To replace it without `merge`, pass the `revision` you read."""
+        """Write the todo list, or read it without arguments."""
         if todos is None:
             plan = await self._todo.read()
         else:
+            _check_statuses(todos)
             with explained("todo list", "todo without arguments", revision):
                 base = base_of(revision, overwrite or merge)
                 plan = await self._todo.write(todos, merge, revision=base, event_id=event_id)
@@ -76,3 +80,13 @@ class TodoTools(ToolGroup):
             {"id": each.id, "content": each.content, "status": each.status} for each in plan.todos
         ]
         return {"todos": items, "revision": plan.revision, "summary": plan.summary}
+
+
+def _check_statuses(todos: list[Any]) -> None:
+    """Raise InvalidField for a status that does not exist, which the list itself would take for pending."""
+    for index, item in enumerate(todos):
+        status = item.get("status") if isinstance(item, dict) else None
+        if status is not None and not (isinstance(status, str) and status.strip().lower() in _STATUSES):
+            raise InvalidField(
+                f"todos[{index}].status", f"{shown(status)} is not a status; use one of: {', '.join(_STATUSES)}"
+            )

@@ -1,7 +1,8 @@
-"""The tokens file: who may use a server over HTTP, under which identity, with which tools.
+"""The tokens file: who may use a server over HTTP, under which identity, with which tools and scopes.
 
 A token is 256 random bits and the file holds only its SHA-256, which reveals nothing. A server reloads the file when it
-changes, so a revoked token is refused from the next request on.
+changes, so a revoked token is refused from the next request on. A file that cannot be read, or lacks the tokens, as one
+that an editor has emptied before it writes, changes nothing: the server goes on with what it last read, and logs it.
 """
 
 from __future__ import annotations
@@ -11,33 +12,50 @@ import os
 import re
 import secrets
 import tempfile
+from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
 import yaml
-from pydantic import AfterValidator, model_validator
+from pydantic import AfterValidator, BeforeValidator, model_validator
 
 from scratchbus import check_source
-from scratchbus.daemon import Items, Text, YamlModel, YamlProblem, YamlText
-from scratchbus.errors import InvalidInput, NotFound, SettingsError, SettingsFileError, shown
+from scratchbus.daemon import Items, Text, YamlModel, YamlProblem, YamlText, stderr_logger
+from scratchbus.errors import InvalidField, InvalidInput, NotFound, SettingsError, SettingsFileError, shown
 from scratchbus.mcp.identity import Identity
 from scratchbus.settings import read_text
 
 PREFIX: Final = "sbmcp_"
 """The prefix of every token, by which people and secret scanners recognize it."""
 
+SCOPES: Final = ("read", "publish", "act", "admin", "memory")
+"""The scopes that a token can have for the HTTP API; MCP offers what its groups of tools say."""
+
+logger = stderr_logger()
+
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
 class Token:
-    """A token: its name, its digest, and the identity it grants."""
+    """A token: its name, its digest, what it grants, and until when; None for ever.
+
+    Over MCP it grants the identity with its tools; over the HTTP API its scopes, and None grants nothing there.
+    """
 
     name: str
     digest: str
     identity: Identity
+    expires_at: datetime | None = None
+    scopes: tuple[str, ...] | None = None
+
+    @property
+    def is_valid(self) -> bool:
+        """Return whether it has not expired."""
+        return self.expires_at is None or datetime.now(UTC) < self.expires_at
 
 
 class Tokens:
@@ -47,6 +65,8 @@ class Tokens:
         self.path = path
         self._stamp: tuple[int, ...] | None = None
         self._tokens: list[Token] = []
+        self._was_read = False
+        self._broken: object = None
 
     def all(self) -> list[Token]:
         """Return the tokens in the file now. Raises SettingsError."""
@@ -56,36 +76,68 @@ class Tokens:
             if stamp != self._stamp:
                 text = YamlText(read_text(self.path, SettingsFileError), str(self.path), SettingsFileError)
                 self._tokens = [entry.token() for entry in text.read(_TokensFile).tokens]
-                self._stamp = stamp
+                self._stamp, self._was_read = stamp, True
         except FileNotFoundError:
             self._tokens, self._stamp = [], None
         except OSError as problem:
             raise SettingsError(f"{self.path}: {problem.strerror or problem}; check the path") from None
         return self._tokens
 
-    def find(self, given: str) -> Token | None:
-        """Return the matching token, compared in constant time, or None. Raises SettingsError."""
-        digest = _digest(given)
-        found = None
-        for token in self.all():
-            if hmac.compare_digest(token.digest, digest):
-                found = token
+    def last_good(self) -> list[Token]:
+        """Return the tokens as of the last time the file could be read. Raises SettingsError if it never could."""
+        try:
+            found = self.all()
+        except SettingsError as problem:
+            if not self._was_read:
+                raise
+            if str(problem) != self._broken:
+                logger.error("cannot read the tokens file; the tokens read before stay valid", reason=str(problem))
+            self._broken = str(problem)
+            return self._tokens
+        self._broken = None
         return found
 
-    def add(self, name: str, identity: Identity) -> str:
-        """Create a token and return it; it is stored nowhere. Raises InvalidInput for an invalid or existing name."""
+    def find(self, given: str) -> Token | None:
+        """Return the matching token, compared in constant time; None if it is unknown or has expired.
+
+        Raises SettingsError.
+        """
+        digest = _digest(given)
+        found = None
+        for token in self.last_good():
+            if hmac.compare_digest(token.digest, digest):
+                found = token
+        return found if found is not None and found.is_valid else None
+
+    def named(self, name: str) -> Token | None:
+        """Return the token of this name; None if there is none, or it has expired. Raises SettingsError."""
+        return next((token for token in self.last_good() if token.name == name and token.is_valid), None)
+
+    def add(
+        self,
+        name: str,
+        identity: Identity,
+        expires_at: datetime | None = None,
+        *,
+        scopes: Collection[str] | None = None,
+    ) -> str:
+        """Create a token and return it; it is stored nowhere.
+
+        Raises InvalidInput for an invalid or existing name, InvalidField for unknown scopes.
+        """
         check_source(name, "name")
+        granted = scopes_of(scopes)
         if any(token.name == name for token in self.all()):
             raise InvalidInput(f"token {name!r} already exists; revoke it first, or choose another name")
         made = PREFIX + secrets.token_urlsafe(32)
-        self._write([*self.all(), Token(name, _digest(made), identity)])
+        self._write([*self.all(), Token(name, _digest(made), identity, expires_at, granted)])
         return made
 
     def revoke(self, name: str) -> None:
         """Remove a token. Raises NotFound."""
         kept = [token for token in self.all() if token.name != name]
         if len(kept) == len(self.all()):
-            raise NotFound(f"{self.path} has no token {shown(name)}; list the tokens with `scratchbus mcp token ls`")
+            raise NotFound(f"{self.path} has no token {shown(name)}; list the tokens with `scratchbus mcp token list`")
         self._write(kept)
 
     def _write(self, tokens: list[Token]) -> None:
@@ -98,6 +150,16 @@ class Tokens:
             Path(name).replace(self.path)
         except OSError as problem:
             raise SettingsError(f"{self.path}: {problem.strerror or problem}; choose a writable path") from None
+
+
+def scopes_of(names: Collection[str] | None) -> tuple[str, ...] | None:
+    """Return the scopes with these names, in their fixed order. Raises InvalidField."""
+    if names is None:
+        return None
+    for name in names:
+        if name not in SCOPES:
+            raise InvalidField("scopes", f"unknown scope {shown(name)}; use any of: {', '.join(SCOPES)}")
+    return tuple(scope for scope in SCOPES if scope in names)
 
 
 def _digest(token: str) -> str:
@@ -114,7 +176,19 @@ def _entry(token: Token) -> dict[str, Any]:
     who = token.identity
     entry: dict[str, Any] = {"name": token.name, "sha256": token.digest, "agent": who.agent, "kind": who.kind}
     session = {} if who.session is None else {"session": who.session}
-    return {**entry, "page": who.page, **session, "tools": list(who.tools)}
+    expiry = {} if token.expires_at is None else {"expires_at": token.expires_at.isoformat(timespec="seconds")}
+    scopes = {} if token.scopes is None else {"scopes": list(token.scopes)}
+    knowledge = {"knowledge": list(who.knowledge)} if who.knowledge else {}
+    return {**entry, "page": who.page, **session, **knowledge, "tools": list(who.tools), **scopes, **expiry}
+
+
+def _moment(text: str) -> str:
+    try:
+        if datetime.fromisoformat(text).tzinfo is not None:
+            return text
+    except ValueError:
+        pass
+    raise YamlProblem("is not a time with a time zone, such as '2026-12-31T00:00:00+00:00'")
 
 
 class _Entry(YamlModel):
@@ -126,7 +200,10 @@ class _Entry(YamlModel):
     kind: Text = "subagent"
     page: Text = "main"
     session: Text | None = None
+    knowledge: Items[Text] = ()
     tools: Items[Text] | None = None
+    scopes: Items[Text] | None = None
+    expires_at: Annotated[Text, AfterValidator(_moment)] | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -134,10 +211,22 @@ class _Entry(YamlModel):
         return self
 
     def token(self) -> Token:
-        """Return the token. Raises InvalidInput for an invalid identity."""
-        who = Identity.of(self.agent, kind=self.kind, page=self.page, session=self.session, tools=self.tools)
-        return Token(self.name, self.sha256, who)
+        """Return the token. Raises InvalidInput for an invalid identity or scope."""
+        who = Identity.of(
+            self.agent, kind=self.kind, page=self.page, session=self.session, tools=self.tools,
+            knowledge=self.knowledge,
+        )  # fmt: skip
+        expires_at = None if self.expires_at is None else datetime.fromisoformat(self.expires_at)
+        return Token(self.name, self.sha256, who, expires_at, scopes_of(self.scopes))
+
+
+def _present(tokens: object) -> object:
+    if tokens is None:
+        raise YamlProblem("is empty; write `tokens: []` for none")
+    return tokens
 
 
 class _TokensFile(YamlModel):
-    tokens: Items[_Entry] = ()
+    advice = "write `tokens: []` for none"
+
+    tokens: Annotated[Items[_Entry], BeforeValidator(_present)]

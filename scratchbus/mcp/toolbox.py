@@ -1,21 +1,22 @@
 """Declare tools, call them and return their answers.
 
-The argument model and the answer schema come from the SDK's own `Tool`. The call itself is made here because the SDK
-ignores unknown arguments (a forged `source` among them), parses any text that looks like JSON, and spreads an argument
-error over many lines.
+A tool is a method: its signature is the schema of its arguments, its return type that of its answers. This is done here
+because the SDK ignores unknown arguments (a forged `source` among them), parses any text that looks like JSON, and
+spreads an argument error over many lines.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple, TypeVar
+from inspect import Parameter, getdoc, signature
+from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
 
-from mcp.server.mcpserver.tools import Tool as Declared
-from mcp_types import CallToolResult, TextContent, Tool, ToolAnnotations
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError, create_model
 from pydantic_core import from_json, to_json
 
+from scratchbus import Registry
 from scratchbus.daemon import counts, stderr_logger
 from scratchbus.errors import (
     EngineError,
@@ -28,7 +29,8 @@ from scratchbus.errors import (
     ScratchbusError,
     shown,
 )
-from scratchbus.mcp.identity import Identity
+from scratchbus.mcp.notices import Notices
+from scratchbus.mcp.schemas import lean, with_types, without_null
 from scratchbus.mcp.workspace import Workspace
 
 SETTLED: Final = frozenset({"source", "by", "agent", "page", "session", "kind", "instance"})
@@ -60,14 +62,16 @@ EDITS = Hints(destructive=True)
 Method = TypeVar("Method", bound=Callable[..., Awaitable[Answer]])
 
 
-def tool(title: str, hints: Hints) -> Callable[[Method], Method]:
+def tool(title: str, hints: Hints, *, now: str | None = None) -> Callable[[Method], Method]:
     """Make a method of a group a tool, with the title people see.
 
-    The tool has the name of the method, the description of its docstring and the arguments of its signature.
+    The tool has the name of the method, the description of its docstring and the arguments of its signature. A former
+    tool, which clients can still call but are not shown, is offered to those who have the one that it is called `now`.
     """
 
     def mark(method: Method) -> Method:
         method.tool = title, hints  # type: ignore[attr-defined]
+        method.now = now  # type: ignore[attr-defined]
         return method
 
     return mark
@@ -81,8 +85,17 @@ class ToolGroup:
 
     @classmethod
     def names(cls) -> list[str]:
-        """Return the names of its tools in their order."""
-        return [name for name, member in vars(cls).items() if hasattr(member, "tool")]
+        """Return the names of its tools in their order, without former ones."""
+        return [name for name, now in cls.every_name().items() if name == now]
+
+    @classmethod
+    def every_name(cls) -> dict[str, str]:
+        """Return the names of its tools in their order, former ones too, each with what it is called now."""
+        return {name: member.now or name for name, member in vars(cls).items() if hasattr(member, "tool")}
+
+    def has(self, name: str) -> bool:
+        """Return whether it offers this tool of its to this connection."""
+        return True
 
 
 class _Declaration(NamedTuple):
@@ -90,7 +103,7 @@ class _Declaration(NamedTuple):
 
     model: type[BaseModel]
     arguments: dict[str, Any]
-    listed: Tool
+    listed: dict[str, Any]
 
 
 _DECLARATIONS: dict[object, _Declaration] = {}
@@ -108,25 +121,32 @@ def _declaration_of(function: Callable[..., Awaitable[Answer]]) -> _Declaration:
 
 def _declared(function: Callable[..., Awaitable[Answer]]) -> _Declaration:
     title, hints = function.tool  # type: ignore[attr-defined]
-    declared = Declared.from_function(function, structured_output=True)
-    schema = _lean(declared.parameters) | {"additionalProperties": False}
-    arguments = {name: _without_null(each) for name, each in schema.get("properties", {}).items()}
-    schema["properties"] = arguments
-    listed = Tool(
-        name=declared.name,
-        title=title,
-        description=_one_paragraph(declared.description),
-        input_schema=schema,
-        output_schema=_lean(declared.output_schema or {}),
-        annotations=ToolAnnotations(
-            title=title,
-            read_only_hint=hints.read_only,
-            destructive_hint=hints.destructive,
-            idempotent_hint=hints.idempotent,
-            open_world_hint=False,
-        ),
-    )
-    return _Declaration(declared.fn_metadata.arg_model, arguments, listed)
+    types = get_type_hints(function, include_extras=True)
+    answer = types.pop("return")
+    defaults = {name: each.default for name, each in signature(function).parameters.items()}
+    fields: dict[str, Any] = {name: (types[name], _given(default)) for name, default in defaults.items()}
+    model = create_model(f"{function.__name__}_arguments", **fields)
+    schema = lean(model.model_json_schema())
+    arguments = {name: without_null(each) for name, each in schema.get("properties", {}).items()}
+    schema = {"type": "object", **schema, "properties": arguments, "additionalProperties": False}
+    listed = {
+        "name": function.__name__,
+        "title": title,
+        "description": " ".join((getdoc(function) or "").split()),
+        "inputSchema": schema,
+        "outputSchema": lean(TypeAdapter(answer).json_schema(mode="serialization")),
+        "annotations": {
+            "readOnlyHint": hints.read_only,
+            "destructiveHint": hints.destructive,
+            "idempotentHint": hints.idempotent,
+            "openWorldHint": False,
+        },
+    }
+    return _Declaration(model, arguments, listed)
+
+
+def _given(default: Any) -> Any:
+    return ... if default is Parameter.empty else default
 
 
 class BoundTool:
@@ -135,7 +155,8 @@ class BoundTool:
     def __init__(self, function: Callable[..., Awaitable[Answer]]) -> None:
         self._function = function
         self._model, self._arguments, self.listed = _declaration_of(function)
-        self.name = self.listed.name
+        self.name = function.__name__
+        self.is_former = function.now is not None  # type: ignore[attr-defined]
 
     def takes(self, name: str) -> bool:
         """Return whether it has an argument of this name."""
@@ -175,44 +196,74 @@ class BoundTool:
 class Toolbox:
     """The tools of one connection, by name."""
 
-    def __init__(self, identity: Identity, tools: Iterable[BoundTool], names_elsewhere: dict[str, str]) -> None:
-        self.identity = identity
+    def __init__(self, workspace: Workspace, tools: Iterable[BoundTool], names_elsewhere: dict[str, str]) -> None:
+        self._workspace = workspace
+        self._notices = Notices()
         self._tools = {tool.name: tool for tool in tools}
         self._names_elsewhere = names_elsewhere
 
     @property
-    def listed(self) -> list[Tool]:
-        """The tools as clients see them, in a fixed order."""
-        return [tool.listed for tool in self._tools.values()]
+    def names(self) -> list[str]:
+        """The names of the tools, in a fixed order."""
+        return [name for name, tool in self._tools.items() if not tool.is_former]
 
-    async def call(self, name: str, arguments: dict[str, Any]) -> CallToolResult:
-        """Call a tool. An error is an answer too: one line that says what to do."""
+    @property
+    def listed(self) -> list[dict[str, Any]]:
+        """The tools as clients see them, in a fixed order, with the observation types there are now."""
+        types: Registry = self._workspace.bus.types
+        return [
+            {**tool.listed, "inputSchema": with_types(tool.listed["inputSchema"], types)}
+            for tool in self._tools.values()
+            if not tool.is_former
+        ]
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Call a tool and return its result. An error is an answer too: one line that says what to do."""
         tool = self._tools.get(name)
         if tool is None:
             return self._refused("unknown", self._no_such(name))
         begun = time.perf_counter()
         try:
-            answer = await _retried(tool, arguments)
+            answer = dict(await _retried(tool, arguments))
         except ScratchbusError as problem:
-            return self._refused(name, str(problem))
+            return self._refused(name, for_a_model(str(problem)))
         except Exception:
             logger.exception("a tool failed", tool=name)
             return self._refused(name, f"{name}: internal error, a bug in the server; see its log")
         finally:
             counts.tool_calls[name] += 1
             counts.tool_took.add(time.perf_counter() - begun)
+        notice = self._notices.after(name, arguments, answer, self._tools)
+        if notice:
+            answer["notice"] = notice
         text = to_json(answer).decode()
-        return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=dict(answer))
+        self._notices.read(len(text))
+        return {"content": [{"type": "text", "text": text}], "structuredContent": answer, "isError": False}
 
-    def _refused(self, name: str, why: str) -> CallToolResult:
+    def _refused(self, name: str, why: str) -> dict[str, Any]:
         counts.tool_errors[name] += 1
-        return CallToolResult(content=[TextContent(type="text", text=why)], is_error=True)
+        return {"content": [{"type": "text", "text": why}], "isError": True}
 
     def _no_such(self, name: str) -> str:
+        who = self._workspace.identity
+        if name == "update_scratchpad" and not who.has_scratchpad:
+            return f"403 Unauthorized: only a subagent has a scratchpad; you are a {who.kind}"
         group = self._names_elsewhere.get(name)
-        if group is not None:
-            return f"{name}: your connection has no {group} tools, only: {', '.join(self.identity.tools)}"
-        return f"{shown(name)}: unknown tool; available: {', '.join(self._tools)}"
+        if group is None:
+            return f"{shown(name)}: unknown tool; available: {', '.join(self.names)}"
+        groups = {self._names_elsewhere[each] for each in self.names}
+        lacks = "does not have this tool" if group in groups else f"has no {group} tools"
+        return f"{name}: your connection {lacks}; it has: {', '.join(self.names)}"
+
+
+_FOR_PEOPLE: Final = re.compile(
+    r" ?\([^()]*`scratchbus [^()]*\)|[;,] (?:see |or |start )[^;]*`scratchbus [^;]*|; a holder that was restarted [^;]*"
+)
+
+
+def for_a_model(error: str) -> str:
+    """Return an error without advice on shell commands and connections, which a model with only tools cannot follow."""
+    return _FOR_PEOPLE.sub("", error)
 
 
 async def _retried(tool: BoundTool, arguments: dict[str, Any]) -> Answer:
@@ -234,33 +285,3 @@ def _what_is_wrong(problem: ValidationError) -> str:
         given = "" if each["type"] == "missing" else f"{shown(each['input'])}: "
         lines.append(f"{field}: {given}{each['msg'][0].lower()}{each['msg'][1:]}")
     return "; ".join(lines)
-
-
-def _one_paragraph(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _lean(schema: Any, parts: Mapping[str, Any] | None = None) -> Any:
-    """Return a JSON schema without titles, which cost a model tokens and tell it nothing.
-
-    References are replaced by their definitions, which makes validation by clients a fifth faster.
-    """
-    if isinstance(schema, list):
-        return [_lean(each, parts) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if parts is None:
-        parts = schema.get("$defs", {})
-    if "$ref" in schema:
-        return _lean(parts[schema["$ref"].removeprefix("#/$defs/")], parts)
-    kept = {name: value for name, value in schema.items() if name != "$defs"}
-    return {name: _lean(value, parts) for name, value in kept.items() if name != "title" or isinstance(value, dict)}
-
-
-def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of an optional argument without the null it also accepts."""
-    choices = [each for each in schema.get("anyOf", []) if each != {"type": "null"}]
-    if len(choices) != 1:
-        return schema
-    rest = {name: value for name, value in schema.items() if name not in ("anyOf", "default")}
-    return {**choices[0], **rest}

@@ -8,16 +8,19 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from scratchbus import AsyncBus, AsyncPage, AsyncView
-from scratchbus.errors import InvalidField
+from scratchbus.errors import Conflict, InvalidField, NotFound
 from scratchbus.mcp.identity import Identity
 
 
 class Workspace:
     """What the tools and resources of one identity share."""
 
-    def __init__(self, identity: Identity, bus: AsyncBus, last: AsyncExitStack) -> None:
+    def __init__(self, identity: Identity, bus: AsyncBus, last: AsyncExitStack, is_shared: bool = False) -> None:
         self.identity = identity
+        self.is_shared = is_shared
         self.bus = bus
+        self._entered: list[str] = []
+        self._left: dict[str, tuple[str, str | None]] = {}
         self.page: AsyncPage = bus.page(identity.page)
         self._last = last
         self._view: AsyncView | None = None
@@ -25,20 +28,66 @@ class Workspace:
 
     @classmethod
     @asynccontextmanager
-    async def opened(cls, identity: Identity, **settings: Any) -> AsyncIterator[Workspace]:
-        """Open the bus as this identity and close it on exit. Raises EngineError."""
+    async def opened(cls, identity: Identity, *, is_shared: bool = False, **settings: Any) -> AsyncIterator[Workspace]:
+        """Open the bus as this identity and close it on exit; one that `is_shared` serves several clients.
+
+        Raises EngineError.
+        """
         async with (
             AsyncBus.connect(source=identity.agent, kind=identity.kind, **settings) as bus,
             AsyncExitStack() as last,
         ):
-            yield cls(identity, bus, last)
+            yield cls(identity, bus, last, is_shared)
 
     @property
     def session(self) -> str:
-        """The session of this identity. Raises InvalidField without one."""
+        """The session whose memory the tools use: the one that was entered last, else that of the identity.
+
+        Raises InvalidField without one.
+        """
+        if self._entered:
+            return self._entered[-1]
         if self.identity.session is None:
-            raise InvalidField("session", "this identity has no session; name one with --session")
+            raise InvalidField("session", "your connection has no session; ask the person who configured it for one")
         return self.identity.session
+
+    @property
+    def known_session(self) -> str | None:
+        """The session whose memory the tools use, or None without one."""
+        return self._entered[-1] if self._entered else self.identity.session
+
+    async def enter(self, session: str) -> None:
+        """Use the memory of a session that was started from the present one. Raises NotFound for any other."""
+        child = await self.bus.session(session)
+        if child is None or child.parent != self.session:
+            raise NotFound(
+                f"session: {session!r} was not started from your session {self.session}; start one with spawn_session"
+                " or fork_session"
+            )
+        if child.ended:
+            raise NotFound(f"session: {session!r} has ended; start another with spawn_session or fork_session")
+        self._entered.append(session)
+
+    async def leave(self, event_id: str | None) -> tuple[str, str | None]:
+        """End the session that was entered last; return it, and the one it was entered from, again for a retry.
+
+        Raises Conflict for the connection's own session, without which it could remember nothing.
+        """
+        if event_id is not None and event_id in self._left:
+            return self._left[event_id]
+        ended = self.session
+        if not self._entered:
+            raise Conflict(
+                f"session {ended} is that of your connection and stays open; you can end only a session that you"
+                " entered with enter_session"
+            )
+        await self.bus.end_session(ended, event_id=event_id)
+        if self._entered and self._entered[-1] == ended:
+            self._entered.pop()
+        left = ended, self.known_session
+        if event_id is not None:
+            self._left[event_id] = left
+        return left
 
     async def view(self) -> AsyncView:
         """Return the view of the page, which follows the log from the first call on."""

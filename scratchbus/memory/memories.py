@@ -4,51 +4,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scratchbus.domain.memories import Session
-from scratchbus.domain.observation import Observation
-from scratchbus.readmodel.scope import Host
 from scratchbus.telemetry.late import late
 
 if TYPE_CHECKING:
+    from scratchbus import timetravel
+    from scratchbus.commands import files as file_commands
     from scratchbus.commands import sessions, tasks
+    from scratchbus.domain import memories as remembered
+    from scratchbus.domain import observation as observations
+    from scratchbus.domain import relation_registry
+    from scratchbus.memory import facts as knowledge
+    from scratchbus.memory import files as scratch_files
+    from scratchbus.memory import items as stores
     from scratchbus.memory import notepad as notepads
     from scratchbus.memory import notes as notebooks
+    from scratchbus.memory import overview
+    from scratchbus.memory import preferences as preferred
     from scratchbus.memory import runs as runs
     from scratchbus.memory import scratchpad as scratchpads
+    from scratchbus.memory import texts as paths
     from scratchbus.memory import todo as todos
+    from scratchbus.memory import turns as conversations
+    from scratchbus.readmodel import relations_in_force as in_force
+    from scratchbus.readmodel import scope
 else:
+    in_force = late("scratchbus.readmodel.relations_in_force")
+    relation_registry = late("scratchbus.domain.relation_registry")
+    knowledge = late("scratchbus.memory.facts")
+    file_commands = late("scratchbus.commands.files")
+    overview = late("scratchbus.memory.overview")
     notebooks = late("scratchbus.memory.notes")
+    scratch_files = late("scratchbus.memory.files")
     notepads = late("scratchbus.memory.notepad")
+    observations = late("scratchbus.domain.observation")
+    preferred = late("scratchbus.memory.preferences")
+    remembered = late("scratchbus.domain.memories")
     runs = late("scratchbus.memory.runs")
+    scope = late("scratchbus.readmodel.scope")
     scratchpads = late("scratchbus.memory.scratchpad")
     sessions = late("scratchbus.commands.sessions")
+    stores = late("scratchbus.memory.items")
     tasks = late("scratchbus.commands.tasks")
+    timetravel = late("scratchbus.timetravel")
+    paths = late("scratchbus.memory.texts")
     todos = late("scratchbus.memory.todo")
+    conversations = late("scratchbus.memory.turns")
 
 
 class Memories:
-    """The memories of a bus: notes, notepads, todo lists, scratchpads, sessions, tasks and runs."""
+    """The memories of a bus: those of sessions, of agents and of scopes, with sessions, tasks and runs."""
 
-    def notes(self: Host, session: str) -> notebooks.Notes:
+    def notes(self: scope.Host, session: str) -> notebooks.Notes:
         """Return the notes of a session. Raises InvalidName."""
         return notebooks.Notes(self, session)
 
-    def notepad(self: Host, session: str) -> notepads.Notepad:
+    def items(self: scope.Host, store: str = "default") -> stores.Items:
+        """Return the items of a store: values by namespace and key. Raises InvalidName."""
+        return stores.Items(self, store)
+
+    def notepad(self: scope.Host, session: str) -> notepads.Notepad:
         """Return the notepad of a session. Raises InvalidName."""
         return notepads.Notepad(self, session)
 
-    def session(self: Host, session: str) -> Session | None:
+    def preferences(self: scope.Host, of: str) -> preferred.Preferences:
+        """Return the preferences of a scope: of a user such as `ada`, or a project such as `ada/shop`.
+
+        Raises InvalidName.
+        """
+        return preferred.Preferences(self, of)
+
+    def facts(self: scope.Host, scope: str) -> knowledge.Facts:
+        """Return the facts of a scope, such as a user or a project, which outlive sessions. Raises InvalidName."""
+        return knowledge.Facts(self, scope)
+
+    def session(self: scope.Host, session: str) -> remembered.Session | None:
         """Return the record of a session: its parent, its children, and whether it has ended.
 
         None for a session that has no parent and no children and has not ended. Raises InvalidName.
         """
         return self.converse(sessions.get_session(self.core, session))
 
+    def sessions(
+        self: scope.Host, names: Collection[str] | None = None, *, as_of: timetravel.When | None = None
+    ) -> list[remembered.SessionInfo]:
+        """Return all sessions of the bus, or those of them with these names, by their names.
+
+        With `as_of`, a position or a time, as they were then. Raises InvalidName, InvalidPosition.
+        """
+        return self.converse(overview.list_sessions(self.core, names, as_of))
+
+    def agents(self: scope.Host) -> list[str]:
+        """Return the names of the agents that have a scratchpad."""
+        return self.converse(overview.list_agents(self.core))
+
     def spawn_session(
-        self: Host,
+        self: scope.Host,
         parent: str,
         *,
         session: str | None = None,
@@ -63,11 +117,14 @@ class Memories:
         """
         return self.converse(sessions.begin(self.core, parent, session, False, copy_notepad, event_id))
 
-    def fork_session(self: Host, parent: str, *, session: str | None = None, event_id: str | None = None) -> str:
-        """Start a session from a parent with a copy of its notepad, and return its id; see `spawn_session`."""
+    def fork_session(self: scope.Host, parent: str, *, session: str | None = None, event_id: str | None = None) -> str:
+        """Start a session from a parent with a copy of its notepad and its conversation, and return its id.
+
+        See `spawn_session`.
+        """
         return self.converse(sessions.begin(self.core, parent, session, True, True, event_id))
 
-    def end_session(self: Host, session: str, *, event_id: str | None = None) -> Session:
+    def end_session(self: scope.Host, session: str, *, event_id: str | None = None) -> remembered.Session:
         """End a session: archive its notes, notepad and todo list in one step.
 
         They read as empty from then on, and writes raise SessionOver; `history` and `as_of` still return what they
@@ -75,34 +132,55 @@ class Memories:
         """
         return self.converse(sessions.end(self.core, session, event_id))
 
-    def todo(self: Host, session: str) -> todos.Todo:
+    def todo(self: scope.Host, session: str) -> todos.Todo:
         """Return the todo list of a session. Raises InvalidName."""
         return todos.Todo(self, session)
 
-    def begin_task(self: Host, session: str, title: str, *, event_id: str | None = None) -> str:
+    def turns(self: scope.Host, session: str) -> conversations.Turns:
+        """Return the conversation of a session, as far as the host appends it. Raises InvalidName."""
+        return conversations.Turns(self, session)
+
+    def files(self: scope.Host, session: str) -> scratch_files.Files:
+        """Return the private files of a session, on the disk of this machine. Raises InvalidName."""
+        return scratch_files.Files(self, session)
+
+    def evict_files(self: scope.Host) -> dict[str, int]:
+        """Evict the private files of all sessions that are too old or too large, also of those that have ended.
+
+        Returns how many files, by session. Raises FilesUnavailable.
+        """
+        return self.converse(file_commands.evict_all(self.core))
+
+    def texts(self: scope.Host, scope: str) -> paths.Texts:
+        """Return the texts of a scope, such as a user or a project, by path. Raises InvalidName."""
+        return paths.Texts(self, scope)
+
+    def begin_task(self: scope.Host, session: str, title: str, *, event_id: str | None = None) -> str:
         """Begin a task of a session; return its id, which `end_task` takes. Raises SessionOver."""
         return self.converse(tasks.begin(self.core, session, locals()))
 
-    def end_task(self: Host, task: str, summary: str, *, event_id: str | None = None) -> str:
+    def end_task(self: scope.Host, task: str, summary: str, *, event_id: str | None = None) -> str:
         """End a task; return the text that replaces everything said and done for it in the conversation.
 
         Raises NotFound, and Conflict when it has ended.
         """
         return self.converse(tasks.end(self.core, locals()))
 
-    def report_result(self: Host, session: str, result: str, *, event_id: str | None = None) -> Observation:
+    def report_result(
+        self: scope.Host, session: str, result: str, *, event_id: str | None = None
+    ) -> observations.Observation:
         """Add the result of a session to the page of its parent, as an observation; no notepad is changed.
 
         Raises NotFound for a session without a parent.
         """
         return self.converse(tasks.report(self.core, session, result, event_id))
 
-    def scratchpad(self: Host, agent: str) -> scratchpads.Scratchpad:
+    def scratchpad(self: scope.Host, agent: str) -> scratchpads.Scratchpad:
         """Return the scratchpad of an agent, which only that agent may use. Raises InvalidName."""
         return scratchpads.Scratchpad(self, agent)
 
     def run(
-        self: Host, agent: str, task: str, *, ask: Callable[[str], object], event_id: str | None = None
+        self: scope.Host, agent: str, task: str, *, ask: Callable[[str], object], event_id: str | None = None
     ) -> runs.Run:
         """Return a run of an agent, to use in a `with`.
 
@@ -111,3 +189,21 @@ class Memories:
         same with `/scratchpad` appended.
         """
         return runs.Run(scratchpads.Scratchpad(self, agent), agent, task, ask, event_id)
+
+    def relations(self: scope.Host) -> relation_registry.RelationRegistry:
+        """Return the relations that facts may have: those that were published, or else those of the file.
+
+        Raises RelationsError.
+        """
+        return self.converse(in_force.relations_for(self.core))
+
+    def push_relations(
+        self: scope.Host, file: Path | str, *, expected_version: int | None = None, event_id: str | None = None
+    ) -> bool:
+        """Publish the relations in a file to the whole bus; return whether that changed anything.
+
+        Every process reads facts by them within seconds, and no longer by a file of its own. They decide how facts are
+        read, not how they are stored. With an `expected_version`, only if the published ones still have that version
+        (0: none were published). Raises RelationsError for a bad file, and VersionConflict.
+        """
+        return self.converse(in_force.push_relations(self.core, file, event_id, expected_version))

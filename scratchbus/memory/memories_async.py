@@ -2,51 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scratchbus.domain.memories import Session
-from scratchbus.domain.observation import Observation
-from scratchbus.readmodel.scope import AsyncHost
 from scratchbus.telemetry.late import late
 
 if TYPE_CHECKING:
+    from scratchbus import timetravel
+    from scratchbus.commands import files as file_commands
     from scratchbus.commands import sessions, tasks
+    from scratchbus.domain import memories as remembered
+    from scratchbus.domain import observation as observations
+    from scratchbus.domain import relation_registry
+    from scratchbus.memory import facts_async as knowledge
+    from scratchbus.memory import files_async as scratch_files
+    from scratchbus.memory import items_async as stores
     from scratchbus.memory import notepad_async as notepads
     from scratchbus.memory import notes_async as notebooks
+    from scratchbus.memory import overview
+    from scratchbus.memory import preferences_async as preferred
     from scratchbus.memory import runs_async as runs
     from scratchbus.memory import scratchpad_async as scratchpads
+    from scratchbus.memory import texts_async as paths
     from scratchbus.memory import todo_async as todos
+    from scratchbus.memory import turns_async as conversations
+    from scratchbus.readmodel import relations_in_force as in_force
+    from scratchbus.readmodel import scope
 else:
+    in_force = late("scratchbus.readmodel.relations_in_force")
+    relation_registry = late("scratchbus.domain.relation_registry")
+    knowledge = late("scratchbus.memory.facts_async")
+    file_commands = late("scratchbus.commands.files")
+    overview = late("scratchbus.memory.overview")
     notebooks = late("scratchbus.memory.notes_async")
+    scratch_files = late("scratchbus.memory.files_async")
     notepads = late("scratchbus.memory.notepad_async")
+    observations = late("scratchbus.domain.observation")
+    preferred = late("scratchbus.memory.preferences_async")
+    remembered = late("scratchbus.domain.memories")
     runs = late("scratchbus.memory.runs_async")
+    scope = late("scratchbus.readmodel.scope")
     scratchpads = late("scratchbus.memory.scratchpad_async")
     sessions = late("scratchbus.commands.sessions")
+    stores = late("scratchbus.memory.items_async")
     tasks = late("scratchbus.commands.tasks")
+    timetravel = late("scratchbus.timetravel")
+    paths = late("scratchbus.memory.texts_async")
     todos = late("scratchbus.memory.todo_async")
+    conversations = late("scratchbus.memory.turns_async")
 
 
 class AsyncMemories:
-    """The memories of a bus: notes, notepads, todo lists, scratchpads, sessions, tasks and runs."""
+    """The memories of a bus: those of sessions, of agents and of scopes, with sessions, tasks and runs."""
 
-    def notes(self: AsyncHost, session: str) -> notebooks.AsyncNotes:
+    def notes(self: scope.AsyncHost, session: str) -> notebooks.AsyncNotes:
         """Return the notes of a session. Raises InvalidName."""
         return notebooks.AsyncNotes(self, session)
 
-    def notepad(self: AsyncHost, session: str) -> notepads.AsyncNotepad:
+    def items(self: scope.AsyncHost, store: str = "default") -> stores.AsyncItems:
+        """Return the items of a store: values by namespace and key. Raises InvalidName."""
+        return stores.AsyncItems(self, store)
+
+    def notepad(self: scope.AsyncHost, session: str) -> notepads.AsyncNotepad:
         """Return the notepad of a session. Raises InvalidName."""
         return notepads.AsyncNotepad(self, session)
 
-    async def session(self: AsyncHost, session: str) -> Session | None:
+    def preferences(self: scope.AsyncHost, of: str) -> preferred.AsyncPreferences:
+        """Return the preferences of a scope: of a user such as `ada`, or a project such as `ada/shop`.
+
+        Raises InvalidName.
+        """
+        return preferred.AsyncPreferences(self, of)
+
+    def facts(self: scope.AsyncHost, scope: str) -> knowledge.AsyncFacts:
+        """Return the facts of a scope, such as a user or a project, which outlive sessions. Raises InvalidName."""
+        return knowledge.AsyncFacts(self, scope)
+
+    async def session(self: scope.AsyncHost, session: str) -> remembered.Session | None:
         """Return the record of a session: its parent, its children, and whether it has ended.
 
         None for a session that has no parent and no children and has not ended. Raises InvalidName.
         """
         return await self.converse(sessions.get_session(self.core, session))
 
+    async def sessions(
+        self: scope.AsyncHost, names: Collection[str] | None = None, *, as_of: timetravel.When | None = None
+    ) -> list[remembered.SessionInfo]:
+        """Return all sessions of the bus, or those of them with these names, by their names.
+
+        With `as_of`, a position or a time, as they were then. Raises InvalidName, InvalidPosition.
+        """
+        return await self.converse(overview.list_sessions(self.core, names, as_of))
+
+    async def agents(self: scope.AsyncHost) -> list[str]:
+        """Return the names of the agents that have a scratchpad."""
+        return await self.converse(overview.list_agents(self.core))
+
     async def spawn_session(
-        self: AsyncHost,
+        self: scope.AsyncHost,
         parent: str,
         *,
         session: str | None = None,
@@ -62,12 +116,15 @@ class AsyncMemories:
         return await self.converse(sessions.begin(self.core, parent, session, False, copy_notepad, event_id))
 
     async def fork_session(
-        self: AsyncHost, parent: str, *, session: str | None = None, event_id: str | None = None
+        self: scope.AsyncHost, parent: str, *, session: str | None = None, event_id: str | None = None
     ) -> str:
-        """Start a session from a parent with a copy of its notepad, and return its id; see `spawn_session`."""
+        """Start a session from a parent with a copy of its notepad and its conversation, and return its id.
+
+        See `spawn_session`.
+        """
         return await self.converse(sessions.begin(self.core, parent, session, True, True, event_id))
 
-    async def end_session(self: AsyncHost, session: str, *, event_id: str | None = None) -> Session:
+    async def end_session(self: scope.AsyncHost, session: str, *, event_id: str | None = None) -> remembered.Session:
         """End a session: archive its notes, notepad and todo list in one step.
 
         They read as empty from then on, and writes raise SessionOver; `history` and `as_of` still return what they
@@ -75,34 +132,55 @@ class AsyncMemories:
         """
         return await self.converse(sessions.end(self.core, session, event_id))
 
-    def todo(self: AsyncHost, session: str) -> todos.AsyncTodo:
+    def todo(self: scope.AsyncHost, session: str) -> todos.AsyncTodo:
         """Return the todo list of a session. Raises InvalidName."""
         return todos.AsyncTodo(self, session)
 
-    async def begin_task(self: AsyncHost, session: str, title: str, *, event_id: str | None = None) -> str:
+    def turns(self: scope.AsyncHost, session: str) -> conversations.AsyncTurns:
+        """Return the conversation of a session, as far as the host appends it. Raises InvalidName."""
+        return conversations.AsyncTurns(self, session)
+
+    def files(self: scope.AsyncHost, session: str) -> scratch_files.AsyncFiles:
+        """Return the private files of a session, on the disk of this machine. Raises InvalidName."""
+        return scratch_files.AsyncFiles(self, session)
+
+    async def evict_files(self: scope.AsyncHost) -> dict[str, int]:
+        """Evict the private files of all sessions that are too old or too large, also of those that have ended.
+
+        Returns how many files, by session. Raises FilesUnavailable.
+        """
+        return await self.converse(file_commands.evict_all(self.core))
+
+    def texts(self: scope.AsyncHost, scope: str) -> paths.AsyncTexts:
+        """Return the texts of a scope, such as a user or a project, by path. Raises InvalidName."""
+        return paths.AsyncTexts(self, scope)
+
+    async def begin_task(self: scope.AsyncHost, session: str, title: str, *, event_id: str | None = None) -> str:
         """Begin a task of a session; return its id, which `end_task` takes. Raises SessionOver."""
         return await self.converse(tasks.begin(self.core, session, locals()))
 
-    async def end_task(self: AsyncHost, task: str, summary: str, *, event_id: str | None = None) -> str:
+    async def end_task(self: scope.AsyncHost, task: str, summary: str, *, event_id: str | None = None) -> str:
         """End a task; return the text that replaces everything said and done for it in the conversation.
 
         Raises NotFound, and Conflict when it has ended.
         """
         return await self.converse(tasks.end(self.core, locals()))
 
-    async def report_result(self: AsyncHost, session: str, result: str, *, event_id: str | None = None) -> Observation:
+    async def report_result(
+        self: scope.AsyncHost, session: str, result: str, *, event_id: str | None = None
+    ) -> observations.Observation:
         """Add the result of a session to the page of its parent, as an observation; no notepad is changed.
 
         Raises NotFound for a session without a parent.
         """
         return await self.converse(tasks.report(self.core, session, result, event_id))
 
-    def scratchpad(self: AsyncHost, agent: str) -> scratchpads.AsyncScratchpad:
+    def scratchpad(self: scope.AsyncHost, agent: str) -> scratchpads.AsyncScratchpad:
         """Return the scratchpad of an agent, which only that agent may use. Raises InvalidName."""
         return scratchpads.AsyncScratchpad(self, agent)
 
     def run(
-        self: AsyncHost, agent: str, task: str, *, ask: Callable[[str], object], event_id: str | None = None
+        self: scope.AsyncHost, agent: str, task: str, *, ask: Callable[[str], object], event_id: str | None = None
     ) -> runs.AsyncRun:
         """Return a run of an agent, to use in an `async with`.
 
@@ -111,3 +189,21 @@ class AsyncMemories:
         same with `/scratchpad` appended.
         """
         return runs.AsyncRun(scratchpads.AsyncScratchpad(self, agent), agent, task, ask, event_id)
+
+    async def relations(self: scope.AsyncHost) -> relation_registry.RelationRegistry:
+        """Return the relations that facts may have: those that were published, or else those of the file.
+
+        Raises RelationsError.
+        """
+        return await self.converse(in_force.relations_for(self.core))
+
+    async def push_relations(
+        self: scope.AsyncHost, file: Path | str, *, expected_version: int | None = None, event_id: str | None = None
+    ) -> bool:
+        """Publish the relations in a file to the whole bus; return whether that changed anything.
+
+        Every process reads facts by them within seconds, and no longer by a file of its own. They decide how facts are
+        read, not how they are stored. With an `expected_version`, only if the published ones still have that version
+        (0: none were published). Raises RelationsError for a bad file, and VersionConflict.
+        """
+        return await self.converse(in_force.push_relations(self.core, file, event_id, expected_version))

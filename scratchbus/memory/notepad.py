@@ -9,7 +9,7 @@ from typing import Any
 
 from scratchbus.commands import notepad
 from scratchbus.commands.memory import MemoryEdit, edit, history_of
-from scratchbus.domain.events import Event
+from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.memories import Revised
 from scratchbus.domain.values import page_of_session
 from scratchbus.projections.notepad import SUBJECT
@@ -73,7 +73,7 @@ class Notepad:
         command = kind.parse(given)
         return notepad.revision_of(self._bus.converse(edit(self._bus.core, self._page, command)))
 
-    def history(self) -> list[Event]:
+    def history(self) -> list[AnyEvent]:
         """Return all edits as events, oldest first, also after the session has ended. Raises PositionLost."""
         return self._bus.converse(history_of(self._bus.core, self._page, SUBJECT))
 

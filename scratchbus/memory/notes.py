@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from scratchbus.commands import notes
-from scratchbus.domain.events import Event
+from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.memories import NoteResult, NotesResult, TagsResult
 from scratchbus.domain.values import page_of_session
 from scratchbus.readmodel.scope import Host
 from scratchbus.timetravel import When, notes_as_of
 
-Events = list[Event]  # inside a class with a method `list`, that name is taken
+Events = list[AnyEvent]  # inside a class with a method `list`, that name is taken
 
 
 class Notes:
@@ -54,13 +54,18 @@ class Notes:
         content: str | None = None,
         tags: Sequence[str] | None = None,
         *,
+        revision: int | None = None,
         event_id: str | None = None,
     ) -> NoteResult:
-        """Replace the content of a note, its tags, or both; an argument that is None leaves its field as it is."""
+        """Replace the content of a note, its tags, or both; an argument that is None leaves its field as it is.
+
+        With a `revision`, the `version` that the note had when it was read, it is changed only if it still has that
+        version. Raises RevisionConflict.
+        """
         return self._bus.converse(notes.update(self._bus.core, self._page, locals()))
 
-    def delete(self, id: str, *, event_id: str | None = None) -> NoteResult:
-        """Delete a note, and return it as it was; its history stays."""
+    def delete(self, id: str, *, revision: int | None = None, event_id: str | None = None) -> NoteResult:
+        """Delete a note, and return it as it was; its history stays. `revision` is as for `update`."""
         return self._bus.converse(notes.delete(self._bus.core, self._page, locals()))
 
     def tags(self) -> TagsResult:
@@ -74,6 +79,9 @@ class Notes:
         """
         return self._bus.converse(notes.history_of_notes(self._bus.core, self._page, id))
 
-    def as_of(self, when: When) -> NotesResult:
-        """Return all notes as they were at a position or a time, newest first. Raises InvalidPosition."""
-        return self._bus.converse(notes_as_of(self._bus.core, self._page, when))
+    def as_of(self, when: When, query: str = "", tags: Sequence[str] = ()) -> NotesResult:
+        """Return the notes as they were at a position or a time: all, newest first, or as `search` returns them.
+
+        Raises InvalidPosition.
+        """
+        return self._bus.converse(notes_as_of(self._bus.core, self._page, when, query, tags))

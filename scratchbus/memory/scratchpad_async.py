@@ -6,7 +6,7 @@ from collections.abc import Sized
 
 from scratchbus.commands import scratchpad
 from scratchbus.commands.memory import history_of
-from scratchbus.domain.events import Event
+from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.memories import Revised
 from scratchbus.domain.run import RunRecord, ScratchpadReply, event_fields
 from scratchbus.domain.scratchpad import end_of_run_prompt, parse_reply
@@ -51,15 +51,15 @@ class AsyncScratchpad:
         """Return the text to show at the start of a run: the agent's identity and scratchpad. Raises Unauthorized."""
         return await self._bus.converse(scratchpad.show(self._bus.core, self._agent))
 
-    async def end_of_run_prompt(self, task: str, outcome: str, summary: str, steps: int | Sized) -> str:
-        """Return the prompt for the last call of a run; `steps` are the steps taken, or their number."""
+    async def end_of_run_prompt(self, task: str, outcome: str, summary: str, steps: int | Sized | None = None) -> str:
+        """Return the prompt for the last call of a run; `steps` are the steps taken, or their number, if known."""
         return end_of_run_prompt(task, outcome, summary, steps)
 
     async def accept_reply(self, text: object, *, event_id: str | None = None) -> ScratchpadReply:
         """Save the model's answer to `end_of_run_prompt`; return the outcome. Never raises.
 
-        The answer is JSON, in a code fence or bare. Text that is too long is cut, a blank one clears the scratchpad,
-        and null leaves it as it is.
+        The answer is JSON, in a code fence or bare. Text that is too long is cut; null and blank text leave the
+        scratchpad as it is.
         """
         try:
             content = parse_reply(text)
@@ -74,7 +74,7 @@ class AsyncScratchpad:
         given = {"run": event_fields(run), "event_id": event_id}
         await self._bus.converse(scratchpad.write(self._bus.core, self._agent, scratchpad.RecordRun, given))
 
-    async def history(self) -> list[Event]:
+    async def history(self) -> list[AnyEvent]:
         """Return the writes and the runs as events, oldest first. Raises Unauthorized."""
         if not scratchpad.may_see(self._bus.core, self._agent):
             return []

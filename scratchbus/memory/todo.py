@@ -9,7 +9,7 @@ from typing import Any
 
 from scratchbus.commands import todo as operations
 from scratchbus.commands.memory import edit, history_of
-from scratchbus.domain.events import Event
+from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.todo import TodoItem, TodoList, for_injection
 from scratchbus.domain.values import page_of_session
 from scratchbus.projections.todo import SUBJECT
@@ -54,7 +54,7 @@ class Todo:
         todo = self.read()
         return for_injection(todo.todos)
 
-    def history(self) -> list[Event]:
+    def history(self) -> list[AnyEvent]:
         """Return all changes as events, oldest first, also after the session has ended. Raises PositionLost."""
         return self._bus.converse(history_of(self._bus.core, self._page, SUBJECT))
 

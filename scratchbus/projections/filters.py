@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import islice, takewhile
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 from scratchbus.domain.checks import as_time, check_names, check_object, check_text
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.values import CheckedBy, Given, millis
+from scratchbus.domain.values import CheckedBy, Given, Moment, check_confidence, millis
 from scratchbus.errors import InvalidField, UnknownField, key_text, shown
 from scratchbus.projections import scratch_page
 from scratchbus.projections.page_in_memory import LivePage
@@ -22,9 +22,9 @@ def _tags(given: Any) -> tuple[str, ...]:
 
 
 class Filter(Given):
-    """What a list is narrowed to. All that are given must match; of `tags` every one.
+    """What a list is narrowed to. All that are given must match; of `tags`, `context` and `metadata` every one.
 
-    `waiting` is for reminders that wait for an event.
+    `confidence` is the least. `waiting` is for reminders that wait for an event.
     """
 
     type: Annotated[str | None, CheckedBy(partial(check_text, "type"))] = None
@@ -34,6 +34,8 @@ class Filter(Given):
     tags: Annotated[tuple[str, ...], CheckedBy(_tags)] = ()
     text: Annotated[str | None, CheckedBy(partial(check_text, "text"))] = None
     context: Annotated[dict[str, Any] | None, CheckedBy(partial(check_object, "context"))] = None
+    metadata: Annotated[dict[str, Any] | None, CheckedBy(partial(check_object, "metadata"))] = None
+    confidence: Annotated[float | None, CheckedBy(check_confidence)] = None
     since: Annotated[datetime | None, CheckedBy(partial(as_time, "since"))] = None
     waiting: bool = False
 
@@ -57,10 +59,40 @@ class Filter(Given):
             and (self.source is None or observation.source == self.source)
             and all(tag in observation.tags for tag in self.tags)
             and (self.text is None or self.text.casefold() in observation.content.casefold())
-            and (self.context is None or all(observation.context.get(k) == v for k, v in self.context.items()))
+            and (self.context is None or _has_all(observation.context, self.context))
+            and (self.metadata is None or _has_all(observation.metadata, self.metadata))
+            and (self.confidence is None or observation.confidence >= self.confidence)
             and (self.since is None or observation.added_ms >= millis(self.since))
             and (not self.waiting or (observation.status_class == "open" and observation.remind_on is not None))
         )
+
+
+def _has_all(values: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    return all(values.get(name) == value for name, value in wanted.items())
+
+
+class FilterKeywords(TypedDict, total=False):
+    """The keywords of `list` and `count` that narrow them; see `Page.list`."""
+
+    type: str | None
+    status: str | Collection[str] | None
+    owner: str | None
+    source: str | None
+    tags: str | Sequence[str] | None
+    text: str | None
+    context: Mapping[str, Any] | None
+    metadata: Mapping[str, Any] | None
+    confidence: float | None
+    since: Moment | None
+
+
+def filter_of(filters: Mapping[str, Any] | None, keywords: FilterKeywords) -> Filter:
+    """Return what filters given as a mapping, as keywords, or both, narrow to. Raises InvalidField or UnknownField."""
+    known = dict.fromkeys(FilterKeywords.__annotations__)
+    for name in keywords:
+        if name not in known:
+            raise UnknownField(name, known)
+    return Filter.parse({**known, **keywords_of(filters or {}, {**known, **keywords})})
 
 
 def keywords_of(filters: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

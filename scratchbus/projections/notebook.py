@@ -6,7 +6,7 @@ It is told what happens; it never asks. Two threads may not use it at once.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter, itemgetter
 
 from scratchbus.domain.event import Event
@@ -22,6 +22,7 @@ class Notebook:
     """The notes of a session, in the order in which they were taken; `size` is about how many bytes they take."""
 
     def __init__(self, its_notes: Iterable[Note] = ()) -> None:
+        self._unsorted: dict[str, Note] = {}
         self._notes: dict[str, Note] = {}
         self._texts: dict[str, str] = {}
         self._blocks: list[_Block] = []
@@ -29,8 +30,18 @@ class Notebook:
         self._tagged: defaultdict[str, dict[str, None]] = defaultdict(dict)
         self._tags: Counter[str] = Counter()
         self.size = 0
-        for note in sorted(its_notes, key=lambda note: note.added_seq):
+        self.load({note.id: note for note in its_notes})
+        self.loaded()
+
+    def load(self, documents: Mapping[str, Note]) -> None:
+        """Take some of the notes that there are, in any order."""
+        self._unsorted.update(documents)
+
+    def loaded(self) -> None:
+        """Put what was loaded in order, before anything happens."""
+        for note in sorted(self._unsorted.values(), key=lambda note: note.added_seq):
             self._put(None, note)
+        self._unsorted.clear()
 
     def __len__(self) -> int:
         return len(self._notes)

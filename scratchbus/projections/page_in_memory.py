@@ -19,7 +19,7 @@ from scratchbus.domain.values import moment
 from scratchbus.projections import scratch_page
 from scratchbus.projections.projection import damage
 from scratchbus.projections.scratch_page import by_priority, is_active
-from scratchbus.projections.stored_observation import AnyObservation, StoredObservation
+from scratchbus.projections.stored_observation import PLAIN, AnyObservation, StoredObservation
 from scratchbus.projections.table import SCRATCH_PAGE
 
 Name = tuple[str, str]
@@ -37,6 +37,8 @@ _SEQ_BITS = 50
 _SEQ_MASK = (1 << _SEQ_BITS) - 1
 _EPOCH = moment(0)
 
+_seq_of, _id_of = attrgetter("added_seq"), attrgetter("id")
+
 
 class LivePage:
     """The observations of a page, as they read at the latest time it was told.
@@ -47,21 +49,40 @@ class LivePage:
 
     def __init__(self, documents: Iterable[AnyObservation], now_ms: int, keep_final_ms: int | None = None) -> None:
         self._keep = keep_final_ms
-        by_place = sorted(documents, key=attrgetter("added_seq"))
-        seqs = [document.added_seq for document in by_place]
+        by_place = sorted(documents, key=_seq_of)
+        seqs = [*map(_seq_of, by_place)]
         self._now = now_ms
-        self._documents: dict[str, AnyObservation] = {document.id: document for document in by_place}
+        self._documents: dict[str, AnyObservation] = dict(zip(map(_id_of, by_place), by_place, strict=True))
         self._shown: dict[int, AnyObservation] = dict(zip(seqs, by_place, strict=True))
         self._indexes: defaultdict[Name, list[int]] = defaultdict(list, {_ALL: seqs})
+        self._active: list[AnyObservation] = []
+        self._blocked = 0  # how many of these may be blocked
+        self._alarms: list[int] = []
         for document, seq in zip(by_place, seqs, strict=True):
+            if isinstance(document, StoredObservation) and document.details is PLAIN:
+                self._add_plain(document, seq)
+                continue
             for name in scratch_page.index_entries(document):
                 self._indexes[name].append(seq)
-        self._active = [document for document in reversed(by_place) if is_active(document)]
+            if is_active(document):
+                self._active.append(document)
+                self._blocked += bool(document.blocked_by)
+            self._alarms += self._alarms_of(document)
+        self._active.reverse()
         self._active.sort(key=attrgetter("priority"), reverse=True)  # the newest stay first within each
-        self._alarms = [alarm for document in by_place for alarm in self._alarms_of(document)]
         heapify(self._alarms)
         self.next_ms: float = 0
         self.advance(now_ms)
+
+    def _add_plain(self, document: StoredObservation, seq: int) -> None:
+        """Add an observation with plain details, as most are: it is active, and has no owner, reminder or claim."""
+        indexes, tags = self._indexes, document.tags
+        indexes["type", document.type].append(seq)
+        for tag in tags if len(tags) < 2 else set(tags):
+            indexes["tag", tag].append(seq)
+        self._active.append(document)
+        if document.expires_at is not None:
+            self._alarms.append(_millis_from(document.expires_at) << _SEQ_BITS | seq)
 
     def __len__(self) -> int:
         return len(self._documents)
@@ -72,8 +93,13 @@ class LivePage:
         return self.whole(document) if document is not None else None
 
     def active(self, limit: int | None) -> list[Observation]:
-        """Return what is open and does not wait for review, by priority, then newest first."""
-        return [*map(self.whole, self._active[:limit])]
+        """Return what is open, not blocked, and does not wait for review, by priority, then newest first."""
+        found = scratch_page.unblocked(self._active, self._is_open) if self._blocked else self._active
+        return [*map(self.whole, found[:limit])]
+
+    def _is_open(self, id: str) -> bool:
+        document = self._documents.get(id)
+        return document is not None and self._shown[document.added_seq].status_class == "open"
 
     def whole(self, document: AnyObservation) -> Observation:
         """Return an observation on the page as it reads now, and keep it in the form that users see."""
@@ -177,6 +203,8 @@ class LivePage:
             alarms.append(_millis_from(expires_at))
         if claim is not None:
             alarms.append(_millis_from(claim.until))
+        if observation.not_before is not None:
+            alarms.append(_millis_from(observation.not_before))
         if not is_open and self._keep is not None and scratch_page.may_be_paged_out(observation):
             alarms.append(observation.ms + self._keep)
         seq = observation.added_seq
@@ -190,8 +218,10 @@ class LivePage:
         """Replace an observation in the order of the active ones."""
         if before is not None and is_active(before):
             del self._active[bisect_left(self._active, by_priority(before), key=by_priority)]
+            self._blocked -= bool(before.blocked_by)
         if after is not None and is_active(after):
             insort(self._active, after, key=by_priority)
+            self._blocked += bool(after.blocked_by)
 
     def _index(self, before: AnyObservation | None, after: Observation | None) -> None:
         """Replace an observation in all indexes; None stands for one that is not on the page."""

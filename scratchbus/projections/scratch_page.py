@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from msgspec.structs import asdict
-from pydantic_core import PydanticUndefined
 
 from scratchbus.domain.events import (
     Added,
@@ -17,6 +16,7 @@ from scratchbus.domain.events import (
     ContextRendered,
     Due,
     Event,
+    FactAsserted,
     Linked,
     Released,
     Repeated,
@@ -24,17 +24,16 @@ from scratchbus.domain.events import (
     Updated,
 )
 from scratchbus.domain.observation import Claim, Observation, ObservationFields
-from scratchbus.domain.position import Position
 from scratchbus.domain.values import LARGEST, MODEL_SLOTS, millis, moment, trusted
 from scratchbus.projections.projection import FoldError
-from scratchbus.projections.stored_observation import AnyObservation
+from scratchbus.projections.stored_observation import PLAIN, AnyObservation, StoredObservation
 
 NAME = "scratch_page"
 
-FORM = 3
+FORM = 5
 """The form of what is stored of it. It grows when stored documents or indexes would no longer be what a fold makes."""
 
-PAGED = 4
+PAGED = 6
 """The form of state of which some documents were paged out: code that knows only `FORM` would take them for lost."""
 
 WAITING = ("waiting", "event")
@@ -43,8 +42,15 @@ WAITING = ("waiting", "event")
 INDEXED = ("tags", "owner", "remind_on")
 """The fields that can change and that an index follows."""
 
+_PLAIN = dict.fromkeys(Observation.model_fields) | asdict(PLAIN) | {"displaced": ()}
+"""All fields in their order: a copy of it is filled faster than a dictionary that begins empty."""
+
 _new = object.__new__
 _set_values, _set_given, _set_extra, _set_private = MODEL_SLOTS
+_NONE_GIVEN = set[str]()
+"""The names of the fields that were given to a model made of a stored form: one empty set for all."""
+
+Each = TypeVar("Each", bound=AnyObservation)
 
 RELATIONS = ("evidence", "links", "causes", "seen", "actions")
 """The relations that an event may tell of; see `log.keys.PageKeys`."""
@@ -58,7 +64,9 @@ def evolve(observation: Observation | None, event: Event, *, in_place: bool = Fa
     added.
     """
     if isinstance(event, Added):
-        return added(event)
+        given = event.__dict__  # half as dear as the attributes
+        place = given["ms"], given["seq"], given["shard"]
+        return added(given["subject"], given["page"], given["type"], given, place)
     if event.kind == "erased":
         return None
     change = _CHANGES.get(event.kind)
@@ -77,17 +85,29 @@ def evolve(observation: Observation | None, event: Event, *, in_place: bool = Fa
 
 
 def whole(observation: AnyObservation) -> Observation:
-    """Return an observation as users see it."""
-    if isinstance(observation, Observation):
+    """Return an observation as users see it. What is inside is its own where the details are plain."""
+    if not isinstance(observation, StoredObservation):  # models are slow to tell what they are
         return observation
-    fields = asdict(observation)
-    if not observation.seq:
-        fields["ms"], fields["seq"] = observation.added_ms, observation.added_seq
-    if observation.claim is not None:
-        fields["claim"] = trusted(Claim, asdict(observation.claim))
+    details, values = observation.details, _PLAIN.copy()
+    values["added_ms"] = values["ms"] = observation.added_ms
+    values["added_seq"] = values["seq"] = observation.added_seq
+    if details is PLAIN:
+        values["context"], values["metadata"] = {}, {}
+        values["evidence"], values["links"] = [], []
+        values["chain"], values["seen_by"], values["followed"], values["blocked_by"] = [], [], [], []
+    else:
+        values.update(asdict(details))
+        if details.claim is not None:
+            values["claim"] = trusted(Claim, asdict(details.claim))
+        if not details.seq:
+            values["ms"], values["seq"] = observation.added_ms, observation.added_seq
+    values["id"], values["page"] = observation.id, observation.page
+    values["type"], values["source"] = observation.type, observation.source
+    values["content"], values["tags"] = observation.content, observation.tags
+    values["priority"], values["expires_at"] = observation.priority, observation.expires_at
     made = _new(Observation)  # as `trusted` does it
-    _set_values(made, fields)
-    _set_given(made, set())
+    _set_values(made, values)
+    _set_given(made, _NONE_GIVEN)
     _set_extra(made, None)
     _set_private(made, None)
     return made
@@ -95,19 +115,27 @@ def whole(observation: AnyObservation) -> Observation:
 
 def settled(observation: Observation, now_ms: int) -> Observation:
     """Return the observation as it reads at this time: archived once it has expired, swept or not."""
-    return settled_all([observation], now_ms)[0]
+    return whole(settled_all([observation], now_ms)[0])
 
 
-def settled_all(observations: Iterable[AnyObservation], now_ms: int) -> list[Observation]:
-    """Return observations as users see them, as they read at this time."""
-    now, read = moment(now_ms), list[Observation]()
-    for each in map(whole, observations):
-        expires_at, claim = each.expires_at, each.claim
-        if expires_at is not None and expires_at <= now and each.status_class == "open":
-            each = _expired(each)
-        elif claim is not None and claim.until <= now:
-            each = each.model_copy(update={"claim": None})
-        read.append(each)
+def settled_all(observations: Iterable[AnyObservation], now_ms: int) -> list[AnyObservation]:
+    """Return observations as they read at this time; those that time has not changed in the form in which they are."""
+    now, read = moment(now_ms), list[AnyObservation]()
+    for each in observations:
+        expires_at = each.expires_at
+        if expires_at is None or expires_at > now:
+            if isinstance(each, StoredObservation) and each.details is PLAIN:
+                read.append(each)
+                continue
+        elif each.status_class == "open":
+            read.append(_expired(whole(each)))
+            continue
+        over = dict[str, Any]()
+        if each.claim is not None and each.claim.until <= now:
+            over["claim"] = None
+        if each.not_before is not None and each.not_before <= now:
+            over["not_before"] = None
+        read.append(whole(each).model_copy(update=over) if over else each)
     return read
 
 
@@ -126,8 +154,29 @@ def _expired(observation: Observation) -> Observation:
 
 
 def is_active(observation: AnyObservation) -> bool:
-    """Return whether an observation is open and does not wait for review."""
-    return observation.status_class == "open" and observation.status != "pending_review"
+    """Return whether an observation is open, and waits neither for review nor for its time."""
+    if isinstance(observation, StoredObservation) and observation.details is PLAIN:
+        return True
+    is_open = observation.status_class == "open" and observation.status != "pending_review"
+    if observation.not_before is None and observation.every is None:
+        return is_open
+    return is_open and not is_scheduled(observation)
+
+
+def is_scheduled(observation: AnyObservation) -> bool:
+    """Return whether the time of an observation has not come yet, or it recurs and is never active itself."""
+    start = observation.not_before  # what only rests falls due at another time, if at all
+    return observation.every is not None or (start is not None and start == observation.remind_at)
+
+
+def is_ready(observation: AnyObservation) -> bool:
+    """Return whether an observation is active, and neither claimed nor resting; it may still be blocked."""
+    return is_active(observation) and observation.claim is None and observation.not_before is None
+
+
+def unblocked(observations: Iterable[Each], is_open: Callable[[str], bool]) -> list[Each]:
+    """Return the observations that are blocked by nothing that is open; `is_open` tells that of an id of the page."""
+    return [each for each in observations if not each.blocked_by or not any(map(is_open, each.blocked_by))]
 
 
 def by_priority(observation: AnyObservation) -> tuple[int, int]:
@@ -168,7 +217,7 @@ def relations(event: Event) -> Iterator[tuple[str, str, str]]:
 
     It stays true for ever, also when an observation has left its page.
     """
-    if isinstance(event, Added | Repeated):
+    if isinstance(event, Added | Repeated | FactAsserted):
         for id in event.evidence:
             yield "evidence", id, f"{event.subject}@{event.page}"
     elif isinstance(event, Linked):
@@ -181,42 +230,40 @@ def relations(event: Event) -> Iterator[tuple[str, str, str]]:
         yield "causes", event.cause, event.position.stream_id
 
 
-_UNTOUCHED = {
-    name: field.default for name, field in Observation.model_fields.items() if field.default is not PydanticUndefined
+_NEW = {
+    name: None if field.is_required() or field.default_factory else field.default
+    for name, field in Observation.model_fields.items()
 }
-"""What a new observation has where its event says nothing."""
+"""What a new observation has where its event says nothing; lists and dicts are made for each."""
+
+_SAID = frozenset(ObservationFields.model_fields)
+"""The fields that an observation has as the event that adds it says them."""
 
 
-_FIELDS = tuple(ObservationFields.model_fields)
-
-
-def added(event: Added, place: Position | None = None) -> Observation:
-    """Return the observation that begins with an event, which was appended at this place, or knows where it is."""
-    given = event.__dict__  # half as dear as the attributes, and this is what a projector does most
-    ms, seq, shard = place or (given["ms"], given["seq"], given["shard"])
-    values = {
-        **_UNTOUCHED,
-        "id": given["subject"],
-        "page": given["page"],
-        "type": given["type"],
-        "source": given["source"] or given["by"],
-        "occurrences": min(given["times"], LARGEST),
-        "links": [],
-        "chain": [],
-        "seen_by": [],
-        "followed": [],
-        "shard": shard,
-        "added_ms": ms,
-        "added_seq": seq,
-        "ms": ms,
-        "seq": seq,
-    }
-    for name in _FIELDS:
-        values[name] = given[name]
-    ttl = given["ttl"]
+def added(subject: str, page: str, type: str, fields: Mapping[str, Any], place: tuple[int, int, int]) -> Observation:
+    """Return the observation that begins with an event at a place, in whose body these fields may not be default."""
+    ms, seq, shard = place
+    values = _NEW.copy()  # faster than to set each
+    values["context"], values["tags"], values["metadata"], values["evidence"] = {}, [], {}, []
+    values["links"], values["chain"], values["seen_by"], values["followed"] = [], [], [], []
+    values["blocked_by"] = []
+    for name in _SAID.intersection(fields):
+        values[name] = fields[name]
+    values["id"], values["page"], values["type"] = subject, page, type
+    values["source"] = fields.get("source") or fields["by"]
+    ttl = fields.get("ttl")
     if ttl is not None:
         values["expires_at"] = moment(ms + ttl)
-    return trusted(Observation, values)
+    if "times" in fields:
+        values["occurrences"] = min(fields["times"], LARGEST)
+    values["shard"], values["added_ms"], values["added_seq"] = shard, ms, seq
+    values["ms"], values["seq"] = ms, seq
+    made = _new(Observation)  # as `trusted` does it
+    _set_values(made, values)
+    _set_given(made, set())
+    _set_extra(made, None)
+    _set_private(made, None)
+    return made
 
 
 def _updated(observation: Observation, event: Updated) -> dict[str, Any]:
@@ -280,7 +327,8 @@ def _linked(observation: Observation, event: Linked) -> dict[str, Any]:
 
 
 def _due(observation: Observation, event: Due) -> dict[str, Any]:
-    return {"due_at": moment(event.ms), "remind_at": None, "remind_on": None}
+    changes: dict[str, Any] = {"due_at": moment(event.ms), "remind_at": event.next, "remind_on": None}
+    return changes if event.next is None else changes | {"not_before": event.next}
 
 
 def _cleared(observation: Observation, event: Event) -> dict[str, Any]:

@@ -1,11 +1,12 @@
 """Observations in the form in which they are stored, and held in memory until someone looks at them.
 
-That takes a third of the time, and a fifth of the memory, of a model.
+That takes half the time, and a fifth of the memory, of a model.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
+from operator import attrgetter
 from typing import Annotated, Any
 
 import msgspec
@@ -29,33 +30,26 @@ class StoredClaim(msgspec.Struct, omit_defaults=True, gc=False):
     owner: str | None = None
 
 
-class StoredObservation(msgspec.Struct, omit_defaults=True, gc=False):
-    """An `Observation`, as it is stored: the same fields, which are checked in the same way.
+class Details(msgspec.Struct, omit_defaults=True, gc=False, frozen=True):
+    """The fields of an observation that most leave at their defaults; stored as a JSON object without those.
 
-    Those of `ObservationFields` come together, in the same order. In the stored form `ms` and `seq` are left out, as 0,
-    while the event that added it is the last one about it.
+    Those of `ObservationFields` come first, in the same order. `ms` and `seq` are 0 while the event that added the
+    observation is the last one about it.
     """
 
-    id: str
-    page: str
-    type: str
-    source: str
-    added_ms: int
-    added_seq: int
-    content: str
     owner: str | None = None
     status: str = "active"
     status_class: str = "open"
     confidence: Confidence = SURE
     context: dict[str, Any] = {}
-    tags: list[str] = []
     metadata: dict[str, Any] = {}
-    priority: Whole = 50
-    expires_at: datetime | None = None
     dedupe_key: str | None = None
     evidence: list[str] = []
     remind_at: datetime | None = None
     remind_on: dict[str, Any] | None = None
+    blocked_by: list[str] = []
+    not_before: datetime | None = None
+    every: str | None = None
     occurrences: int = 1
     shard: int = 0
     ms: int = 0
@@ -73,24 +67,77 @@ class StoredObservation(msgspec.Struct, omit_defaults=True, gc=False):
     due_at: datetime | None = None
     fence: int = 0
     attempts: int = 0
-    not_before: datetime | None = None
+
+
+PLAIN = Details()
+"""The details of an observation that has only defaults."""
+
+
+def _detail(name: str) -> Any:
+    """Return a property for a field of the details."""
+    return property(attrgetter(f"details.{name}"))
+
+
+class StoredObservation(msgspec.Struct, array_like=True, gc=False):
+    """An `Observation`, as it is stored: the same fields, which are checked in the same way.
+
+    Its JSON is an array of the fields that nearly all have, in this order, and of its details; without these if they
+    are plain.
+    """
+
+    id: str
+    page: str
+    type: str
+    source: str
+    added_ms: int
+    added_seq: int
+    content: str
+    tags: list[str] = []
+    priority: Whole = 50
+    expires_at: datetime | None = None
+    details: Details = PLAIN
+
+    owner = _detail("owner")
+    status = _detail("status")
+    status_class = _detail("status_class")
+    confidence = _detail("confidence")
+    context = _detail("context")
+    metadata = _detail("metadata")
+    remind_at = _detail("remind_at")
+    remind_on = _detail("remind_on")
+    blocked_by = _detail("blocked_by")
+    damaged = _detail("damaged")
+    claim = _detail("claim")
+    archive_at = _detail("archive_at")
+    not_before = _detail("not_before")
+    every = _detail("every")
 
     @classmethod
     def of(cls, observation: Observation) -> StoredObservation:
-        """Return the stored form of an observation, not `filled`."""
-        stored, claim = cls(**observation.__dict__), observation.claim
+        """Return the stored form of an observation."""
+        values = dict(zip(Details.__struct_fields__, _details_of(observation), strict=True))
+        claim = values["claim"]
         if claim is not None:
-            stored.claim = StoredClaim(**claim.__dict__)
-        if stored.seq == stored.added_seq:
-            stored.ms = stored.seq = 0
-        return stored
+            values["claim"] = StoredClaim(**claim.__dict__)
+        if observation.seq == observation.added_seq:
+            values["ms"] = values["seq"] = 0
+        return cls(**dict(zip(BASICS, _basics_of(observation), strict=True)), details=Details(**values))
 
-    def filled(self) -> StoredObservation:
-        """Return the same, with the place of the last event."""
-        if not self.seq:
-            self.ms, self.seq = self.added_ms, self.added_seq
-        return self
+    @property
+    def ms(self) -> int:
+        """The time of the last event about it."""
+        return self.details.ms if self.details.seq else self.added_ms
 
+    @property
+    def seq(self) -> int:
+        """The `seq` of the last event about it."""
+        return self.details.seq or self.added_seq
+
+
+BASICS = StoredObservation.__struct_fields__[:-1]
+"""The fields that are stored by their place."""
+
+_basics_of, _details_of = attrgetter(*BASICS), attrgetter(*Details.__struct_fields__)
 
 AnyObservation = Observation | StoredObservation
 """An observation, in either form."""

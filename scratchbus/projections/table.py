@@ -10,11 +10,29 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from scratchbus.domain.conversations import ScratchFile, Text, Turn
 from scratchbus.domain.event import Event
-from scratchbus.domain.memories import Note, Remembered, Session
+from scratchbus.domain.facts import Fact
+from scratchbus.domain.items import StoreItem
+from scratchbus.domain.memories import Note, Preference, Remembered, Session
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.values import check_id
-from scratchbus.projections import contexts, notepad, notes, scratch_page, scratchpad, session, tasks, todo
+from scratchbus.projections import (
+    contexts,
+    facts,
+    files,
+    items,
+    notepad,
+    notes,
+    preferences,
+    scratch_page,
+    scratchpad,
+    session,
+    tasks,
+    texts,
+    todo,
+    turns,
+)
 from scratchbus.projections.projection import Indexes, Projection
 
 SCRATCH_PAGE = Projection(
@@ -35,7 +53,13 @@ PROJECTIONS: dict[str, Projection[Any]] = {
     "todo": Projection(todo.TodoDocument, todo.evolve),
     "task": Projection(tasks.Task, tasks.evolve),
     "scratchpad": Projection(scratchpad.Pad, scratchpad.evolve),
+    "fact": Projection(Fact, facts.evolve),
     "context": Projection(Remembered, contexts.evolve),
+    "preference": Projection(Preference, preferences.evolve),
+    "turn": Projection(Turn, turns.evolve),
+    "file": Projection(ScratchFile, files.evolve),
+    "text": Projection(Text, texts.evolve),
+    "item": Projection(StoreItem, items.evolve),
 }
 """By the subject, or the part of it before the `_`; "" is the row of observations, whose subjects are their ids."""
 

@@ -18,10 +18,14 @@ from scratchbus.eventlog.bodies import Fields
 from scratchbus.eventlog.codec import Decoded, RawEntry, entry_numbers, text_of, texts_of
 from scratchbus.eventlog.stored_documents import encode_stored
 from scratchbus.projections.scratch_page import WAITING
-from scratchbus.projections.stored_observation import StoredObservation
+from scratchbus.projections.stored_observation import BASICS, Details, StoredObservation
 
-_kept: Callable[[Fields], tuple[Any, ...]] = attrgetter(*ObservationFields.model_fields)
+_basics: Callable[[Fields], tuple[Any, ...]] = attrgetter(*filter(ObservationFields.model_fields.__contains__, BASICS))
+_details: Callable[[Fields], tuple[Any, ...]] = attrgetter(
+    *filter(ObservationFields.model_fields.__contains__, Details.__struct_fields__)
+)
 _stored: Callable[..., StoredObservation] = StoredObservation
+_stored_details: Callable[..., Details] = Details
 _moment = lru_cache(moment)  # many were added in the same millisecond, and live as long
 
 
@@ -57,7 +61,8 @@ class PageAdditions:
         except OverflowError:
             return False
         source, times = body.source or body.by, min(body.times, LARGEST)
-        stored = _stored(name, self.name, type, source, ms, seq, *_kept(body), times, shard)
+        details = _stored_details(*_details(body), times, shard)
+        stored = _stored(name, self.name, type, source, ms, seq, *_basics(body), details)
         self.documents += (id, encode_stored(stored))
         self.places += (ms, seq)
         self._index(id, seq, type, body)

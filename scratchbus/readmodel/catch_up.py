@@ -7,16 +7,27 @@ it when they find the projection behind.
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from scratchbus.domain.events import AnyEvent
+from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Pause, Step, ask, ask_all
 from scratchbus.errors import LogRewound, PositionLost
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.append import Log
-from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, check_end, checkpoint_key, commit, not_folded_from
+from scratchbus.eventlog.checkpoint import (
+    Checkpoint,
+    Outcome,
+    check_end,
+    checkpoint_key,
+    not_folded_from,
+    prepare_commit,
+)
 from scratchbus.eventlog.codec import (
+    Poison,
     RawEntry,
     decode_bodies,
     decode_items,
@@ -26,73 +37,114 @@ from scratchbus.eventlog.codec import (
     text_of,
 )
 from scratchbus.eventlog.gaps import find_gaps
+from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.log_reader import CHUNK, Chunk, LogReader
+from scratchbus.projections import scratch_page
 from scratchbus.projections.projection import Store
 from scratchbus.projections.table import is_remembered, projection_of
-from scratchbus.readmodel.additions import take_additions
+from scratchbus.readmodel.additions import PageAdditions, take_additions
+from scratchbus.readmodel.commits import Commits, Folded
+from scratchbus.readmodel.commits import FoldStep as FoldStep
 from scratchbus.readmodel.fold import Fold, needed
 from scratchbus.readmodel.state_commands import commands
-from scratchbus.telemetry.counters import counts
+from scratchbus.telemetry import tracing
 from scratchbus.telemetry.logs import stderr_logger
 
+STRETCHES = 16
+"""How many stretches a projector folds before it looks whether it is to stop."""
+
 _UNKNOWN = object()
+_TRACEPARENT = re.compile(rb'"traceparent":"([0-9a-f-]{55})"')
 
 logger = stderr_logger()
 
 
-class FoldStep(NamedTuple):
-    """The outcome of one step: how many events were folded, whether that was all, and whether it was committed.
+class _Stretch(NamedTuple):
+    """The events of a stretch: additions by page, all others, and the subjects of these, by page."""
 
-    `pages` says how many of them were of each page.
-    """
+    additions: list[PageAdditions]
+    items: list[tuple[RawEntry, AnyEvent | Poison]]
+    wanted: dict[str, list[str]]
 
-    events: int
-    is_all: bool
-    outcome: Outcome
-    pages: Mapping[str, int] = {}
+    @classmethod
+    def of(cls, entries: Sequence[RawEntry], shard: int) -> _Stretch:
+        """Decode entries. Raises CodeTooOld."""
+        additions, others, decoded = take_additions(entries, decode_bodies(entries, shard), shard)
+        items = decode_items(others, shard, decoded)
+        return cls(additions, items, needed(item for _, item in items))
 
 
 def fold_once(
-    log: Log, shard: int, known: Checkpoint | None = None, chunk: int = CHUNK, build: int | None = None
+    log: Log, shard: int, known: Checkpoint | None = None, chunk: int = CHUNK, build: int | None = None, most: int = 1
 ) -> Step[tuple[FoldStep, Checkpoint]]:
     """Fold the next stretch of a shard's log and commit it, to the live state or to a build that is being made.
+
+    With `most`, do so with up to so many stretches, one after the other, until a commit is not made. While one is
+    folded, the engine commits the one before and reads the next. A commit holds only on top of the one before it.
 
     `known` is the checkpoint as this projector last saw it; it is read again all the same. Raises PositionLost when
     the log was trimmed past the checkpoint, LogRewound when it is another log, CodeTooOld.
     """
-    keys, key = log.keys(shard), checkpoint_key(log.keys(shard), build)
+    key = checkpoint_key(log.keys(shard), build)
     begin = Checkpoint.parse(None, shard)._replace(build=build or 1)
     checkpoint, found = yield from _read_stretch(log, key, begin, known, chunk)
-    entries = found.entries
-    if not entries:
-        return FoldStep(0, True, Outcome.DONE), checkpoint
-    additions, others, decoded = take_additions(entries, decode_bodies(entries, shard), shard)
-    items = decode_items(others, shard, decoded)
-    fold = Fold(shard, found.is_archived)
+    commits = Commits(checkpoint)
+    while found.entries:
+        most -= 1
+        ahead = (yield from _read_ahead(log, key, found, shard, chunk)) if most else None
+        stretch = _Stretch.of(found.entries, shard)
+        if stretch.wanted and not (
+            yield from commits.settle()
+        ):  # their documents are as the stretch before leaves them
+            break
+        folded = yield from _fold(log, key, checkpoint, found, stretch)
+        if folded is None:
+            return commits.done._replace(outcome=Outcome.LOST), commits.checkpoint
+        following = (yield from _read_following(ahead, key, folded.commit.now)) if ahead is not None else None
+        if not (yield from commits.settle()):
+            break
+        if following is None:
+            yield from commits.make(folded)
+            break
+        yield from commits.send(
+            folded
+        )  # after the next stretch is here, since the engine sends nothing while it commits
+        checkpoint, found = folded.commit.now, following
+    is_done = yield from commits.settle()
+    return commits.done._replace(is_all=is_done and (found.is_end or not found.entries)), commits.checkpoint
+
+
+def _fold(log: Log, key: str, checkpoint: Checkpoint, found: Chunk, stretch: _Stretch) -> Step[Folded | None]:
+    """Fold a stretch behind a checkpoint; None if that is no longer the one that is kept at `key`."""
+    shard = checkpoint.position.shard
+    keys, fold, entries = log.keys(shard), Fold(shard, found.is_archived), found.entries
+    span = None if tracing.active is None else _traced(tracing.active, entries)
     if not found.is_whole:
         fold.gaps = yield from find_gaps(keys, checkpoint.position, entries)
-    if not (yield from load_documents(log, fold, needed(item for _, item in items), checkpoint, key)):
-        return FoldStep(0, False, Outcome.LOST), checkpoint
-    for entry, item in items:
+    if not (yield from load_documents(log, fold, stretch.wanted, checkpoint, key)):
+        return None
+    for entry, item in stretch.items:
         fold.apply(entry, item)
-    last = entries[-1]
-    position, event_id = entry_position(last, shard), entry_fields(last).get(b"id", b"")
-    writes = commands(keys, fold, checkpoint, additions)
-    outcome, now = yield from commit(keys, key, checkpoint, position, event_id, writes)
-    folded = len(entries) if outcome is Outcome.DONE else 0
-    counts.commits[outcome.name.lower()] += 1
-    counts.folded += folded
+    position, event_id = entry_position(entries[-1], shard), entry_fields(entries[-1]).get(b"id", b"")
+    writes = commands(keys, fold, checkpoint, stretch.additions)
     pages = Counter(item.page for item in fold.folded)
-    for added in additions:
+    for added in stretch.additions:
         pages[added.name] += added.count
-    return FoldStep(folded, found.is_end, outcome, pages if folded else {}), now
+    return Folded(prepare_commit(keys, key, checkpoint, position, event_id, writes), pages, span)
+
+
+def _traced(tracer: tracing.Tracing, entries: Sequence[RawEntry]) -> tracing.TraceSpan:
+    """Begin a span that is linked to the publication of these events."""
+    bodies = (entry_fields(entry).get(b"event", b"") for entry in entries)
+    found = [match[1].decode() for body in bodies if (match := _TRACEPARENT.search(body))]
+    return tracer.project(scratch_page.NAME, found, len(entries))
 
 
 def catch_up(log: Log, shard: int) -> Step[Checkpoint]:
     """Fold a shard's log until nothing is left that was there when this began; return the checkpoint then."""
     known: Checkpoint | None = None
     while True:
-        folded, known = yield from fold_once(log, shard, known)
+        folded, known = yield from fold_once(log, shard, known, most=STRETCHES)
         if folded.outcome is not Outcome.DONE:
             yield Pause(random.uniform(0.001, 0.02))  # jitter: another projector is at it
         elif folded.is_all:
@@ -111,30 +163,54 @@ def _read_stretch(
 
     guess = known or stored((yield from ask(shard, "GET", key)))
     while True:
-        also = [
-            ("GET", key),
-            ("XREVRANGE", keys.log, guess.position.stream_id, "-", "COUNT", 1),
-            ("GET", keys.tail),
-            ("GET", keys.origin),
-        ]
         try:
-            found = yield from LogReader(log, guess.position, chunk=chunk).read(*also)
+            found = yield from LogReader(log, guess.position, chunk=chunk).read(*_beside(keys, key, guess.position))
         except PositionLost:
             checkpoint = stored((yield from ask(shard, "GET", key)))
             if checkpoint.position == guess.position:
                 raise
             guess = checkpoint  # others have folded what was trimmed since
             continue
-        row, here, tail, origin = found.replies
-        checkpoint = stored(row)
-        if checkpoint.position != guess.position:
-            guess = checkpoint
-            continue
-        if checkpoint.origin and checkpoint.origin != found.origin:
-            raise LogRewound(f"shard {shard}: the state was folded from another log; run `scratchbus rebuild`")
-        check_end(checkpoint, tail, origin)
-        _check_order(checkpoint, [*here, *found.entries[:1]])
-        return checkpoint._replace(origin=found.origin), found
+        checkpoint = stored(found.replies[0])
+        if checkpoint.position == guess.position:
+            _check_stretch(checkpoint, found)
+            return checkpoint._replace(origin=found.origin), found
+        guess = checkpoint
+
+
+def _read_ahead(log: Log, key: str, found: Chunk, shard: int, chunk: int) -> Step[LogReader | None]:
+    """Have the engine read the stretch behind this one, unless there is none, or it may be in the archive."""
+    if found.is_end or found.is_archived:
+        return None
+    ahead = LogReader(log, entry_position(found.entries[-1], shard), chunk=chunk)
+    yield from ahead.read_ahead(*_beside(ahead.keys, key, ahead.at))
+    return ahead
+
+
+def _read_following(ahead: LogReader, key: str, checkpoint: Checkpoint) -> Step[Chunk | None]:
+    """Return the stretch behind a checkpoint that is about to be committed; None if that has to be read again then."""
+    try:
+        found = yield from ahead.read(*_beside(ahead.keys, key, ahead.at))
+    except PositionLost:
+        return None
+    _check_stretch(checkpoint, found)
+    return found
+
+
+def _beside(keys: ShardKeys, key: str, at: Position) -> list[tuple[Any, ...]]:
+    """Return what is read with a stretch to tell whether it follows what is folded: the checkpoint, and the log."""
+    before = ("XREVRANGE", keys.log, at.stream_id, "-", "COUNT", 1)
+    return [("GET", key), before, ("GET", keys.tail), ("GET", keys.origin)]
+
+
+def _check_stretch(checkpoint: Checkpoint, found: Chunk) -> None:
+    """Raise LogRewound unless a stretch follows a checkpoint in the log that this was folded from."""
+    _, here, tail, origin = found.replies
+    if checkpoint.origin and checkpoint.origin != found.origin:
+        shard = checkpoint.position.shard
+        raise LogRewound(f"shard {shard}: the state was folded from another log; run `scratchbus rebuild`")
+    check_end(checkpoint, tail, origin)
+    _check_order(checkpoint, [*here, *found.entries[:1]])
 
 
 def _check_order(checkpoint: Checkpoint, beside: Sequence[RawEntry]) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from scratchbus.domain.events import ContextRendered, Event, Linked
+from scratchbus.domain.events import AnyEvent, ContextRendered, Linked
 from scratchbus.domain.exposure import ActionTaken, Exposure, Seen
 from scratchbus.domain.position import Position, in_time
 from scratchbus.engine.steps import Step
@@ -15,17 +15,25 @@ from scratchbus.readmodel.scope import Core
 
 _AT_ONCE = 500
 
+Happened = Callable[[list[AnyEvent]], Step[list[AnyEvent]]]
+"""Says which of some events had happened."""
 
-def exposure_of(core: Core, relations: Relations, page: str, id: str) -> Step[Exposure]:
+
+def _all(events: list[AnyEvent]) -> Step[list[AnyEvent]]:
+    yield from ()
+    return events
+
+
+def exposure_of(core: Core, relations: Relations, page: str, id: str, happened: Happened = _all) -> Step[Exposure]:
     """Return who has seen an observation of a page, and the actions that they linked to anything since."""
     subjects = (yield from relations.leading_from("seen", [id]))[id]
     renderings: list[ContextRendered] = []
     for subject, _, where in sorted({end.rpartition("@") for _, end in subjects}):
         if where == page:
-            events = yield from history(core.log, page, subject)
+            events = yield from happened((yield from history(core.log, page, subject)))
             renderings += [one for one in events if isinstance(one, ContextRendered) and id in one.observations]
     renderings.sort(key=lambda event: event.seq)
-    actions = yield from _actions(core, relations, renderings)
+    actions = yield from _actions(core, relations, renderings, happened)
     return Exposure(id=id, page=page, seen=list(_seen(id, renderings)), actions=actions)
 
 
@@ -38,7 +46,9 @@ def _seen(id: str, renderings: Iterable[ContextRendered]) -> Iterator[Seen]:
         yield Seen(session=session, agent=agent, by=by, version=version, at=events[0].at, times=len(events))
 
 
-def _actions(core: Core, relations: Relations, renderings: list[ContextRendered]) -> Step[list[ActionTaken]]:
+def _actions(
+    core: Core, relations: Relations, renderings: list[ContextRendered], happened: Happened
+) -> Step[list[ActionTaken]]:
     """Return what those who saw something linked after they first did, under their names."""
     since: dict[str, ContextRendered] = {}
     for event in reversed(renderings):
@@ -47,13 +57,13 @@ def _actions(core: Core, relations: Relations, renderings: list[ContextRendered]
     by_shard: dict[int, list[Position]] = defaultdict(list)
     for shard, end in (each for some in ends.values() for each in some):
         by_shard[shard].append(Position.parse(end)._replace(shard=shard))
-    links: list[Event] = []
+    links: list[AnyEvent] = []
     for spots in by_shard.values():
         floor = min((event.ms for event in since.values()), default=0)
         late = sorted(spot for spot in spots if spot.ms >= floor)
         for at in range(0, len(late), _AT_ONCE):
             links += yield from read_events(core.log, late[at : at + _AT_ONCE])
-    links.sort(key=in_time)
+    links = sorted((yield from happened(links)), key=in_time)
     return [
         ActionTaken(action=link.action, id=link.subject, page=link.page, by=link.by, at=link.at)
         for link in links

@@ -19,7 +19,7 @@ Key = tuple[str, str]
 Documents = dict[Key, Document | None]
 """Documents by page and subject; None for what is not there."""
 
-_BEGINNINGS = ("added", "note_added")
+_BEGINNINGS = ("added", "note_added", "fact_asserted", "turn_appended", "turns_compacted")
 """The kinds of what is always the first event of its subject."""
 
 _UNREADABLE = "the stored document before it cannot be read; run `scratchbus rebuild`"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scratchbus.domain.events import Event
+from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Call, Step
 from scratchbus.errors import LogRewound, NotFound
@@ -19,13 +19,13 @@ from scratchbus.eventlog.stored_documents import decode_observations
 from scratchbus.readmodel.queries import Freshness, look
 
 
-def history(log: Log, page: str, subject: str) -> Step[list[Event]]:
+def history(log: Log, page: str, subject: str) -> Step[list[AnyEvent]]:
     """Return the events about a subject, oldest first; it costs what it returns.
 
     An entry that is no event is left out. Raises PositionLost when an early one was archived, and the archive cannot be
     read.
     """
-    events: list[Event] = []
+    events: list[AnyEvent] = []
     at = ""
     while True:
         some, at = yield from walk_back(log, page, subject, at, 500)
@@ -34,7 +34,7 @@ def history(log: Log, page: str, subject: str) -> Step[list[Event]]:
             return events[::-1]
 
 
-def walk_back(log: Log, page: str, subject: str, at: str, most: int) -> Step[tuple[list[Event], str]]:
+def walk_back(log: Log, page: str, subject: str, at: str, most: int) -> Step[tuple[list[AnyEvent], str]]:
     """Return some events about a subject, newest first, and the stream id of the one before them, "" if there is none.
 
     They begin at a stream id, or with the last event when that is empty. Raises PositionLost.
@@ -78,13 +78,13 @@ def _last_of(log: Log, page: str, subject: str) -> Step[str]:
     return last.stream_id if last else ""
 
 
-def read_events(log: Log, positions: Sequence[Position]) -> Step[list[Event]]:
+def read_events(log: Log, positions: Sequence[Position]) -> Step[list[AnyEvent]]:
     """Return the events at these positions, all of one shard; what is not there is left out. Raises PositionLost."""
     entries = yield from entries_at(log, positions)
     return [decode_entry(entry, positions[0].shard) for entry in entries]
 
 
-def known_events(log: Log, positions: Sequence[Position]) -> Step[list[Event]]:
+def known_events(log: Log, positions: Sequence[Position]) -> Step[list[AnyEvent]]:
     """Return the events that were at these positions just now.
 
     Raises PositionLost, or LogRewound when one is not there any more.

@@ -9,7 +9,7 @@ from collections import Counter
 from scratchbus.errors import StateTooOld
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome
 from scratchbus.readmodel import snapshots
-from scratchbus.readmodel.catch_up import fold_once
+from scratchbus.readmodel.catch_up import STRETCHES, fold_once
 from scratchbus.readmodel.rebuild import renew
 from scratchbus.readmodel.scope import Host
 
@@ -25,10 +25,10 @@ def run_projector(bus: Host, stop: threading.Event) -> None:
         is_idle = True
         for shard in range(log.shards):
             try:
-                folded, known[shard] = bus.converse(fold_once(log, shard, known.get(shard)))
+                folded, known[shard] = bus.converse(fold_once(log, shard, known.get(shard), most=STRETCHES))
             except StateTooOld:
                 bus.converse(renew(bus.core))
-                folded, known[shard] = bus.converse(fold_once(log, shard))
+                folded, known[shard] = bus.converse(fold_once(log, shard, most=STRETCHES))
             since.update(folded.pages)
             if folded.outcome is not Outcome.DONE:
                 stop.wait(random.uniform(0.002, 0.03))  # jitter: another projector is at it
@@ -41,8 +41,11 @@ def run_projector(bus: Host, stop: threading.Event) -> None:
 def _take_snapshots(bus: Host, since: Counter[str], stop: threading.Event) -> None:
     """Write a snapshot of each page that has had so many events since this was last looked at that one may be due."""
     log = bus.core.log
-    for page in [page for page, events in since.items() if events >= snapshots.LEAST_EVENTS]:
-        bus.converse(snapshots.take(log.keys(log.shard(page)), page, lambda: not stop.is_set()))
+    least = min(snapshots.OPEN_LEAST_EVENTS, snapshots.LEAST_EVENTS)
+    for page in [page for page, events in since.items() if events >= least]:
+        keys = log.keys(log.shard(page))
+        bus.converse(snapshots.take_open(keys, page))
+        bus.converse(snapshots.take(keys, page, lambda: not stop.is_set()))
         del since[page]
     if len(since) > _MOST_PAGES:
         since.clear()

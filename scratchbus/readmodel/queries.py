@@ -171,7 +171,7 @@ def look(
         ahead = yield from _fold_some(log, page, store, checkpoint, ahead)
     if freshness.stale_ok:
         _check_age(page, freshness, reply)
-    now, tail, _, _, _, _, _, rows, is_end, *below = reply
+    now, tail, _, _, _, _, rows, is_end, *below = reply
     if ahead:
         ahead.at = end_of(tail, shard)
     overlay: dict[str, Any] = {subject: document for (_, subject), document in fold.documents.items()}
@@ -270,11 +270,11 @@ def active(
     freshness: Freshness,
     limit: int | None,
     earlier: PastState | None = None,
-    wanted: Callable[[Observation], bool] = is_active,
+    wanted: Callable[[AnyObservation], bool] = is_active,
 ) -> Step[list[Observation]]:
     """Return the open observations by priority, then newest first: those that do not wait for review, or all wanted.
 
-    Raises InvalidField unless the limit is None or a positive whole number.
+    Leaves out what an open one blocks. Raises InvalidField unless the limit is None or a positive whole number.
     """
     if limit is not None:
         check_limit(limit)
@@ -287,14 +287,22 @@ def active(
         except UNREADABLE:
             found = decode_stored(seen.rows)
         late = [document for document in seen.overlay.values() if document is not None]
-        if not seen.is_end:  # what ranks below the last that was found may have others before it
+        if late and not seen.is_end:  # what ranks below the last that was found may have others before it
             last = max(map(by_priority, found), default=(-_ALL, 0))
             late = [document for document in late if by_priority(document) <= last]
-        first = [document for document in found if document.id not in seen.overlay]
-        merged = sorted([*first, *late], key=by_priority) if seen.overlay else first
-        out = list(filter(wanted, scratch_page.settled_all(merged, seen.now)))
+        merged = found
+        if seen.overlay:
+            first = [document for document in found if document.id not in seen.overlay]
+            merged = sorted([*first, *late], key=by_priority)
+        read = scratch_page.settled_all(merged, seen.now)
+        out = list(filter(wanted, read))
+        if any(each.blocked_by for each in out):
+            if not seen.is_end:  # what blocks it may rank below what was found
+                want = -1
+                continue
+            out = scratch_page.unblocked(out, {each.id for each in read if each.status_class == "open"}.__contains__)
         if seen.is_end or len(out) >= want:
-            return out if limit is None else out[:limit]
+            return [*map(scratch_page.whole, out if limit is None else out[:limit])]
         want = min(_ALL, want * 4)  # many were waiting for review: ask for more of them
 
 

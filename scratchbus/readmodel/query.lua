@@ -1,7 +1,7 @@
 -- One consistent look at a page: what was asked for, and the events that are not folded into it yet.
 --
 -- Reply: {now, tail, checkpoint, entries or -1 when there are too many or some are missing, touched ids, touched docs,
---         ids, docs, 1 when there are no more, and where a list goes on}
+--         docs, 1 when there are no more, and where a list goes on}
 -- A list may answer with fewer than asked for, after 5,000 that it looked at; it says below which seq to go on.
 
 local call = redis.call
@@ -46,8 +46,8 @@ end
 local touched_docs = documents(touched)
 
 if OPERATION == 'get' then
-  local ids = {unpack(ARGV, FIRST)}
-  return {now, tail, checkpoint, MOST < 0 and since or entries, touched, touched_docs, ids, documents(ids), 1}
+  return {now, tail, checkpoint, MOST < 0 and since or entries, touched, touched_docs, documents({unpack(ARGV, FIRST)}),
+    1}
 end
 
 if OPERATION == 'active' then
@@ -57,7 +57,7 @@ if OPERATION == 'active' then
   for _, id in ipairs(#touched > 0 and ids or {}) do
     if not seen[id] then untouched[#untouched + 1] = id end
   end
-  return {now, tail, checkpoint, MOST < 0 and since or entries, touched, touched_docs, untouched, documents(untouched),
+  return {now, tail, checkpoint, MOST < 0 and since or entries, touched, touched_docs, documents(untouched),
     (limit < 0 or #ids < limit + #touched) and 1 or 0}
 end
 
@@ -164,4 +164,4 @@ if #ids >= limit then
     if rows[r] == ids[#ids] then below = rows[r + 1] end
   end
 end
-return {now, tail, checkpoint, MOST < 0 and since or entries, touched, touched_docs, ids, docs, is_end, below}
+return {now, tail, checkpoint, MOST < 0 and since or entries, touched, touched_docs, docs, is_end, below}

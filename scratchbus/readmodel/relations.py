@@ -25,6 +25,7 @@ from scratchbus.eventlog.codec import decode_items, text_of
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.log_reader import LogReader
 from scratchbus.projections import scratch_page
+from scratchbus.projections.table import is_remembered
 from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.readmodel.queries import Freshness, get
 
@@ -104,10 +105,12 @@ class Resting:
     """What rests on an observation, directly or through others, the nearest first; cycles end where they close.
 
     `beneath` has the ids that rest on each one directly, the oldest first; `pages` the page of each but the first.
+    `facts` are those that rest on the first one directly, each with its page.
     """
 
     beneath: dict[str, list[str]]
     pages: dict[str, str]
+    facts: dict[str, str] = field(default_factory=dict)
 
 
 def resting_on(relations: Relations, id: str) -> Step[Resting]:
@@ -121,6 +124,10 @@ def resting_on(relations: Relations, id: str) -> Step[Resting]:
             below = resting.beneath[start] = []
             for end in sorted(end for _, end in ends):
                 subject, _, page = end.partition("@")
+                if is_remembered(subject):
+                    if start == id:
+                        resting.facts[subject] = page
+                    continue
                 below.append(subject)
                 if subject != id and subject not in resting.pages:
                     resting.pages[subject] = page

@@ -7,44 +7,63 @@ import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from scratchbus.domain.checks import check_guards
-from scratchbus.domain.digest import digest_of
 from scratchbus.domain.events import TypesChanged
+from scratchbus.domain.items import PREFIX as ITEM
+from scratchbus.domain.items import StoreItem
+from scratchbus.domain.memories import Note, Preference
 from scratchbus.domain.position import Position
-from scratchbus.domain.registry import ObservationType, Registry
 from scratchbus.engine.queues import Queues
 from scratchbus.engine.renewal import AsyncKeeper, Keeper
 from scratchbus.engine.steps import Step, ask, ask_all
-from scratchbus.errors import TypeInUse, VersionConflict
-from scratchbus.eventlog.append import Log, append
-from scratchbus.eventlog.ids import new_event_id
+from scratchbus.errors import TypeInUse
+from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.tail_readers import AsyncFeeds, Feeds
-from scratchbus.eventlog.writes import Op, Write
-from scratchbus.readmodel.history import known_events
-from scratchbus.readmodel.notebooks import Notebooks
-from scratchbus.readmodel.queries import Freshness, read_head
+from scratchbus.projections import notes, preferences, session
+from scratchbus.projections.item_index import ItemIndex
+from scratchbus.projections.notebook import Notebook
+from scratchbus.projections.preference_list import PreferenceList
+from scratchbus.readmodel.memory_cache import MemoryCache, MemoryKind
+from scratchbus.readmodel.published import Published, publish, read_published
+from scratchbus.readmodel.queries import Freshness
 from scratchbus.settings import Settings
 from scratchbus.telemetry.late import late, once
 
 if TYPE_CHECKING:
-    from scratchbus.domain import registry_yaml
-    from scratchbus.readmodel import registry_files
+    from scratchbus.domain import conversations, registry_yaml
+    from scratchbus.domain.registry import ObservationType, Registry
+    from scratchbus.domain.relation_registry import RelationRegistry
+    from scratchbus.projections import conversation, directory, tasks
+    from scratchbus.readmodel import fact_index, registry_files, relations_file
 else:
+    conversation = late("scratchbus.projections.conversation")
+    conversations = late("scratchbus.domain.conversations")
+    directory = late("scratchbus.projections.directory")
+    fact_index = late("scratchbus.readmodel.fact_index")
     registry_files = late("scratchbus.readmodel.registry_files")
+    tasks = late("scratchbus.projections.tasks")
+    relations_file = late("scratchbus.readmodel.relations_file")
     registry_yaml = late("scratchbus.domain.registry_yaml")
 
 T = TypeVar("T")
 
-_NEVER = -1  # no subject has this version
-
 TYPES = "types"
 """The subject, on the system page, whose last event is the registry in force."""
 
+
+NOTES = MemoryKind(Notebook, (Note,), (notes.PREFIX, session.SUBJECT))
+"""The notes of sessions."""
+
+ITEMS = MemoryKind(ItemIndex, (StoreItem,), (ITEM,))
+"""The items of stores."""
+
+PREFERENCES = MemoryKind(PreferenceList, (Preference,), (preferences.PREFIX,))
+"""The preferences of scopes."""
 
 REGISTRY_AGE = 5.0
 """Seconds after which a process looks whether someone published a newer registry."""
@@ -63,10 +82,14 @@ class Core:
     by: str
     instance: str = field(repr=False)
     fresh: Freshness
-    notebooks: Notebooks = field(default_factory=Notebooks)
+    notebooks: MemoryCache[Notebook] = field(default_factory=partial(MemoryCache, NOTES))
+    preferences: MemoryCache[PreferenceList] = field(default_factory=partial(MemoryCache, PREFERENCES))
+    items: MemoryCache[ItemIndex] = field(default_factory=partial(MemoryCache, ITEMS))
     queues: Queues = field(default_factory=Queues)
     registry_version: int = 0
     registry_checked: float = 0.0
+    relations_version: int = 0
+    relations_checked: float = 0.0
     recalled: dict[tuple[str, str], tuple[str, bytes]] = field(default_factory=dict)
 
     @once
@@ -76,6 +99,28 @@ class Core:
         A published one that another thread takes while this one reads the file stays.
         """
         return registry_files.as_registry(self.types_file)
+
+    @once
+    def relations(self) -> RelationRegistry:
+        """The relations in use: those that were published, or else those of the file. Raises RelationsError."""
+        return relations_file.read_relations(self.settings.relations)
+
+    @once
+    def facts(self) -> MemoryCache[fact_index.FactIndex]:
+        """The facts of scopes."""
+        return MemoryCache(fact_index.kind(self.relations))
+
+    @once
+    def conversations(self) -> MemoryCache[conversation.Conversation]:
+        """The conversations of sessions."""
+        kinds = conversations.Turn, tasks.Task
+        return MemoryCache(MemoryKind(conversation.Conversation, kinds, ("turn_", "task_", session.SUBJECT)))
+
+    @once
+    def directories(self) -> MemoryCache[directory.Directory]:
+        """The files of sessions, and the texts of scopes."""
+        kinds = conversations.ScratchFile, conversations.Text
+        return MemoryCache(MemoryKind(directory.Directory, kinds, ("file_", "text_", session.SUBJECT)))
 
     @property
     def process(self) -> str:
@@ -129,57 +174,47 @@ def type_of(core: Core, name: str) -> Step[ObservationType]:
 
 def refresh_registry(core: Core) -> Step[bool]:
     """Take the published registry if it is newer than the one in use; return whether it was."""
-    head, registry = yield from _read_registry(core.log, core.registry_version)
+    version, registry = yield from _read_registry(core.log, core.registry_version)
     core.registry_checked = time.monotonic()
-    if registry is None or head is None:
+    if registry is None:
         return False
-    core.registry, core.registry_version = registry, head.version
+    core.registry, core.registry_version = registry, version
     return True
 
 
-def _read_registry(log: Log, known: int = 0) -> Step[tuple[Head | None, Registry | None]]:
-    """Return the head of the registry, and the published registry unless it is the known one."""
-    head = yield from read_head(log, SYSTEM_PAGE, TYPES)
-    if head is None or head.version == known:
-        return head, None
-    (event,) = yield from known_events(log, [head.event_position(0)])
-    text = cast(TypesChanged, event).text
-    return head, registry_yaml.parse_registry(text, f"types (version {head.version})", is_published=True)
+def _read_registry(log: Log, known: int = 0) -> Step[tuple[int, Registry | None]]:
+    """Return the version of the published registry, 0 if there is none, and the registry unless it is the known one."""
+    version, text = yield from read_published(log, TYPES, known)
+    if text is None:
+        return version, None
+    return version, registry_yaml.parse_registry(text, f"types (version {version})", is_published=True)
 
 
-def push_registry(core: Core, registry: Registry, event_id: str | None = None) -> Step[bool]:
+def push_registry(
+    core: Core, registry: Registry, event_id: str | None = None, expected_version: int | None = None
+) -> Step[bool]:
     """Publish a registry to the bus; return whether it changed anything.
 
     Raises TypeInUse when a type goes, or gets another lifecycle, while an observation of it is open, and
-    VersionConflict when someone else published meanwhile. A retry with the same event id is answered as the first.
+    VersionConflict when someone else published meanwhile, or since the expected version. A retry with the same event
+    id is answered as the first.
     """
-    check_guards(event_id)
-    head, current = yield from _read_registry(core.log)
-    old = current or core.registry
-    digest = digest_of("push_types", registry.text) if event_id is not None else ""
-    event = TypesChanged(id=event_id or new_event_id(), page=SYSTEM_PAGE, subject=TYPES, by=core.by, text=registry.text)
-    if event_id is not None and (yield from _is_pushed(core.log, Write(event, Op.PUT, digest, version=_NEVER))):
-        return True
-    if current is not None and current.text == registry.text:
-        return False
-    for name in registry.changes_from(old).needs_none_open:
-        count = yield from count_open(core.log, name)
-        if count:
-            raise TypeInUse(name, count)
-    version = head.version if head else 0
-    done = yield from append(core.log, SYSTEM_PAGE, [Write(event, Op.PUT, digest, version=version)])
-    if done.written:
-        core.registry, core.registry_version = registry, done.written[0].version
-    return True
 
+    def check(current: str | None) -> Step[None]:
+        old = core.registry
+        if current is not None:
+            old = registry_yaml.parse_registry(current, TYPES, is_published=True)
+        for name in registry.changes_from(old).needs_none_open:
+            count = yield from count_open(core.log, name)
+            if count:
+                raise TypeInUse(name, count)
 
-def _is_pushed(log: Log, write: Write) -> Step[bool]:
-    """Return whether a retry has appended its event already. Raises EventIdReused."""
-    try:
-        yield from append(log, SYSTEM_PAGE, [write])
-        return True
-    except VersionConflict:
-        return False
+    event = TypesChanged(page=SYSTEM_PAGE, subject=TYPES, by=core.by, text=registry.text)
+    published = Published("push_types", event, event_id, expected_version)
+    has_changed, version = yield from publish(core.log, published, check)
+    if version:
+        core.registry, core.registry_version = registry, version
+    return has_changed
 
 
 def count_open(log: Log, type_name: str) -> Step[int]:

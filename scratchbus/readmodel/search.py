@@ -12,9 +12,9 @@ from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, read_checkpoint
 from scratchbus.eventlog.keys import PageKeys
-from scratchbus.eventlog.stored_documents import decode_observations
+from scratchbus.eventlog.stored_documents import decode_stored
 from scratchbus.projections.filters import Filter
-from scratchbus.projections.scratch_page import settled_all
+from scratchbus.projections.scratch_page import settled_all, whole
 from scratchbus.readmodel.queries import Freshness, PastState, look
 
 _SCAN = 200  # documents a scan asks for at once
@@ -54,8 +54,8 @@ def _search(
     bound = "" if below is None else str(below)
     by_status = wanted.status is not None and earlier is None  # the heads know no status but the last
     statuses = f",{','.join(wanted.status or ())}," if by_status else ""
-    source = f'"source":"{wanted.source}"' if wanted.source is not None else ""
-    is_scan = wanted.text is not None or wanted.context is not None
+    source = f',"{wanted.source}",' if wanted.source is not None else ""
+    is_scan = any(each is not None for each in (wanted.text, wanted.context, wanted.metadata, wanted.confidence))
     since = millis(wanted.since) if wanted.since is not None else 0
     ceiling, out, ahead, walk = below, list[Observation](), None, None
 
@@ -66,7 +66,7 @@ def _search(
         ask_for = _SCAN if limit is None or is_scan else max(1, limit - len(out))
         asked = "list", ask_for, bound, statuses, source
         seen = yield from look(log, page, freshness, *asked, keys_of=keys_of, ahead=ahead, earlier=earlier)
-        ahead, found = seen.ahead, decode_observations(seen.rows)
+        ahead, found = seen.ahead, decode_stored(seen.rows)
         if walk is None and seen.checkpoint.is_paged and not wanted.waiting:
             walk = yield from _begin(log, page, seen.checkpoint, wanted)
             if walk.checkpoint != seen.checkpoint:
@@ -81,7 +81,7 @@ def _search(
         ]
         first = [document for document in found if document.id not in seen.overlay]
         merged = sorted([*first, *late], key=lambda document: -document.added_seq) if late else first
-        some = [document for document in settled_all(merged, seen.now) if wanted.matches(document)]
+        some = [*map(whole, filter(wanted.matches, settled_all(merged, seen.now)))]
         if walk is not None and not walk.is_empty:
             left = None if limit is None else limit - len(out)
             here = seen.overlay.keys() | {document.id for document in first}

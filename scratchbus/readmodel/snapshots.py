@@ -3,6 +3,9 @@
 They follow from the log: one that is missing costs time, and nothing else. A page's are fields of one hash. The field
 `<stream id>` says how many documents there are, in how many parts, and which event the last one folded was; it is
 written last. The fields `<stream id>/<n>` are the parts: stored documents with commas between them, zstd-compressed.
+
+Most of what was on a page is closed. Snapshots of what was open are small, and so there are many: the field
+`<stream id>/open` has the id of the last event, a `|`, and the documents as one part.
 """
 
 from __future__ import annotations
@@ -10,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
-
-from backports import zstd
 
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
@@ -21,9 +22,10 @@ from scratchbus.eventlog.checkpoint import checkpoint_key, read_checkpoint
 from scratchbus.eventlog.codec import entry_id, entry_position, text_of
 from scratchbus.eventlog.gaps import are_erased, count_all_erased
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
+from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.positions import count_positions
 from scratchbus.eventlog.stored_documents import read_observations
-from scratchbus.eventlog.unzip import unzip
+from scratchbus.eventlog.unzip import unzip, zstd
 from scratchbus.readmodel.type_indexes import type_indexes
 
 LEAST_EVENTS, EVENTS_PER_DOCUMENT = 5_000, 4
@@ -32,8 +34,13 @@ LEAST_EVENTS, EVENTS_PER_DOCUMENT = 5_000, 4
 So all snapshots together have at most a quarter as many documents as the log has events, compressed to a fifth.
 """
 
+OPEN_LEAST_EVENTS, OPEN_MOST = 1_000, 5_000
+"""The same for snapshots of what is open; of a page with more open observations there are none."""
+
 PART = 1_000
 """How many documents are read, compressed or decoded at once."""
+
+OPEN_ENDING = b"/open"
 
 MOST_UNPACKED = 256 * 1024 * 1024
 """The most bytes of a part: it has 1,000 documents, each of which may have three fields of 64 KiB."""
@@ -52,10 +59,16 @@ def is_due(events: int, documents: int) -> bool:
     return events >= max(LEAST_EVENTS, EVENTS_PER_DOCUMENT * documents)
 
 
-def stored(keys: ShardKeys, names: PageKeys) -> Step[list[Position]]:
-    """Return where there are snapshots of a page, the last first."""
+def is_open_due(events: int, documents: int) -> bool:
+    """Return whether a snapshot of this many open documents is due, this many events after the previous one."""
+    return documents <= OPEN_MOST and events >= max(OPEN_LEAST_EVENTS, EVENTS_PER_DOCUMENT * documents)
+
+
+def stored(keys: ShardKeys, names: PageKeys, ending: bytes = b"") -> Step[list[Position]]:
+    """Return where there are snapshots of a page, the last first; those of what was open have an ending."""
     fields = yield from ask(keys.shard, "HKEYS", names.snapshots)
-    places = [Position.parse(field.decode()) for field in fields if b"/" not in field]
+    parts = [field.partition(b"/") for field in fields]
+    places = [Position.parse(id.decode()) for id, slash, rest in parts if slash + rest == ending]
     return sorted((place._replace(shard=keys.shard) for place in places), reverse=True)
 
 
@@ -67,25 +80,40 @@ def nearest(keys: ShardKeys, names: PageKeys, until: Position) -> Step[Snapshot 
     for place in (yield from stored(keys, names)):
         if place > until:
             continue
-        row, at, first = yield from ask_all(
-            keys.shard,
-            [
-                ("HGET", names.snapshots, place.stream_id),
-                ("XRANGE", keys.log, place.stream_id, place.stream_id),
-                ("XRANGE", keys.log, "-", "+", "COUNT", 1),
-            ],
-        )
+        row = yield from ask(keys.shard, "HGET", names.snapshots, place.stream_id)
         if row is None or row.count(b"|") < 2:
             continue  # it has just been deleted, or nobody of ours wrote it
         documents, parts, event_id = text_of(row).split("|", 2)
-        if not (documents.isdecimal() and parts.isdecimal()):
-            continue
-        was_trimmed = bool(not at and first and entry_position(first[0], keys.shard) > place)
-        if not at and not was_trimmed:
-            was_trimmed = yield from are_erased(keys, place.seq - 1, place.seq + 1)
-        if was_trimmed or (at and entry_id(at[0]) == event_id):
+        if documents.isdecimal() and parts.isdecimal() and (yield from _is_of_log(keys, place, event_id)):
             return Snapshot(place, int(documents), int(parts))
     return None
+
+
+def nearest_open(keys: ShardKeys, names: PageKeys, until: Position) -> Step[tuple[Position, list[Observation]] | None]:
+    """Return the last position up to one at which what was open is stored, with those documents; None without any."""
+    for place in (yield from stored(keys, names, OPEN_ENDING)):
+        if place > until:
+            continue
+        row = yield from ask(keys.shard, "HGET", names.snapshots, f"{place.stream_id}/open")
+        event_id, _, packed = (row or b"").partition(b"|")
+        if not (yield from _is_of_log(keys, place, text_of(event_id))):
+            continue
+        try:
+            return place, read_observations(unzip(packed, MOST_UNPACKED))
+        except (ValueError, RecursionError):
+            continue
+    return None
+
+
+def _is_of_log(keys: ShardKeys, place: Position, event_id: str) -> Step[bool]:
+    """Return whether the log has this event there, or had: it may have been trimmed or erased since."""
+    commands = [("XRANGE", keys.log, place.stream_id, place.stream_id), ("XRANGE", keys.log, "-", "+", "COUNT", 1)]
+    at, first = yield from ask_all(keys.shard, commands)
+    if at:
+        return entry_id(at[0]) == event_id
+    if first and entry_position(first[0], keys.shard) > place:
+        return True
+    return (yield from are_erased(keys, place.seq - 1, place.seq + 1))
 
 
 def load(names: PageKeys, snapshot: Snapshot) -> Step[list[Observation] | None]:
@@ -116,6 +144,46 @@ def store(
         yield from ask(shard, "HSET", names.snapshots, id, f"{snapshot.documents}|{len(parts)}|{event_id}")
         if (yield from count_all_erased(keys)) != erased:
             yield from ask(shard, "HDEL", names.snapshots, id, *(f"{id}/{number}" for number in range(len(parts))))
+
+
+class OpenSnapshot(NamedTuple):
+    """What was open on a page after an event, to be stored."""
+
+    position: Position
+    event_id: str
+    rows: Sequence[bytes]
+
+
+def store_open(keys: ShardKeys, names: PageKeys, made: Sequence[OpenSnapshot], erased: int) -> Step[None]:
+    """Write snapshots of what was open, as `store` does."""
+    fields = [f"{each.position.stream_id}/open" for each in made]
+    with suppress(EngineReadOnly, EngineForbidden, EngineFull):
+        for field, each in zip(fields, made, strict=True):
+            yield from ask(keys.shard, "HSET", names.snapshots, field, each.event_id.encode() + b"|" + pack(each.rows))
+        if fields and (yield from count_all_erased(keys)) != erased:
+            yield from ask(keys.shard, "HDEL", names.snapshots, *fields)
+
+
+def take_open(keys: ShardKeys, page: str) -> Step[bool]:
+    """Write a snapshot of what is open on a page, if one is due; return whether it was written.
+
+    Gives up unless all events are folded, and when someone writes meanwhile: it is taken again later.
+    """
+    shard, key = keys.shard, checkpoint_key(keys)
+    erased = yield from count_all_erased(keys)
+    checkpoint = yield from read_checkpoint(keys)
+    names = PageKeys(keys, page, checkpoint.build)
+    last = yield from nearest_open(keys, names, checkpoint.position)
+    before, events = yield from count_positions(shard, names.positions, last[0] if last else START)
+    ids, tail = yield from ask_all(shard, [("ZRANGE", names.open, 0, OPEN_MOST), ("GET", keys.tail)])
+    if not is_open_due(events - before, len(ids)) or end_of(tail, shard) != checkpoint.position:
+        return False
+    rows, now = yield from ask_all(shard, [("HMGET", names.docs, *(ids or ["-"])), ("GET", key)])
+    if text_of(now or b"") != str(checkpoint) or (ids and None in rows):
+        return False
+    made = OpenSnapshot(checkpoint.position, checkpoint.event_id, rows if ids else [])
+    yield from store_open(keys, names, [made], erased)
+    return True
 
 
 def pack(rows: Sequence[bytes]) -> bytes:

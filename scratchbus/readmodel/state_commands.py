@@ -18,6 +18,7 @@ from scratchbus.projections.projection import Document, Indexes
 from scratchbus.projections.table import projection_of
 from scratchbus.readmodel.additions import PageAdditions
 from scratchbus.readmodel.fold import Fold
+from scratchbus.readmodel.type_indexes import unlist
 
 Writes = dict[Command, list[object]]
 """The arguments of commands, by how these begin."""
@@ -33,6 +34,7 @@ def commands(
     `additions` are those of its events that the fold was not given.
     """
     writes: Writes = defaultdict(list)
+    left = dict[Command, None]()
     places: dict[str, list[int]] = defaultdict(list)
     common = keys.page("", checkpoint.build)
     for (page, subject), after in fold.documents.items():
@@ -45,6 +47,8 @@ def commands(
             writes["HSET", getattr(name, projection.store)] += (subject, encode_document(after))
         elif not is_emptied:
             writes["HDEL", getattr(name, projection.store)].append(subject)
+            if isinstance(before, Observation):
+                left[unlist(name, before.type)] = None
         if projection.indexes is not None:
             _index(writes, name, projection.indexes, subject, before, after)
     for place, missing in fold.gaps.items():
@@ -65,6 +69,7 @@ def commands(
     for command, arguments in writes.items():
         for at in range(0, len(arguments), _WIDEST):
             yield (*command, *arguments[at : at + _WIDEST])
+    yield from left
     for page, some in places.items() if not fold.is_archived else ():
         yield ("APPEND", keys.page(page, checkpoint.build).positions, positions.pack(some))
     for entry, reason in fold.rejected:

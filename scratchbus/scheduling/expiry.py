@@ -10,10 +10,12 @@ from typing import Any
 from apscheduler.executors.debug import DebugExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
+from scratchbus.commands.files import evict_all
 from scratchbus.domain.events import Due, Event, Lapsed, StatusChanged
 from scratchbus.domain.lifecycle import ARCHIVED
 from scratchbus.engine.scripts import Key, lua_script
 from scratchbus.engine.steps import Call, Step
+from scratchbus.errors import ScratchbusError
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.checkpoint import checkpoint_key
 from scratchbus.eventlog.ids import new_event_id
@@ -22,6 +24,7 @@ from scratchbus.eventlog.writes import Op, Write
 from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.readmodel.scope import Core, Host
 from scratchbus.scheduling.paging_out import page_out
+from scratchbus.scheduling.recurring import fill_slot, recurs
 from scratchbus.scheduling.reminders import react
 from scratchbus.telemetry.counters import counts
 from scratchbus.telemetry.logs import stderr_logger
@@ -42,8 +45,8 @@ def sweep(core: Core) -> Step[int]:
     count = 0
     counts.sweeps += 1
     for shard in range(core.log.shards):
-        looked = AT_ONCE
-        while looked == AT_ONCE:
+        looked = done = AT_ONCE
+        while looked == AT_ONCE and done:  # what recurs on a full page stays due
             yield from catch_up(core.log, shard)  # what is due is an index of the projection
             looked, done = yield from _sweep_some(core, shard)
             count += done
@@ -55,13 +58,17 @@ def _sweep_some(core: Core, shard: int) -> Step[tuple[int, int]]:
     (reply,) = yield Call(shard, (read_due(checkpoint=checkpoint_key(keys), tail=keys.tail, limit=AT_ONCE),))
     now, rows = reply[0], reply[1:]
     by_page: dict[str, list[Write]] = defaultdict(list)
+    filled = 0
     for member, row in zip(rows[::2], rows[1::2], strict=True):
         subject, _, page = member.decode().partition("@")
         head = Head.readable(row)
         write = _due_write(core, page, subject, head, now) if head else None
+        if head and write is not None and isinstance(write.event, Due) and recurs(subject, head):
+            filled += yield from fill_slot(core, page, subject, head, now)
+            continue
         if write is not None:  # else the head has moved on, and the projection follows
             by_page[page].append(write)
-    done = 0
+    done = filled
     for page, writes in by_page.items():
         appended = yield from append(core.log, page, writes, mode="each")
         recalled = len(appended.recalled or ())
@@ -99,6 +106,8 @@ def _due_write(core: Core, page: str, subject: str, head: Head, now: int) -> Wri
 def run_expirer(bus: Host, stop: threading.Event) -> None:
     """Sweep on a schedule, and follow the log for reminders and refutations, until `stop` is set.
 
+    Every hour private files of sessions on this machine are evicted that are too old, or too large together.
+
     Raises what either of them raises, such as EngineError when the engine goes away.
     """
     interval = bus.core.settings.seconds("sweep_interval")
@@ -111,6 +120,7 @@ def run_expirer(bus: Host, stop: threading.Event) -> None:
         timezone=UTC,
     )
     scheduler.add_job(_sweep_job, "interval", (bus, failures), seconds=interval, next_run_time=datetime.now(UTC))
+    scheduler.add_job(_evict_job, "interval", (bus,), hours=1, next_run_time=datetime.now(UTC))
     scheduler.start()
     try:
         _follow_reminders(bus, stop, failures)
@@ -129,6 +139,17 @@ def _sweep_job(bus: Host, failures: list[Exception]) -> None:
         logger.info("time has come", events=count)
     if paged_out:
         logger.debug("paged out", documents=paged_out)
+
+
+def _evict_job(bus: Host) -> None:
+    """Evict private files that are on this machine."""
+    try:
+        evicted = bus.converse(evict_all(bus.core))
+    except (ScratchbusError, OSError) as problem:  # they stay for an hour more
+        logger.warning("files were not evicted", problem=str(problem))
+        return
+    if evicted:
+        logger.info("files were evicted", by_session=evicted)
 
 
 def _follow_reminders(bus: Host, stop: threading.Event, failures: list[Exception]) -> None:

@@ -18,7 +18,7 @@ from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import EngineForbidden, EngineReadOnly, PositionLost
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.append import Log
-from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key, commit
+from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key, commit, prepare_commit
 from scratchbus.eventlog.codec import RawEntry, entry_fields, entry_position
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.lag import in_ms
@@ -29,6 +29,7 @@ from scratchbus.eventlog.stored_documents import decode_observations
 from scratchbus.projections import scratch_page
 from scratchbus.projections.table import is_remembered
 from scratchbus.readmodel.scope import Core
+from scratchbus.readmodel.type_indexes import unlist
 from scratchbus.telemetry.logs import stderr_logger
 
 CHUNK = 500
@@ -93,7 +94,8 @@ def _page_some_out(log: Log, shard: int, keep_ms: int) -> Step[tuple[int, bool]]
                 index = yield from _index(keys, page, checkpoint, some)
                 writes += [*_removals(keys, page, checkpoint, some), *index.commands()]
             place, event_id = checkpoint.position, checkpoint.event_id.encode()
-            outcome, _ = yield from commit(keys, key, checkpoint, place, event_id, writes, pages_out=True)
+            prepared = prepare_commit(keys, key, checkpoint, place, event_id, writes, pages_out=True)
+            outcome, _ = yield from commit(prepared)
             if outcome is not Outcome.DONE:
                 continue
         else:
@@ -170,8 +172,10 @@ def _removals(keys: ShardKeys, page: str, checkpoint: Checkpoint, some: Iterable
     """Return the writes that take these documents, and what indexes have of them, away."""
     names = PageKeys(keys, page, checkpoint.build)
     gone: dict[tuple[str, str], list[object]] = defaultdict(list)
+    left = dict[Command, None]()
     for document in some:
         gone["HDEL", names.docs].append(document.id)
         for index in scratch_page.index_entries(document):
             gone["ZREM", names.index(*index)].append(document.id)
-    return [(*command, *ids) for command, ids in gone.items()]
+        left[unlist(names, document.type)] = None
+    return [*[(*command, *ids) for command, ids in gone.items()], *left]

@@ -6,7 +6,7 @@ from collections import defaultdict
 from contextlib import suppress
 
 from scratchbus.commands.dependents import complete
-from scratchbus.domain.events import Due, Event, StatusChanged
+from scratchbus.domain.events import AnyEvent, Due, Event, StatusChanged
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, BusPosition, Position
 from scratchbus.engine.steps import Step, ask
@@ -94,14 +94,14 @@ def _read_past(log: Log, after: str | None) -> Step[tuple[list[Position], Chunks
     return places, chunks, missing
 
 
-def remind(core: Core, events: list[Event]) -> Step[int]:
+def remind(core: Core, events: list[AnyEvent]) -> Step[int]:
     """Append `due` for the open reminders that wait for one of these events; return how many that were.
 
     The events come in the order of the log, and the first that matches is the trigger. What counts is how an event
     left its observation, whatever has become of that since.
     """
     count = 0
-    by_page: dict[str, list[Event]] = defaultdict(list)
+    by_page: dict[str, list[AnyEvent]] = defaultdict(list)
     for event in events:
         by_page[event.page].append(event)
     for page, some in by_page.items():
@@ -186,7 +186,7 @@ def _fall_due(core: Core, reminder: Observation, event: Event) -> Step[bool]:
     return False
 
 
-def complete_all(core: Core, events: list[Event]) -> Step[int]:
+def complete_all(core: Core, events: list[AnyEvent]) -> Step[int]:
     """Finish the refutations among these events if their writer is gone; return the number of reviews appended.
 
     Both may work at once; each observation is sent to review once.

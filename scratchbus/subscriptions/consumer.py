@@ -24,16 +24,15 @@ from scratchbus.errors import (
     NotFound,
     ScratchbusError,
 )
-from scratchbus.eventlog.codec import Poison
-from scratchbus.eventlog.consumers import CursorEnd, HeldByOther, SubscriptionLease, read_hash
+from scratchbus.eventlog.consumers import CursorEnd, HeldByOther, SubscriptionLease, open_cursors, origins_of
 from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.reader import read
 from scratchbus.eventlog.tail import Feed, LogEntry, TailCursor
 from scratchbus.readmodel.scope import Core
-from scratchbus.subscriptions.dead_letters import DeadLetter, by_time, find_entry
+from scratchbus.subscriptions.dead_letters import read_again
 from scratchbus.subscriptions.delivery_state import DeliveryState
 from scratchbus.subscriptions.filters import Filters, Tags
-from scratchbus.subscriptions.options import Terms, check_attempts, check_name, seconds
+from scratchbus.subscriptions.options import Terms, check_attempts, check_name, retry_seconds, seconds
 from scratchbus.subscriptions.window import ACKS_FOR, DeliveryWindow
 from scratchbus.telemetry.logs import stderr_logger
 
@@ -42,8 +41,6 @@ PASSING = (EngineUnreachable, EngineLoading, EngineReadOnly, EngineFull)
 
 NAP = 0.5
 """The most seconds that a consumer waits without looking whether it is to stop."""
-
-_LONGEST_DELAY = 60.0
 
 logger = stderr_logger()
 
@@ -140,7 +137,7 @@ class Consumer:
         """Return the seconds to wait after a failed attempt. Raises InvalidTTL."""
         if given is not None:
             return delay_ms(given, "delay") / 1000
-        return float(min(_LONGEST_DELAY, self._delay * 2 ** min(attempt - 1, 16)))
+        return retry_seconds(self._delay, attempt)
 
     # -- the lease ---------------------------------------------------------------------------------------------------
 
@@ -178,12 +175,7 @@ class Consumer:
         return 0.0
 
     def _open(self, window: DeliveryWindow) -> Step[None]:
-        at = BusPosition(tuple(end.position for end in window.ends))
-        places = yield from cursors(self._core.log, at, self._filters.pages)
-        origins = dict(enumerate(window.origins.split(",")))
-        for place in places:
-            place.origin = origins.get(place.position.shard) or place.origin
-            place.event_id = window.ends[place.position.shard].event_id or place.event_id
+        places = yield from open_cursors(self._core.log, window.ends, window.origins, self._filters.pages)
         window.places = [
             TailCursor(self._feed(place.position.shard), place, self._filters.reading, self._wake) for place in places
         ]
@@ -206,9 +198,7 @@ class Consumer:
         window.wrote(begun, acked, pending, again)
 
     def _origins(self, window: DeliveryWindow) -> str:
-        origins = dict(enumerate(window.origins.split(",")))
-        origins |= {place.feed.shard: place.cursor.origin for place in window.places or ()}
-        return ",".join(origins.get(shard, "") for shard in range(self._core.log.shards))
+        return origins_of(self._core.log, window.origins, [place.cursor for place in window.places or ()])
 
     def leave(self) -> Step[None]:
         """Write what is pending, and release the lease."""
@@ -272,27 +262,13 @@ class Consumer:
         while window.raw:
             if not window.raw[0].is_event:
                 LogEntry.decode(window.raw)
-            window.enqueue(is_wanted=(yield from self._is_tagged(window.raw[0])))
+            window.enqueue(is_wanted=(yield from self._filters.wants(window.raw[0], self._tags)))
         return window.has_next or not is_end
-
-    def _is_tagged(self, item: LogEntry) -> Step[bool]:
-        event = item.event
-        if isinstance(event, Poison):
-            return True  # it is logged when it is handed out
-        tags = yield from self._tags.of(event)
-        return self._filters.tags <= tags and self._filters.narrow.wants(item.fields)
 
     def _read_again(self, window: DeliveryWindow) -> Step[None]:
         """Enqueue the dead letters to deliver again."""
-        keys = self._core.log.keys(0)
-        rows = yield from read_hash(keys, keys.again(self.name))
-        items = []
-        for position in sorted(rows, key=by_time):
-            entry = yield from find_entry(self._core, position)
-            if entry is None:
-                letter = DeadLetter.model_validate_json(rows[position])
-                window.set_aside(letter.model_copy(update={"reason": "its event is no longer in the log"}))
-            else:
-                items.append(LogEntry(entry, Position.parse(position).shard))
+        items, gone = yield from read_again(self._core, self.name)
+        for letter in gone:
+            window.set_aside(letter)
         window.enqueue_first(items)
         window.again = 0

@@ -15,6 +15,7 @@ from scratchbus.errors import InvalidPosition, NotFound, PositionLost, shown
 from scratchbus.eventlog.below_floor import entries_at
 from scratchbus.eventlog.consumers import deliver_again, names, read_hash, removed
 from scratchbus.eventlog.keys import ShardKeys
+from scratchbus.eventlog.tail import LogEntry
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.options import check_name
 
@@ -90,6 +91,25 @@ def find_entry(core: Core, position: str) -> Step[Sequence[bytes] | None]:
     return found[0] if found else None
 
 
+def read_again(core: Core, name: str) -> Step[tuple[list[LogEntry], list[DeadLetter]]]:
+    """Return the dead letters to deliver again, and those whose events are no longer in the log.
+
+    Raises PositionLost when one was archived.
+    """
+    keys = core.log.keys(0)
+    rows = yield from read_hash(keys, keys.again(name))
+    items: list[LogEntry] = []
+    gone: list[DeadLetter] = []
+    for position in sorted(rows, key=by_time):
+        entry = yield from find_entry(core, position)
+        if entry is None:
+            letter = DeadLetter.model_validate_json(rows[position])
+            gone.append(letter.model_copy(update={"reason": "its event is no longer in the log"}))
+        else:
+            items.append(LogEntry(entry, Position.parse(position).shard))
+    return items, gone
+
+
 def by_time(position: str) -> tuple[int, int, int]:
     """Return the sort key of the text of a position among those of several shards."""
     return in_time(Position.parse(position))
@@ -112,5 +132,5 @@ def _chosen(keys: ShardKeys, name: str, positions: Positions) -> Step[list[str]]
     wanted = [str(each if isinstance(each, Position) else Position.parse(each)) for each in given]
     for position in wanted:
         if position not in there:
-            raise NotFound(f"{name!r} has no dead letter at {position}; see `scratchbus dead-letters ls {name}`")
+            raise NotFound(f"{name!r} has no dead letter at {position}; see `scratchbus dead-letters list {name}`")
     return sorted(set(wanted), key=by_time)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from scratchbus.domain.events import Event
+from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.position import Position
 from scratchbus.errors import EngineError, LeaseLost, LogError
 from scratchbus.eventlog.tail import LogEntry
+from scratchbus.telemetry import tracing
 
 WAITING, OUT, ACKED = range(3)
 
@@ -25,6 +27,7 @@ class Acknowledger(Protocol):
     """The window that handed out a delivery; `owner` is the subscription of the program."""
 
     owner: Any
+    lease: Any
 
     def ack(self, delivery: DeliveryState) -> bool:
         """Record an ack; return whether the acks should be written now."""
@@ -42,7 +45,7 @@ class DeliveryState:
     and afterwards the moment at which it was.
     """
 
-    __slots__ = ("attempt", "is_noted", "item", "number", "state", "when", "window")
+    __slots__ = ("attempt", "handling", "is_noted", "item", "number", "span", "state", "when", "window")
 
     def __init__(self, window: Acknowledger, item: LogEntry, number: int) -> None:
         self.window = window
@@ -52,9 +55,29 @@ class DeliveryState:
         self.attempt = 1
         self.when = 0.0
         self.is_noted = number < 0
+        self.span: tracing.TraceSpan | None = None
+        self.handling: AbstractContextManager[Any] | None = None
+
+    def begin(self) -> None:
+        """Trace the handling of the event, if there is a tracer."""
+        if self.span is not None and tracing.active is not None:
+            self.handling = tracing.active.handle(self.window.lease.name, self.event, self.span)
+            self.handling.__enter__()
+
+    def end(self, problem: BaseException | None) -> None:
+        """End what was begun."""
+        handling, self.handling = self.handling, None
+        if handling is not None:
+            exception = (None, None, None) if problem is None else (type(problem), problem, problem.__traceback__)
+            handling.__exit__(*exception)
+
+    def settled(self, problem: str | None = None) -> None:
+        """End the trace of the delivery, if there is one."""
+        if self.span is not None:
+            self.span.end(problem)
 
     @property
-    def event(self) -> Event:
+    def event(self) -> AnyEvent:
         """The event."""
         return self.item.event  # type: ignore[return-value]  # poison is never handed out
 

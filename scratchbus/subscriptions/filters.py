@@ -12,7 +12,9 @@ from scratchbus.domain.events import Added, Event, Updated
 from scratchbus.domain.memory_events import NoteAdded, NoteUpdated
 from scratchbus.engine.steps import Step
 from scratchbus.errors import PositionLost
+from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.reader import Narrow
+from scratchbus.eventlog.tail import LogEntry
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.queries import get
 from scratchbus.readmodel.scope import Core
@@ -36,6 +38,22 @@ class Filters(NamedTuple):
     def of(cls, narrow: Narrow, tags: str | Collection[str] | None) -> Self:
         """Return the filters for the arguments of a caller. Raises InvalidField."""
         return cls(narrow, frozenset(check_tags([tags] if isinstance(tags, str) else tags, _MOST_TAGS)))
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the filters that a subscription is stored with."""
+        named = json.loads(text)
+        narrow = Narrow.of(*(named.get(name) for name in Narrow._fields))
+        return cls(narrow, frozenset(named.get("tags", ())))
+
+    def wants(self, item: LogEntry, tags: Tags) -> Step[bool]:
+        """Return whether an entry that was read is selected; one that is no event is, for it is logged later."""
+        if not self.tags:
+            return self.narrow.wants(item.fields)
+        event = item.event
+        if isinstance(event, Poison):
+            return True
+        return self.tags <= (yield from tags.of(event)) and self.narrow.wants(item.fields)
 
     @property
     def reading(self) -> Narrow:

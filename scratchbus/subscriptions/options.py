@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from scratchbus.domain.position import BusPosition, Position
+from scratchbus.domain.checks import When
 from scratchbus.domain.values import Duration, check_page, check_whole, duration_ms
 from scratchbus.errors import InvalidName, shown
+
+_LONGEST_DELAY = 60.0
 
 
 class Terms(NamedTuple):
@@ -15,7 +17,7 @@ class Terms(NamedTuple):
     `retry_delay` applies after the first failure; it doubles with each further one.
     """
 
-    after: BusPosition | Position | str | None = None
+    after: When | None = None
     reset: bool = False
     max_attempts: int = 5
     retry_delay: Duration = "1s"
@@ -39,3 +41,8 @@ def seconds(field: str, duration: Duration) -> float:
 def check_attempts(most: object) -> int:
     """Return a number of attempts, checked. Raises InvalidField."""
     return check_whole("max_attempts", most)
+
+
+def retry_seconds(delay: float, attempt: int) -> float:
+    """Return how long to wait after a failed attempt, counted from 1: the delay doubles with each, up to a minute."""
+    return float(min(_LONGEST_DELAY, delay * 2 ** min(attempt - 1, 16)))

@@ -19,7 +19,8 @@ class SubscriptionStatus(BaseModel):
     `lag` counts all events of its logs behind the cursor, wanted or not; `lag_seconds` is how old the first of them is.
     `holder` is the active consumer, None when there is none; it has the lease since `since`, and would lose it at
     `until` if it vanished now. `trying` is the position of an event that failed `attempts` times, or whose consumers
-    went away. It was `dropped` when nobody had consumed it for `subscription_ttl`.
+    went away. It was `dropped` when nobody had consumed it for `subscription_ttl`. `max_attempts`, `retry_delay`
+    (seconds) and the `url` of its webhook are those it was declared with, None if it was not.
     """
 
     name: str
@@ -34,6 +35,9 @@ class SubscriptionStatus(BaseModel):
     attempts: int
     dead_letters: int
     dropped: datetime | None = None
+    max_attempts: int | None = None
+    retry_delay: float | None = None
+    url: str | None = None
 
 
 def read_subscriptions(core: Core) -> Step[list[SubscriptionStatus]]:
@@ -70,4 +74,7 @@ def _status(name: str, state: dict[str, str], dead_letters: int, lags: list[Lag]
         attempts=int(state.get("attempts", 0)),
         dead_letters=dead_letters,
         dropped=moment(int(state["dropped"])) if "dropped" in state else None,
+        max_attempts=int(state["max_attempts"]) if "max_attempts" in state else None,
+        retry_delay=int(state["retry_delay"]) / 1000 if "retry_delay" in state else None,
+        url=state.get("url"),
     )

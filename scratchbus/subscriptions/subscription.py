@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Self, cast
 
-from scratchbus.domain.events import Event
+from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.position import Position
-from scratchbus.domain.values import Duration
+from scratchbus.domain.values import Duration, check_whole
 from scratchbus.errors import LeaseLost, ScratchbusError
 from scratchbus.eventlog.reader import Stop
 from scratchbus.readmodel.scope import Host
+from scratchbus.subscriptions.concurrency import MOST_AT_ONCE, run_together
 from scratchbus.subscriptions.consumer import PASSING, Consumer
 from scratchbus.subscriptions.delivery_state import NOT_THE_EVENTS_FAULT, OUT, DeliveryState, reason_of
 from scratchbus.subscriptions.filters import Filters
@@ -48,9 +49,11 @@ class Delivery(DeliveryState):
         self.window.owner._write(self.window)
 
     def __enter__(self) -> Self:
+        self.begin()
         return self
 
     def __exit__(self, kind: Any, problem: BaseException | None, trace: Any) -> bool:
+        self.end(problem)
         if problem is None:
             if self.state == OUT:
                 with suppress(LeaseLost):  # the iteration finds out too, and stands by
@@ -102,12 +105,27 @@ class Subscription:
         """Ack the delivery of the event at a position. Raises NotDelivered when it is not out, or LeaseLost."""
         cast(Delivery, self._consumer.find(position)).ack()
 
-    def run(self, handler: Callable[[Event], object], stop: Stop | None = None) -> None:
-        """Pass every event to a handler, ack it afterwards, and fail it on an exception; until `stop` is set."""
+    def run(self, handler: Callable[[AnyEvent], object], stop: Stop | None = None, *, concurrency: int = 1) -> None:
+        """Pass every event to a handler, ack it afterwards, and fail it on an exception; until `stop` is set.
+
+        With a `concurrency` so many are handled at once (1,000 at most): they begin in order, and may end in another.
+        Raises InvalidField.
+        """
         self._stop = stop or self._stop
-        for delivery in self:
-            with delivery:
-                handler(delivery.event)
+        turn = threading.Lock()
+
+        def work() -> None:
+            while True:
+                with turn:
+                    try:
+                        delivery = self.__next__()
+                    except StopIteration:
+                        return
+                with delivery:
+                    handler(delivery.event)
+
+        at_once = check_whole("concurrency", concurrency, most=MOST_AT_ONCE)
+        run_together([work] * at_once, self.close)
 
     def close(self) -> None:
         """End the iteration, write the acks, and release the lease. Any thread may call it."""

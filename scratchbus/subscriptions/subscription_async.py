@@ -8,12 +8,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Self, cast
 
-from scratchbus.domain.events import Event
+from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.position import Position
-from scratchbus.domain.values import Duration
+from scratchbus.domain.values import Duration, check_whole
 from scratchbus.errors import LeaseLost, ScratchbusError
 from scratchbus.eventlog.reader import Stop
 from scratchbus.readmodel.scope import AsyncHost
+from scratchbus.subscriptions.concurrency_async import MOST_AT_ONCE, run_together
 from scratchbus.subscriptions.consumer import PASSING, Consumer
 from scratchbus.subscriptions.delivery_state import NOT_THE_EVENTS_FAULT, OUT, DeliveryState, reason_of
 from scratchbus.subscriptions.filters import Filters
@@ -46,9 +47,11 @@ class AsyncDelivery(DeliveryState):
         await self.window.owner._write(self.window)
 
     async def __aenter__(self) -> Self:
+        self.begin()
         return self
 
     async def __aexit__(self, kind: Any, problem: BaseException | None, trace: Any) -> bool:
+        self.end(problem)
         if problem is None:
             if self.state == OUT:
                 with suppress(LeaseLost):  # the iteration finds out too, and stands by
@@ -100,12 +103,29 @@ class AsyncSubscription:
         """Ack the delivery of the event at a position. Raises NotDelivered when it is not out, or LeaseLost."""
         await cast(AsyncDelivery, self._consumer.find(position)).ack()
 
-    async def run(self, handler: Callable[[Event], Awaitable[object]], stop: Stop | None = None) -> None:
-        """Pass every event to a handler, ack it afterwards, and fail it on an exception; until `stop` is set."""
+    async def run(
+        self, handler: Callable[[AnyEvent], Awaitable[object]], stop: Stop | None = None, *, concurrency: int = 1
+    ) -> None:
+        """Pass every event to a handler, ack it afterwards, and fail it on an exception; until `stop` is set.
+
+        With a `concurrency` so many are handled at once (1,000 at most): they begin in order, and may end in another.
+        Raises InvalidField.
+        """
         self._stop = stop or self._stop
-        async for delivery in self:
-            async with delivery:
-                await handler(delivery.event)
+        turn = asyncio.Lock()
+
+        async def work() -> None:
+            while True:
+                async with turn:
+                    try:
+                        delivery = await self.__anext__()
+                    except StopAsyncIteration:
+                        return
+                async with delivery:
+                    await handler(delivery.event)
+
+        at_once = check_whole("concurrency", concurrency, most=MOST_AT_ONCE)
+        await run_together([work] * at_once, self.close)
 
     async def close(self) -> None:
         """End the iteration, write the acks, and release the lease. Any task may call it."""

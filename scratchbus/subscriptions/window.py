@@ -16,6 +16,7 @@ from scratchbus.eventlog.consumers import CursorEnd, Grant, SubscriptionLease
 from scratchbus.eventlog.tail import LogEntry, TailCursor
 from scratchbus.subscriptions.dead_letters import DeadLetter
 from scratchbus.subscriptions.delivery_state import ACKED, OUT, WAITING, DeliveryState
+from scratchbus.telemetry import tracing
 from scratchbus.telemetry.counters import counts
 from scratchbus.telemetry.logs import stderr_logger
 
@@ -154,7 +155,8 @@ class DeliveryWindow:
                     return None
                 item, problem = delivery.item, None
                 if not item.is_event:
-                    LogEntry.decode(each.item for each in waiting)
+                    if len(waiting) > 1:
+                        LogEntry.decode(each.item for each in waiting)
                     problem = item.problem
                 waiting.popleft()
                 if problem is not None:
@@ -165,6 +167,8 @@ class DeliveryWindow:
                 else:
                     delivery.state, delivery.when = OUT, now
                     self._counts.delivered += 1
+                    if tracing.active is not None:
+                        delivery.span = tracing.active.deliver(self.lease.name, delivery.event, delivery.attempt)
                     return delivery
         return None
 
@@ -203,6 +207,7 @@ class DeliveryWindow:
                     return False
                 raise NotDelivered(self.lease.name, delivery.position)
             self._finish(delivery)
+            delivery.settled()
             self._acked += 1
             self._counts.acked += 1
             self._counts.took.add(now - delivery.when)
@@ -235,6 +240,7 @@ class DeliveryWindow:
                 raise NotDelivered(self.lease.name, delivery.position)
             now = time.monotonic()
             self._counts.failed += 1
+            delivery.settled(reason)
             self._counts.took.add(now - delivery.when)
             if delivery.attempt >= self._most:
                 self._bury(delivery, reason, delivery.attempt)

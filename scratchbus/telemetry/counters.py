@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from dataclasses import dataclass, field
 
 BOUNDS = (
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
@@ -30,48 +29,41 @@ class Durations:
         self.sum += seconds
 
 
-@dataclass(slots=True)
 class Handled:
     """The outcomes of the deliveries of one subscription; `took` is from a delivery to its ack or failure."""
 
-    delivered: int = 0
-    acked: int = 0
-    failed: int = 0
-    dead: int = 0
-    took: Durations = field(default_factory=Durations)
+    def __init__(self) -> None:
+        self.delivered = self.acked = self.failed = self.dead = 0
+        self.took = Durations()
 
 
-def _none() -> defaultdict[str, int]:
+def _by_name() -> defaultdict[str, int]:
     return defaultdict(int)
 
 
-@dataclass(slots=True)
 class Counts:
     """All counters.
 
-    `appended` is by kind of event, `refused` and `engine_errors` by class of error, `commits` by outcome, `fallen_due`
-    by what the passing of time caused, `subscriptions` by name, `jobs` by outcome. `missed` events were gone before an
-    expirer had checked whether a reminder waits for them. `tool_calls` and `tool_errors` are by MCP tool.
+    `appended` is by kind of event, `displaced` counts what made room on full pages, `refused` and `engine_errors` are
+    by class of error, `commits` by outcome, `fallen_due` by what the passing of time caused, `subscriptions` by name,
+    `jobs` by outcome. `missed` events were gone before an expirer had checked whether a reminder waits for them.
+    `tool_calls` and `tool_errors` are by MCP tool. `requests` of the HTTP interface are by method, route and status,
+    and `request_took`, until an answer or a stream begins, by the first two; `open_streams` are its streams of events.
     """
 
-    appended: defaultdict[str, int] = field(default_factory=_none)
-    refused: defaultdict[str, int] = field(default_factory=_none)
-    append_took: Durations = field(default_factory=Durations)
-    engine_errors: defaultdict[str, int] = field(default_factory=_none)
-    folded: int = 0
-    commits: defaultdict[str, int] = field(default_factory=_none)
-    sweeps: int = 0
-    fallen_due: defaultdict[str, int] = field(default_factory=_none)
-    missed: int = 0
-    subscriptions: defaultdict[str, Handled] = field(default_factory=lambda: defaultdict(Handled))
-    jobs: defaultdict[str, int] = field(default_factory=_none)
-    archived: int = 0
-    trimmed: int = 0
-    tool_calls: defaultdict[str, int] = field(default_factory=_none)
-    tool_errors: defaultdict[str, int] = field(default_factory=_none)
-    tool_took: Durations = field(default_factory=Durations)
-    contexts: int = 0
-    context_tokens: int = 0
+    def __init__(self) -> None:
+        self.appended, self.refused, self.append_took = _by_name(), _by_name(), Durations()
+        self.engine_errors, self.displaced = _by_name(), 0
+        self.folded, self.commits = 0, _by_name()
+        self.sweeps, self.fallen_due, self.missed = 0, _by_name(), 0
+        self.subscriptions: defaultdict[str, Handled] = defaultdict(Handled)
+        self.jobs = _by_name()
+        self.archived = self.trimmed = 0
+        self.tool_calls, self.tool_errors, self.tool_took = _by_name(), _by_name(), Durations()
+        self.contexts = self.context_tokens = 0
+        self.requests: defaultdict[tuple[str, str, str], int] = defaultdict(int)
+        self.request_took: defaultdict[tuple[str, str], Durations] = defaultdict(Durations)
+        self.open_streams = 0
 
 
 counts = Counts()

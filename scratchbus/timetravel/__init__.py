@@ -1,9 +1,26 @@
 """Pages of the past: as they were at a moment, or as they would have been had some sources been silent."""
 
-from scratchbus.timetravel.cut import When
+from scratchbus.timetravel.cut import Cut, When
 from scratchbus.timetravel.past import as_of
-from scratchbus.timetravel.past_memories import notes_as_of, remembered_as_of
+from scratchbus.timetravel.past_memories import (
+    conversation_as_of,
+    documents_as_of,
+    notes_as_of,
+    preferences_as_of,
+    remembered_as_of,
+)
 from scratchbus.timetravel.past_page import PastPage
 from scratchbus.timetravel.past_page_async import AsyncPastPage
 
-__all__ = ["AsyncPastPage", "PastPage", "When", "as_of", "notes_as_of", "remembered_as_of"]
+__all__ = [
+    "AsyncPastPage",
+    "Cut",
+    "PastPage",
+    "When",
+    "as_of",
+    "conversation_as_of",
+    "documents_as_of",
+    "notes_as_of",
+    "preferences_as_of",
+    "remembered_as_of",
+]

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import NamedTuple
 
-from scratchbus.domain.checks import as_time
+from scratchbus.domain.checks import When as When
+from scratchbus.domain.checks import as_when
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.domain.values import millis, moment
 from scratchbus.engine.steps import Step
-from scratchbus.errors import InvalidField, InvalidPosition, shown
+from scratchbus.errors import InvalidPosition, shown
 from scratchbus.eventlog.moments import batch_end, last_until
 from scratchbus.readmodel.queries import look
 from scratchbus.readmodel.scope import Core
-
-When = BusPosition | Position | datetime | str
-"""What names a moment: a position or its text, or a time; text is ISO 8601 then, and a naive time counts as UTC."""
 
 _APART_MS = 1_000
 """How far the clock of who asks may be ahead of the engine's; what is further is in the future."""
@@ -37,7 +34,7 @@ def cut_at(core: Core, page: str, when: When) -> Step[Cut]:
     its log does not have, and PositionLost for one that it no longer has.
     """
     shard = core.log.shard(page)
-    when = _read(when) if isinstance(when, str) else when
+    when = as_when(when)
     if isinstance(when, BusPosition):
         if len(when.shards) != core.log.shards:
             raise InvalidPosition(
@@ -52,27 +49,7 @@ def cut_at(core: Core, page: str, when: When) -> Step[Cut]:
         if when.shard == shard:
             return Cut(place, when.ms)
         return Cut((yield from last_until(core.log, shard, when.ms if when.seq else when.ms - 1)), when.ms)
-    if not isinstance(when, datetime):
-        raise InvalidPosition(
-            f"{shown(when)} is neither a position nor a time; pass the position of an event, or a datetime"
-        )
-    return (yield from _at_time(core, page, millis(_time(when))))
-
-
-def _read(text: str) -> BusPosition | Position | datetime:
-    try:
-        return BusPosition.parse(text) if "," in text else Position.parse(text)
-    except InvalidPosition:
-        return _time(text)
-
-
-def _time(when: datetime | str) -> datetime:
-    """Return a time. Raises InvalidPosition."""
-    try:
-        return as_time("when", when)
-    except InvalidField:
-        problem = "write a position as <ms>-<seq> or <shard>/<ms>-<seq>, a time as 2026-01-31T12:00:00Z"
-        raise InvalidPosition(f"{shown(str(when))} is neither a position nor a time since 1970; {problem}") from None
+    return (yield from _at_time(core, page, millis(when)))
 
 
 def _at_time(core: Core, page: str, ms: int) -> Step[Cut]:

@@ -22,6 +22,7 @@ from scratchbus.eventlog.codec import (
     decode_bodies,
     decode_items,
     entry_fields,
+    entry_id,
     entry_numbers,
     entry_position,
     texts_of,
@@ -40,12 +41,13 @@ from scratchbus.projections.table import IN_PLACE
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.garbage import without_collections
 from scratchbus.readmodel.rebuild import Progress
-from scratchbus.readmodel.snapshots import Snapshot
+from scratchbus.readmodel.snapshots import OpenSnapshot, Snapshot
 from scratchbus.timetravel.cut import Cut
 
 Documents = dict[str, Observation]
 
 _SUBJECT, _KIND = LAYOUT.index(b"subject"), LAYOUT.index(b"kind")
+_PAGE = 2 * LAYOUT.index(b"page") + 1  # where an entry has its page
 _DENSE = 3  # a page that has one of so many events is read with the others: the engine is quicker at it
 
 
@@ -95,16 +97,46 @@ def fold_page(
     (cursor,) = yield from cursors(log, begin, [names.page])
     if share * _DENSE >= 1:
         cursor.page = ""
-    count = yield from fold_events(log, names.page, cursor, end, documents, progress)
+    passed = OpenAlong()
+    count = yield from fold_events(log, names.page, cursor, end, documents, progress, passed)
     if snapshots.is_due(count, len(documents)):
         yield from _keep(log, names, end, documents, erased)
+    yield from snapshots.store_open(log.keys(end.shard), names, passed.made, erased)
     return documents
 
 
+class OpenAlong:
+    """Snapshots of what was open, made along the way of a long fold, so that the next one to go there is short."""
+
+    def __init__(self) -> None:
+        self.made: list[OpenSnapshot] = []
+        self._count = 0
+
+    def see(self, entries: list[RawEntry], count: int, shard: int, documents: Documents) -> None:
+        """Make one after these entries, if it is due; `count` events have been folded."""
+        if count - self._count < snapshots.OPEN_LEAST_EVENTS:
+            return
+        rows = [each for each in documents.values() if each.status_class == "open"]
+        if snapshots.is_open_due(count - self._count, len(rows)):
+            last, self._count = entries[-1], count
+            made = [encode_document(each) for each in rows]
+            self.made.append(OpenSnapshot(entry_position(last, shard), entry_id(last), made))
+
+
 def fold_events(
-    log: Log, page: str, cursor: Cursor, end: Position, documents: Documents, progress: Progress | None = None
+    log: Log,
+    page: str,
+    cursor: Cursor,
+    end: Position,
+    documents: Documents,
+    progress: Progress | None = None,
+    along: OpenAlong | None = None,
+    reopened: set[str] | None = None,
 ) -> Step[int]:
-    """Fold the events of a page behind a cursor, up to a position, into documents; return how many there were."""
+    """Fold the events of a page behind a cursor, up to a position, into documents; return how many there were.
+
+    `reopened` gets the subjects that were opened again without being among the documents.
+    """
     name, begin, count = page.encode(), cursor.position, 0
     while cursor.position < end and (chunks := (yield from read(log, [cursor]))):
         entries = chunks[0][1]
@@ -112,14 +144,16 @@ def fold_events(
             entries = [entry for entry in entries if entry_position(entry, end.shard) <= end]
         its = [entry for entry in entries if _is_of(entry, name)]
         for at in range(0, len(its), AT_ONCE):
-            without_collections(partial(_apply_all, documents, its[at : at + AT_ONCE], end.shard))
+            without_collections(partial(_apply_all, documents, its[at : at + AT_ONCE], end.shard, reopened))
         count += len(its)
+        if along is not None and its:
+            along.see(entries, count, end.shard, documents)
         if progress is not None:
             progress(min(cursor.position.seq, end.seq) - begin.seq, end.seq - begin.seq)
     return count
 
 
-def _apply_all(documents: Documents, entries: list[RawEntry], shard: int) -> None:
+def _apply_all(documents: Documents, entries: list[RawEntry], shard: int, reopened: set[str] | None) -> None:
     """Fold the events of a page. Most of them change an observation that is there: of these no event is made."""
     decoded = decode_bodies(entries, shard)
     changes = [
@@ -139,9 +173,14 @@ def _apply_all(documents: Documents, entries: list[RawEntry], shard: int) -> Non
         elif (document := documents.get(subject)) is not None:
             fields.ms = ms
             try:
-                document.__dict__.update(change(document, fields), version=document.version + 1, ms=ms, seq=seq)
+                changed, values = change(document, fields), document.__dict__
             except UNFOLDABLE:
                 apply(documents, Poison({"subject": subject, "ms": ms, "seq": seq, "shard": shard}, ""))
+                continue
+            changed["version"], changed["ms"], changed["seq"] = values["version"] + 1, ms, seq
+            values.update(changed)
+        elif reopened is not None and getattr(fields, "status_class", None) == "open":
+            reopened.add(subject)
 
 
 def _keep(log: Log, names: PageKeys, at: Position, documents: Documents, erased: int) -> Step[None]:
@@ -156,7 +195,9 @@ def _keep(log: Log, names: PageKeys, at: Position, documents: Documents, erased:
 
 def _is_of(entry: RawEntry, page: bytes) -> bool:
     flat = entry[1]
-    return bool((flat[5] if flat[4:5] == [b"page"] else entry_fields(entry).get(b"page")) == page)
+    if len(flat) > _PAGE and flat[_PAGE - 1] == b"page":
+        return bool(flat[_PAGE] == page)
+    return entry_fields(entry).get(b"page") == page
 
 
 def apply(documents: Documents, item: Event | Poison) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from scratchbus.commands.outcome import not_found
 from scratchbus.commands.read import Reads, StoredPage
-from scratchbus.domain.events import Event
+from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
 from scratchbus.domain.values import check_id, check_source, moment
@@ -29,11 +30,18 @@ from scratchbus.readmodel.rebuild import Progress
 from scratchbus.readmodel.scope import Core
 from scratchbus.timetravel.cut import Cut, When, cut_at
 from scratchbus.timetravel.fold_page import Documents, FoldedPage, fold_page
+from scratchbus.timetravel.lazy_page import read_open
 from scratchbus.timetravel.undo import Known, UndoneEvents, changed_since, states_before
 from scratchbus.timetravel.what_if import fold_without
 
 FEW = 1_000
 """So many events are undone rather than folded: what did not change is then read only when it is asked for."""
+
+MANY = 10_000
+"""More events are never undone: to fold them costs more once, and leaves snapshots that make the next fold short."""
+
+UNDO_COST = 8
+"""To undo an event takes so many times as long as to fold one."""
 
 _AT_ONCE = 500
 
@@ -44,10 +52,11 @@ class PastReads:
 
     core: Core
     reads: Reads
+    when: When
     cut: Cut
     exclusion: SourceExclusion | None = None
 
-    def history(self, id: str) -> Step[list[Event]]:
+    def history(self, id: str) -> Step[list[AnyEvent]]:
         """Return the events about an observation up to then, oldest first. Raises NotFound, PositionLost."""
         id = check_id(id)
         events = yield from history(self.core.log, self.reads.page, id)
@@ -95,10 +104,10 @@ def as_of(
     sources = _sources(without_sources)
     cut = yield from cut_at(core, page, when)
     if not sources:
-        return PastReads(core, (yield from _as_it_was(core, page, cut, progress)), cut)
+        return PastReads(core, (yield from _as_it_was(core, page, cut, progress)), when, cut)
     exclusion = SourceExclusion(sources)
     documents = yield from fold_without(core.log, page, cut, exclusion, progress)
-    return PastReads(core, _held(page, documents, cut), cut, exclusion)
+    return PastReads(core, _held(page, documents, cut), when, cut, exclusion)
 
 
 def _sources(given: str | Collection[str]) -> frozenset[str]:
@@ -121,13 +130,30 @@ def _as_it_was(core: Core, page: str, cut: Cut, progress: Progress | None) -> St
     checkpoint = yield from read_checkpoint(keys)
     last = end_of((yield from ask(end.shard, "GET", keys.tail)), end.shard)
     names = PageKeys(keys, page, checkpoint.build)
-    base = yield from snapshots.nearest(keys, names, end)
-    begin = base.position if base else START
-    before, _ = (yield from count_positions(end.shard, names.positions, begin)) if base else (0, 0)
     until, indexed = yield from count_positions(end.shard, names.positions, end)
     since = indexed - until + last.seq - max(checkpoint.position, end).seq
+    whole = partial(_whole, core, names, cut, last, until, since, progress)
+    if since * UNDO_COST <= FEW:
+        return (yield from whole())
+    opened = yield from snapshots.nearest_open(keys, names, end)
+    if opened is None:
+        return (yield from whole())
+    before, _ = yield from count_positions(end.shard, names.positions, opened[0])
+    if since * UNDO_COST <= until - before and since <= MANY:
+        return (yield from whole())
+    return (yield from read_open(core, names, cut, opened, whole))
+
+
+def _whole(
+    core: Core, names: PageKeys, cut: Cut, last: Position, until: int, since: int, progress: Progress | None
+) -> Step[Reads]:
+    """Return all of a page; it had so many events `until` then, and `since`."""
+    log, page, end = core.log, names.page, cut.position
+    base = yield from snapshots.nearest(log.keys(end.shard), names, end)
+    begin = base.position if base else START
+    before, _ = (yield from count_positions(end.shard, names.positions, begin)) if base else (0, 0)
     most = max(FEW, until - before + (base.documents if base else 0))
-    if since <= most:
+    if since <= min(most, MANY):
         undone = yield from _undone(core, names, cut, last, most)
         if undone is not None:
             return undone

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from scratchbus.commands.memory import folded, history_of
 from scratchbus.commands.notes import found_notes
-from scratchbus.domain.memories import Note, NotesResult, Remembered
-from scratchbus.domain.position import START
+from scratchbus.commands.preferences import read_all
+from scratchbus.domain.checks import check_tags, check_text
+from scratchbus.domain.document import Document
+from scratchbus.domain.memories import Note, NotesResult, Preference, Remembered
+from scratchbus.domain.observation import Observation
 from scratchbus.engine.steps import Step
-from scratchbus.eventlog.codec import Poison, decode_item, entry_position
-from scratchbus.eventlog.cursor import cursors
-from scratchbus.eventlog.reader import read
-from scratchbus.projections.table import fold_page, is_remembered
+from scratchbus.projections.conversation import Conversation, conversation_of
+from scratchbus.projections.notebook import Notebook
+from scratchbus.projections.scratch_page import settled
+from scratchbus.readmodel.remembered import documents_at, remembered_at
 from scratchbus.readmodel.scope import Core
 from scratchbus.timetravel.cut import Cut, When, cut_at
 
@@ -21,24 +26,44 @@ def remembered_as_of(core: Core, page: str, subject: str, when: When) -> Step[Re
     return folded((yield from history_of(core, page, subject)), subject, cut.position)
 
 
-def notes_as_of(core: Core, page: str, when: When) -> Step[NotesResult]:
-    """Return the notes of a session at a moment, newest first: it costs the events of the session up to then."""
+def notes_as_of(core: Core, page: str, when: When, query: str = "", tags: Sequence[str] = ()) -> Step[NotesResult]:
+    """Return the notes of a session at a moment: it costs the events of the session up to then."""
+    query, wanted = check_text("query", query), check_tags([tags] if isinstance(tags, str) else tags)
     cut = yield from cut_at(core, page, when)
-    documents = yield from _all_remembered(core, page, cut)
-    notes = [document for document in documents.values() if isinstance(document, Note)]
-    notes.sort(key=lambda note: -note.added_seq)
+    documents = yield from remembered_at(core.log, page, cut.position)
+    notebook = Notebook(document for document in documents.values() if isinstance(document, Note))
+    notes = notebook.search(query, wanted)
+    if query or wanted:
+        return found_notes(notes, {"result_count": len(notes), "query": query, "tags": wanted})
     return found_notes(notes, {"note_count": len(notes), "tag_filter": None})
 
 
-def _all_remembered(core: Core, page: str, cut: Cut) -> Step[dict[str, Remembered | None]]:
-    """Return all that was remembered on a page at a moment, by subject."""
-    end = cut.position
-    documents: dict[str, Remembered | None] = {}
-    (cursor,) = yield from cursors(core.log, START._replace(shard=end.shard), [page])
-    while cursor.position < end and (chunks := (yield from read(core.log, [cursor]))):
-        for entry in chunks[0][1]:
-            if entry_position(entry, end.shard) <= end:
-                event = decode_item(entry, end.shard)
-                if not isinstance(event, Poison) and event.page == page and is_remembered(event.subject):
-                    fold_page(documents, event)
-    return documents
+def preferences_as_of(core: Core, page: str, when: When) -> Step[list[Preference]]:
+    """Return the preferences of a scope as they were at a moment: it costs the events about them.
+
+    Raises as `cut_at`, and PositionLost.
+    """
+    cut = yield from cut_at(core, page, when)
+    then = []
+    for each in (yield from read_all(core, page)):
+        found = folded((yield from history_of(core, page, each.id)), each.id, cut.position)
+        if isinstance(found, Preference) and not found.forgotten:
+            then.append(found)
+    return then
+
+
+def documents_as_of(core: Core, page: str, when: When) -> Step[tuple[Cut, dict[str, Document]]]:
+    """Return a moment, and all that was on a page then, by subject: it costs the events of the page up to then."""
+    cut = yield from cut_at(core, page, when)
+    found = yield from documents_at(core.log, page, cut.position)
+    return cut, {
+        subject: settled(document, cut.ms) if isinstance(document, Observation) else document
+        for subject, document in found.items()
+        if document is not None
+    }
+
+
+def conversation_as_of(core: Core, page: str, when: When) -> Step[Conversation]:
+    """Return the conversation of a session at a moment: it costs the events of the session up to then."""
+    cut = yield from cut_at(core, page, when)
+    return conversation_of((yield from remembered_at(core.log, page, cut.position)))

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 
+from scratchbus.commands import exposure as exposing
 from scratchbus.commands import read
+from scratchbus.commands import trace as tracing
 from scratchbus.domain.difference import Difference, differences
-from scratchbus.domain.events import Event
+from scratchbus.domain.events import AnyEvent
+from scratchbus.domain.exposure import Exposure
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
-from scratchbus.projections.filters import Filter, keywords_of
+from scratchbus.domain.trace import Consequences, Trace
+from scratchbus.domain.values import Moment
+from scratchbus.projections.filters import Filter, FilterKeywords, filter_of, keywords_of
 from scratchbus.readmodel.scope import AsyncHost
+from scratchbus.timetravel import past_moment
 from scratchbus.timetravel.past import PastMoment, PastReads
+from scratchbus.timetravel.past_moment import PastPages
 
 Observations = list[Observation]  # inside a class with a method `list`, that name is taken
-Events = list[Event]
+Events = list[AnyEvent]
 Differences = list[Difference]
 
 
@@ -46,7 +52,9 @@ class AsyncPastPage(PastMoment):
         tags: str | Sequence[str] | None = None,
         text: str | None = None,
         context: Mapping[str, Any] | None = None,
-        since: datetime | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        confidence: float | None = None,
+        since: Moment | None = None,
         limit: int | None = 100,
         after: Observation | Position | str | None = None,
     ) -> Observations:
@@ -60,6 +68,25 @@ class AsyncPastPage(PastMoment):
         wanted = Filter.parse(locals())
         return await self._bus.converse(read.list_all(self._bus.core, self._past.reads, wanted, limit, after))
 
+    async def count(
+        self,
+        filters: Mapping[str, Any] | None = None,
+        *,
+        after: Observation | Position | str | None = None,
+        limit: int | None = 1_000,
+        **narrow: Unpack[FilterKeywords],
+    ) -> int:
+        """Return how many observations match the filters of `list`, at most `limit`.
+
+        With `after`, the last item of a list that reached its limit, that is how many more match.
+        """
+        reads, wanted = self._past.reads, filter_of(filters, narrow)
+        return len(await self._bus.converse(read.list_all(self._bus.core, reads, wanted, limit, after)))
+
+    async def counts(self) -> read.PageCounts:
+        """Return how many observations of each status and type there were, among the newest 10,000."""
+        return await self._bus.converse(read.count_all(self._past.reads))
+
     async def active(self, limit: int | None = None) -> Observations:
         """Return the observations that were active, by priority, then newest first."""
         return await self._bus.converse(self._past.reads.active(limit))
@@ -71,6 +98,34 @@ class AsyncPastPage(PastMoment):
         log.
         """
         return await self._bus.converse(self._past.history(id))
+
+    async def trace(self, action: str) -> Trace:
+        """Return what had led to an action by then: the observations linked to it, and the evidence they rested on.
+
+        Raises NotFound when nothing on the page was linked to it.
+        """
+        return await self._bus.converse(tracing.trace(PastPages(self._past), self.name, action))
+
+    async def consequences(self, id: str) -> Consequences:
+        """Return what it had led to: observations that rested on it, actions linked to them, and events it caused.
+
+        Raises NotFound when it had never been on the page.
+        """
+        return await self._bus.converse(past_moment.consequences(self._past, id))
+
+    async def exposure(self, id: str) -> Exposure:
+        """Return who had been shown it, when and in which version, and the actions they had linked by then.
+
+        Raises NotFound when it had never been on the page.
+        """
+        return await self._bus.converse(exposing.exposure(PastPages(self._past), self.name, id))
+
+    async def evidence(self, id: str) -> dict[str, Observation]:
+        """Return what it rested on, directly or not, by id: observations of this page, and of others.
+
+        Raises NotFound for what was not on this page.
+        """
+        return await self._bus.converse(tracing.evidence(PastPages(self._past), self.name, id))
 
     async def diff(self, other: AsyncPastPage) -> Differences:
         """Return the differences to another past page, in the order in which the observations were added.

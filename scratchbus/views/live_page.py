@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeVar
 from weakref import WeakSet
 
-from scratchbus.domain.events import Event
+from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.engine.patience import backoff
@@ -42,7 +42,7 @@ class Change(NamedTuple):
 
     before: Observation | None
     after: Observation | None
-    event: Event | None
+    event: AnyEvent | None
     reason: str = ""
 
     @property

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 
-from scratchbus.domain.events import Event
-from scratchbus.engine.steps import Step, ask_all
+from scratchbus.domain.events import AnyEvent
+from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import EngineForbidden, EngineReadOnly
 from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
@@ -22,9 +23,10 @@ from scratchbus.projections.page_in_memory import LivePage, Turn
 from scratchbus.projections.stored_observation import AnyObservation
 from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.readmodel.garbage import without_collections
-from scratchbus.readmodel.type_indexes import type_indexes
 
 _AT_ONCE = 1_000  # documents that one look takes: about a millisecond of the engine's time
+
+_id_of = attrgetter("id")
 
 
 def read_page(log: Log, page: str, now_ms: int, keep_final_ms: int | None = None) -> Step[tuple[LivePage, Cursor]]:
@@ -55,26 +57,16 @@ def read_page(log: Log, page: str, now_ms: int, keep_final_ms: int | None = None
     return live, cursor
 
 
-def _read_documents(names: PageKeys, shard: int) -> Step[list[AnyObservation]]:
-    """Read all documents of a page, some at a time: type by type, in the order in which they were added."""
-    documents: list[AnyObservation] = []
-    for index in (yield from type_indexes(names, shard)):
-        documents += yield from _read_index(names, shard, index)
-    return documents
-
-
-def _read_index(names: PageKeys, shard: int, index: str) -> Step[list[AnyObservation]]:
-    documents: list[AnyObservation] = []
-    last, ids = b"-inf", list[bytes]()
+def _read_documents(names: PageKeys, shard: int) -> Step[Collection[AnyObservation]]:
+    """Read all documents of a page, some at a time; those that come or go meanwhile may be missing."""
+    documents: dict[str, AnyObservation] = {}
+    at = b"0"
     while True:
-        commands = [("ZRANGEBYSCORE", index, last, "+inf", "WITHSCORES", "LIMIT", 0, _AT_ONCE)]
-        next_ids, *rows = yield from ask_all(shard, [*commands, *([("HMGET", names.docs, *ids)] if ids else [])])
-        some = [row for row in rows[0] if row] if rows else []
-        documents += without_collections(partial(decode_stored, some))
-        ids = next_ids[::2]
-        if not ids:
-            return documents
-        last = b"(" + next_ids[-1]
+        at, rows = yield from ask(shard, "HSCAN", names.docs, at, "COUNT", _AT_ONCE)
+        some = without_collections(partial(decode_stored, rows[1::2]))
+        documents.update(zip(map(_id_of, some), some, strict=True))  # a scan may show one twice
+        if at == b"0":
+            return documents.values()
 
 
 def replay(log: Log, cursor: Cursor, take: Callable[[Sequence[LogEntry]], None]) -> Step[None]:
@@ -90,7 +82,7 @@ def replay(log: Log, cursor: Cursor, take: Callable[[Sequence[LogEntry]], None])
         items[-1].place(cursor)
 
 
-def fold_item(live: LivePage, item: LogEntry) -> tuple[Turn, Event | None, str]:
+def fold_item(live: LivePage, item: LogEntry) -> tuple[Turn, AnyEvent | None, str]:
     """Fold an entry into a page; return what it changed, its event, and what is wrong with it. Raises CodeTooOld."""
     event = item.event
     if isinstance(event, Poison):

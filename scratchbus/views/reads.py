@@ -6,17 +6,16 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 
 from scratchbus.commands.outcome import no_status, statuses_of
 from scratchbus.domain.checks import check_limit
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import BusPosition, Position
-from scratchbus.domain.values import Duration, check_id, check_page, duration_ms
+from scratchbus.domain.values import Duration, Moment, check_id, check_page, duration_ms
 from scratchbus.errors import Behind, BusClosed, InvalidPosition, NotFound, ScratchbusError, ViewClosed, shown
 from scratchbus.eventlog.reader import STOPPABLE_BLOCK_MS, Stop
-from scratchbus.projections.filters import Filter, keywords_of, matching
+from scratchbus.projections.filters import Filter, FilterKeywords, filter_of, keywords_of, matching
 from scratchbus.projections.page_in_memory import LivePage
 from scratchbus.readmodel.scope import Core
 from scratchbus.views.live_page import Change, Live, Watcher
@@ -58,27 +57,38 @@ class ViewReads:
         tags: str | Sequence[str] | None = None,
         text: str | None = None,
         context: Mapping[str, Any] | None = None,
-        since: datetime | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        confidence: float | None = None,
+        since: Moment | None = None,
         limit: int | None = 100,
         after: Observation | Position | str | None = None,
     ) -> Observations:
         """Return the observations that match all filters, newest first; `after` is the last item of the previous call.
 
         `type`, `tags` and `owner` use indexes; `status` and `source` are checked on the way; `text` (in the content,
-        any case) and `context` scan every remaining observation. Observations that have been final for `keep_final`
-        are not in a view; `Page.list` has them. A mapping `filters` stands for keywords of the same names. Raises
+        any case), `context`, `metadata` and `confidence` (at least this) scan every remaining observation. At most
+        `limit` are returned; `count` tells how many more match. Observations that have been final for `keep_final` are
+        not in a view; `Page.list` has them. A mapping `filters` stands for keywords of the same names. Raises
         UnknownField, UnknownType or InvalidField for a value that no observation can have, and NotFound when `after`
         is not on the page.
         """
         if filters is not None:
             return self.list(**keywords_of(filters, locals()))
-        wanted = Filter.parse(locals())
-        check_limit(limit)
-        live = self._open()
-        with live.lock:
-            page = live.now()
-            self._check_known(page, wanted)
-            return matching(page, wanted, limit, self._below(page, after))
+        return self._matching(Filter.parse(locals()), limit, after)
+
+    def count(
+        self,
+        filters: Mapping[str, Any] | None = None,
+        *,
+        after: Observation | Position | str | None = None,
+        limit: int | None = None,
+        **narrow: Unpack[FilterKeywords],
+    ) -> int:
+        """Return how many observations match the filters of `list`, at most `limit`.
+
+        With `after`, the last item of a list that reached its limit, that is how many more match.
+        """
+        return len(self._matching(filter_of(filters, narrow), limit, after))
 
     def active(self, limit: int | None = None) -> Observations:
         """Return the active observations by priority, then newest first."""
@@ -106,6 +116,14 @@ class ViewReads:
         if self._live is None:
             raise ViewClosed(self.page)
         return self._live
+
+    def _matching(self, wanted: Filter, limit: int | None, after: Observation | Position | str | None) -> Observations:
+        check_limit(limit)
+        live = self._open()
+        with live.lock:
+            page = live.now()
+            self._check_known(page, wanted)
+            return matching(page, wanted, limit, self._below(page, after))
 
     def _check_known(self, page: LivePage, wanted: Filter) -> None:
         """Raise UnknownType or InvalidField for a value that no observation can have."""

@@ -28,6 +28,9 @@ from scratchbus.work.job_state import JobState, WorkTerms
 FREEING = frozenset((b"added", b"updated", b"status_changed", b"released", b"lapsed"))
 """The kinds of events after which there may be something to pick that was not there before."""
 
+UNBLOCKING = frozenset((b"status_changed", b"erased"))
+"""The kinds of events after which what an observation of any type has blocked may be picked."""
+
 _HIGHEST = 100  # priority
 _AT_ONCE = 1_000  # pages that are looked at in one round trip
 _SCATTER = 0.05  # seconds, so that those who wait for the same moment do not all ask at once
@@ -133,7 +136,8 @@ class Agenda:
         before = len(self._news)
         for item in items:
             fields = item.fields
-            if fields.get(b"kind") in FREEING and (self._types is None or fields.get(b"type") in self._types):
+            kind, is_ours = fields.get(b"kind"), self._types is None or fields.get(b"type") in self._types
+            if (is_ours and kind in FREEING) or kind in UNBLOCKING:
                 page = fields.get(b"page", b"").decode("utf-8", "replace")
                 if self._pages is None or page in self._pages:
                     self._news.append(page)

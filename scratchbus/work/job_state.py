@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Collection
+from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple, Self, TypeVar
 
 from scratchbus.commands import change
@@ -22,8 +23,10 @@ from scratchbus.errors import (
     InvalidTransition,
     NotClaimed,
     NotFound,
+    ScratchbusError,
     StaleFence,
 )
+from scratchbus.readmodel.history import history
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.consumer import NAP, PASSING
 from scratchbus.subscriptions.delivery_state import reason_of
@@ -84,7 +87,13 @@ class JobState:
         self._begun = self._renewed = picked.asked
         self._not_before = 0.0
         self._is_over = self._is_lost = self._is_writing = False
+        self._acting = ExitStack()
         counts.jobs["claimed"] += 1
+
+    def __repr__(self) -> str:
+        what = f"{self.id} {self.observation.type} {self.observation.content[:80]!r} of page {self.page!r}"
+        until = f"{self.claim.until:%Y-%m-%dT%H:%M:%SZ}"
+        return f"<{type(self).__name__} {what}, attempt {self.attempt}, fence {self.fence}, claimed until {until}>"
 
     @property
     def id(self) -> str:
@@ -110,6 +119,13 @@ class JobState:
     def is_out(self) -> bool:
         """Whether it is still claimed and has no outcome."""
         return not self._is_over and not self._is_lost
+
+    def origin(self) -> Step[str | None]:
+        """Return the trace context of the addition of the observation; None if it has none, or is not to be had."""
+        with suppress(ScratchbusError):
+            first, *_ = yield from history(self._core.log, self.page, self.id)
+            return first.traceparent
+        return None
 
     # -- what is done with it ------------------------------------------------------------------------------------------
 
@@ -161,7 +177,9 @@ class JobState:
         self._is_writing = True
         given |= {"id": self.id, "event_id": event_id, "fence": self.fence}
         try:
-            self.observation = yield from execute(self._core, self.page, kind, given, then)
+            after = yield from execute(self._core, self.page, kind, given, then)
+            if after.version >= self.observation.version:  # a retry is answered as it was then
+                self.observation = after
         except (StaleFence, NotClaimed):
             self._is_lost = True
             raise

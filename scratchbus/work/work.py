@@ -8,16 +8,19 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any, Self, Unpack
 
 from scratchbus.commands import change
 from scratchbus.commands.claim import Link, Picked, Wanted
 from scratchbus.domain.observation import Observation, ObservationPatch
-from scratchbus.domain.values import Duration
+from scratchbus.domain.values import Duration, check_whole
 from scratchbus.eventlog.reader import Stop
 from scratchbus.readmodel.scope import Host
+from scratchbus.subscriptions.concurrency import MOST_AT_ONCE, run_together
 from scratchbus.subscriptions.consumer import NAP, PASSING
 from scratchbus.subscriptions.delivery_state import NOT_THE_EVENTS_FAULT, reason_of
+from scratchbus.telemetry import tracing
 from scratchbus.telemetry.logs import stderr_logger
 from scratchbus.work.agenda import Agenda
 from scratchbus.work.job_state import NOBODY_ELSES, UNTRIED, USUAL, JobState, WorkTerms
@@ -65,10 +68,16 @@ class Job(JobState):
         return self._bus.converse(self.failing(reason, delay, event_id))
 
     def __enter__(self) -> Self:
+        if tracing.active is not None:
+            acting = tracing.active.act(self.claim.by, self.observation, self._bus.converse(self.origin()))
+            self._acting.enter_context(acting)
         return self
 
     def __exit__(self, kind: Any, problem: BaseException | None, trace: Any) -> bool:
-        self._settle(problem)
+        try:
+            self._settle(problem)
+        finally:
+            self._acting.__exit__(kind, problem, trace)
         return isinstance(problem, Exception)
 
     def _settle(self, problem: BaseException | None) -> None:
@@ -101,6 +110,8 @@ class Work:
         self._ttl = ttl
         self._terms = terms
         self._stop = stop
+        self._shared = (bus, name, wanted, pages, ttl, terms)
+        self._others: list[Work] = []
         self._woken = threading.Event()
         self._is_closed = False
         self._job: Job | None = None
@@ -111,9 +122,19 @@ class Work:
         """The name of the work."""
         return self._agenda.name
 
-    def run(self, handler: Callable[[Job], object], stop: Stop | None = None) -> None:
-        """Pass every job to a handler; it fails on an exception or without an outcome. Ends when `stop` is set."""
+    def run(self, handler: Callable[[Job], object], stop: Stop | None = None, *, concurrency: int = 1) -> None:
+        """Pass every job to a handler; it fails on an exception or without an outcome. Ends when `stop` is set.
+
+        With a `concurrency` so many jobs are handled at once (1,000 at most). Raises InvalidField.
+        """
         self._stop = stop or self._stop
+        others = check_whole("concurrency", concurrency, most=MOST_AT_ONCE) - 1
+        self._others = [Work(*self._shared, self._stop) for _ in range(others)]
+        run_together([partial(each._run, handler) for each in (self, *self._others)], self.close)
+        for each in self._others:
+            each.close()
+
+    def _run(self, handler: Callable[[Job], object]) -> None:
         for job in self:
             with job:
                 handler(job)
@@ -126,6 +147,8 @@ class Work:
         self._agenda.leave()
         self._give_back()
         self._woken.set()
+        for each in self._others:
+            each.close()
 
     def __iter__(self) -> Iterator[Job]:
         return self

@@ -6,16 +6,19 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import suppress
+from functools import partial
 from typing import Any, Self, Unpack
 
 from scratchbus.commands import change
 from scratchbus.commands.claim import Link, Picked, Wanted
 from scratchbus.domain.observation import Observation, ObservationPatch
-from scratchbus.domain.values import Duration
+from scratchbus.domain.values import Duration, check_whole
 from scratchbus.eventlog.reader import Stop
 from scratchbus.readmodel.scope import AsyncHost
+from scratchbus.subscriptions.concurrency_async import MOST_AT_ONCE, run_together
 from scratchbus.subscriptions.consumer import NAP, PASSING
 from scratchbus.subscriptions.delivery_state import NOT_THE_EVENTS_FAULT, reason_of
+from scratchbus.telemetry import tracing
 from scratchbus.telemetry.logs import stderr_logger
 from scratchbus.work.agenda import Agenda
 from scratchbus.work.job_state import NOBODY_ELSES, UNTRIED, USUAL, JobState, WorkTerms
@@ -63,10 +66,16 @@ class AsyncJob(JobState):
         return await self._bus.converse(self.failing(reason, delay, event_id))
 
     async def __aenter__(self) -> Self:
+        if tracing.active is not None:
+            acting = tracing.active.act(self.claim.by, self.observation, await self._bus.converse(self.origin()))
+            self._acting.enter_context(acting)
         return self
 
     async def __aexit__(self, kind: Any, problem: BaseException | None, trace: Any) -> bool:
-        await self._settle(problem)
+        try:
+            await self._settle(problem)
+        finally:
+            self._acting.__exit__(kind, problem, trace)
         return isinstance(problem, Exception)
 
     async def _settle(self, problem: BaseException | None) -> None:
@@ -99,6 +108,8 @@ class AsyncWork:
         self._ttl = ttl
         self._terms = terms
         self._stop = stop
+        self._shared = (bus, name, wanted, pages, ttl, terms)
+        self._others: list[AsyncWork] = []
         self._woken = asyncio.Event()
         self._is_closed = False
         self._job: AsyncJob | None = None
@@ -109,9 +120,21 @@ class AsyncWork:
         """The name of the work."""
         return self._agenda.name
 
-    async def run(self, handler: Callable[[AsyncJob], Awaitable[object]], stop: Stop | None = None) -> None:
-        """Pass every job to a handler; it fails on an exception or without an outcome. Ends when `stop` is set."""
+    async def run(
+        self, handler: Callable[[AsyncJob], Awaitable[object]], stop: Stop | None = None, *, concurrency: int = 1
+    ) -> None:
+        """Pass every job to a handler; it fails on an exception or without an outcome. Ends when `stop` is set.
+
+        With a `concurrency` so many jobs are handled at once (1,000 at most). Raises InvalidField.
+        """
         self._stop = stop or self._stop
+        others = check_whole("concurrency", concurrency, most=MOST_AT_ONCE) - 1
+        self._others = [AsyncWork(*self._shared, self._stop) for _ in range(others)]
+        await run_together([partial(each._run, handler) for each in (self, *self._others)], self.close)
+        for each in self._others:
+            await each.close()
+
+    async def _run(self, handler: Callable[[AsyncJob], Awaitable[object]]) -> None:
         async for job in self:
             async with job:
                 await handler(job)
@@ -124,6 +147,8 @@ class AsyncWork:
         self._agenda.leave()
         await self._give_back()
         self._woken.set()
+        for each in self._others:
+            await each.close()
 
     def __aiter__(self) -> AsyncIterator[AsyncJob]:
         return self

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from scratchbus import Bus, NewObservation
 from scratchbus.archive.archiver import archive_bus
 from tests.inspection import forget
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -56,7 +58,8 @@ def _filled(url: str, directory: Path) -> Iterator[Bus]:
         try:
             for number in range(30):
                 items = [NewObservation(type="observation", content=f"{number} {each}", tags=["t"]) for each in "ab"]
-                bus.page(f"page-{number % 3}").add_many(items)
+                last = bus.page(f"page-{number % 3}").add_many(items)[-1]
+            eventually(lambda: datetime.now(UTC) - last.created_at > timedelta(milliseconds=2))
             yield bus
         finally:
             forget(bus)

@@ -56,6 +56,7 @@ def read_all(bus: Bus) -> None:
             other.page(event.page).history(event.subject)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["segment", "index"])
 def test_a_bomb_is_refused_before_it_goes_off(archived: Bus, directory: Path, which: str) -> None:
     content = bomb()
@@ -146,6 +147,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("what", "fits"), CASES)
 @pytest.mark.parametrize("tries", [4, pytest.param(100, marks=pytest.mark.faults)])
 def test_a_changed_file_raises_nothing_but_our_errors(

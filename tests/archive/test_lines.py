@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scratchbus.archive.lines import check_line, encode_entries, erase_lines, hash_of, kind_of, restore
+from scratchbus.archive.lines import check_line, encode_entries, erase_lines, hash_of, is_kind, restore
 from scratchbus.eventlog.codec import LAYOUT
 
 BODY = b'{"v":1,"by":"tester","content":"x"}'
@@ -23,7 +23,7 @@ USUAL = entry(b"id-1", b"01M7YS0X7YM47HSFZZZJC2DZ9D", b"main", b"added", b"obser
 
 
 def line_of(given):
-    (line,) = encode_entries([given])
+    (line,) = zip(*encode_entries([given]), strict=True)
     return line
 
 
@@ -36,7 +36,8 @@ def test_a_line_is_json_with_the_body_as_it_was_and_last():
     assert (parsed["seq"], parsed["ms"], parsed["event"]["content"]) == (7, 1795263356927, "x")
     assert text.endswith(b',"event":' + BODY + b"}")
     assert (hash, seq, page, subject) == (sha256(text).digest(), 7, b"main", b"01M7YS0X7YM47HSFZZZJC2DZ9D")
-    assert kind_of(text) == b"added"
+    assert is_kind(text, (b'linked"', b'added"'))
+    assert not is_kind(text, (b'add"',))
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ def problems(url: str) -> list[str]:
     return [f"{each.file}: {each.problem}" for log in verify(open_store(url)) for each in log.problems]
 
 
+@pytest.mark.slow
 def test_it_is_written_read_erased_from_and_verified(bus: Bus, objects: Bucket) -> None:
     events = list(bus.events())
     archive_bus(bus)
@@ -54,6 +55,7 @@ def test_it_is_written_read_erased_from_and_verified(bus: Bus, objects: Bucket) 
     assert bus.verify().findings == []
 
 
+@pytest.mark.slow
 def test_one_that_fails_half_way_loses_nothing_and_is_gone_on_with(bus: Bus, objects: Bucket) -> None:
     events = list(bus.events())
     for step in range(1, 30, 3):

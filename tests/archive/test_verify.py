@@ -246,3 +246,13 @@ def test_duckdb_reads_all_segments_at_once(archive: Path):
     """
     rows = duckdb.execute(query, {"files": f"{archive}/*/*/*.jsonl.zst"}).fetchall()
     assert rows == [("page-0", 9), ("page-1", 8), ("page-2", 8)]
+
+
+def test_a_chain_is_checked_without_its_segments(archive: Path):
+    for segment in segments(archive):
+        segment.write_bytes(b"")
+    (report,) = verify(open_store(str(archive)), only_chain=True)
+    assert (report.problems, report.segments) == ([], len(segments(archive)))
+    manifests(archive)[1].unlink()
+    (report,) = verify(open_store(str(archive)), only_chain=True)
+    assert "are missing: no segment has them" in str(report.problems)

@@ -21,15 +21,20 @@ from tests.benchmarks.auditing import measure_audit
 from tests.benchmarks.contexts import measure_context
 from tests.benchmarks.crowd import measure_crowd
 from tests.benchmarks.delivering import measure_delivery, measure_subscribe
+from tests.benchmarks.facts import measure_facts
 from tests.benchmarks.growth import measure_growth
 from tests.benchmarks.memory import measure_memory
 from tests.benchmarks.noting import measure_notes
 from tests.benchmarks.projecting import measure_fold
 from tests.benchmarks.reading import measure_active, measure_events
 from tests.benchmarks.rebuilding import measure_rebuild
+from tests.benchmarks.recalling import measure_recall
 from tests.benchmarks.rows import Row
+from tests.benchmarks.serving import measure_serve
 from tests.benchmarks.stage import FULL, QUICK, Sizes, Stage, open_stage
 from tests.benchmarks.starting import measure_start
+from tests.benchmarks.stores import measure_langgraph
+from tests.benchmarks.streaming import measure_streams
 from tests.benchmarks.tooling import measure_tools
 from tests.benchmarks.viewing import measure_view, measure_view_start
 from tests.benchmarks.writing import measure_add, measure_async, measure_batch, measure_latency, measure_threads
@@ -49,13 +54,18 @@ PARTS: dict[str, Callable[[Stage, Sizes], list[Row]]] = {
     "delivery": measure_delivery,
     "subscribe": measure_subscribe,
     "crowd": measure_crowd,
+    "streams": measure_streams,
     "rebuild": measure_rebuild,
     "audit": measure_audit,
     "archive": measure_archive,
     "tools": measure_tools,
+    "serve": measure_serve,
     "start": measure_start,
     "growth": measure_growth,
     "notes": measure_notes,
+    "recall": measure_recall,
+    "facts": measure_facts,
+    "langgraph": measure_langgraph,
     "memory": measure_memory,
 }
 DEFAULT_JSON = Path(__file__).parents[2] / "build" / "benchmark.json"

@@ -114,6 +114,8 @@ def _figure(value: float, unit: str) -> str:
         return f"{value:,.0f}/s"
     if unit == "bytes":
         return f"{value:,.0f} B"
+    if unit == "score":
+        return f"{value:.3f}"
     return f"{value * 1e6:,.0f} µs" if value < 0.01 else f"{value * 1e3:,.1f} ms"
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Literal
+from typing import Literal, Self
 
 from tests.benchmarks.measure import Spread, Taken, pairwise
 
-Unit = Literal["per second", "seconds", "bytes"]
+Unit = Literal["per second", "seconds", "bytes", "score"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,12 @@ class Row:
     floor: Floor | None = None
     note: str = ""
     samples: dict[str, list[float]] = field(default_factory=dict)
+
+    @classmethod
+    def of_scores(cls, what: str, against: str, ours: float, theirs: float, floor: Floor, note: str = "") -> Self:
+        """Return the row that compares two scores from 0 to 1. More is better."""
+        ratio = ours / theirs if theirs else float("inf")
+        return cls(what, against, "score", ours, theirs, Spread(ratio, ratio, ratio), floor, note)
 
     @property
     def reached(self) -> bool | None:

@@ -15,7 +15,7 @@ from scratchbus import Bus, NewObservation
 from scratchbus.engine.embedded.server import ensure_running, stop
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key
 from scratchbus.page import Page
-from scratchbus.readmodel.catch_up import fold_once
+from scratchbus.readmodel.catch_up import STRETCHES, fold_once
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,17 +52,20 @@ class Sizes:
     audited: int
     starts: int
     notes: int
+    facts: int
 
 
 FULL = Sizes(
     rounds=7, adds=1_000, batches=4, backlog=10_000, reads=200, small_page=1_000, large_page=100_000,
     memory=(10_000, 15_000, 20_000, 25_000), followers=200, published=500, audited=200_000, starts=9,
     notes=10_000,
+    facts=100_000,
 )  # fmt: skip
 QUICK = Sizes(
     rounds=5, adds=300, batches=2, backlog=3_000, reads=50, small_page=1_000, large_page=10_000, memory=(5_000,),
     followers=40, published=300, audited=10_000, starts=5,
     notes=2_000,
+    facts=10_000,
 )  # fmt: skip
 
 
@@ -134,7 +137,7 @@ def catch_up(bus: Bus) -> int:
     known: Checkpoint | None = None
     total = 0
     while True:
-        folded, known = bus.converse(fold_once(bus.core.log, 0, known))
+        folded, known = bus.converse(fold_once(bus.core.log, 0, known, most=STRETCHES))
         total += folded.events
         if folded.is_all and folded.outcome is Outcome.DONE:
             return total

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from tests.benchmarks.stage import ROOT, Sizes, Stage, catch_up, fill
 OPEN = 20
 
 NOTHING = "python -c pass"
+FIRST_ANSWERS = "scratchbus mcp: initialize, tools/list and its end"
 
 
 def measure_start(stage: Stage, sizes: Sizes) -> list[Row]:
@@ -28,6 +30,7 @@ def measure_start(stage: Stage, sizes: Sizes) -> list[Row]:
         "from pydantic import BaseModel": (("-c", "from pydantic import BaseModel"), None),
         "scratchbus --help": ((*program, "--help"), 0.1),
         f"scratchbus active, {OPEN} open": ((*program, "--url", stage.url, "--bus", "start", "active"), 0.25),
+        FIRST_ANSWERS: ((*program, "--url", stage.url, "--bus", "start", "mcp", "--agent", "bench"), 0.8),
     }
     taken = interleave(
         sizes.starts,
@@ -41,7 +44,15 @@ def measure_start(stage: Stage, sizes: Sizes) -> list[Row]:
 
 
 def _run(*arguments: str) -> None:
-    subprocess.run([sys.executable, *arguments], cwd=ROOT, env=_ENVIRONMENT, stdout=subprocess.DEVNULL, check=True)
+    command = [sys.executable, *arguments]
+    subprocess.run(command, cwd=ROOT, env=_ENVIRONMENT, stdout=subprocess.DEVNULL, check=True, input=_REQUESTS)
 
+
+_INFO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
+_REQUESTS = b"".join(
+    json.dumps({"jsonrpc": "2.0", "id": method, "method": method, "params": params}).encode() + b"\n"
+    for method, params in (("initialize", _INFO), ("tools/list", {}))
+)
+"""What the standard input of each has; only the MCP server reads it."""
 
 _ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}

@@ -5,9 +5,10 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
-from tests.benchmarks import report
+from tests.benchmarks import growing, report
 from tests.benchmarks.__main__ import PARTS
 from tests.benchmarks.measure import Side, interleave, pairwise, percentile, spread
 from tests.benchmarks.rows import Floor, Row, rates, times
@@ -17,7 +18,7 @@ from tests.log.engine_processes import is_alive
 TINY = Sizes(
     rounds=1, adds=4, batches=1, backlog=10, reads=2, small_page=25, large_page=50, memory=(20,),
     followers=8, published=5, audited=1_000, starts=1,
-    notes=200,
+    notes=200, facts=200,
 )  # fmt: skip
 
 
@@ -89,6 +90,7 @@ def test_a_side_is_timed_for_each_operation(monkeypatch):
     assert interleave(1, Side("a", 8, lambda: None)) == {"a": [0.5]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
 def test_a_part_measures_on_a_real_engine(part: str, tmp_path: Path):
     with open_stage() as stage:
@@ -125,3 +127,13 @@ def test_nothing_of_the_engine_is_left_when_a_part_fails():
 
 def test_a_floor_without_a_ratio_is_missed():
     assert Row("a", "b", "bytes", 1.0, floor=Floor("ratio", "at least", 1)).reached is False
+
+
+@pytest.mark.slow
+def test_growth_is_measured_for_pages_logs_buses_and_archives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growing, "TIMES", 3)
+    done = CliRunner().invoke(growing.main, ["--most", "300", "--pages", "3", "--archived", "1500"])
+    assert done.exit_code == 0, done.output
+    for title in ("open observations", "events in the log", "pages", "events in the archive"):
+        assert title in done.output
+    assert "1.00×" in done.output

@@ -1,4 +1,4 @@
-"""MCP tools over standard input and output, against a tool of the same SDK that does nothing."""
+"""MCP tools over standard input and output, against a tool of the SDK that does nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def measure_tools(stage: Stage, sizes: Sizes) -> list[Row]:
         reads = sizes.reads
         taken = interleave(
             sizes.rounds,
-            Side("a no-op tool on the same SDK", reads, partial(portal.call, noop, reads)),
+            Side("a no-op tool on the SDK", reads, partial(portal.call, noop, reads)),
             Side("MCP `add_observation`, stdio", reads, partial(portal.call, add, reads)),
             Side(
                 f"MCP `get_active_observations`, {LIMIT} of {OPEN}, stdio", reads, partial(portal.call, active, reads)
@@ -48,7 +48,7 @@ def measure_tools(stage: Stage, sizes: Sizes) -> list[Row]:
 @asynccontextmanager
 async def _tools(url: str) -> AsyncIterator[tuple[Work, Work, Work]]:
     """Start the servers; return what calls their tools so many times."""
-    ours = ("-m", "scratchbus.cli", "mcp", "--agent", "bench", "--bus", BUS, "--url", url, "--page")
+    ours = ("-m", "scratchbus.cli", "mcp", "--tools", "all", "--agent", "bench", "--bus", BUS, "--url", url, "--page")
     numbers = count()
 
     def new() -> dict[str, Any]:

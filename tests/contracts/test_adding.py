@@ -1,5 +1,6 @@
 """What `add` and `add_many` promise."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from scratchbus import NewObservation
 from scratchbus.commands.add import Ids, decide, parse
-from scratchbus.errors import EventIdReused, InvalidField, TooLarge
+from scratchbus.errors import EventIdReused, InvalidField, PageFull, TooLarge
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.ids import new_id
 from tests.engines import ALL
@@ -163,6 +164,76 @@ def test_additions_are_written_alike_whether_or_not_something_may_be_in_their_wa
     assert len(written[0]) == 8
     assert written[1] == written[0]
     assert_sound(bus)
+
+
+def test_displacements_are_written_alike_whether_or_not_something_may_be_in_their_way(connect, clock):
+    """The script for additions displaces what has no claim and no key, if it only has to displace one."""
+    bus = connect(max_observations=3)
+    page, keys, written = bus.page(), keys_of(bus), list[str]()
+    page.add("observation", "the first of the log", ttl="2h")
+    page.add_many([_new("of three tags", ttl="never", tags=["a|b", "50%", "c"]), _new("as its type has it")])
+    urgent = page.add("risk_alert", "urgent", ttl="never")  # which displaces the first
+    for _ in range(2):
+        for observation in page.active():
+            page.archive(observation.id)
+        begin, known = len(entries(bus, keys.shard)), heads(bus)
+        page.add("observation", "low and old", tags=["a|b"], ttl="1h")
+        page.add_many([_new("low and young", ttl="never"), NewObservation(type="risk_alert", content="high")])
+        send(bus, "HSET", keys.pages, "main", str(clock.ms + 1_000_000))
+        for ttl in ("30m", "10s"):
+            page.add("observation", "new", ttl=ttl)
+        rows = entries(bus, keys.shard)[begin:]
+        changed = sorted((head.added, key, head) for key, head in heads(bus).items() if known.get(key) != head)
+        assert {key for _, key, _ in changed} == {("main", fields[3].decode()) for _, fields in rows}
+        said = repr([rows, changed, send(bus, "ZRANGE", keys.open("main"), 0, -1), send(bus, "HGETALL", keys.pages)])
+        for number, (id, fields) in enumerate(rows):
+            if fields[7] == b"added":
+                said = said.replace(fields[3].decode(), f"subject {number}").replace(fields[1].decode(), f"id {number}")
+            said = said.replace(id.decode(), f"place {number}")
+        written.append(re.sub(r"added=\d+|\(\d+", "", said))
+        assert bus.core.log.unusual.keys() == ({"main"} if len(written) == 2 else set())
+        send(bus, "SADD", f"{keys.ids}retried", "what was sent again may be one of them")
+    assert (written[0].count("displaced"), written[0].count("'2/2'")) == (2, 3)
+    assert written[1] == written[0]
+    assert page.get(urgent.id).status == "archived"
+    assert_sound(bus)
+
+
+@pytest.mark.parametrize("obstacle", ["claim", "key", "expired", "priority", "head"])
+def test_what_cannot_be_displaced_simply_is_left_to_the_append_script(connect, clock, obstacle):
+    bus = connect(max_observations=2)
+    page, keys = bus.page(), keys_of(bus)
+    first = page.add("risk_alert" if obstacle == "priority" else "observation", "first", ttl="1h",
+                     dedupe_key="key" if obstacle == "key" else None)  # fmt: skip
+    second = page.add("risk_alert", "second", ttl="30m")
+    if obstacle == "claim":
+        page.claim(first.id)
+    elif obstacle == "expired":
+        clock.advance("40m")
+    elif obstacle == "head":
+        send(bus, "ZADD", keys.open("main"), 1, "written by hand")
+    if obstacle == "priority":
+        with pytest.raises(PageFull):
+            page.add("observation", "new")
+        return
+    new = page.add("risk_alert", "new")
+    gone = {"claim": second, "key": first, "expired": second, "head": None}[obstacle]
+    assert {each.id for each in page.active()} == {first.id, second.id, new.id} - {gone and gone.id} - (
+        {first.id} if obstacle == "head" else set()
+    )
+    if obstacle == "key":
+        assert page.add("risk_alert", "with the key again", dedupe_key="key").version == 1
+
+
+def test_what_is_default_is_not_stored(bus, page):
+    shard = bus.core.log.shard("main")
+    page.add("observation", "x", confidence=0.0, times=2)
+    page.add("observation", "x")
+    page.add("observation", "x", confidence=1, context={}, tags=[], metadata={}, evidence=[], times=1, status="active")
+    bodies = [fields[15] for _, fields in entries(bus, shard)]
+    assert bodies[2] == bodies[1]
+    assert b'"confidence":0.0,"times":2' in bodies[0].replace(b',"priority":20', b"")
+    assert all(name not in bodies[1] for name in (b"confidence", b"context", b"tags", b"times", b"status", b"source"))
 
 
 def test_content_is_kept_to_the_letter(page):

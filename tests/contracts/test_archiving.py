@@ -337,6 +337,7 @@ def test_the_state_is_rebuilt_from_archive_and_log(bus):
     assert list(bus.events(pages="main")) == [event for event in bus.events() if event.page == "main"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_a_page_of_the_past_is_as_it_was_before_it_was_archived(bus, clock, way):
     page = bus.page()
@@ -774,6 +775,24 @@ def test_a_reader_of_notes_whose_place_was_archived_still_sees_all_of_them(bus, 
     fill(bus)
     archive(bus)
     assert reader.notes("s1").add("one more").metadata["total_notes"] == 2
+
+
+def test_facts_outlive_their_events_and_can_be_retracted_then(bus, connect, directory):
+    reader, facts = connect("reader", archive_url=directory), bus.facts("p1")
+    assert reader.facts("p1").query() == []
+    old, new = facts.ingest("App -> runs_on -> Node 20\nApp -> runs_on -> Node 24")
+    fill(bus, page="knowledge:p1")
+    archive(bus)
+    assert reader.facts("p1").query() == connect().facts("p1").query() == [new]
+    gone = facts.retract(new.id, "not yet")
+    assert reader.facts("p1").query() == [old]
+    archive(bus)
+    bus.rebuild()
+    known = connect("later", archive_url=directory).facts("p1")
+    assert known.query() == [old]
+    assert known.query(known_at=new.position) == [new]
+    assert [event.kind for event in known.why(new.id).events] == ["fact_asserted", "fact_retracted"]
+    assert (known.query(known_at=gone.position), bus.verify().findings) == ([old], [])
 
 
 def test_an_archiver_raises_the_floor_again_that_a_failover_lost(bus, monkeypatch):

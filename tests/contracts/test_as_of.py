@@ -189,7 +189,7 @@ def test_two_moments_differ_by_what_was_added_changed_and_gone(bus, page, way):
 
 def test_what_is_no_moment_is_refused(bus, page, clock):
     page.add("observation", "x")
-    for when in ("yesterday", "12", "", "1-2-3", 12, None, 1.5):
+    for when in ("someday", "12", "", "1-2-3", 12, None, 1.5):
         with pytest.raises(InvalidPosition, match="neither a position nor a time"):
             page.as_of(when)
     with pytest.raises(InvalidPosition, match="is in the future; the engine has"):
@@ -303,6 +303,56 @@ def test_a_snapshot_saves_folding_what_came_before_it(connect, fetched, monkeypa
     assert len(later.list(limit=None)) == 971
 
 
+def test_a_long_fold_keeps_what_was_open_for_the_next_one(connect, fetched, monkeypatch, bus):
+    page = connect(max_observations=50).page()
+    for _ in range(30):
+        page.add_many([NewObservation(type="observation", content=f"{n}") for n in range(50)])
+    project(bus)
+    *_, middle, _, _, _, end = batch_ends(bus, page)
+    monkeypatch.setattr("scratchbus.timetravel.past.MANY", 500)
+    with only("folded"):
+        assert page.as_of(end).active() == page.active()
+        assert stored_snapshots(page, snapshots.OPEN_ENDING) >= 2
+        wanted = told_again(page, middle, middle.ms)
+        fetched.clear()
+        past = bus.page().as_of(middle)
+        assert len(past.active()) == 50
+        assert sum(fetched) < 1_500, "from the snapshot before it, not from the beginning"
+    assert_reads_as(past, wanted)
+
+
+def test_what_is_opened_again_after_a_snapshot_is_open(bus, page):
+    one, other = page.add("observation", "one"), page.add("observation", "other")
+    page.resolve(one.id)
+    with only("from what was open"):
+        closed = page.as_of(bus.position())
+        assert stored_snapshots(page, snapshots.OPEN_ENDING) == 1
+        page.update(other.id, content="changed")
+        opened = page.reopen(one.id)
+        past = page.as_of(opened.position)
+        assert contents(past.active()) == ["one", "changed"] or contents(past.active()) == ["changed", "one"]
+        assert past.get(one.id) == opened
+        assert contents(closed.active()) == ["other"]
+        assert closed.get(one.id).status == "resolved"
+
+
+@pytest.mark.damages_the_log
+def test_a_snapshot_of_what_was_open_that_cannot_be_read_is_said_to_be_and_not_used(bus, page):
+    one = page.add("observation", "one")
+    project(bus)
+    stored, field = PageKeys(keys_of(bus), "main").snapshots, f"{one.position.stream_id}/open"
+    with only("from what was open"):
+        page.as_of(one.position)
+        assert bus.verify().is_sound
+        row = send(bus, "HGET", stored, field)
+        for damaged in (row[:-1], row[:-5] + b"?" + row[-4:], b"other" + row, b"", b"|"):
+            send(bus, "HSET", stored, field, damaged)
+            (finding,) = bus.verify().findings
+            assert (finding.kind, finding.where) == ("snapshot", f"{stored} {field}")
+            page.add("observation", "later")
+            assert page.as_of(one.position).list() == [one]
+
+
 @pytest.mark.damages_the_log
 def test_a_snapshot_of_events_that_a_failover_lost_is_passed_over(bus, page):
     page.add("observation", "kept")
@@ -388,6 +438,18 @@ def test_a_projector_that_has_nothing_to_do_writes_snapshots(bus, page, monkeypa
     page.archive(kept[0].id)
     assert_past(page, batch_ends(bus, page)[3:], "folded")
     assert stored_snapshots(page) == 1, "the next one is not due yet"
+
+
+def test_a_projector_that_has_nothing_to_do_keeps_what_is_open(bus, page, monkeypatch, projector):
+    monkeypatch.setattr(snapshots, "OPEN_LEAST_EVENTS", 5)
+    monkeypatch.setattr(snapshots, "EVENTS_PER_DOCUMENT", 1)
+    kept = [page.add("observation", f"{n}", tags=["t"]) for n in range(5)]
+    page.resolve(kept[0].id)
+    projector.start()
+    eventually(lambda: stored_snapshots(page, snapshots.OPEN_ENDING) == 1)
+    keys = keys_of(bus, page.name)
+    place, opened = bus.converse(snapshots.nearest_open(keys, PageKeys(keys, page.name), page.get(kept[0].id).position))
+    assert (place.seq, sorted(contents(opened))) == (6, ["1", "2", "3", "4"])
 
 
 def test_a_snapshot_is_given_up_when_someone_goes_on_folding(bus, page, monkeypatch):

@@ -89,7 +89,7 @@ FIELDS: list[tuple[dict[str, Any], type[InvalidInput], str]] = [
     ({"ttl": -5}, InvalidTTL, "ttl"),
     ({"ttl": "101y"}, InvalidTTL, "ttl"),
     ({"ttl": "36501d"}, InvalidTTL, "ttl"),
-    ({"expires_at": "tomorrow"}, InvalidField, "expires_at"),
+    ({"expires_at": "someday"}, InvalidField, "expires_at"),
     ({"remind_at": ""}, InvalidField, "remind_at: '' is not a time"),
     ({"remind_at": 0}, InvalidField, "remind_at: 0 is not a time"),
     ({"remind_on": "risk_alert"}, InvalidField, "remind_on: 'risk_alert' is not a mapping of: type, status, tags"),
@@ -185,7 +185,7 @@ def test_a_bad_filter_is_refused(page):
         ({"pages": ["two words"]}, InvalidName, "'two words' is not a page name"),
         ({"pages": [5]}, InvalidField, "pages: 5 is not a text"),
         ({"types": [5]}, InvalidField, "types: 5 is not a text"),
-        ({"after": 5}, InvalidPosition, "5 is not a position"),
+        ({"after": 5}, InvalidPosition, "5 is neither a position nor a time"),
     ],
 )
 def test_events_are_not_narrowed_to_what_there_is_not(bus, narrow, error, says):

@@ -88,7 +88,9 @@ def document(bus, page, id):
 @pytest.mark.damages_the_log
 def test_a_document_with_a_number_beyond_all_measure_is_read_as_damaged_and_the_page_goes_on(bus, page):
     story, other = page.add("observation", "story", tags=["t"]), page.add("observation", "other")
-    row = document(bus, page, story.id).replace(b'"id"', b'"occurrences":1' + b"0" * 4300 + b',"id"', 1)
+    row = document(bus, page, story.id).removesuffix(b"]")
+    start = row.removesuffix(b"}") + b"," if row.endswith(b"}") else row + b",{"  # of its details
+    row = start + b'"occurrences":1' + b"0" * 4300 + b"}]"
     stored(bus, page, story.id, row)
     for _ in range(2):
         newest, damaged = read_everything(bus, page)
@@ -151,6 +153,8 @@ numbers = st.one_of(
     st.integers(), st.sampled_from([0, 1, -1, 2**31, 2**53 - 1, 2**53, 2**63, 2**64, 10**308, 10**400, HUGE]),
     st.floats(), st.booleans(),
 )  # fmt: skip
+# What ends within a minute may end between two reads that the test compares.
+durations = st.one_of(numbers.filter(lambda seconds: not 0 < seconds < 60), texts)
 values = st.recursive(
     st.one_of(st.none(), numbers, texts),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(texts, inner, max_size=3)),
@@ -170,7 +174,7 @@ additions = st.tuples(
     st.fixed_dictionaries(
         {},
         optional={
-            "dedupe_key": st.sampled_from(["k", "|", "\0"]), "times": numbers, "ttl": st.one_of(numbers, texts),
+            "dedupe_key": st.sampled_from(["k", "|", "\0"]), "times": numbers, "ttl": durations,
             "remind_at": moments, "fence": numbers, "event_id": texts,
         },
     ),
@@ -180,7 +184,7 @@ steps = st.one_of(
     st.lists(additions, max_size=3).map(lambda many: ("add_many", [given for _, given in many])),
     st.tuples(st.just("update"), st.tuples(fields, st.fixed_dictionaries({}, optional={"expected_version": numbers}))),
     st.tuples(st.sampled_from(["resolve", "reopen", "archive", "note", "notepad", "todo", "link", "refute"]), texts),
-    st.tuples(st.just("claim"), st.one_of(numbers, texts)),
+    st.tuples(st.just("claim"), durations),
 )
 
 
@@ -209,8 +213,9 @@ def take(bus, page, what, given):
             getattr(page, what)(id, reason=given)
 
 
+@pytest.mark.slow
 @given(st.lists(steps, min_size=1, max_size=6))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_whatever_is_accepted_reads_back_through_every_reader(new_bus, plan):
     with new_bus() as bus:
         page = bus.page()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scratchbus import AsyncBus, Bus, context
-from scratchbus.context import surface
+from scratchbus.context import fulltext
 from scratchbus.errors import BudgetTooSmall, InvalidField, InvalidName, ScratchbusError
 from tests.engines import ONE
 from tests.inspection import project
@@ -48,7 +48,7 @@ def test_there_is_everything_in_its_order(analyst):
     ):
         assert part in found.text
     assert found.left_out == {}
-    assert found.tokens == context.estimate_tokens(found.text) <= found.budget == 8_000
+    assert found.tokens == context.estimate_tokens(found.text) <= found.budget == 25_000
 
 
 def test_only_what_is_asked_for_is_there(analyst):
@@ -102,18 +102,58 @@ def test_whole_observations_by_priority_and_how_many_were_left_out(connect, budg
     assert f"({120 - len(shown)} more left out for lack of room)" in found.text
 
 
-def test_the_notepad_is_never_cut(analyst):
+def test_a_strict_context_never_cuts_the_notepad(analyst):
     analyst.notepad("s1").write("finding " * 500)
     with pytest.raises(BudgetTooSmall, match="raise the budget") as caught:
-        show(analyst, budget=300)
-    found = show(analyst, budget=caught.value.needed)
+        show(analyst, budget=300, strict=True)
+    found = show(analyst, budget=caught.value.needed, strict=True)
     assert "finding " * 500 in found.text
     assert found.left_out == {"scratchpad": 1, "todo": 1, "observations": 1, "notes": 1}
 
 
-def test_ones_own_sections_count_and_are_never_cut(analyst):
+def test_ones_own_sections_count_and_are_not_cut_in_a_strict_context(analyst):
     with pytest.raises(BudgetTooSmall):
-        show(analyst, sections=["word " * 200], budget=200)
+        show(analyst, sections=["word " * 200], budget=200, strict=True)
+    assert "word word" in show(analyst, sections=["word " * 200], budget=200).text
+
+
+def test_a_long_notepad_is_shown_in_full_by_default(analyst):
+    lines = [f"- the total of row {number} differs by {number}" for number in range(1_200)]
+    text = "\n".join(lines)
+    assert len(text) > 42_000
+    analyst.notepad("s1").write(text)
+    found = show(analyst)
+    assert text in found.text
+    assert found.left_out == {}
+
+
+@pytest.mark.parametrize("budget", [1, 20, 300, 8_000])
+def test_a_notepad_beyond_the_budget_is_shown_as_its_head_and_its_tail(analyst, budget):
+    lines = [f"- the total of row {number} differs by {number}" for number in range(1_200)]
+    analyst.notepad("s1").write("\n".join(lines))
+    found = show(analyst, budget=budget)
+    assert found.tokens == context.estimate_tokens(found.text) <= budget
+    assert found.left_out["notepad"] == 1
+    if budget < 100:
+        return
+    cut = re.search(
+        r"\n\(… ([\d,]+) characters left out here for lack of room; `read_notepad` returns all of it\)\n", found.text
+    )
+    head, tail = found.text[: cut.start()].splitlines(), found.text[cut.end() :].split("\n\n")[0].splitlines()
+    first = head[head.index("## Session Notepad") + 1 :]
+    assert first == lines[: len(first)]
+    assert tail == lines[-len(tail) :]
+    shown = len("\n".join(first)) + len("\n".join(tail)) + len("## Session Notepad\n")
+    assert int(cut[1].replace(",", "")) == len("## Session Notepad\n" + "\n".join(lines)) - shown
+    if budget == 8_000:
+        assert found.tokens > 7_500
+        assert "> The build is red" in found.text
+        assert "- [>] 1. Check the sheets" in found.text
+
+
+def test_the_default_budget_follows_the_window_of_the_model(connect):
+    assert connect("a", context_tokens=1_000_000).context.assemble(page="main").budget == 125_000
+    assert connect("b", context_tokens=1_000_000, context_budget=500).context.assemble(page="main").budget == 500
 
 
 def test_a_page_full_of_observations_leaves_room_for_notes(analyst):
@@ -282,9 +322,10 @@ def test_no_question_is_a_syntax_error(page, bus, query):
 
 def test_an_sqlite_that_cannot_search_is_an_error_that_says_so(page, bus, monkeypatch):
     page.add("observation", "something")
-    monkeypatch.setattr(surface, "_TABLE", "CREATE VIRTUAL TABLE items USING no_such_module(content)")
-    with pytest.raises(ScratchbusError, match="use one with FTS5"):
-        bus.context.surface("something")
+    monkeypatch.setattr(fulltext, "_PROBE", "CREATE VIRTUAL TABLE probe USING no_such_module(content)")
+    for search in (bus.context.surface, bus.recall):
+        with pytest.raises(ScratchbusError, match="use one with FTS5"):
+            search("something")
 
 
 def test_a_question_without_words_ranks_by_priority(page, bus):
@@ -365,3 +406,34 @@ def _is_ours(line):
         "- observation from",
     )
     return line == "" or line.startswith((*ours, "- note_"))
+
+
+def test_a_context_tells_the_items_of_its_sections(bus):
+    seen = bus.page("main").add("observation", "seen")
+    note = bus.notes("s1").add("noted").note
+    made = bus.context.assemble(session="s1", page="main", sections=["mine"])
+    assert [part.name for part in made.parts] == ["own", "notepad", "observations", "notes"]
+    assert "\n\n".join(part.text for part in made.parts) == made.text
+    items = [shown for part in made.parts for shown in part.items]
+    assert [shown.item for shown in items] == [seen, note]
+    assert all(shown.text in made.text for shown in items)
+
+
+def test_preferences_of_several_scopes_are_shown_and_the_last_scope_wins(bus):
+    bus.preferences("ada").remember("quotes", "double", said_by="Ada")
+    bus.preferences("ada").remember("tabs", "never\n## Not a heading")
+    bus.preferences("ada/shop").remember("Quote", "single")
+    found = bus.context.assemble(scopes=["ada", "ada/shop"], sections=["own"])
+    own, part = found.text.split("\n\n")
+    assert own == "own"
+    head, what, quotes, tabs, more = part.splitlines()
+    assert (head, what[:28]) == ("## Preferences", "What was asked of you before")
+    assert quotes.startswith("- Quote: single (tester, 2")
+    assert tabs.startswith("- tabs: never (tester, 2")
+    assert more == "  ## Not a heading"
+    assert "double" not in found.text
+    assert bus.context.assemble(session="s1").text == bus.context.assemble(session="s1", scopes=["eve"]).text
+    with pytest.raises(InvalidField):
+        bus.context.assemble(scopes="ada")
+    with pytest.raises(InvalidName):
+        bus.context.assemble(scopes=["a b"])

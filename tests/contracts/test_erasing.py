@@ -236,6 +236,32 @@ def test_a_retry_of_a_write_that_was_erased_is_told_so(bus: Bus, page: Page) -> 
         page.add("observation", SECRET, event_id="mine")
 
 
+@pytest.mark.parametrize("erased", [(0,), (1,), (0, 1)], ids=["the first", "the second", "both"])
+def test_a_retry_under_a_generated_id_does_not_bring_back_what_was_erased(
+    bus: Bus, page: Page, erased: tuple[int, ...]
+) -> None:
+    items = [NewObservation(type="observation", content=content) for content in (SECRET, f"{SECRET}, too")]
+    added = page.add_many(items)
+    id = page.history(added[0].id)[0].id  # what an error says when the reply is lost
+    for index in erased:
+        page.erase(added[index].id, reason="asked for")
+    end = list(bus.events())
+    with pytest.raises(NotFound, match="was erased"):
+        page.add_many(items, event_id=id)
+    assert list(bus.events()) == end
+
+
+def test_a_retry_under_a_generated_id_does_not_bring_back_what_was_archived_and_erased(archived: Bus) -> None:
+    page = archived.page("p")
+    added = page.add("observation", SECRET)
+    id = page.history(added.id)[0].id
+    page.resolve(added.id, reason="done")
+    archive(archived)
+    page.erase(added.id, reason="asked for")
+    with pytest.raises(NotFound, match="was erased"):
+        page.add("observation", SECRET, event_id=id)
+
+
 def test_dead_letters_of_it_are_gone(bus: Bus, page: Page) -> None:
     id = page.add("observation", "private").id
     page.add("observation", "other")
@@ -541,7 +567,7 @@ def test_what_was_erased_without_the_archive_leaves_it_with_the_next_archiver(
     assert in_files(folder, SECRET)
     (finding, *_) = archived.verify().findings
     assert finding.kind == "archive"
-    assert "were erased, and are still in it; `scratchbus archive run` ends that" in finding.what
+    assert "were erased, and are still in it; `scratchbus log-archive run` ends that" in finding.what
     archive(archived)
     assert in_files(folder, SECRET) == []
     assert archived.verify().findings == []

@@ -13,7 +13,10 @@ from tests.inspection import log_length
 
 pytestmark = pytest.mark.engines(*ALL)
 
-READS = {"get", "list", "active", "trace", "consequences", "evidence", "exposure", "history", "as_of", "whole_id"}
+READS = {
+    "get", "list", "count", "counts", "active", "displaced", "trace", "consequences", "evidence", "exposure", "history",
+    "as_of", "whole_id", "log_read", "ready",
+}  # fmt: skip
 READ_OF_A_JOB = {"moving", "updating", "linking", "releasing", "failing", "giving_up", "settling", "is_due", "keep"}
 
 

@@ -3,8 +3,9 @@
 import pytest
 
 from scratchbus.archive.archiver import archive_bus
+from scratchbus.commands import exposure as exposing
 from scratchbus.commands.exposure import record
-from scratchbus.errors import EventIdReused, NotFound
+from scratchbus.errors import EngineForbidden, EngineReadOnly, EventIdReused, NotFound
 from scratchbus.eventlog.ids import new_id
 from tests.engines import ONE
 from tests.inspection import project
@@ -164,3 +165,53 @@ def test_a_context_changes_nothing_of_the_page(bus):
     with bus.view() as view:
         view.wait_for(show(bus, "s1", "analyst", one))
         assert view.active() == page.active() == [one]
+
+
+def test_reads_are_recorded_when_they_are_to_be(connect):
+    page = connect("writer").page()
+    one, other = page.add("observation", "one"), page.add("observation", "other")
+    page.resolve(other.id)
+    reading = connect("reader", log_reads=1).page()
+    assert [each.id for each in reading.active()] == [one.id]
+    assert page.exposure(other.id).seen == []
+    assert len(reading.list()) == 2
+    assert reading.get(one.id) == one
+    assert reading.get(new_id()) is None
+    assert [(each.by, each.version, each.times) for each in page.exposure(one.id).seen] == [("reader", 1, 3)]
+    assert [(each.by, each.version, each.times) for each in page.exposure(other.id).seen] == [("reader", 2, 1)]
+    connect("unlogged").page().list()
+    assert page.exposure(one.id).viewers() == ["agent:reader"]
+    assert {event.tokens for event in connect().events(kinds=["context_rendered"])} == {0}
+
+
+def test_a_share_of_the_reads_is_recorded(connect, monkeypatch):
+    one = connect("writer").page().add("observation", "one")
+    reading = connect("reader", log_reads=0.25).page()
+    chances = iter([0.1, 0.25, 0.9, 0.24])
+    monkeypatch.setattr("random.random", lambda: next(chances))
+    for _ in range(4):
+        reading.get(one.id)
+    monkeypatch.undo()
+    assert [each.times for each in connect().page().exposure(one.id).seen] == [2]
+
+
+def test_a_long_list_is_recorded_in_several_events(connect, monkeypatch):
+    monkeypatch.setattr(exposing, "_MOST", 2)
+    page = connect("reader", log_reads=1).page()
+    for number in range(5):
+        page.add("observation", f"{number}")
+    page.list()
+    rendered = list(connect().events(kinds=["context_rendered"]))
+    assert [len(event.observations) for event in rendered] == [2, 2, 1]
+
+
+@pytest.mark.parametrize("error", [EngineForbidden, EngineReadOnly])
+def test_who_may_not_write_reads_all_the_same(connect, monkeypatch, error):
+    one = connect("writer").page().add("observation", "one")
+
+    def refused(*_):
+        yield from ()
+        raise error("no")
+
+    monkeypatch.setattr(exposing, "record", refused)
+    assert connect("reader", log_reads=1).page().list() == [one]

@@ -332,6 +332,7 @@ def _waits(bus, seen, stop):
             behind = {keys_of(bus).shard: event.position}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("id", ["18446744073709551614-5", AT_ONCE])
 @pytest.mark.parametrize("follow", [_each, _all_pages, _deliveries, _changes, _waits])
 @pytest.mark.alone

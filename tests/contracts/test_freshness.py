@@ -100,7 +100,7 @@ def far_behind(connect, **settings):
 
 def test_a_read_that_cannot_catch_up_says_so(connect, monkeypatch):
     page = far_behind(connect, fresh_timeout="50ms")
-    monkeypatch.setattr("scratchbus.readmodel.catch_up.commit", _lose)
+    monkeypatch.setattr("scratchbus.readmodel.commits.commit", _lose)
     with pytest.raises(Behind, match=r"still behind after 0\.05 s; start a projector"):
         page.list()
     with pytest.raises(Behind, match="over fresh_timeout"):
@@ -109,9 +109,9 @@ def test_a_read_that_cannot_catch_up_says_so(connect, monkeypatch):
     assert len(connect("patient").page().list(limit=None)) == queries.IN_MEMORY + 1
 
 
-def _lose(keys, projection, was, position, event_id, commands):
+def _lose(prepared, sent):
     yield from ()
-    return Outcome.LOST, was
+    return Outcome.LOST, prepared.was
 
 
 @pytest.mark.parametrize("error", [EngineReadOnly, EngineForbidden])
@@ -122,7 +122,7 @@ def test_a_reader_that_may_not_write_folds_in_memory(connect, monkeypatch, error
         yield from ()
         raise error("no writing here")
 
-    monkeypatch.setattr("scratchbus.readmodel.catch_up.commit", refused)
+    monkeypatch.setattr("scratchbus.readmodel.commits.commit", refused)
     assert len(page.list(limit=None)) == len(page.active()) == queries.IN_MEMORY + 1
     assert checkpoint(connect()) is None
 

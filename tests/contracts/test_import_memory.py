@@ -40,6 +40,7 @@ def peak_of(count: int, new_bus: NewBus) -> int:
             tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_four_times_as_many_lines_take_no_more_memory(monkeypatch: pytest.MonkeyPatch, new_bus: NewBus) -> None:
     monkeypatch.setattr(spill, "KEPT_BYTES", 256 * 1024)
     peak_of(100, new_bus)  # what is loaded on the first call
@@ -47,6 +48,7 @@ def test_four_times_as_many_lines_take_no_more_memory(monkeypatch: pytest.Monkey
     assert large < 1.3 * small
 
 
+@pytest.mark.slow
 def test_what_was_put_away_is_found_again(monkeypatch: pytest.MonkeyPatch, new_bus: NewBus) -> None:
     monkeypatch.setattr(spill, "KEPT_BYTES", 20_000)
     good = list(lines(300))[:-1]

@@ -55,9 +55,23 @@ def remember(bus: Bus) -> None:
     notes.update(note.id, content="another")
     notes.delete(notes.add("gone").note.id)
     bus.todo("s1").write([{"id": "1", "content": "do"}])
-    bus.end_task(bus.begin_task("s1", "a task"), "done")
+    task = bus.begin_task("s1", "a task")
+    turns = bus.turns("s1")
+    turns.append("user", "said", tokens=1)
+    bus.end_task(task, "done")
+    turns.append("tool", "more", task=task)
+    turns.compact("all of it")
+    texts = bus.texts("project")
+    texts.create("a", "one\n")
+    texts.replace("a", "one", "two")
+    texts.insert("a", 1, "three")
+    texts.rename("a", "b")
+    texts.delete("b")
     bus.fork_session("s1", session="s2")
     bus.end_session("s2")
+    facts = bus.facts("p1")
+    facts.assert_fact("App", "runs_on", "Node 20", valid_at="2026-01-01", invalid_at="2027-01-01", confidence=0.5)
+    facts.retract(facts.assert_fact("App", "runs_on", "Node 24", source_text="we upgraded").id, "misread")
 
 
 def paths(value: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
@@ -118,7 +132,20 @@ def read_everything(bus: Bus) -> None:
     bus.rebuild()
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+def test_a_tombstone_begins_the_chain_anew(new_bus: NewBus, lines: list[str]) -> None:
+    changed_lines = []
+    for line in lines:
+        parsed = json.loads(line)
+        if parsed["kind"] == "erased":
+            parsed["prev"] = " "
+        changed_lines.append(json.dumps(parsed))
+    assert changed_lines != lines
+    with new_bus() as copy, pytest.raises(InvalidExport, match="came before it"):
+        copy.import_events(changed_lines)
+
+
+@pytest.mark.slow
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_a_changed_export_is_refused_with_its_line_or_makes_a_sound_bus(
     new_bus: NewBus, lines: list[str], data: st.DataObject

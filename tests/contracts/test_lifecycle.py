@@ -1,11 +1,14 @@
 """Which status may follow which, for the default lifecycle and for one of a type's own."""
 
+from datetime import datetime, timedelta
 from itertools import product
 
 import pytest
 
+from scratchbus import Page
+from scratchbus.commands import execution
 from scratchbus.domain.lifecycle import DEFAULT
-from scratchbus.errors import InvalidField, InvalidTransition, NotChangeable, NotFound
+from scratchbus.errors import EventIdReused, InvalidField, InvalidTransition, InvalidTTL, NotChangeable, NotFound
 from tests.engines import ALL
 from tests.inspection import log_length
 from tests.sweep import case
@@ -124,12 +127,91 @@ def test_reopening_begins_a_new_life(page, clock):
     page.resolve(added.id)
     clock.advance("2h")
     reopened = page.reopen(added.id)
-    assert (reopened.expires_at - clock.now).days == 7
+    assert reopened.expires_at - clock.now == timedelta(hours=1)
     assert page.get(added.id) == reopened
 
 
+@pytest.mark.parametrize(
+    "reopen",
+    [Page.reopen, Page.review, lambda page, id: page.update(id, status="active")],
+    ids=["reopen", "review", "update"],
+)
+def test_reopening_keeps_the_life_given_last(page, clock, reopen):
+    week = timedelta(days=7)
+    for_ever = page.add("observation", "x", ttl="never")
+    freed = page.add("observation", "x", ttl="1h")
+    page.update(freed.id, expires_at=None)
+    until = page.add("observation", "x", expires_at=clock.now + timedelta(days=1))
+    moved = page.add("observation", "x", ttl="1h")
+    page.update(moved.id, expires_at=clock.now + timedelta(days=1))
+    repeated = page.add("observation", "x", dedupe_key="k", ttl="1h")
+    page.add("observation", "x", dedupe_key="k", ttl="3h")
+    of_its_type = page.add("observation", "x")
+    ids = [for_ever.id, freed.id, until.id, moved.id, repeated.id, of_its_type.id]
+    lives = [None, None, until.expires_at - clock.now, timedelta(days=1), timedelta(hours=3), week]
+    begin = clock.now
+    for id in ids:
+        page.resolve(id)
+    clock.advance("2h")
+    for id, life in zip(ids, lives, strict=True):
+        reopened = reopen(page, id)
+        start = begin if id in (until.id, moved.id) else clock.now
+        assert (reopened.expires_at, reopened.is_open) == (None if life is None else start + life, True)
+        assert page.get(id) == reopened
+
+
+def test_an_end_that_has_passed_gives_way_to_the_life_of_the_type(page, clock, monkeypatch):
+    class Turned(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return clock.now
+
+    monkeypatch.setattr(execution, "datetime", Turned)
+    story = page.add("observation", "x", expires_at=clock.now + timedelta(hours=2))
+    page.resolve(story.id)
+    clock.advance("2h")
+    assert page.reopen(story.id).expires_at == clock.now + timedelta(days=7)
+
+
+def test_a_reopened_one_can_get_another_life_and_keeps_it(page, clock):
+    added = page.add("observation", "x", ttl="1h")
+    page.resolve(added.id)
+    clock.advance("1h")
+    assert page.reopen(added.id, ttl="5m").expires_at == clock.now + timedelta(minutes=5)
+    page.resolve(added.id)
+    clock.advance("1h")
+    assert page.reopen(added.id).expires_at == clock.now + timedelta(minutes=5)
+    page.resolve(added.id)
+    assert page.reopen(added.id, ttl="never").expires_at is None
+    with pytest.raises(InvalidTTL):
+        page.reopen(added.id, ttl="soon")
+
+
+@pytest.mark.parametrize("life", [timedelta(days=2), None])
+def test_an_update_that_reopens_keeps_the_expiry_given_with_it(page, clock, life):
+    added = page.add("observation", "x", ttl="1h")
+    page.resolve(added.id)
+    end = None if life is None else clock.now + life
+    reopened = page.update(added.id, status="active", expires_at=end)
+    assert (reopened.status, reopened.expires_at) == ("active", end)
+    assert page.get(added.id) == reopened
+    clock.advance("2h")
+    assert page.get(added.id).status == "active"
+    clock.advance("2d")
+    assert page.get(added.id).status == ("active" if life is None else "archived")
+
+
+def test_a_retry_of_a_reopening_is_the_same_with_the_same_ttl_alone(page):
+    added = page.add("observation", "x")
+    page.resolve(added.id)
+    reopened = page.reopen(added.id, ttl="1h", event_id="r-1")
+    assert page.reopen(added.id, ttl="60m", event_id="r-1") == reopened
+    with pytest.raises(EventIdReused):
+        page.reopen(added.id, event_id="r-1")
+
+
 def test_reopening_a_type_that_lives_for_ever_ends_no_more(page, clock):
-    added = page.add("reminder", "x", ttl="1h")
+    added = page.add("reminder", "x")
     page.resolve(added.id)
     clock.advance("2h")
     assert page.reopen(added.id).expires_at is None

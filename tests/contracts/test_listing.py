@@ -9,7 +9,7 @@ from secrets import token_hex
 import pytest
 
 from scratchbus import NewObservation, Observation, Page
-from scratchbus.errors import InvalidField, InvalidId, NotFound, UnknownType
+from scratchbus.errors import InvalidField, InvalidId, NotFound, UnknownField, UnknownType
 from tests.engines import ONE, Engine
 from tests.inspection import project
 from tests.seeing import SeenBack, SeenLive
@@ -144,6 +144,8 @@ def mixed(page, clock):
             owner="agent" if n % 3 else None,
             tags=[f"t{n % 2}", f"u{n % 4}"],
             context={"task": n % 3, "other": n},
+            metadata={"score": n % 4, "other": n},
+            confidence=n / 11,
         )
         clock.advance("1s")
     ids = [one.id for one in reversed(page.list())]
@@ -161,6 +163,8 @@ FILTERS = {
     "tags": (["t1", "u3"], lambda one: {"t1", "u3"} <= set(one.tags)),
     "text": ("éMILE", lambda one: "Émile" in one.content),
     "context": ({"task": 1}, lambda one: one.context["task"] == 1),
+    "metadata": ({"score": 3}, lambda one: one.metadata["score"] == 3),
+    "confidence": (5 / 11, lambda one: one.confidence >= 5 / 11),
 }
 
 
@@ -176,6 +180,22 @@ def test_each_filter_takes_what_matches_alone_and_with_every_other(bus, mixed, i
             assert found == [one for one in everything if all(FILTERS[name][1](one) for name in names)], names
 
 
+def test_a_count_is_of_what_a_list_has_and_of_what_it_leaves_out(mixed):
+    assert mixed.count() == len(mixed.list()) == 12
+    for name, (value, _) in FILTERS.items():
+        found = mixed.list(**{name: value})
+        assert mixed.count(**{name: value}) == mixed.count({name: value}) == len(found), name
+        assert mixed.count({name: value}, after=found[0]) == len(found) - 1
+    assert mixed.count(limit=5) == 5
+    assert mixed.count({"type": "risk_alert"}, tags="u3") == len(mixed.list(type="risk_alert", tags="u3"))
+    with pytest.raises(UnknownField, match="limits: unknown field"):
+        mixed.count(limits=5)
+    with pytest.raises(UnknownField, match="kind: unknown field"):
+        mixed.count({"kind": "risk_alert"})
+    with pytest.raises(InvalidField, match="confidence: 7 is not a number from 0 to 1"):
+        mixed.count(confidence=7)
+
+
 def test_since_takes_what_was_created_at_or_after(mixed):
     everything = mixed.list()
     moment = everything[4].created_at
@@ -185,8 +205,8 @@ def test_since_takes_what_was_created_at_or_after(mixed):
     ]
     assert mixed.list(since=moment.replace(tzinfo=None)) == everything[:5]
     assert mixed.list(since=datetime(2200, 1, 1, tzinfo=UTC)) == []
-    with pytest.raises(InvalidField, match="since: 'yesterday' is not a time"):
-        mixed.list(since="yesterday")
+    with pytest.raises(InvalidField, match="since: 'someday' is not a time"):
+        mixed.list(since="someday")
 
 
 def test_one_tag_or_status_may_be_given_bare(mixed):

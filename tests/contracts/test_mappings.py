@@ -54,7 +54,7 @@ def test_filters_may_be_given_as_a_mapping(page):
     assert page.list({"type": "risk_alert", "limit": 1}) == page.list({"type": "risk_alert"}, limit=1) == added[:1:-1]
     assert page.list({"type": "risk_alert", "limit": 2}, type="observation", limit=1)[0].content == "other"
     assert len(page.list({})) == 4
-    with pytest.raises(UnknownField, match=r"^tag: unknown field; use one of: after, context"):
+    with pytest.raises(UnknownField, match=r"^tag: unknown field; use one of: after, confidence, context"):
         page.list({"tag": "security"})
     with pytest.raises(InvalidField, match=r"^filters: 5 is not a mapping"):
         page.list(5)

@@ -151,3 +151,26 @@ async def test_the_asyncio_facade_has_revisions_too(engine, bus):
                 await text.write("b", revision=0)
         assert await theirs.notepad("s1").append("b") == 2
         assert (await theirs.todo("s1").write(items("1"), revision=0)).revision == 1
+
+
+def test_a_note_is_changed_only_at_the_revision_that_was_read(bus):
+    note = bus.notes("s1").add("first").note
+    bus.notes("s1").update(note.id, "second", revision=note.version)
+    for write in (
+        lambda: bus.notes("s1").update(note.id, "third", revision=note.version),
+        lambda: bus.notes("s1").delete(note.id, revision=note.version),
+    ):
+        with pytest.raises(RevisionConflict) as refused:
+            write()
+        assert (refused.value.expected, refused.value.actual) == (1, 2)
+    assert bus.notes("s1").list().notes[0].content == "second"
+    assert bus.notes("s1").delete(note.id, revision=2).note.content == "second"
+
+
+def test_notes_of_the_past_are_searched_like_those_of_now(bus):
+    bus.notes("s1").add("The bank", ["Hours"])
+    bus.notes("s1").add("A bank", ["other"])
+    then, now = bus.position(), bus.notes("s1").search("bank", ["hours"])
+    bus.notes("s1").add("One more bank", ["hours"])
+    assert bus.notes("s1").as_of(then, "bank", ["hours"]) == now
+    assert [each.content for each in bus.notes("s1").as_of(then, "BANK").notes] == ["A bank", "The bank"]

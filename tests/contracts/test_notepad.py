@@ -331,6 +331,7 @@ def expected(text: str, operation: str, *given: Any) -> str | None:
     return str(text.replace(find, "".join(new)))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(edits=EDITS, is_folded=st.booleans())
 def test_edits_are_those_of_a_plain_text(many_notepads, edits, is_folded):

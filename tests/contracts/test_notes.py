@@ -10,7 +10,8 @@ import pytest
 from scratchbus import AsyncBus, Bus, NewObservation
 from scratchbus.archive.export import line_of
 from scratchbus.errors import EventIdReused, InvalidField, InvalidId, NotFound, TooLarge
-from scratchbus.readmodel.notebooks import Notebooks
+from scratchbus.readmodel.memory_cache import MemoryCache
+from scratchbus.readmodel.scope import NOTES
 from tests import launcher
 from tests.engines import ONE, Engine
 from tests.inspection import forget, keys_of, log_length, project, remembered, send
@@ -141,9 +142,11 @@ def test_tags_are_counted_as_they_were_given(notes):
 
 REFUSED = {
     "a text that is too long": (lambda notes: notes.add("x" * 4001), TooLarge,
-        "content: 4001 characters is over the limit of 4000; shorten it, or split it into several notes"),
+        "note content exceeds maximum length of 4000 characters (got 4001). "
+        "Please shorten the content or split into multiple notes"),
     "too many tags": (lambda notes: notes.add("x", [f"t{n}" for n in range(11)]), TooLarge,
-        "tags: 11 tags is over the limit of 10; keep those by which the note is to be found"),
+        "note has too many tags (max 10, got 11). "
+        "Please reduce the number of tags to focus on the most relevant categories"),
     "nothing": (lambda notes: notes.add(" \n"), InvalidField, "content: is empty; say what is worth noting"),
     "no text": (lambda notes: notes.scratch(7), InvalidField, "content: 7 is not a text"),
     "no Unicode": (lambda notes: notes.scratch("\ud800"), InvalidField, "content: is not valid Unicode text"),
@@ -169,9 +172,9 @@ def test_what_cannot_be_done_says_the_limit_what_was_given_and_what_to_do(bus, n
 def test_the_limits_are_settings_and_count_characters(connect):
     notes = connect(max_note_content=4, max_note_tags=1).notes("s1")
     assert notes.add("éééé", ["a", "a"]).note.tags == ["a"]
-    with pytest.raises(TooLarge, match="over the limit of 4;"):
+    with pytest.raises(TooLarge, match="maximum length of 4 characters"):
         notes.add("12345")
-    with pytest.raises(TooLarge, match="2 tags is over the limit of 1;"):
+    with pytest.raises(TooLarge, match="max 1, got 2"):
         notes.add("x", ["a", "b"])
 
 
@@ -243,7 +246,7 @@ def test_a_log_that_was_replaced_is_read_from_its_start(bus, notes):
 def test_a_reader_that_was_overtaken_brings_nothing_back(bus, notes, connect):
     assert notes.list().notes == []
     note = connect("another").notes("s1").add("x").note
-    held = bus.core.notebooks._held["session:s1"]
+    held = next(iter(bus.core.notebooks._held.values()))
 
     def overtaken():
         conversation = held.catch_up(bus.core.log)
@@ -260,7 +263,7 @@ def test_a_reader_that_was_overtaken_brings_nothing_back(bus, notes, connect):
 
 
 def test_only_so_much_is_held(bus, notes):
-    bus.core.notebooks = Notebooks(most_bytes=4_000)
+    bus.core.notebooks = MemoryCache(NOTES, most_bytes=4_000)
     sessions = [bus.notes(f"s{number}") for number in range(5)]
     for session in sessions * 3:
         session.add("x" * 500)

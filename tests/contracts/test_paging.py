@@ -359,6 +359,7 @@ def test_a_view_drops_what_has_been_final_for_long(connect):
         assert view.list(limit=None) == [later, stays]
 
 
+@pytest.mark.slow
 @pytest.mark.real
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
@@ -401,3 +402,40 @@ def archive_all(bus, ids):
         for id in ids
     ]  # fmt: skip
     bus.converse(append(bus.core.log, "main", writes))
+
+
+def types_of(bus):
+    return {row.decode() for row in send(bus, "HKEYS", names_of(bus).types)}
+
+
+def test_a_type_is_listed_while_there_is_an_observation_of_it(bus):
+    page = bus.page("main")
+    risks, other = [page.add("risk_alert", f"risk {n}") for n in range(2)], page.add("observation", "x")
+    project(bus)
+    assert types_of(bus) == {"risk_alert", "observation"}
+    for one in (*risks, other):
+        page.resolve(one.id)
+    page.clear_resolved([risks[0].id])
+    project(bus)
+    assert types_of(bus) == {"risk_alert", "observation"}
+    page.clear_resolved([risks[1].id])
+    page.add("reminder", "new")
+    project(bus)
+    assert types_of(bus) == {"observation", "reminder"}
+    assert [one.type for one in page.list()] == ["reminder", "observation"]
+    assert bus.verify().is_sound
+
+
+def test_a_type_of_which_all_are_paged_out_is_listed_when_one_comes_back(bus):
+    page = bus.page("main")
+    risk, other = page.add("risk_alert", "risk"), page.add("observation", "x")
+    page.archive(risk.id)
+    assert page_all_out(bus) == 1
+    assert types_of(bus) == {"observation"}
+    assert bus.verify().is_sound
+    assert {one.id for one in page.list()} == {risk.id, other.id}
+    page.link(risk.id, "goal-1")
+    project(bus)
+    assert types_of(bus) == {"risk_alert", "observation"}
+    assert bus.verify().is_sound
+    assert_sound(bus)

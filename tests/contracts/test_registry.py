@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from scratchbus.domain.registry_yaml import parse_registry
-from scratchbus.errors import RegistryError, TypeInUse, UnknownType
+from scratchbus.errors import InvalidField, RegistryError, TypeInUse, UnknownType, VersionConflict
 from scratchbus.readmodel import registry_files, scope
 from tests.inspection import log_length
 
@@ -137,3 +137,14 @@ def test_a_file_that_is_wrong_publishes_nothing(bus, push, tmp_path):
 def test_a_registry_may_be_given_as_it_is(bus):
     assert bus.push_types(parse_registry(ONE, "made up")) is True
     assert set(bus.types.types) == {"build_failed"}
+
+
+def test_a_registry_is_published_only_over_the_expected_one(bus, connect):
+    one, two = parse_registry(ONE, "one"), parse_registry(TWO, "two")
+    assert bus.push_types(one, expected_version=0)
+    with pytest.raises(VersionConflict) as refused:
+        connect().push_types(two, expected_version=0)
+    assert (refused.value.expected, refused.value.actual) == (0, 1)
+    assert bus.push_types(two, expected_version=bus.types_version)
+    with pytest.raises(InvalidField):
+        bus.push_types(one, expected_version=-1)

@@ -524,6 +524,7 @@ def test_a_retry_of_the_last_event_costs_as_little(sightings, decoded):
     assert len(decoded) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.engines(*ONE)
 def test_to_retry_one_after_the_other_costs_each_a_few_events(sightings, decoded):
     see, first = sightings

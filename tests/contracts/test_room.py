@@ -4,8 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from scratchbus import NewObservation
-from scratchbus.errors import PageFull
+from scratchbus import NewObservation, document_of
+from scratchbus.commands.read import list_displaced
+from scratchbus.errors import InvalidField, PageFull
+from scratchbus.telemetry.counters import counts
 from tests.engines import ALL
 from tests.inspection import all_events, log_length, project
 
@@ -30,6 +32,71 @@ def test_a_newcomer_displaces_the_lowest_then_the_oldest(three):
     assert contents(three) == ["high", "new", "low and young"]
     gone = three.get(low.id)
     assert (gone.status, gone.reason_code, gone.reason) == ("archived", "displaced", f"made room for {new.id}")
+
+
+def test_who_displaces_can_ask_what_made_room(three):
+    low, high, middle = (
+        three.add("observation", "low"),
+        three.add("risk_alert", "high"),
+        three.add("observation", "mid"),
+    )
+    assert three.displaced(high) == []
+    new = three.add("observation", "new")
+    assert three.displaced(new) == [three.get(low.id)]
+    first, second = three.add_many([NewObservation(type="observation", content=f"{n}") for n in range(2)])
+    assert [one.id for each in (first, second) for one in three.displaced(each)] == [middle.id, new.id]
+    assert three.displaced(three.update(first.id, content="x")) == []
+    three.resolve(second.id)
+    three.add("observation", "last")
+    assert [one.id for one in three.displaced(three.reopen(second.id))] == [first.id]
+    with pytest.raises(InvalidField, match="newcomer: 'x' is not an observation"):
+        three.displaced("x")
+
+
+def test_the_answer_says_what_made_room_and_the_metric_counts_it(three):
+    before = counts.displaced
+    low = three.add("observation", "low")
+    assert low.displaced == ()
+    three.add("observation", "middle")
+    third = three.add("observation", "third")
+    new = three.add("risk_alert", "new")  # by the script for additions
+    assert new.displaced == (low.id,)
+    keyed = three.add("risk_alert", "keyed", dedupe_key="k")  # by the append script
+    assert len(keyed.displaced) == 1
+    batch = three.add_many([NewObservation(type="risk_alert", content=each) for each in "ab"])
+    assert [each.displaced for each in batch] == [(third.id,), (new.id,)]
+    assert counts.displaced == before + 4
+    stored = three.get(batch[1].id)
+    assert (stored, stored.displaced) == (batch[1], ())  # it is of the answer, not of the observation
+    assert "displaced" not in document_of(stored)
+    assert document_of(batch[0])["displaced"] == (third.id,)
+
+
+def test_the_engine_is_not_asked_what_made_room_when_the_addition_told_that_nothing_did(connect):
+    bus = connect(max_observations=6)
+
+    def asks(newcomer):
+        return any(True for _ in list_displaced(bus.core, "main", newcomer))
+
+    added = bus.page().add("observation", "plain")
+    assert not asks(added)
+    assert not asks(bus.page().add("observation", "by the append script", dedupe_key="k"))
+    assert asks(added)  # it was not the last one
+    two = bus.page().add_many([NewObservation(type="observation", content=f"{n}") for n in range(2)])
+    keyed = bus.page().add_many([NewObservation(type="observation", content=n, dedupe_key=n) for n in "ab"])
+    assert [asks(each) for each in (*two, *keyed)] == [True, True, False, False]
+    for key in (None, "c"):
+        new = bus.page().add("observation", "full", dedupe_key=key)
+        assert asks(new)
+        assert len(bus.page().displaced(new)) == 1
+
+
+def test_what_made_room_and_was_cleared_or_erased_is_left_out(three):
+    low = three.add("observation", "low")
+    three.add_many([NewObservation(type="observation", content=f"{n}") for n in range(2)])
+    new = three.add("observation", "new")
+    three.erase(low.id, reason="asked for")
+    assert three.displaced(new) == []
 
 
 def test_displacement_and_addition_are_one_batch(connect):
@@ -106,7 +173,7 @@ def test_what_came_to_an_end_in_any_way_gives_way_first(three, clock):
     three.add("risk_alert", "repeated", dedupe_key="k", ttl="1h")
     three.add("risk_alert", "again", dedupe_key="k", ttl="10s")
     reopened = three.add("observation", "reopened", ttl="1s")
-    three.reopen(three.resolve(reopened.id).id)
+    three.reopen(three.resolve(reopened.id).id, ttl="7d")
     clock.advance("11s")
     three.add("observation", "new")
     assert contents(three) == ["new", "reopened"]

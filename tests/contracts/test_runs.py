@@ -88,7 +88,7 @@ def test_scratchpad_prompt_is_called_after_max_steps_reached(bus, model):
 
 def test_scratchpad_update_persists_to_the_next_run(connect, bus, pad, model):
     with bus.run("analyst", "Count the beans", ask=model) as run:
-        assert "_It is empty." in run.whoami
+        assert "_Your scratchpad is empty." in run.whoami
     assert run.steps[-1] == ("scratchpad_update", {"content": "what I learned"})
     assert pad.read() == "what I learned"
     with connect("analyst").run("analyst", "Count them again", ask=model) as run:
@@ -111,7 +111,7 @@ def test_an_exception_is_told_and_goes_on_to_the_caller(bus, pad, model):
     with pytest.raises(ValueError, match="no jar"), bus.run("analyst", "Count the beans", ask=model) as run:
         give_up(10)
     assert run.outcome == "exception"
-    assert model.was_told("exception", "The agent ran into an error: no jar", 1)
+    assert model.was_told("exception", "Agent encountered an error: no jar", 1)
     details = run.steps[0].details
     assert details["message"] == "no jar"
     assert len(details["backtrace"]) == 5
@@ -129,7 +129,7 @@ def test_an_exception_comes_through_also_when_the_model_is_gone(bus):
 def test_a_run_that_says_nothing_is_completed(bus, model):
     with bus.run("analyst", "Count the beans", ask=model):
         pass
-    assert model.was_told("completed", "The task was completed.", 0)
+    assert model.was_told("completed", "Task completed", 0)
 
 
 def test_an_answer_of_null_leaves_the_scratchpad_and_no_step(bus, pad):
@@ -150,7 +150,7 @@ def test_an_interruption_is_recorded_and_not_held_up_by_a_question(bus, pad, mod
     with pytest.raises(KeyboardInterrupt), bus.run("analyst", "Count the beans", ask=model) as run:
         raise KeyboardInterrupt
     assert model.prompts == []
-    assert (run.outcome, run.summary) == ("exception", "The agent ran into an error: KeyboardInterrupt")
+    assert (run.outcome, run.summary) == ("exception", "Agent encountered an error: KeyboardInterrupt")
     assert [event.outcome for event in pad.history()] == ["exception"]
 
 
@@ -187,7 +187,7 @@ async def test_a_run_with_asyncio_is_the_same(engine, bus_name, connect, pad):
     model = Model()
     async with AsyncBus.connect(engine.url, source="analyst", bus=bus_name, shards=engine.shards) as bus:
         async with bus.run("analyst", "Count the beans", ask=model.later) as run:
-            assert "_It is empty." in run.whoami
+            assert "_Your scratchpad is empty." in run.whoami
             run.done("42 beans")
         assert model.was_told("completed", "42 beans", 1)
         assert names(run) == ["done", "scratchpad_update"]

@@ -27,7 +27,7 @@ def pad(analyst):
 
 
 def test_scratchpad_displays_for_subagents(pad):
-    assert "## Your Scratchpad\n\n_It is empty." in pad.whoami()
+    assert "## Your Scratchpad\n\n_Your scratchpad is empty." in pad.whoami()
     pad.write("The bank answers on Mondays only.")
     assert pad.whoami().endswith("## Your Scratchpad\n\nThe bank answers on Mondays only.")
     assert "analyst" in pad.whoami()
@@ -61,7 +61,7 @@ def test_update_action_is_403_for_non_subagents(connect, kind):
 
 def test_max_length_is_validated(bus, pad):
     pad.write("é" * 10_000)
-    with pytest.raises(TooLarge, match="10001 characters is over the limit of 10000"):
+    with pytest.raises(TooLarge, match="Scratchpad content exceeds maximum length of 10000 characters"):
         pad.write("x" * 10_001)
     assert pad.read() == "é" * 10_000
 
@@ -98,7 +98,7 @@ def test_blank_clears_it(pad):
         pad.write("something")
         pad.write(blank)
         assert pad.read() == ""
-        assert "_It is empty." in pad.whoami()
+        assert "_Your scratchpad is empty." in pad.whoami()
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,6 @@ def test_blank_clears_it(pad):
         ('```json\n{"scratchpad": "new"}\n```', "new"),
         ('{"scratchpad": "new"}', "new"),
         (json.dumps({"scratchpad": "x" * 50_000}), "x" * 10_000),
-        ('{"scratchpad": " "}', ""),
     ],
 )
 def test_a_reply_replaces_it(pad, reply, becomes):
@@ -118,10 +117,11 @@ def test_a_reply_replaces_it(pad, reply, becomes):
     assert pad.read() == becomes
 
 
-def test_a_reply_with_null_keeps_it(bus, pad):
+@pytest.mark.parametrize("value", ["null", '""', '" "'])
+def test_a_reply_with_nothing_to_add_keeps_it(bus, pad, value):
     pad.write("old")
     length = log_length(bus)
-    accepted = pad.accept_reply('```json\n{"scratchpad": null}\n```')
+    accepted = pad.accept_reply(f'```json\n{{"scratchpad": {value}}}\n```')
     assert (bool(accepted), accepted.content, accepted.error) == (False, None, None)
     assert (pad.read(), log_length(bus)) == ("old", length)
 

@@ -267,3 +267,51 @@ async def test_the_asyncio_facade_does_the_same(engine: Engine, bus_name: str):
         assert await bus.notepad(other).read() == ""
         assert (await bus.end_session("p")).ended
         assert await bus.notepad("p").read() == ""
+
+
+# -- all of them
+
+
+def test_all_sessions_are_listed_with_their_last_writer(bus, connect):
+    bus.notes("p").add("found")
+    child = bus.spawn_session("p", session="c")
+    connect(source="another").todo("q").write([{"id": "1", "content": "ask"}])
+    bus.page("no-session").add("observation", "x")
+    bus.end_session(child)
+    listed = {each.id: each for each in bus.sessions()}
+    assert list(listed) == ["c", "p", "q"]
+    assert [(each.parent, each.children, each.ended, each.agent) for each in listed.values()] == [
+        ("p", [], True, "tester"),
+        (None, ["c"], False, "tester"),
+        (None, [], False, "another"),
+    ]
+    assert listed["p"].updated_at == bus.session("p").updated_at
+    assert [each.id for each in bus.sessions(["q", "unknown", "q"])] == ["q"]
+    with pytest.raises(InvalidName):
+        bus.sessions(["a b"])
+
+
+def test_sessions_are_listed_as_of_a_moment(bus):
+    before = bus.position()
+    bus.notes("p").add("found")
+    then = bus.position()
+    bus.spawn_session("p", session="c")
+    bus.end_session("p")
+    assert [each for each in bus.sessions(as_of=before) if each.id in ("p", "c")] == []
+    (known,) = bus.sessions(as_of=then)
+    assert (known.id, known.children, known.ended) == ("p", [], False)
+
+
+def test_sessions_are_listed_before_anything_is_folded(bus, connect):
+    bus.spawn_session("p", session="c")
+    project(bus)
+    bus.end_session("c")
+    assert {each.id: each.ended for each in connect().sessions()} == {"c": True, "p": False}
+
+
+def test_agents_with_a_scratchpad_are_listed(bus, connect):
+    assert bus.agents() == []
+    bus.page("agent:none").add("observation", "on a page that is called so")
+    bus.scratchpad("tester").write("mine")
+    connect(source="another").scratchpad("another").write("theirs")
+    assert bus.agents() == ["another", "tester"]

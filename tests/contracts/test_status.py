@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from scratchbus import status
+from scratchbus.commands import read
 from scratchbus.eventlog.lag import Lag, read_lags
 from scratchbus.status import MOST_PAGES, read_status
 from tests.engines import ONE
@@ -106,3 +107,27 @@ def test_a_place_at_the_end_of_the_log_or_beyond_it_is_not_behind(bus, page):
     lags = bus.converse(read_lags(bus.core.log, [end, beyond, end._replace(ms=0, seq=0)]))
     assert lags[end] == lags[beyond] == Lag(0, 0.0)
     assert lags[end._replace(ms=0, seq=0)].events == 1
+
+
+def test_all_pages_are_listed_by_how_busy_they_are(bus):
+    for number in range(MOST_PAGES + 3):
+        bus.page(f"page-{number:02}").add("observation", "x")
+    claimed = bus.page("page-07").add("observation", "y")
+    bus.page("page-07").claim(claimed.id)
+    bus.notes("s1").add("a page without observations")
+    pages = bus.pages()
+    assert (pages[0].page, pages[0].open, pages[0].claimed) == ("page-07", 2, 1)
+    assert (pages[-1].page, pages[-1].open, pages[-1].claimed) == ("session:s1", 0, 0)
+    assert len(pages) == bus.status().page_count == MOST_PAGES + 4
+
+
+def test_a_page_is_counted_by_status_and_type(bus, page, monkeypatch):
+    kept = [page.add("observation", "x"), page.add("risk_alert", "y"), page.add("observation", "z")]
+    before = bus.position()
+    page.resolve(kept[0].id)
+    counts = page.counts()
+    assert (counts.page, counts.total, counts.is_all) == (page.name, 3, True)
+    assert (counts.statuses, counts.types) == ({"active": 2, "resolved": 1}, {"observation": 2, "risk_alert": 1})
+    assert page.as_of(before).counts().statuses == {"active": 3}
+    monkeypatch.setattr(read, "MOST_COUNTED", 2)
+    assert (page.counts().total, page.counts().is_all) == (2, False)

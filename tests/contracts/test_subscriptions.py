@@ -561,6 +561,7 @@ def test_another_log_on_one_shard_is_another_log(bus, page):
         next(deliveries)
 
 
+@pytest.mark.slow
 def test_an_engine_that_takes_no_writes_for_a_while_is_waited_for(bus, page, process_clock, monkeypatch):
     fill(page, 3)
     run, failures = bus.converse, 6

@@ -4,6 +4,7 @@ import inspect
 import math
 from secrets import token_hex
 from types import GeneratorType
+from typing import Any
 
 import pytest
 
@@ -71,83 +72,164 @@ SKIPPED = {"stop", "follow", "progress", "counter", "ask", "self", "unknown", "c
 """What is called or waited for, and not a value."""
 
 
+ID = "the id of an observation that is there"
+
+OPERATIONS: dict[str, dict[str, dict[str, Any]]] = {
+    "bus": {
+        "page": {},
+        "view": {},
+        "events": {},
+        "subscribe": {"name": "sub"},
+        "work": {"name": "work"},
+        "unsubscribe": {"name": "sub"},
+        "dead_letters": {},
+        "retry_dead_letters": {"name": "there"},
+        "drop_dead_letters": {"name": "there"},
+        "import_events": {"lines": []},
+        "push_types": {"registry": "x"},
+        "push_relations": {"file": "x"},
+        "notes": {"session": "s"},
+        "notepad": {"session": "s"},
+        "todo": {"session": "s"},
+        "session": {"session": "s"},
+        "spawn_session": {"parent": "s"},
+        "fork_session": {"parent": "s"},
+        "end_session": {"session": "over"},
+        "begin_task": {"session": "s", "title": "x"},
+        "end_task": {"task": "s:task_1", "summary": "x"},
+        "report_result": {"session": "s", "result": "x"},
+        "scratchpad": {"agent": "tester"},
+        "recall": {"query": "x"},
+        "items": {},
+        "turns": {"session": "s"},
+        "files": {"session": "s"},
+        "texts": {"scope": "s"},
+        "facts": {"scope": "s"},
+        "preferences": {"of": "s"},
+    },
+    "page": {
+        "add": {"type": "observation", "content": "x"},
+        "add_many": {"items": [NewObservation(type="observation", content="x")]},
+        "get": {"id": ID},
+        "list": {},
+        "active": {},
+        "update": {"id": ID, "content": "x"},
+        "review": {"id": ID},
+        "resolve": {"id": ID},
+        "archive": {"id": ID},
+        "reopen": {"id": ID},
+        "clear_resolved": {"ids": [GHOST]},
+        "claim": {"id": ID},
+        "claim_next": {"types": "reminder"},
+        "release": {"id": ID},
+        "link": {"id": ID, "action": "x"},
+        "refute": {"id": ID, "reason": "x"},
+        "erase": {"id": ID, "reason": "x"},
+        "trace": {"action": "x"},
+        "consequences": {"id": ID},
+        "exposure": {"id": ID},
+        "history": {"id": ID},
+        "whole_id": {"text": GHOST},
+        "as_of": {"when": "1-1"},
+    },
+    "context": {
+        "assemble": {},
+        "surface": {"query": "x"},
+        "should_warn": {"used": 1, "limit": 2},
+        "after_compaction": {"session": "s"},
+    },
+    "notes": {
+        "add": {"content": "x"},
+        "scratch": {"content": "x"},
+        "search": {},
+        "list": {},
+        "update": {"id": "note_1", "content": "x"},
+        "delete": {"id": "note_1"},
+        "history": {},
+        "as_of": {"when": "1-1"},
+    },
+    "notepad": {
+        "write": {"content": "x"},
+        "append": {"text": "x"},
+        "update": {"operation": "append", "content": "x"},
+        "as_of": {"when": "1-1"},
+    },
+    "todo": {
+        "write": {"todos": [{"id": "1", "content": "x"}]},
+        "as_of": {"when": "1-1"},
+    },
+    "scratchpad": {
+        "write": {"content": "x"},
+        "end_of_run_prompt": {"task": "x", "outcome": "x", "summary": "x", "steps": 1},
+        "accept_reply": {"text": "x"},
+        "as_of": {"when": "1-1"},
+    },
+    "facts": {
+        "assert_fact": {"subject": "a", "relation": "uses", "object": "b"},
+        "retract": {"id": "fact_1", "reason": "x"},
+        "query": {},
+        "neighbours": {"entity": "a"},
+        "path": {"a": "a", "b": "b"},
+        "timeline": {"subject": "a", "relation": "uses"},
+        "why": {"fact": "fact_1"},
+        "same_as": {"a": "a", "b": "b"},
+        "not_same_as": {"a": "a", "b": "b"},
+        "ingest": {"text": "a -> uses -> b"},
+        "render_triplets": {"budget": 100},
+    },
+    "preferences": {
+        "remember": {"key": "k", "text": "x"},
+        "edit": {"key": "k", "text": "x"},
+        "forget": {"key": "k"},
+        "history": {},
+        "as_of": {"when": "1-1"},
+    },
+    "turns": {
+        "append": {"role": "user", "content": "x"},
+        "list": {},
+        "compact": {"summary": "x"},
+        "as_of": {"when": "1-1"},
+    },
+    "files": {
+        "write": {"path": "a", "content": "x"},
+        "read": {"path": "a"},
+        "delete": {"path": "a"},
+        "path": {},
+        "history": {"path": "a"},
+        "as_of": {"when": "1-1"},
+    },
+    "texts": {
+        "create": {"path": "a", "content": "x"},
+        "read": {"path": "a"},
+        "list": {},
+        "replace": {"path": "a", "old": "x", "new": "y"},
+        "insert": {"path": "a", "line": 0, "text": "x"},
+        "delete": {"path": "a"},
+        "rename": {"path": "a", "to": "b"},
+        "history": {"path": "a"},
+        "as_of": {"path": "a", "when": "1-1"},
+    },
+    "items": {
+        "put": {"namespace": ["a"], "key": "k", "value": {"x": 1}},
+        "delete": {"namespace": ["a"], "key": "k"},
+        "history": {"namespace": ["a"], "key": "k"},
+    },
+}
+"""Each operation, by what it is a method of, with arguments that it accepts."""
+
+
 def operations(bus, id):
     """Return, by name, each operation with arguments that it accepts."""
-    page = bus.page()
-    context, notes, notepad, todo = bus.context, bus.notes("s"), bus.notepad("s"), bus.todo("s")
-    scratchpad = bus.scratchpad("tester")
-    by_id = {"id": id}
+    homes = {
+        "bus": bus, "page": bus.page(), "context": bus.context, "notes": bus.notes("s"), "notepad": bus.notepad("s"),
+        "todo": bus.todo("s"), "scratchpad": bus.scratchpad("tester"), "facts": bus.facts("s"),
+        "preferences": bus.preferences("s"), "texts": bus.texts("s"), "turns": bus.turns("s"),
+        "files": bus.files("s"), "items": bus.items("s"),
+    }  # fmt: skip
     return {
-        "bus.page": (bus.page, {}),
-        "bus.view": (bus.view, {}),
-        "bus.events": (bus.events, {}),
-        "bus.subscribe": (bus.subscribe, {"name": "sub"}),
-        "bus.work": (bus.work, {"name": "work"}),
-        "bus.unsubscribe": (bus.unsubscribe, {"name": "sub"}),
-        "bus.dead_letters": (bus.dead_letters, {}),
-        "bus.retry_dead_letters": (bus.retry_dead_letters, {"name": "there"}),
-        "bus.drop_dead_letters": (bus.drop_dead_letters, {"name": "there"}),
-        "bus.import_events": (bus.import_events, {"lines": []}),
-        "bus.push_types": (bus.push_types, {"registry": "x"}),
-        "bus.notes": (bus.notes, {"session": "s"}),
-        "bus.notepad": (bus.notepad, {"session": "s"}),
-        "bus.todo": (bus.todo, {"session": "s"}),
-        "bus.session": (bus.session, {"session": "s"}),
-        "bus.spawn_session": (bus.spawn_session, {"parent": "s"}),
-        "bus.fork_session": (bus.fork_session, {"parent": "s"}),
-        "bus.end_session": (bus.end_session, {"session": "over"}),
-        "bus.begin_task": (bus.begin_task, {"session": "s", "title": "x"}),
-        "bus.end_task": (bus.end_task, {"task": "s:task_1", "summary": "x"}),
-        "bus.report_result": (bus.report_result, {"session": "s", "result": "x"}),
-        "bus.scratchpad": (bus.scratchpad, {"agent": "tester"}),
-        "page.add": (page.add, {"type": "observation", "content": "x"}),
-        "page.add_many": (page.add_many, {"items": [NewObservation(type="observation", content="x")]}),
-        "page.get": (page.get, by_id),
-        "page.list": (page.list, {}),
-        "page.active": (page.active, {}),
-        "page.update": (page.update, {**by_id, "content": "x"}),
-        "page.review": (page.review, by_id),
-        "page.resolve": (page.resolve, by_id),
-        "page.archive": (page.archive, by_id),
-        "page.reopen": (page.reopen, by_id),
-        "page.clear_resolved": (page.clear_resolved, {"ids": [GHOST]}),
-        "page.claim": (page.claim, by_id),
-        "page.claim_next": (page.claim_next, {"types": "reminder"}),
-        "page.release": (page.release, by_id),
-        "page.link": (page.link, {**by_id, "action": "x"}),
-        "page.refute": (page.refute, {**by_id, "reason": "x"}),
-        "page.erase": (page.erase, {**by_id, "reason": "x"}),
-        "page.trace": (page.trace, {"action": "x"}),
-        "page.consequences": (page.consequences, by_id),
-        "page.exposure": (page.exposure, by_id),
-        "page.history": (page.history, by_id),
-        "page.whole_id": (page.whole_id, {"text": GHOST}),
-        "page.as_of": (page.as_of, {"when": "1-1"}),
-        "context.assemble": (context.assemble, {}),
-        "context.surface": (context.surface, {"query": "x"}),
-        "context.should_warn": (context.should_warn, {"used": 1, "limit": 2}),
-        "context.after_compaction": (context.after_compaction, {"session": "s"}),
-        "notes.add": (notes.add, {"content": "x"}),
-        "notes.scratch": (notes.scratch, {"content": "x"}),
-        "notes.search": (notes.search, {}),
-        "notes.list": (notes.list, {}),
-        "notes.update": (notes.update, {"id": "note_1", "content": "x"}),
-        "notes.delete": (notes.delete, {"id": "note_1"}),
-        "notes.history": (notes.history, {}),
-        "notes.as_of": (notes.as_of, {"when": "1-1"}),
-        "notepad.write": (notepad.write, {"content": "x"}),
-        "notepad.append": (notepad.append, {"text": "x"}),
-        "notepad.update": (notepad.update, {"operation": "append", "content": "x"}),
-        "notepad.as_of": (notepad.as_of, {"when": "1-1"}),
-        "todo.write": (todo.write, {"todos": [{"id": "1", "content": "x"}]}),
-        "todo.as_of": (todo.as_of, {"when": "1-1"}),
-        "scratchpad.write": (scratchpad.write, {"content": "x"}),
-        "scratchpad.end_of_run_prompt": (
-            scratchpad.end_of_run_prompt,
-            {"task": "x", "outcome": "x", "summary": "x", "steps": 1},
-        ),
-        "scratchpad.accept_reply": (scratchpad.accept_reply, {"text": "x"}),
-        "scratchpad.as_of": (scratchpad.as_of, {"when": "1-1"}),
+        f"{room}.{name}": (getattr(homes[room], name), {key: id if each is ID else each for key, each in good.items()})
+        for room, methods in OPERATIONS.items()
+        for name, good in methods.items()
     }
 
 
@@ -185,6 +267,11 @@ def problem_of(label, error):
     return f"{label}: {type(error).__name__}: {str(error)[:200]}"
 
 
+@pytest.fixture(autouse=True)
+def _home(tmp_path, monkeypatch):
+    monkeypatch.setattr("scratchbus.commands.files.home_of", lambda settings: tmp_path / "home")
+
+
 @pytest.fixture
 def inhabited_bus(connect):
     bus = connect()
@@ -193,7 +280,8 @@ def inhabited_bus(connect):
         return bus
 
 
-@pytest.mark.parametrize("room", ["bus", "page", "context", "notes", "notepad", "todo", "scratchpad"])
+@pytest.mark.slow
+@pytest.mark.parametrize("room", OPERATIONS)
 def test_a_wrong_argument_is_an_error_of_the_tree(inhabited_bus, room):
     problems, id = [], inhabited_bus.page().list()[-1].id
     for name in [each for each in operations(inhabited_bus, id) if each.startswith(f"{room}.")]:
@@ -206,7 +294,7 @@ def test_a_wrong_argument_is_an_error_of_the_tree(inhabited_bus, room):
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("room", ["bus", "page", "context", "notes", "notepad", "todo", "scratchpad"])
+@pytest.mark.parametrize("room", OPERATIONS)
 async def test_a_wrong_argument_of_the_asyncio_facade_is_an_error_of_the_tree(engine_url, connect, bus_name, room):
     problems, _ = [], connect()  # which leaves nothing behind
     async with await AsyncBus.connect(engine_url, source="tester", bus=bus_name) as bus:

@@ -42,6 +42,7 @@ def attempts(page):
     return {each.context["address"]: each.occurrences for each in page.list(type="risk_alert", limit=None)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", daemons.NAMES)
 @pytest.mark.parametrize("program", [["daemons/{}.py"], ["-m", "daemons.{}"], ["-m", "scratchbus.cli", "run", "{}"]])
 def test_daemon_starts_as_script_module_and_command(program, name):
@@ -75,6 +76,7 @@ def is_waiting(daemon):
     return any(map(daemon.has_said, ("waiting", "the log cannot be read; going on trying", "waiting for the engine")))
 
 
+@pytest.mark.slow
 def test_a_daemon_waits_for_an_engine_that_went_away_and_goes_on_when_it_is_back(start, engine, log, page):
     append(log, "192.0.2.1")
     others = [start("projector"), start("expirer")]
@@ -94,6 +96,7 @@ def test_a_daemon_waits_for_an_engine_that_went_away_and_goes_on_when_it_is_back
     assert [daemon.end() for daemon in daemons] == [0] * len(daemons)
 
 
+@pytest.mark.slow
 def test_a_log_watcher_that_is_killed_again_and_again_counts_every_line_once(start, log, page):
     addresses = [f"192.0.2.{number % 7}" for number in range(100)]
     for _ in range(4):
@@ -112,7 +115,12 @@ def test_a_log_watcher_that_is_killed_again_and_again_counts_every_line_once(sta
     [
         ("logwatch", ["--log", "nowhere.log"], 3, "nowhere.log: no such file"),
         ("logwatch", ["--log", "."], 2, "is a directory"),
-        ("logwatch", [], 2, "logwatch: missing option '--log'; see `logwatch.py --help`"),
+        (
+            "logwatch",
+            [],
+            2,
+            "logwatch: name either a file with --log, or a systemd unit with --journal; see `logwatch.py --help`",
+        ),
         ("logwatch", ["--log", "x.log", "--rules", "bad.yaml"], 5, "bad.yaml:1:1: rule: unknown key"),
         ("logwatch", ["--log", "x.log", "--url", "unix:///nowhere.sock"], 6, "nowhere.sock"),
         ("executor", ["--tools", "bad.yaml"], 5, "bad.yaml:1:1: rule: unknown key"),
@@ -140,6 +148,7 @@ def add_alert(page, number):
     return page.add("risk_alert", "Failed passwords", tags=["brute-force"], context=context, dedupe_key=str(number))
 
 
+@pytest.mark.slow
 def test_executors_take_up_once_what_two_routers_suggest(start, page, tmp_path):
     blocklist = tmp_path / "blocklist.txt"
     daemons = [start("router"), start("router"), *(start("executor", "--blocklist", blocklist) for _ in range(2))]

@@ -12,12 +12,14 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from scratchbus import Bus
+from scratchbus.daemon.metric_help import HELP
 from scratchbus.telemetry.counters import BOUNDS, Durations
 from tests import launcher
 from tests.inspection import keys_of, send
@@ -90,6 +92,7 @@ def test_an_expirer_tells_what_time_did(start, page):
     assert 0 < samples["scratchbus_append_seconds_sum",] < 10
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 def test_a_scrape_is_answered_within_a_moment_though_the_engine_hangs_or_is_gone(start, engine, page):
     projector = start("projector", "--metrics-port", "0")
@@ -148,6 +151,7 @@ def test_without_a_port_nothing_is_loaded_for_metrics(engine):
     code = f"""
 import sys, scratchbus.cli.run, scratchbus.daemon.command
 from scratchbus import Bus
+from scratchbus.daemon.metric_help import HELP
 with Bus.connect({engine.url!r}, source="tester") as bus:
     bus.page("main").add("observation", "x")
     bus.status()
@@ -187,3 +191,36 @@ def test_lengths_of_time_are_counted_by_the_bound_that_holds_them():
     for seconds in (0.0, BOUNDS[0], BOUNDS[0] * 1.1, BOUNDS[-1], BOUNDS[-1] + 1):
         took.add(seconds)
     assert (took.counts[0], took.counts[1], took.counts[-2], took.counts[-1]) == (2, 1, 1, 1)
+
+
+def test_a_daemon_says_whether_it_lives_and_whether_it_is_ready(start, engine, page, tmp_path):
+    base = address(start("projector", "--metrics-port", "0")).removesuffix("/metrics")
+    eventually(lambda: asked(f"{base}/readyz")[0] == 200, "the projector is ready")
+    engine.kill()
+    eventually(lambda: asked(f"{base}/readyz")[0] == 503, "the projector is no longer ready")
+    assert asked(f"{base}/readyz")[1] == {"status": "waiting", "reason": "the engine did not answer within 1 s"}
+    code, health = asked(f"{base}/healthz")
+    assert (code, health["status"]) == (200, "ok")
+    assert health["uptime_seconds"] > 0
+    engine.start()
+    eventually(lambda: asked(f"{base}/readyz")[0] == 200, "the projector is ready again")
+    assert asked(f"{base}/elsewhere")[0] == 404
+    lonely = address(start("expirer", "--metrics-port", "0", "--url", f"unix://{tmp_path}/none.sock"))
+    assert asked(lonely.replace("/metrics", "/readyz"))[1]["reason"].startswith("this process has not connected")
+
+
+def asked(url):
+    """Return the status and the document of an answer."""
+    try:
+        with urlopen(url, timeout=10) as reply:  # noqa: S310  # http, on loopback
+            return reply.status, json.load(reply)
+    except HTTPError as problem:
+        return problem.code, json.load(problem)
+
+
+@pytest.mark.parametrize("name", HELP)
+def test_a_help_text_stands_alone(name):
+    text = HELP[name]
+    assert re.fullmatch(r"[A-Z][^\n]{15,110}\.", text), text
+    assert not re.match(r"(It|Its|They|Them|Those|These|The oldest|From|Until)\b", text), text
+    assert len(text.split()) >= 4, text

@@ -5,9 +5,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from daemons.router import EXECUTOR, SUGGESTION, Router
+from daemons.executor import Executor
+from daemons.router import CONFIRMATION, EXECUTOR, FOR_EXECUTOR, SUGGESTION, Router
+from daemons.router_rules import parse_router_rules, read_router_rules
+from daemons.tools import read_tools
 from scratchbus import Change
+from scratchbus.errors import RulesError
 from scratchbus.scheduling.expiry import sweep
+from scratchbus.settings import shipped
 from tests.waiting import eventually
 
 
@@ -177,3 +182,243 @@ def test_a_long_alert_is_shortened_in_its_suggestion(page, router, look):
     page.add("risk_alert", "very long " * 5_000)
     look(router)
     assert len(suggestions(page)[0].content) < 320
+
+
+# -- the shipped rules ------------------------------------------------------------------------------------------------
+
+SHIPPED = read_router_rules(shipped("router.yaml"))
+
+
+@pytest.fixture
+def later():
+    """A clock that is set by hand, and begins at the real time."""
+
+    class Clock:
+        ahead = timedelta(0)
+
+        def __call__(self):
+            return datetime.now(UTC) + self.ahead
+
+    return Clock()
+
+
+@pytest.fixture
+def shipped_router(page, view, later):
+    return Router(page, view, rules=SHIPPED, clock=later)
+
+
+def test_what_has_waited_longer_for_a_confirmation_comes_first(page):
+    waiting = page.add("pending_confirmation", "Confirm it", confidence=0.8)
+    now = waiting.created_at
+    urgencies = [SHIPPED.urgency(waiting, now + timedelta(hours=hours)) for hours in (0, 1, 24, 48)]
+    assert urgencies == sorted(urgencies)
+    assert [round(urgencies[at]) for at in (0, 2, 3)] == [56, 78, 89]
+
+
+def test_a_confirmation_that_nobody_answers_becomes_urgent(page, shipped_router, later, look):
+    waiting = page.add("pending_confirmation", "Confirm it", confidence=0.8)
+    look(shipped_router)
+    assert suggestions(page) == []
+    later.ahead = timedelta(hours=12)
+    look(shipped_router)
+    assert [each.evidence for each in suggestions(page)] == [[waiting.id]]
+
+
+def test_a_reminder_is_urgent_once_it_is_due_and_more_so_when_it_is_overdue(bus, page, shipped_router, look):
+    soon = page.add("reminder", "Ask again", remind_at=datetime.now(UTC) + timedelta(milliseconds=20))
+    page.add("reminder", "Not yet", remind_at=datetime.now(UTC) + timedelta(hours=1))
+    assert SHIPPED.urgency(soon, soon.created_at + timedelta(days=3)) == 0
+    eventually(lambda: bus.converse(sweep(bus.core)), "it falls due")
+    look(shipped_router)
+    assert [each.evidence for each in suggestions(page)] == [[soon.id]]
+    due = page.get(soon.id)
+    assert round(SHIPPED.urgency(due, due.due_at)) == 80
+    assert round(SHIPPED.urgency(due, due.due_at + timedelta(days=1))) == 90
+
+
+@pytest.mark.parametrize("confidence", [1.0, 0.9])
+def test_a_dependency_is_suggested_however_old_it_is(page, shipped_router, later, look, confidence):
+    blocked = page.add("dependency", "The schema has to be migrated", confidence=confidence)
+    later.ahead = timedelta(days=5)
+    look(shipped_router)
+    assert [each.evidence for each in suggestions(page)] == [[blocked.id]]
+
+
+def test_what_waits_for_review_is_not_acted_on(page, router, alert, look):
+    page.review(alert(times=5).id)
+    look(router)
+    assert suggestions(page) == []
+
+
+# -- modes ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fraud(page):
+    return page.add("risk_alert", "Fraud ring", tags=["security", "fraud"])
+
+
+@pytest.fixture
+def payment(page):
+    def add(content="Transfer of 900 EUR"):
+        return page.add("observation", content, tags=["financial"])
+
+    return add
+
+
+def questions(page, **filters):
+    return page.list(type=CONFIRMATION, tags=[FOR_EXECUTOR], **filters)
+
+
+def test_a_mode_ranks_up_and_asks_for_a_confirmation_first(page, shipped_router, look, fraud, payment):
+    transfer = payment()
+    look(shipped_router)
+    (question,) = questions(page)
+    assert question.evidence == [transfer.id, fraud.id]
+    assert question.content == "Verify before acting: Transfer of 900 EUR [fraud: Fraud ring]"
+    assert question.metadata == {"urgency": 70, "mode": "fraud"}
+    assert [each.evidence for each in suggestions(page)] == [[fraud.id]]
+    look(shipped_router)
+    assert len(questions(page)) == 1
+    page.resolve(question.id, reason="they confirmed it by phone")
+    look(shipped_router)
+    (act, _) = suggestions(page)
+    assert act.evidence == [transfer.id, question.id, fraud.id]
+
+
+def test_what_was_not_confirmed_is_not_acted_on(page, shipped_router, look, fraud, payment):
+    payment()
+    look(shipped_router)
+    page.archive(questions(page)[0].id, reason="they do not know of it")
+    look(shipped_router)
+    assert len(questions(page)) == len(suggestions(page)) == 1
+
+
+def test_what_was_over_when_it_was_to_be_verified_is_asked_again_once_it_is_back(
+    bus, page, shipped_router, look, fraud, payment, running
+):
+    transfer = payment()
+    look(shipped_router)
+    page.resolve(transfer.id)
+    table = read_tools(shipped("tools.yaml"), ("blocklist", "notify"))
+    with running(Executor(bus, "main", table, {"notify": lambda one: f"notify:{one.id}"}).run):
+        eventually(lambda: not questions(page, status="active"), "the question is taken up")
+    page.reopen(transfer.id)
+    look(shipped_router)
+    (asked, before) = questions(page)
+    assert (asked.status, before.status) == ("active", "archived")
+    assert [each.evidence[0] for each in suggestions(page)] == [fraud.id]
+
+
+def test_a_confirmation_counts_also_when_it_was_put_away(page, view, shipped_router, look, fraud, payment, monkeypatch):
+    transfer = payment()
+    look(shipped_router)
+    page.resolve(questions(page)[0].id)
+    stored = view.list
+    put_away = {"status": "archived", "reason_code": "auto_archived"}  # as an expirer does it after an hour
+    monkeypatch.setattr(
+        view, "list",
+        lambda **given: [
+            one.model_copy(update=put_away) if one.status == "resolved" else one for one in stored(**given)
+        ],
+    )  # fmt: skip
+    look(shipped_router)
+    assert transfer.id in [each.evidence[0] for each in suggestions(page)]
+
+
+def test_a_question_that_expired_unanswered_is_asked_again(page, shipped_router, look, fraud, payment):
+    payment()
+    look(shipped_router)
+    page.update(questions(page)[0].id, expires_at=datetime.now(UTC) + timedelta(milliseconds=20))
+    eventually(lambda: not questions(page, status="active"), "the question is over")
+    look(shipped_router)
+    assert len(questions(page, status="active")) == 1
+
+
+def test_without_the_alert_nothing_is_special(page, shipped_router, look, fraud, payment):
+    page.resolve(fraud.id)
+    payment()
+    look(shipped_router)
+    assert questions(page) == suggestions(page) == []
+
+
+@pytest.mark.parametrize("change", [{"tags": ["security"]}, {"confidence": 0.4}])
+def test_a_mode_is_over_when_its_alert_no_longer_matches(page, shipped_router, look, fraud, payment, change):
+    page.update(fraud.id, **change)
+    payment()
+    look(shipped_router)
+    assert questions(page) == []
+
+
+def test_a_mode_may_hold_everything_back_until_it_is_over(page, view, running, fraud):
+    rules = parse_router_rules(
+        "modes: [{name: freeze, while: {type: risk_alert, tags: [fraud]}, for: {type: dependency}, then: hold}]",
+        "r.yaml",
+    )
+    blocked = page.add("dependency", "Pay the invoice", confidence=1.0)
+    page.update(blocked.id, tags=["urgent"])
+    router = Router(page, view, threshold=60, rules=rules)
+    with running(router.run):
+        eventually(lambda: suggestions(page), "the alert itself is suggested")
+        assert [each.evidence for each in suggestions(page)] == [[fraud.id]]
+        page.resolve(fraud.id)
+        eventually(lambda: len(suggestions(page)) == 2, "what was held back is suggested")
+    assert suggestions(page)[0].evidence == [blocked.id]
+
+
+def test_what_was_held_back_is_suggested_when_its_alert_no_longer_matches(page, view, running, fraud):
+    rules = parse_router_rules(
+        "modes: [{name: freeze, while: {type: risk_alert, tags: [fraud]}, for: {type: dependency}, then: hold}]",
+        "r.yaml",
+    )
+    page.add("dependency", "Pay the invoice")
+    with running(Router(page, view, threshold=60, rules=rules).run):
+        eventually(lambda: suggestions(page), "the alert itself is suggested")
+        page.update(fraud.id, tags=["security"])
+        eventually(lambda: len(suggestions(page)) == 2, "what was held back is suggested")
+
+
+def test_executors_verify_first_and_the_trace_shows_the_alert(bus, page, shipped_router, look, fraud, payment, running):
+    for number in range(3):
+        page.add(SUGGESTION, f"Something else {number}", tags=[FOR_EXECUTOR], evidence=[fraud.id])
+    transfer = payment()
+    look(shipped_router)
+    table = read_tools(shipped("tools.yaml"), ("blocklist", "notify"))
+    done = []
+
+    def notify(observation):
+        done.append(observation.id)
+        return f"notify:{observation.id}"
+
+    with running(Executor(bus, "main", table, {"notify": notify}).run):
+        eventually(lambda: not page.list(tags=[FOR_EXECUTOR], status="active"), "all is taken up")
+    (question,) = questions(page)
+    assert done[0] == question.id
+    assert (question.status, question.metadata["outcome"]) == ("pending_review", "notified")
+    assert page.get(transfer.id).links == []
+    trace = page.trace(f"notify:{question.id}")
+    assert set(trace.observations) == {question.id, transfer.id, fraud.id}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        ("pace:\n  reminder: slowly\n", 2, "fades.*stays.*grows"),
+        ("modes:\n  - name: x\n    while: {}\n    for: {tags: [a]}\n", 3, "match everything"),
+        ("modes:\n  - name: x\n    while: {tags: [a]}\n", 2, "'for' is missing"),
+        ("modes:\n  - {name: x, while: {tags: [a]}, for: {tags: [b]}, raise: 200}\n", 2, "100"),
+        ("modes:\n  - {name: x, while: {tags: [a]}, for: {tags: [b]}, raise: true}\n", 2, "not a number"),
+        ("modes:\n  - {name: x, while: {tags: [a]}, for: {tags: [b]}}\n", 2, "changes nothing"),
+        (
+            "modes:\n  - {name: x, while: {tags: [a]}, for: {tags: [b]}, raise: 1}\n"
+            "  - {name: x, while: {tags: [a]}, for: {tags: [c]}, raise: 1}\n",
+            3,
+            "name of two modes",
+        ),
+        ("modes:\n  - {name: x, while: {tags: [a]}, for: {tags: [b]}, then: stop}\n", 2, "verify.*hold"),
+    ],
+)
+def test_a_mistake_in_the_rules_is_named_with_its_line(text, line, says):
+    with pytest.raises(RulesError, match=says) as caught:
+        parse_router_rules(text, "router.yaml")
+    assert caught.value.line == line

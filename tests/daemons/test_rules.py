@@ -108,6 +108,7 @@ def test_a_mistake_is_named_with_its_file_and_line_and_with_what_is_allowed(text
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("match", ["^(a+)+$", "(?:a|a)*b$", "(.*)*x$", "(?P<w>[a-z]+)*!"])
 def test_no_rule_takes_longer_than_the_line_is_long(match):
     """In a process of its own: a search that backtracks holds the interpreter, and nothing else could stop it."""

@@ -1,6 +1,7 @@
 """The table picks the tool, and a tool acts once however often it is called."""
 
 import threading
+from datetime import UTC, datetime
 
 import pytest
 
@@ -13,24 +14,30 @@ KNOWN = ("blocklist", "notify")
 
 @pytest.fixture
 def alert(page):
-    def add(address="192.0.2.1", tags=("security", "brute-force"), type="risk_alert"):
-        return page.add(type, "Failed passwords", tags=tags, context={"address": address})
+    def add(address="192.0.2.1", tags=("security", "brute-force"), type="risk_alert", **more):
+        return page.add(type, "Failed passwords", tags=tags, context={"address": address}, **more)
 
     return add
 
 
 @pytest.mark.parametrize(
-    ("type", "tags", "tool"),
+    ("type", "tags", "tool", "success"),
     [
-        ("risk_alert", ("security", "brute-force"), "blocklist"),
-        ("risk_alert", ("fraud",), "notify"),
-        ("pending_confirmation", (), "notify"),
-        ("observation", ("brute-force",), None),
+        ("risk_alert", ("security", "brute-force"), "blocklist", "done"),
+        ("risk_alert", ("fraud",), "notify", "notified"),
+        ("pending_confirmation", (), "notify", "notified"),
+        ("dependency", (), "notify", "notified"),
+        ("reminder", (), "notify", "notified"),
     ],
 )
-def test_the_shipped_table_picks_by_type_and_tags(alert, type, tags, tool):
-    table = read_tools(shipped("tools.yaml"), KNOWN)
-    assert table.pick(alert(type=type, tags=tags)) == tool
+def test_the_shipped_table_picks_by_type_and_tags_and_says_what_success_means(alert, type, tags, tool, success):
+    more = {"remind_at": datetime.now(UTC)} if type == "reminder" else {}
+    picked = read_tools(shipped("tools.yaml"), KNOWN).pick(alert(type=type, tags=tags, **more))
+    assert (picked.tool, picked.success) == (tool, success)
+
+
+def test_the_shipped_table_leaves_others_to_others(alert):
+    assert read_tools(shipped("tools.yaml"), KNOWN).pick(alert(type="observation")) is None
 
 
 @pytest.mark.parametrize(
@@ -38,10 +45,12 @@ def test_the_shipped_table_picks_by_type_and_tags(alert, type, tags, tool):
     [
         ("", 1, "'tools' is missing"),
         ("tools:\n  - tool: blocklist\n", 2, "'type' is missing"),
-        ("tools:\n  - {tool: shout, type: risk_alert}\n", 2, "allowed: blocklist, notify"),
-        ("tools:\n  - tool: notify\n    type: Risk!\n", 3, "not a valid name"),
-        ("tools:\n  - tool: notify\n    type: risk_alert\n    tag: x\n", 4, "allowed: tags, tool, type"),
-        ("tools:\n  - tool: notify\n    type: risk_alert\n    tags: x\n", 4, "not a list"),
+        ("tools:\n  - {tool: notify, type: risk_alert}\n", 2, "'success' is missing"),
+        ("tools:\n  - tool: notify\n    success: resolved\n    type: risk_alert\n", 3, "done.*notified.*pending"),
+        ("tools:\n  - {tool: shout, type: risk_alert, success: done}\n", 2, "allowed: blocklist, notify"),
+        ("tools:\n  - tool: notify\n    success: done\n    type: Risk!\n", 4, "not a valid name"),
+        ("tools:\n  - tool: notify\n    type: risk_alert\n    tag: x\n", 4, "allowed: success, tags, tool, type"),
+        ("tools:\n  - tool: notify\n    success: done\n    type: risk_alert\n    tags: x\n", 5, "not a list"),
     ],
 )
 def test_a_mistake_in_the_table_is_named_with_its_line(text, line, says):

@@ -18,6 +18,7 @@ _README = list(rows((ROOT / "README.md").read_text("utf-8"), "## Promises"))
 @cache
 def _tests_in(file: Path) -> frozenset[str]:
     nodes = ast.parse(file.read_text("utf-8")).body
+    nodes += [inner for node in nodes if isinstance(node, ast.ClassDef) for inner in node.body]
     return frozenset(node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 

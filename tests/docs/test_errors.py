@@ -47,6 +47,6 @@ def test_a_class_comes_behind_the_one_it_is_below():
 def test_the_command_line_documents_the_same_codes():
     names = {"internal": "INTERNAL", "usage": "USAGE", "not found": "NOT_FOUND", "conflict": "CONFLICT",
              "invalid input": "INVALID_INPUT", "engine": "ENGINE", "Ctrl-C": "INTERRUPTED"}  # fmt: skip
-    readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    tour = " ".join((ROOT / "docs" / "tour.md").read_text("utf-8").split())
     listed = ", ".join(f"{getattr(exit_codes, name)} {word}" for word, name in names.items())
-    assert f"Exit codes: 0 fine, {listed}" in readme
+    assert f"Exit codes: 0 fine, {listed}" in tour

@@ -15,27 +15,40 @@ from scratchbus import Bus
 from tests import launcher
 from tests.docs.markdown import ROOT, blocks
 
-DOCUMENTS = ("README.md", "docs/integration.md", "docs/audit.md", "docs/memory.md", "docs/context.md")
+DOCUMENTS = (
+    "README.md",
+    *(f"docs/{name}.md" for name in ("tour", "for-daemons", "for-backends", "for-agents")),
+    *(f"docs/{name}.md" for name in ("integration", "audit", "memory", "context")),
+)
+WITH_PYTHON = (*DOCUMENTS, "docs/mcp.md", "docs/http-events.md")
 PROMPT, COMPLAINT = "$ ", "scratchbus: "
 _SHELL = f'scratchbus() {{ {shlex.join(launcher.command("-m", "scratchbus.cli"))} "$@"; }}'
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_the_python_of_a_document_does_what_it_says(name: str, place: Path):
+@pytest.mark.parametrize("name", WITH_PYTHON)
+def test_the_python_of_a_document_does_what_it_says(name: str, place: Path, capsys: pytest.CaptureFixture[str]):
+    """What a snippet prints is compared with the block of `output` behind it, if there is one."""
     file = ROOT / name
-    snippets = blocks(file.read_text("utf-8"), "python")
+    text = file.read_text("utf-8")
+    snippets = blocks(text, "python")
+    shown = {block.line: block.text for block in blocks(text, "output")}
     assert snippets
     names: dict[str, Any] = {"__name__": "__main__"}
     try:
         for snippet in snippets:
             padding = "\n" * (snippet.line - 1)  # so that a traceback names the line of the document
             exec(compile(padding + snippet.text, str(file), "exec", dont_inherit=True), names)  # noqa: S102
+            printed = capsys.readouterr().out
+            output = shown.pop(snippet.line + snippet.text.count("\n") + 3, None)  # behind two fences and an empty line
+            assert output in (None, printed)
+        assert not shown
     finally:
         for value in names.values():
             if isinstance(value, Bus):
                 value.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_the_commands_of_a_document_do_what_it_says(name: str, place: Path):
     lines = [line for block in blocks((ROOT / name).read_text("utf-8"), "console") for line in block.text.splitlines()]

@@ -85,6 +85,7 @@ def _exact(value: Any) -> Any:
     return repr(value)
 
 
+@pytest.mark.parametrize("count", [1, 2])
 @given(bodies())
 @example(("added", f'{{"by":"a","content":"b","context":{DEEP}}}'))
 @example(("added", '{"by":"a","content":"b","expires_at":"2026-01-31T12:00:00.1234567Z"}'))
@@ -92,10 +93,10 @@ def _exact(value: Any) -> Any:
 @example(("lapsed", '{"by":"a","id":"b"}'))
 @example(("lapsed", '{"by":"a"} '))
 @example(("lapsed", '{"by":"a"}x'))
-def test_a_body_is_read_as_its_model_reads_it(given: tuple[str, str]) -> None:
+def test_a_body_is_read_as_its_model_reads_it(count: int, given: tuple[str, str]) -> None:
     kind, text = given
     body = text.encode("utf-8", "surrogatepass")
-    read = _decoded(kind, body)
+    read = _decoded(kind, body, count)
     try:
         model = EVENTS[kind].__pydantic_validator__.validate_json(body).__dict__
     except ValidationError as refused:
@@ -108,16 +109,18 @@ def test_a_body_is_read_as_its_model_reads_it(given: tuple[str, str]) -> None:
     assert found == expected
 
 
-def _decoded(kind: str, body: bytes) -> Any:
+def _decoded(kind: str, body: bytes, count: int) -> Any:
+    """Return what one of so many such entries has when they are decoded together."""
     values = dict.fromkeys(LAYOUT, b"") | {b"kind": kind.encode(), b"event": b'{"v":2,' + body[1:]}
-    return decode_bodies([[b"1-1", [part for pair in values.items() for part in pair]]], 0).bodies[0]
+    return decode_bodies([[b"1-1", [part for pair in values.items() for part in pair]]] * count, 0).bodies[0]
 
 
 @pytest.mark.parametrize("kind", sorted(set(EVENTS) - {"todo_written"}))
-def test_what_is_usual_needs_no_model(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_is_usual_needs_no_model(kind: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     fields = EVENTS[kind].model_fields
     usual = {name: _usual(each.annotation) for name, each in fields.items() if each.is_required()}
     usual |= {name: value for name, value in USUAL_TEXTS.items() if name in fields}
     monkeypatch.setattr(BodyDecoder, "by_model", lambda *_: pytest.fail("the model was asked"))
     body = ",".join(f"{json.dumps(name)}:{value}" for name, value in usual.items())
-    assert _decoded(kind, f"{{{body}}}".encode()).by == "a"
+    assert _decoded(kind, f"{{{body}}}".encode(), count).by == "a"

@@ -20,6 +20,10 @@ KINDS = {
     "notepad_written", "notepad_edited", "note_added", "note_updated", "note_deleted",
     "session_spawned", "session_started", "session_ended",
     "todo_written", "task_begun", "task_ended", "scratchpad_written", "run_ended",
+    "preference_remembered", "preference_forgotten",
+    "fact_asserted", "fact_retracted",
+    "turn_appended", "turns_compacted", "file_written", "file_removed", "text_written", "text_edited", "text_deleted",
+    "item_put", "item_used", "item_deleted", "relations_changed",
 }  # fmt: skip
 
 text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)

@@ -7,7 +7,7 @@ import gc
 import pytest
 
 from scratchbus.errors import CodeTooOld
-from scratchbus.eventlog import tail
+from scratchbus.eventlog import codec, tail
 from scratchbus.eventlog.codec import LAYOUT, Poison, RawEntry, decode_bodies, decode_entry, decode_items
 from scratchbus.eventlog.tail import LogEntry
 
@@ -39,6 +39,37 @@ def test_each_entry_of_a_batch_has_its_own_outcome():
     assert last.event == decode_entry(last.entry, 3)
 
 
+@pytest.mark.parametrize(
+    "halves",
+    [
+        (b'{"v":2,"by":"a","reason":"x', b'{"v":2,y","backoff":1}'),
+        (b'{"v":2,"by":"a"', b'{"v":2,"reason":"y"}'),
+        (b'{"v":2,"by":"a"}]', b'{"v":2,"by":"b"}'),
+        (b'{"v":2,"by":"a"},', b'{"v":2,"by":"b"}'),
+        (b'{"v":2,"by":"a"},{"v":2,"by":"b"}', b""),
+    ],
+)
+def test_damaged_bodies_do_not_complete_each_other(halves: tuple[bytes, bytes]):
+    for kinds in ((b"released", b"released", b"released"), (b"released", b"released", b"cleared")):
+        bodies = zip((*halves, GOOD), kinds, strict=True)
+        entries = [entry(seq, body, kind=kind) for seq, (body, kind) in enumerate(bodies, 1)]
+        alone = [decode_bodies([each], 0).bodies[0] for each in entries]
+        assert [type(each) for each in decode_bodies(entries, 0).bodies] == [type(each) for each in alone]
+        assert isinstance(alone[0], Poison)
+
+
+def test_bodies_of_several_kinds_are_decoded_together(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(codec, "_decode_body", lambda *_: pytest.fail("one by one"))
+    kinds = (b"released", b"cleared", b"linked", b"released")
+    bodies = (b'{"v":2,"by":"a","backoff":7}', GOOD, b'{"v":2,"by":"c","action":"call"}', GOOD)
+    entries = [entry(seq, body, kind=kind) for seq, (kind, body) in enumerate(zip(kinds, bodies, strict=True), 1)]
+    events = [item for _, item in decode_items(entries, 0)]
+    assert [(each.kind.encode(), each.by) for each in events] == [
+        *zip(kinds, ("a", "tester", "c", "tester"), strict=True)
+    ]
+    assert (events[0].backoff, events[2].action, events[3].backoff) == (7, "call", 0)
+
+
 def test_an_event_is_made_when_it_is_looked_at(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tail, "decode_items", lambda *_: pytest.fail("nobody has looked"))
     good, damaged = items_of(GOOD, DAMAGED)
@@ -59,6 +90,14 @@ def test_entries_of_different_layouts_are_decoded_together():
     assert [(item.id, item.subject, item.kind, item.seq) for item in found] == [
         ("e1", "s", "cleared", 1), ("e2", "s", "cleared", 2), ("e3", "s", "cleared", 3), ("", "s", "cleared", 4),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_an_entry_of_any_layout_is_decoded_alone(place: int):
+    turned, more, less = entry(2), [b"1-3", [*entry(3)[1], b"note", b"by hand"]], [b"1-4", entry(4)[1][2:]]
+    turned[1][:4] = [*turned[1][2:4], *turned[1][:2]]
+    all_items = decode_items(entries := [entry(1), turned, more, less], 0)
+    assert decode_items([entries[place]], 0) == [all_items[place]]
 
 
 def test_names_that_fit_only_by_chance_are_not_taken_for_the_usual_ones():

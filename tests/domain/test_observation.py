@@ -1,16 +1,20 @@
 """The item of a page, and what a caller gives to make one."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 from pydantic import ValidationError
+from pydantic_core import to_jsonable_python
 
-from scratchbus import NewObservation, Observation
+from scratchbus import Claim, NewObservation, Observation
+from scratchbus.domain.documents import document_of, shown_fields
 from scratchbus.domain.events import Added
 from scratchbus.domain.observation import UPDATABLE
 from scratchbus.domain.values import moment
 from scratchbus.errors import InvalidField, UnknownField
 from scratchbus.eventlog.stored_documents import decode_observation, decode_observations, encode_document
+from scratchbus.projections.scratch_page import evolve
 
 ONE = Observation(
     id="01ARZ3NDEKTSV4RRFFQ69G5FAV", page="main", type="t", content="é", source="tool", added_ms=1000, added_seq=1,
@@ -46,6 +50,67 @@ def test_its_places_are_in_its_json_and_not_in_what_is_stored():
     assert b"position" not in encode_document(ONE)
 
 
+FIELDS = [
+    "id", "type", "content", "source", "owner", "status", "confidence", "context", "tags", "created_at", "updated_at",
+    "expires_at", "metadata",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"ms": 1_795_386_035_607, "seq": 9, "version": 4, "shard": 3},
+        {
+            "expires_at": datetime(2027, 1, 1, tzinfo=UTC),
+            "archive_at": datetime(2027, 1, 1, 1, 2, 3, 4_000, tzinfo=UTC),
+        },
+        {"claim": Claim(by="a", fence=2, until=datetime(2027, 1, 1, 0, 0, 0, 5_000, tzinfo=UTC), owner="o")},
+        {
+            "metadata": {"a": [1, {"b": None}]},
+            "context": {"t": "x"},
+            "links": ["goal"],
+            "evidence": ["e"],
+            "owner": "me",
+        },
+        {"status": "archived", "status_class": "final", "reason": "r", "reason_code": "expired", "damaged": True},
+    ],
+)
+def test_its_document_is_what_pydantic_dumps(changes):
+    added = Added(id="e", subject=ONE.id, page="main", type="t", content="x", by="me", ms=1_795_386_035_000, seq=1)
+    observation = evolve(None, added).model_copy(update=changes)
+    dumped = observation.model_dump(mode="json")
+    document = document_of(observation)
+    assert document == {name: dumped[name] for name in observation.shown()}
+    assert list(document) == observation.shown()
+    encoded = msgspec.json.decode(msgspec.json.encode(shown_fields(observation), enc_hook=to_jsonable_python))
+    assert encoded == document
+    document["context"]["mine"] = document["tags"].append("mine")
+    assert document_of(observation)["context"] == observation.context == dumped["context"]
+
+
+def test_its_repr_and_json_begin_with_the_fields_of_the_specification_and_show_of_ours_what_says_something():
+    added = Added(id="e", subject=ONE.id, page="main", type="t", content="x", by="me", ms=1, seq=1)
+    new = evolve(None, added)
+    assert list(document_of(new)) == [*FIELDS, "page", "version", "position", "priority"]
+    assert [name for name, _ in new.__repr_args__()] == [
+        name for name, value in document_of(new).items() if value is not None
+    ]
+    assert repr(new).startswith(f"Observation(id={ONE.id!r}, type='t', content='x', source='me', status=")
+    changed = new.model_copy(update={"version": 2, "ms": 2, "seq": 2, "links": ["goal-17"], "occurrences": 3})
+    assert list(document_of(changed))[13:] == [
+        "page",
+        "version",
+        "position",
+        "priority",
+        "occurrences",
+        "links",
+        "added",
+    ]
+    assert "links=['goal-17']" in repr(changed)
+    assert "claim" not in repr(changed)
+
+
 def test_it_is_the_same_after_being_stored():
     assert decode_observation(encode_document(ONE)) == ONE
     assert decode_observations([encode_document(ONE)] * 3) == [ONE] * 3
@@ -53,7 +118,7 @@ def test_it_is_the_same_after_being_stored():
 
 
 def test_documents_of_other_versions_are_read_for_what_is_known():
-    row = encode_document(ONE)[:-1] + b',"mood":"good"}'
+    row = encode_document(ONE)[:-2] + b',"mood":"good"},"more"]'
     assert decode_observation(row) == ONE
 
 
@@ -63,7 +128,9 @@ def test_what_may_be_updated_is_a_field_of_it():
 
 
 def test_what_is_given_says_which_field_is_wrong():
-    with pytest.raises(UnknownField, match="colour: unknown field; use one of: confidence, content") as unknown:
+    with pytest.raises(
+        UnknownField, match="colour: unknown field; use one of: blocked_by, confidence, content"
+    ) as unknown:
         NewObservation(type="t", content="x", colour="red")
     assert unknown.value.field == "colour"
     with pytest.raises(InvalidField, match="content: is missing"):
@@ -81,3 +148,8 @@ def test_what_is_given_is_all_optional_but_type_and_content():
         "times",
     }
     assert NewObservation(type="t", content="x", ttl=timedelta(hours=1)).ttl == timedelta(hours=1)
+
+
+def test_a_position_is_text_in_json_and_in_the_schema_of_it():
+    properties = Observation.model_json_schema(mode="serialization")["properties"]
+    assert {properties[name]["type"] for name in ("position", "added")} == {"string"}

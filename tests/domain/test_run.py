@@ -23,7 +23,7 @@ def names(record):
 
 
 def test_a_run_that_says_nothing_else_is_completed(record):
-    assert (record.outcome, record.summary, record.steps) == ("completed", "The task was completed.", [])
+    assert (record.outcome, record.summary, record.steps) == ("completed", "Task completed", [])
 
 
 def test_steps_keep_their_order_and_their_details(record):
@@ -44,13 +44,13 @@ def test_a_run_that_gave_up_says_why(record):
     assert (record.outcome, record.summary) == ("error", "there is no jar")
     assert record.steps == [("error", {"message": "there is no jar"})]
     record.error()
-    assert record.summary == "The agent ran into an error."
+    assert record.summary == "Agent encountered an error"
 
 
 def test_a_run_that_took_too_many_steps_says_how_many(record):
     record.max_steps(20)
     assert record.outcome == "incomplete - max steps reached"
-    assert "20 steps" in record.summary
+    assert record.summary == "Reached maximum steps (20) without completing task"
     assert record.steps == []
 
 
@@ -60,7 +60,7 @@ def test_an_exception_leaves_the_first_five_lines_of_its_traceback(record):
         deep(20)
     record_exception(record, raised.value)
     details = record.steps[-1].details
-    assert (record.outcome, record.summary) == ("exception", "The agent ran into an error: too deep")
+    assert (record.outcome, record.summary) == ("exception", "Agent encountered an error: too deep")
     assert details["message"] == "too deep"
     assert len(details["backtrace"]) == 5
     assert all(line.endswith("in deep") and "test_run.py:" in line for line in details["backtrace"])
@@ -68,7 +68,7 @@ def test_an_exception_leaves_the_first_five_lines_of_its_traceback(record):
 
 def test_an_exception_without_words_is_known_by_its_name(record):
     record_exception(record, KeyError())
-    assert record.summary == "The agent ran into an error: KeyError"
+    assert record.summary == "Agent encountered an error: KeyError"
 
 
 def test_a_new_scratchpad_is_told_by_its_first_hundred_characters(record):

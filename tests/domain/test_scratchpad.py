@@ -15,10 +15,10 @@ def test_the_section_shows_the_content_below_its_heading():
 
 
 def test_an_empty_scratchpad_shows_a_hint_that_says_how_to_fill_it():
-    text = section("")
-    assert text.startswith("## Your Scratchpad\n\n_")
-    for point in ("empty", "`update_scratchpad`", "notes", "future self"):
-        assert point in text
+    assert section("") == (
+        "## Your Scratchpad\n\n"
+        "_Your scratchpad is empty. Use the `update_scratchpad` action to save notes for your future self._"
+    )
 
 
 def test_the_prompt_says_what_happened():
@@ -32,13 +32,40 @@ def test_the_prompt_says_what_happened():
     )
 
 
-def test_the_prompt_names_what_is_worth_writing_down_and_how_to_answer():
+def test_the_prompt_is_that_of_its_document_and_says_that_the_answer_replaces_everything():
     text = end_of_run_prompt("t", "error", "s", ["a", "b"])
-    for point in ("future self", "lessons", "matter", "unfinished", "follow-ups", "preferences", "10,000", "whole"):
-        assert point in text
-    assert '```json\n{"scratchpad": "' in text
-    assert '```json\n{"scratchpad": null}\n```' in text
-    assert "**Steps taken**: 2" in text
+    ours = (
+        "Your answer replaces the whole scratchpad, so repeat what you want to keep. The limit is 10000 characters.\n\n"
+    )
+    assert (
+        text.replace(ours, "", 1)
+        == """\
+## Task Complete
+
+**Task**: t
+**Outcome**: error
+**Summary**: s
+**Steps taken**: 2
+
+Please update your scratchpad with any context that would help your future self.
+This might include:
+- Key learnings from this task
+- Important context discovered
+- Work in progress or follow-ups needed
+- User preferences observed
+
+Respond with JSON:
+```json
+{"scratchpad": "your updated scratchpad content"}
+```
+
+If you have nothing to add, respond with:
+```json
+{"scratchpad": null}
+```
+"""
+    )
+    assert ours in text
 
 
 @pytest.mark.parametrize(
@@ -58,8 +85,10 @@ def test_the_prompt_names_what_is_worth_writing_down_and_how_to_answer():
         ('{"scratchpad": "\\ud83d\\ude00"}', "😀"),
         ('{"scratchpad": ["one", "two"]}', '["one", "two"]'),
         ('{"scratchpad": 42}', "42"),
-        ('{"scratchpad": ""}', ""),
-        ('{"scratchpad": " \\n "}', ""),
+        ('{"scratchpad": ""}', None),
+        ('{"scratchpad": " \\n "}', None),
+        ('{"scratchpad": false}', None),
+        ('{"scratchpad": []}', None),
         ('{"scratchpad": null}', None),
         ('```json\n{"scratchpad": null}\n```', None),
         ("null", None),
@@ -103,7 +132,7 @@ def test_a_reply_that_is_too_long_is_cut():
 @given(st.text())
 def test_whatever_a_model_writes_is_read_back(text):
     cut = text[:MAX_CONTENT]
-    expected = cut if cut.strip() else ""
+    expected = cut if cut.strip() else None
     assert parse_reply("Here:\n```json\n" + json.dumps({"scratchpad": text}) + "\n```") == expected
 
 
@@ -118,7 +147,7 @@ def test_whatever_a_model_answers_is_text_or_none_or_refused(reply):
 
 def test_what_is_written_directly_is_never_cut():
     assert check_content("x" * MAX_CONTENT) == "x" * MAX_CONTENT
-    with pytest.raises(TooLarge, match="10001 characters is over the limit of 10000") as refused:
+    with pytest.raises(TooLarge, match=r"^Scratchpad content exceeds maximum length of 10000 characters ") as refused:
         check_content("x" * (MAX_CONTENT + 1))
     assert (refused.value.size, refused.value.limit) == (10_001, 10_000)
 

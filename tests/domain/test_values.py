@@ -39,7 +39,7 @@ DURATIONS = {
     timedelta(microseconds=1500): 2,
 }
 NO_DURATIONS = [
-    "", "soon", "h", "2 h", "2h ago", "-2h", "1y", "0", 0, -1, 0.0001, "0s", math.nan, math.inf, True, None, [],
+    "", "soon", "h", "2 x", "2h ago", "-2h", "1y", "0", 0, -1, 0.0001, "0s", math.nan, math.inf, True, None, [],
     "36501d", 10**12, timedelta(0), timedelta(days=-1), "1e3",
 ]  # fmt: skip
 

@@ -43,6 +43,7 @@ READERS: dict[str, Callable[[str, Path], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "key"),
     [

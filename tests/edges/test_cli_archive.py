@@ -32,9 +32,17 @@ def test_with_ids_it_puts_observations_away(cli: Cli):
     assert cli.json("list").documents[2]["status"] == "archived"
     assert cli("archive", "nonsense").code == 5
     assert "--fence" in cli("archive", first, "--help").out
-    shown = cli("archive", "--help").out
-    assert all(word in shown for word in ("scratchbus archive 8F3K2M9Q --reason TEXT", "run", "ls", "verify"))
-    assert cli("archive").code == 2  # as with any command that has commands
+    assert "scratchbus archive 8F3K2M9Q --reason TEXT" in cli("archive", "--help").out
+    assert cli("archive").code == 2
+
+
+def test_the_archive_of_the_log_has_a_command_of_its_own_and_its_former_one(cli: Cli, directory: Path):
+    assert all(word in cli("log-archive", "--help").out for word in ("run", "list", "verify"))
+    for command in ("run", "list", "ls"):
+        assert cli("log-archive", command).code == 0
+    for former in ("run", "ls"):
+        assert cli("archive", former).err == cli("log-archive", former).err
+        assert cli("archive", "--json", former).code == 0
 
 
 def test_what_is_old_is_moved_listed_and_verified(cli: Cli, directory: Path):

@@ -1,13 +1,10 @@
 """The past on the command line: `replay` and `diff`, and the moments that people write."""
 
 import re
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from scratchbus.cli.arguments import past_moment, time_or_position
 from scratchbus.daemon.exit_codes import INVALID_INPUT, USAGE
-from scratchbus.errors import InvalidField, InvalidPosition
 from tests.edges.conftest import Cli
 from tests.waiting import PATIENCE
 
@@ -107,7 +104,7 @@ def test_differences_are_coloured_on_a_terminal(cli: Cli):
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["replay", "--until", "soon"], INVALID_INPUT, "until: 'soon' is not a position, a time or `now`; write"),
+        (["replay", "--until", "soon"], INVALID_INPUT, "'soon' is neither a position nor a time since 1970; write"),
         (["replay", "--until", "2199-01-01T00:00:00Z"], INVALID_INPUT, "is in the future; the engine has"),
         (["replay", "--until", "9/1-1"], INVALID_INPUT, "is on shard 9; the bus has 1"),
         (["diff"], USAGE, "--from"),
@@ -121,32 +118,3 @@ def test_an_invalid_moment_is_explained(cli: Cli, arguments: list[str], code: in
     assert (done.code, done.out) == (code, "")
     assert said in done.err
     assert done.err.count("\n") == 1
-
-
-def test_a_moment_may_be_written_in_many_ways():
-    now = datetime.now(UTC)
-    for text in ("10m", "10m ago", " 10m  ago"):
-        assert abs(past_moment("until", text) - now + timedelta(minutes=10)) < timedelta(seconds=30)
-    here = now.astimezone()
-    for text in ("00:00", "today 00:00", "0:00:00", "today at 0:00"):
-        assert past_moment("until", text).astimezone().date() in (here.date(), datetime.now().astimezone().date())
-    yesterday = past_moment("until", "Yesterday 14:02").astimezone()
-    assert (f"{yesterday:%H:%M:%S}", yesterday.date()) == ("14:02:00", here.date() - timedelta(days=1))
-    assert past_moment("until", "2026-01-31T12:00:00+01:00") == datetime(2026, 1, 31, 11, tzinfo=UTC)
-    assert past_moment("until", "2026-01-31 12:00") == datetime(2026, 1, 31, 12, tzinfo=UTC)
-    assert [time_or_position("until", text) for text in ("1-2", "3/1-2", "1-2,3-4")] == ["1-2", "3/1-2", "1-2,3-4"]
-
-
-def test_a_time_without_a_day_is_the_last_one_that_there_was():
-    for minutes in (-1, 1):
-        text = f"{datetime.now().astimezone() + timedelta(minutes=minutes):%H:%M}"
-        then = past_moment("until", text)
-        assert timedelta(0) <= datetime.now(UTC) - then < timedelta(days=1, minutes=5)
-
-
-@pytest.mark.parametrize("text", ["", "24:00", "14:60", "yesterday", "tomorrow 14:02", "14", "ago", "-5m", "1-2-3"])
-def test_an_invalid_time_is_refused_with_valid_ones(text: str):
-    with pytest.raises(InvalidField, match=r"until: .* is not a time; write 14:02, yesterday 14:02, 10m or 10m ago"):
-        past_moment("until", text)
-    with pytest.raises(InvalidPosition, match="is not a position, a time or `now`"):
-        time_or_position("until", text)

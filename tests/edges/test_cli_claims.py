@@ -164,6 +164,6 @@ def test_release_without_a_fence_is_for_the_terminal_that_claimed(cli: Cli):
 
 
 def test_bad_instance_is_refused(cli: Cli):
-    refused = cli("active", "--instance", "a\nb")
+    refused = cli("claim", "8F3K2M9Q", "--by", "me", "--instance", "a\nb")
     assert refused.code == 5
     assert "instance" in refused.err

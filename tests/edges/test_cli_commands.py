@@ -9,6 +9,7 @@ import pytest
 
 from scratchbus.settings import shipped
 from tests.edges.conftest import Cli, Result
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.real
 
@@ -19,6 +20,31 @@ types:
     description: Something to do.
     default_ttl: 1d
 """
+
+
+def test_what_blocks_and_what_is_scheduled_is_not_ready(cli: Cli):
+    wall = cli.add()
+    roof = cli.json("add", "risk_alert", "Roof", "--source", "me", "--blocked-by", wall[-8:]).document
+    later = cli.json("add", "risk_alert", "Later", "--source", "me", "--not-before", "10m").document
+    hourly = cli.json("add", "observation", "Look", "--source", "me", "--every", "1h").document
+    assert (roof["blocked_by"], hourly["every"]) == ([wall], "1h")
+    assert datetime.fromisoformat(later["not_before"]) > datetime.now(UTC) + timedelta(minutes=9)
+    assert [each["id"] for each in cli.json("ready").documents] == [wall]
+    refused = cli("claim", roof["id"], "--by", "me")
+    assert (refused.code, f"{wall} blocks it" in refused.err) == (4, True)
+    assert "every" in cli("show", hourly["id"]).out
+    cli("update", roof["id"], "--blocked-by", "")
+    assert [each["id"] for each in cli.json("ready", "--limit", "1").documents] == [roof["id"]]
+
+
+def test_a_list_on_a_terminal_says_what_waits_for_its_time(cli: Cli):
+    cli("add", "observation", "Now", "--source", "me")
+    cli("add", "observation", "Later", "--source", "me", "--not-before", "10m")
+    cli("add", "observation", "Often", "--source", "me", "--every", "1h")
+    with cli.start("list", terminal=True) as running:
+        running.wait_for("Now")
+        running.process.wait(PATIENCE)
+        assert [word in running.seen for word in (b"scheduled", b"recurs", b"active")] == [True, True, False]
 
 
 def test_an_observation_is_added_with_everything_that_was_said(cli: Cli):
@@ -41,6 +67,14 @@ def test_an_observation_is_added_with_everything_that_was_said(cli: Cli):
     assert added["updated_at"] == added["created_at"]
     assert "-" in added["position"]
     assert cli.json("show", added["id"]).document == added
+
+
+def test_who_displaces_is_told(cli: Cli, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SCRATCHBUS_MAX_OBSERVATIONS", "1")
+    first = cli("add", "observation", "one", "--source", "me")
+    assert first.err == ""
+    second = cli.json("add", "risk_alert", "two", "--source", "me")
+    assert f"the page is full: displaced {first.out.strip()[-8:]} (observation, priority 20)" in second.err
 
 
 def test_what_is_seen_again_is_counted(cli: Cli):
@@ -104,11 +138,25 @@ def test_a_list_is_narrowed_by_what_is_given(cli: Cli):
     assert ids("--source", "nobody") == ids("--since", "2099-01-01T00:00:00Z") == []
 
 
+def test_a_list_says_how_many_more_match_and_how_to_go_on(cli: Cli):
+    first, second, third = (cli.add(f"{n}", "--tag", "ci", "--confidence", f"0.{n + 7}") for n in range(3))
+    done = cli("list", "--tag", "ci", "--limit", "1")
+    assert f"2 more match: go on with --after {third[-8:]}, or show all with --all" in done.err
+    assert "more match" in cli.json("list", "--limit", "1").err
+    assert "1 more match" in cli("list", "--limit", "1", "--after", third).err
+    for rest in (("--limit", "3"), ("--after", first), ("--limit", "1", "--confidence", "0.9"), ("--all",)):
+        assert "more match" not in cli("list", *rest).err
+    assert [each["id"] for each in cli.json("list", "--confidence", "0.8").documents] == [third, second]
+
+
 def test_what_is_active_comes_by_priority(cli: Cli):
     low, high = cli.add("low"), cli.add("high", type="risk_alert")
     cli.json("review", cli.add("waiting"))
     assert [each["id"] for each in cli.json("active").documents] == [high, low]
-    assert [each["id"] for each in cli.json("active", "--limit", "1").documents] == [high]
+    first = cli.json("active", "--limit", "1")
+    assert [each["id"] for each in first.documents] == [high]
+    assert first.err == "1 more are active: show all without --limit\n"
+    assert cli.json("active", "--limit", "2").err == cli("active").err == ""
 
 
 @pytest.mark.parametrize(
@@ -125,6 +173,13 @@ def test_a_verb_takes_several_observations_to_a_status_with_its_reason(cli: Cli,
     assert [(each["id"], each["status"], each["reason"]) for each in done] == [
         (id, status, f"why {verbs[-1]}") for id in ids
     ]
+
+
+def test_a_reopened_one_can_get_another_life(cli: Cli):
+    id = cli.add("one")
+    cli.json("resolve", id)
+    (reopened,) = cli.json("reopen", id, "--ttl", "never").documents
+    assert (reopened["status"], reopened["expires_at"]) == ("active", None)
 
 
 def test_resolved_observations_are_cleared_and_keep_their_history(cli: Cli):
@@ -162,7 +217,7 @@ def test_a_claim_is_held_by_its_fence(cli: Cli):
     fence = str(claim["fence"])
     assert cli.json("claim", id, "--by", "executor-1", "--fence", fence).document["fence"] == claim["fence"]
     assert cli.json("link", id, "goal-17", "--fence", fence).document["links"] == ["goal-17"]
-    assert cli.json("release", id, "--by", "executor-1").document["claim"] is None
+    assert cli.json("release", id, "--by", "executor-1").document.get("claim") is None
     events = cli.json("history", id).documents
     assert [(each["kind"], each["by"]) for each in events if each["kind"] != "linked"] == [
         ("added", "test"), ("claimed", "executor-1"), ("claimed", "executor-1"), ("released", "executor-1"),

@@ -70,7 +70,7 @@ def test_who_has_seen_it_is_listed_with_what_they_did(cli: Cli, bus: Bus):
     [
         (["context", "--budget", "0"], USAGE),
         (["context", "--session", "## Notes"], INVALID_INPUT),
-        (["context", "--session", "s1", "--budget", "5"], INVALID_INPUT),
+        (["context", "--session", "s1", "--budget", "5", "--strict"], INVALID_INPUT),
         (["context", "surface"], USAGE),
         (["context", "exposure", "01M7ZN5R6A6W2V7Q77DX4ZXNYF"], NOT_FOUND),
     ],

@@ -112,11 +112,27 @@ def test_an_observation_is_erased_and_its_history_says_so(cli: Cli):
     id = cli.add("private")
     cli("resolve", id)
     assert cli("erase", id).code == USAGE  # a reason is needed
-    said = cli("erase", id, "--reason", "asked for")
+    asked = ("--reason", "asked for", "--source", "test", "--yes")
+    said = cli("erase", id, *asked)
     assert (said.code, said.out) == (OK, f"erased {id} 2 events\n")
     (tombstone,) = cli.json("history", id).documents
     assert (tombstone["kind"], tombstone["reason"], len(tombstone["positions"])) == ("erased", "asked for", 2)
-    assert cli.json("erase", id, "--reason", "asked for").document == tombstone
+    assert cli.json("erase", id, *asked).document == tombstone
     assert cli("show", id).code == NOT_FOUND
     assert "private" not in cli.anywhere("tail", "--format", "jsonl").out
     assert cli("history", id).out.count("asked for") == 1
+
+
+def test_erasing_needs_a_whole_id_a_source_and_a_yes(cli: Cli, monkeypatch: pytest.MonkeyPatch):
+    id, why = cli.add("private"), ("--reason", "asked for")
+    for problem, arguments in (
+        ("needs a source", (id, *why, "--yes")),
+        ("add --yes", (id, *why, "--source", "test")),
+    ):
+        refused = cli("erase", *arguments)
+        assert (refused.code, refused.out) == (USAGE, "")
+        assert problem in refused.err
+    assert cli("erase", id[-8:], *why, "--source", "test", "--yes").code == INVALID_INPUT
+    with cli.start("erase", id, *why, "--source", "test", terminal=True) as running:
+        running.wait_for(f"Erase {id} for good (observation: private)? [y/N]")
+    assert cli("show", id).code == OK

@@ -94,7 +94,7 @@ def test_a_session_has_to_be_named(cli: Cli):
 def test_a_scratchpad_is_written_and_shown(cli: Cli, mine: str):
     assert cli("scratchpad", "show", mine).out == ""
     done = cli("scratchpad", "write", mine, "Mondays\tonly.")
-    assert done.out == f"saved 13 characters for {mine}\n"
+    assert done.out == "Scratchpad updated successfully.\n"
     assert cli("scratchpad", "show", mine).out == "Mondays\tonly.\n"
     assert cli.json("scratchpad", "show", mine).document == {
         "agent": mine,
@@ -111,7 +111,7 @@ def test_a_scratchpad_is_written_and_shown(cli: Cli, mine: str):
 def test_an_agent_is_told_who_it_is(cli: Cli, mine: str):
     empty = cli("scratchpad", "whoami", mine).out
     assert f"You are {mine}, a subagent." in empty
-    assert "\n## Your Scratchpad\n\n_It is empty." in empty
+    assert "\n## Your Scratchpad\n\n_Your scratchpad is empty." in empty
     cli("scratchpad", "write", mine, "Mondays only.")
     assert cli.json("scratchpad", "whoami", mine).document["text"].endswith("## Your Scratchpad\n\nMondays only.")
 
@@ -136,7 +136,7 @@ def test_people_have_no_scratchpad(cli: Cli, mine: str, monkeypatch: pytest.Monk
 def test_what_is_too_long_for_a_scratchpad_is_refused(cli: Cli, mine: str):
     refused = cli.process("scratchpad", "write", mine, "-", given="x" * 10_001)
     assert refused.code == 5
-    assert "10001 characters is over the limit of 10000" in refused.err
+    assert "Scratchpad content exceeds maximum length of 10000 characters" in refused.err
 
 
 def test_the_log_says_what_agents_did(cli: Cli, mine: str):

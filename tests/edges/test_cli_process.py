@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
-from scratchbus import Bus, NewObservation
+from scratchbus import Bus, Facts, NewObservation, Page
 from scratchbus.cli import main
+from scratchbus.cli.root import root
 from scratchbus.cli.shell import run_command
 from tests.edges.conftest import PROGRAM, ROOT, Cli
 from tests.waiting import PATIENCE
@@ -21,6 +26,7 @@ from tests.waiting import PATIENCE
 pytestmark = pytest.mark.real
 
 COLD = (sys.executable, "-m", "scratchbus.cli")
+_IMPORTS = "import pydantic.main, click, asyncio, json"
 """The command line, started as users start it."""
 
 _HEAVY = {"redis", "pydantic", "rich", "structlog", "apscheduler", "yaml", "asyncio"}
@@ -49,13 +55,13 @@ def test_what_one_process_says_another_sees(cli: Cli):
 
 
 @pytest.mark.alone
-def test_help_takes_less_than_150_milliseconds():
+def test_help_takes_less_than_100_milliseconds():
     def seconds() -> float:
         helper = os.posix_spawn(COLD[0], [*COLD, "--help"], os.environ, file_actions=_SILENT)
         used = os.wait4(helper, 0)[2]
         return used.ru_utime + used.ru_stime  # what other processes do meanwhile does not count
 
-    assert any(seconds() < 0.15 for _ in range(20))
+    assert any(seconds() < 0.1 for _ in range(20))
 
 
 _SILENT = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
@@ -90,7 +96,7 @@ def test_help_needs_nothing_heavy():
 def test_every_command_explains_itself(cli: Cli, command: str):
     done = cli(command, "--help")
     assert done.code == 0
-    assert "Options of every command:" in done.out
+    assert "Common options:" in done.out or command in ("types", "completion")
     assert command in cli("--help").out
 
 
@@ -236,6 +242,7 @@ def test_watch_redraws_the_page_when_something_happens(cli: Cli):
         assert b"Traceback" not in watch.seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_signal", [signal.SIGINT, signal.SIGTERM])
 def test_up_keeps_the_page_current_until_it_is_told_to_end(cli: Cli, tmp_path: Path, with_signal: signal.Signals):
     own = ("--url", f"embedded:{tmp_path / 'up'}")
@@ -254,6 +261,7 @@ def test_up_keeps_the_page_current_until_it_is_told_to_end(cli: Cli, tmp_path: P
         cli(*own, "stop")
 
 
+@pytest.mark.slow
 def test_up_goes_on_when_the_engine_dies(cli: Cli, tmp_path: Path):
     own = ("--url", f"embedded:{tmp_path / 'up'}")
     try:
@@ -274,3 +282,83 @@ def test_up_says_in_json_where_the_engine_is(cli: Cli, home: Path):
         up.wait_for("\n")
         first = json.loads(up.seen.decode().splitlines()[0])
         assert (first["url"], first["pid"]) == (f"embedded:{home}", up.process.pid)
+
+
+# -- groups ----------------------------------------------------------------------------------------------------------
+
+
+def _groups() -> Iterator[click.Group]:
+    waiting: list[click.Group] = [root]
+    while waiting:
+        group = waiting.pop()
+        yield group
+        context = click.Context(group)
+        members = (group.get_command(context, name) for name in group.list_commands(context))
+        waiting += [each for each in members if isinstance(each, click.Group)]
+
+
+def test_no_command_is_listed_twice():
+    for group in _groups():
+        with group.make_context("it", [], resilient_parsing=True) as context:
+            listed = re.findall(r"^  ([a-z-]+)  +\S", group.get_help(context), re.MULTILINE)
+        assert sorted(listed) == sorted(set(listed)), group.name
+
+
+def test_a_list_is_called_list_everywhere_and_ls_is_the_same():
+    found = 0
+    for group in _groups():
+        context = click.Context(group)
+        assert "ls" not in group.list_commands(context)
+        if "list" in group.list_commands(context):
+            found += 1
+            assert group.get_command(context, "ls") is group.get_command(context, "list")
+    assert found >= 8
+
+
+def test_options_are_accepted_only_where_they_act(cli: Cli):
+    for arguments in (("status", "--page", "x"), ("active", "--source", "x"), ("stop", "--bus", "x")):
+        refused = main(arguments)
+        assert refused == 2, arguments
+    assert "--source" in cli("add", "--help").out
+    assert "--instance" in cli("resolve", "--help").out
+    assert "--page" not in cli("verify", "--help").out
+
+
+def test_the_package_runs_as_a_module():
+    done = subprocess.run([sys.executable, "-m", "scratchbus", "--version"], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, subprocess.check_output([*COLD, "--version"], cwd=ROOT, text=True))
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("terminal", [False, True])
+def test_the_page_is_shown_in_less_than_300_milliseconds(cli: Cli, terminal: bool):
+    """Judged beside imports that take 0.12 s on a quiet machine, as machines are slower at times."""
+    cli.add("short")
+
+    def seconds(*command: str) -> float:
+        reader, writer = pty.openpty()
+        output = writer if terminal else os.open(os.devnull, os.O_WRONLY)
+        files = [(os.POSIX_SPAWN_DUP2, output, 1)]
+        helper = os.posix_spawn(sys.executable, [sys.executable, *command], os.environ, file_actions=files)
+        _, status, used = os.wait4(helper, 0)
+        for each in {reader, writer, output}:
+            os.close(each)
+        assert status == 0
+        return used.ru_utime + used.ru_stime  # what other processes do meanwhile does not count
+
+    active = (*COLD[1:], "--page", cli.page, "active")
+    assert any(seconds(*active) < max(0.3, 0.3 * seconds("-c", _IMPORTS) / 0.12) for _ in range(10))
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "method"),
+    [
+        ("claim", "ttl", Page.claim), ("claim-next", "ttl", Page.claim_next), ("facts query", "limit", Facts.query),
+        ("facts neighbours", "limit", Facts.neighbours), ("facts neighbours", "depth", Facts.neighbours),
+        ("facts timeline", "limit", Facts.timeline), ("list", "limit", Page.list), ("add", "times", Page.add),
+    ],
+)  # fmt: skip
+def test_the_defaults_that_help_shows_are_those_of_the_method(cli: Cli, command: str, option: str, method: object):
+    usual = inspect.signature(method).parameters[option].default  # type: ignore[arg-type]  # it is one
+    shown = f"{usual:,}" if isinstance(usual, int) else usual
+    assert re.search(rf"--{option}\b[^\[]*\[default:\s+{shown}\]", cli(*command.split(), "--help").out)

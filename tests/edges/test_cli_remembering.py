@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -57,8 +58,8 @@ def test_notes_are_shown_one_a_line_and_cannot_move_the_cursor(note: Command):
 
 def test_the_notepad_is_written_edited_and_read(cli: Cli, notepad: Command):
     assert notepad("read").err == "The notepad is empty\n"
-    assert notepad("write", "# Plan\n").out == f"written the notepad of {cli.page}\n"
-    notepad("append", "--", "- [ ] survey")
+    assert notepad("write", "# Plan\n").out == f"written to the notepad of {cli.page}\n"
+    assert notepad("append", "--", "- [ ] survey").out == f"appended to the notepad of {cli.page}\n"
     notepad("update", "find_replace", "--find", "[ ]", "--replace", "[x]")
     assert notepad("read").out == "# Plan\n- [x] survey\n"
     assert notepad("read", "--json").document == {
@@ -104,3 +105,57 @@ def test_the_session_may_be_in_the_environment(cli: Cli, note: Command, monkeypa
     note("add", "x")
     monkeypatch.setenv("SCRATCHBUS_SESSION", cli.page)
     assert len(cli("note", "list", "--json").documents) == 1
+
+
+def test_preferences_are_remembered_edited_listed_and_forgotten(cli: Cli):
+    def memory(name: str, *arguments: str) -> Result:
+        return cli("memory", name, *arguments, "--scope", cli.page)
+
+    assert memory("ls").err == f"{cli.page} has no preferences\n"
+    first = memory("add", "quotes in JS", "always double", "--said-by", "Ada", "--json").document["preference"]
+    assert (first["key"], first["text"], first["said_by"], first["version"]) == (
+        "quotes in JS", "always double", "Ada", 1,
+    )  # fmt: skip
+    assert memory("edit", "Quote in JS", "single").out == "edited Quote in JS single\n"
+    assert [each["text"] for each in memory("ls", "--json").documents] == ["single"]
+    assert memory("ls", "--at", first["position"], "--json").document["text"] == "always double"
+    assert memory("edit", "quotes in JS", "x", "--revision", "1").code == CONFLICT
+    assert memory("rm", "QUOTES in JS").out == "forgot Quote in JS single\n"
+    assert memory("rm", "quotes in JS").code == NOT_FOUND
+    assert memory("add", "...", "x").code == INVALID_INPUT
+    assert [event["kind"] for event in memory("history", "quotes in JS", "--json").documents] == [
+        "preference_remembered", "preference_remembered", "preference_forgotten",
+    ]  # fmt: skip
+    assert memory("history").out.splitlines()[0].endswith("quotes in JS: always double (said by Ada)")
+
+
+def test_preferences_and_a_file_are_kept_the_same(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SCRATCHBUS_SCOPE", cli.page)
+    file = tmp_path / "AGENTS.md"
+    cli("memory", "add", "quotes", "double")
+    assert cli("memory", "sync", str(file)).out == f"synced {file} wrote the file\n"
+    file.write_text(file.read_text().replace("double", "single"))
+    done = cli("memory", "sync", str(file), "--json").document
+    assert done == {
+        "scope": cli.page, "file": str(file), "remembered": ["quotes"], "forgotten": [], "conflicts": [],
+        "is_written": True,
+    }  # fmt: skip
+    assert cli("memory", "ls", "--json").document["text"] == "single"
+    assert "- quotes: single (" in cli("context", "--scope", cli.page).out
+    file.write_bytes(b"\xff")
+    failed = cli("memory", "sync", str(file))
+    assert (failed.code, "is not UTF-8" in failed.err) == (INVALID_INPUT, True)
+
+
+def test_recall_says_what_bears_on_a_question_and_why(cli: Cli, note: Command):
+    taken = note("add", "Q3 is off by 45,000", "--tag", "analysis", "--json").document["note"]
+    where = ("--session", cli.page)
+    (found,) = cli("recall", "what is off?", *where, "--json").documents
+    assert {name: found[name] for name in ("kind", "page", "id", "text")} == {
+        "kind": "note", "page": f"session:{cli.page}", "id": taken["id"], "text": "Q3 is off by 45,000",
+    }  # fmt: skip
+    assert found["reasons"][0] == {"list": "words", "rank": 1, "by": "off"}
+    note("delete", taken["id"])
+    assert cli("recall", "off", *where).err == "Nothing bears on this\n"
+    assert "words 1 (off)" in cli("recall", "off", *where, "--at", taken["position"]).out
+    assert cli("recall", "off", "--session", "a b").code == INVALID_INPUT

@@ -74,6 +74,7 @@ def attempts_in(text):
     return attempts
 
 
+@pytest.mark.slow
 def test_the_demo_tells_its_story_and_leaves_nothing_behind(demo, directory):
     out, err = (process := demo()).communicate(timeout=60)
     assert process.returncode == 0, err
@@ -86,6 +87,7 @@ def test_the_demo_tells_its_story_and_leaves_nothing_behind(demo, directory):
     assert processes_of(directory) == []
 
 
+@pytest.mark.slow
 def test_the_numbers_are_those_of_the_log(demo, directory):
     out, err = (process := demo("as_json=True")).communicate(timeout=60)
     assert process.returncode == 0, err
@@ -99,6 +101,7 @@ def test_the_numbers_are_those_of_the_log(demo, directory):
     assert told["expired"] == 1
 
 
+@pytest.mark.slow
 def test_a_log_of_the_users_is_read_and_one_without_attacks_too(demo, directory):
     log = directory / "quiet.log"
     log.write_text("nothing to see here\n")

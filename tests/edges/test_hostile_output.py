@@ -185,8 +185,10 @@ def test_an_exported_event_is_no_formula(cli: Cli) -> None:
 # -- tables without rows ---------------------------------------------------------------------------------------------
 
 EMPTY = [
-    "active", "list", "tail", "history", "show --history", "dead-letters ls", "note list", "note tags", "note history",
-    "note search x", "notepad history", "notepad read", "todo read", "mcp token ls", "archive ls", "context surface x",
+    "active", "list", "tail", "history", "show --history", "dead-letters list", "note list", "note tags",
+    "note history",
+    "note search x", "notepad history", "notepad read", "todo read", "mcp token list", "log-archive list",
+    "context surface x",
     "context exposure", "types list", "replay --until 1s", "diff --from 1s", "status",
 ]  # fmt: skip
 
@@ -199,9 +201,9 @@ def test_a_table_without_rows_is_no_error(
     words, name = command.split(), f"empty-{cli.page}"[:90]
     if words[0] in ("note", "notepad", "todo"):
         words += ["--session", "new"]
-    if command == "mcp token ls":
+    if command == "mcp token list":
         words += ["--tokens", str(tmp_path / "tokens.yaml")]
-    if command == "archive ls":
+    if command == "log-archive list":
         (tmp_path / "archive").mkdir()
         words.append(str(tmp_path / "archive"))
     with Bus.connect(f"embedded:{home}", source="test"):
@@ -211,7 +213,7 @@ def test_a_table_without_rows_is_no_error(
             words.append(bus.page(cli.page).add("observation", "content").id)
     if how == "terminal":
         on_a_terminal(monkeypatch)
-    done = cli(*words, "--bus", name, *(["--json"] if how == "json" else []))
+    done = cli("--bus", name, *words, *(["--json"] if how == "json" else []))
     assert done.code == OK, done.err
 
 

@@ -60,6 +60,17 @@ def test_an_id_of_another_page_is_not_found(fake: Bus):
         _resolve(fake, id[-8:])
 
 
+def test_the_beginning_of_an_id_stands_for_it_too(fake: Bus):
+    ids = [f"01M7YR8M{number}3MXGS4N0000ABCDEF" for number in range(2)]
+    rows = tuple(value for id in ids for value in (id, "1"))
+    fake.converse(_write(("HSET", fake.core.log.keys(0).heads("main"), *rows)))
+    assert _resolve(fake, ids[1][:9].lower()) == ids[1]
+    with pytest.raises(InvalidId, match=r"01M7YR8M matches several"):
+        _resolve(fake, ids[1][:8])
+    with pytest.raises(NotFound, match=r"ends or begins with 13MXGS4N"):
+        _resolve(fake, ids[1][8:16])
+
+
 def test_a_suffix_that_fits_several_is_refused_and_they_are_listed(fake: Bus):
     ids = [f"01M7YR8MB3MXGS4N{number:04}ABCDEF" for number in range(7)]
     rows = tuple(value for id in ids for value in (id, "1"))

@@ -54,7 +54,8 @@ def judge(state: ShardState) -> list[Finding]:
     found = [*_judge_log(state), *_judge_batches(state), *_judge_rejected(state)]
     whole = fold(state.entries, state.shard)
     end = _by_page(whole)
-    reached = _by_page(fold(state.entries[: _count_folded(state)], state.shard))
+    folded = state.entries[: _count_folded(state)]
+    reached = end if len(folded) == len(state.entries) else _by_page(fold(folded, state.shard))
     found += _judge_chains(whole)
     due: dict[str, float] = {}
     for page, held in state.pages.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
 from typing import Any, NamedTuple
@@ -218,7 +218,7 @@ def meddle(operation: Operation, page: Page, things: list[Any]) -> None:
         operation.meddle(page, *things)
 
 
-def are_of_kinds(kinds: list[str], expected: tuple[str, ...]) -> bool:
+def are_of_kinds(kinds: Sequence[str], expected: tuple[str, ...]) -> bool:
     """Say whether these are the kinds of events that an operation appends."""
     return len(kinds) == len(expected) and all(
         kind in wanted.split("|") for kind, wanted in zip(kinds, expected, strict=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from scratchbus import Bus
 from scratchbus.readmodel import rebuild_lease as leases
 
-LEASE_MS = 2_000
+LEASE_MS = 500
 """How long the lease of one that was killed lasts; it is longer in earnest."""
 
 

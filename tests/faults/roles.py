@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from scratchbus import Bus
+from scratchbus import Bus, Job, NewObservation, new_webhook_secret
 from scratchbus.archive.export import line_of
 from scratchbus.domain.events import Linked
 from scratchbus.domain.registry_yaml import parse_registry
@@ -95,6 +98,20 @@ def _remembered(bus: Bus) -> list[Any]:
     return []
 
 
+def _known(bus: Bus) -> list[Any]:
+    bus.preferences("ada").remember("x", "y")
+    bus.facts("ada").assert_fact("x", "uses", "z")
+    return _remembered(bus)
+
+
+def _said(bus: Bus) -> list[Any]:
+    bus.turns("s").append("user", "x")
+    bus.files("s").write("x.txt", "x")
+    bus.texts("ada").create("x.md", "x")
+    bus.items("shop").put(["a"], "k", {"x": 1})
+    return []
+
+
 def _planned(bus: Bus) -> list[Any]:
     bus.todo("s").write([{"id": "1", "content": "x"}])
     child = bus.spawn_session("s")
@@ -144,6 +161,23 @@ def _work(bus: Bus, _: object) -> None:
         next(iter(jobs)).resolve()
 
 
+def _handle(bus: Bus, _: object) -> None:
+    stop = threading.Event()
+    bus.on(name=f"sub-{next(_names)}", after="1h ago")(lambda event: stop.set())
+    bus.run_handlers(stop)
+
+
+def _handle_job(bus: Bus, _: object) -> None:
+    stop = threading.Event()
+
+    @bus.on_job(name=f"hands-{next(_names)}")
+    def settle(job: Job) -> None:
+        job.resolve()
+        stop.set()
+
+    bus.run_handlers(stop)
+
+
 def _consume(bus: Bus, name: str, handle: Callable[[Any], object]) -> None:
     with bus.subscribe(name, max_attempts=1) as deliveries:
         handle(next(iter(deliveries)))
@@ -154,6 +188,35 @@ def _subscribed(bus: Bus) -> list[Any]:
     name = f"sub-{next(_names)}"
     _consume(bus, name, lambda delivery: delivery.ack())
     return [name]
+
+
+def _waiting(bus: Bus) -> list[Any]:
+    """Prepare a subscription with events to pull."""
+    name, start = f"sub-{next(_names)}", bus.position()
+    bus.page().add_many([NewObservation(type="observation", content=f"{n}") for n in range(10)])
+    bus.declare_subscription(name, after=start)
+    return [name]
+
+
+def _hooked(bus: Bus) -> list[Any]:
+    name = f"sub-{next(_names)}"
+    bus.declare_subscription(name, url="https://example.com/", secret=new_webhook_secret())
+    return [name]
+
+
+def _ack(bus: Bus, name: str) -> None:
+    pulled = bus.pull(name, max=1)
+    bus.ack(name, pulled.token, [each.position for each in pulled.deliveries])
+
+
+def _requeue(bus: Bus, name: str) -> None:
+    pulled = bus.pull(name, max=1)
+    bus.requeue(name, pulled.token, [each.position for each in pulled.deliveries])
+
+
+def _nack(bus: Bus, name: str) -> None:
+    pulled = bus.pull(name, max=1)
+    bus.nack(name, pulled.token, pulled.deliveries[0].position, "on purpose", delay=0)
 
 
 def _with_dead_letter(bus: Bus) -> list[Any]:
@@ -188,6 +251,13 @@ def _push(bus: Bus, text: str) -> None:
     bus.push_types(parse_registry(text, "types.yaml"))
 
 
+def _push_relations(bus: Bus) -> None:
+    with NamedTemporaryFile("w", suffix=".yaml") as file:
+        file.write(f"relations:\n  uses_{next(_names)}: {{}}\n")
+        file.flush()
+        bus.push_relations(file.name)
+
+
 def _writes() -> dict[str, Try]:
     def row(name: str) -> Try:
         operation = OPERATIONS[name]
@@ -218,14 +288,21 @@ TRIES: dict[str, Try] = {
     "page: get": Try(READS, _some, lambda bus, id: bus.page().get(id)),
     "page: list": Try(READS, _some, lambda bus, _: bus.page().list(type="risk_alert", tags=["t"], owner="agent")),
     "page: list all": Try(READS, _some, lambda bus, _: bus.page().list(text="some", limit=None)),
+    "page: count": Try(READS, _some, lambda bus, _: bus.page().count(type="risk_alert", confidence=0.5)),
+    "page: displaced": Try(READS, _some, lambda bus, id: bus.page().displaced(bus.page().get(id))),
+    "page: counts": Try(READS, _some, lambda bus, _: bus.page().counts()),
     "page: active": Try(READS, _some, lambda bus, _: bus.page().active()),
     "page: active, stale": Try(READS, _some, lambda bus, _: bus.page().active(stale_ok=True)),
+    "page: ready": Try(READS, _some, lambda bus, _: bus.page().ready()),
     "page: history": Try(READS, _some, lambda bus, id: bus.page().history(id)),
     "page: as of": Try(READS, _some, lambda bus, id: bus.page().as_of(bus.position()).get(id)),
     "page: as of, folded": Try(READS, _some, _go_back),
     "page: without a source": Try(READS, _some, lambda bus, _: bus.page().as_of(bus.position(), "tool").list()),
     "bus: events": Try(READS, _some, lambda bus, _: list(bus.events())),
     "bus: events of a page": Try(READS, _some, lambda bus, _: list(bus.events(pages=["main"]))),
+    "bus: last events": Try(READS, _some, lambda bus, _: bus.last_events(5)),
+    "bus: histogram": Try(READS, _some, lambda bus, _: bus.histogram()),
+    "bus: pages": Try(READS, _some, lambda bus, _: bus.pages()),
     "bus: position": Try(READS, _some, lambda bus, _: bus.position()),
     "bus: wait for events": Try(READS, _nothing, lambda bus: bus.wait_for_events({0: bus.position().shards[0]}, 0.01)),
     "bus: status": Try(READS, _some, lambda bus, _: bus.status()),
@@ -233,8 +310,17 @@ TRIES: dict[str, Try] = {
     "bus: view": Try(READS, _some, _view),
     "bus: dead letters": Try(READS, _with_dead_letter, lambda bus, name: bus.dead_letters(name)),
     "bus: subscribe": Try(SUBSCRIBES, _some, lambda bus, _: _consume(bus, "mine", lambda delivery: delivery.ack())),
+    "bus: on": Try(SUBSCRIBES, _some, _handle),
+    "bus: run handlers": Try(SUBSCRIBES, _some, _handle),
     "bus: retry dead letters": Try(SUBSCRIBES, _with_dead_letter, lambda bus, name: bus.retry_dead_letters(name)),
     "bus: drop dead letters": Try(SUBSCRIBES, _with_dead_letter, lambda bus, name: bus.drop_dead_letters(name)),
+    "bus: subscriptions": Try(READS, _subscribed, lambda bus, _: bus.subscriptions()),
+    "bus: webhook": Try(READS, _hooked, lambda bus, name: bus.webhook(name)),
+    "bus: declare subscription": Try(SUBSCRIBES, _some, lambda bus, _: bus.declare_subscription("mine")),
+    "bus: pull": Try(SUBSCRIBES, _waiting, lambda bus, name: bus.pull(name, max=1)),
+    "bus: ack": Try(SUBSCRIBES, _waiting, _ack),
+    "bus: nack": Try(SUBSCRIBES, _waiting, _nack),
+    "bus: requeue": Try(SUBSCRIBES, _waiting, _requeue),
     "bus: unsubscribe": Try(SUBSCRIBES, _subscribed, lambda bus, name: bus.unsubscribe(name)),
     **_writes(),
     "page: claim next": Try(APPENDS, _some, lambda bus, _: bus.page().claim_next(types=["risk_alert"], tags=["t"])),
@@ -245,15 +331,34 @@ TRIES: dict[str, Try] = {
     "page: evidence": Try(READS, _some, lambda bus, id: bus.page().evidence(id)),
     "page: whole id": Try(READS, _some, lambda bus, id: bus.page().whole_id(id[-6:])),
     "page: exposure": Try(READS, _some, lambda bus, id: bus.page().exposure(id)),
+    "page: log read": Try(READS, _some, lambda bus, id: bus.page().log_read(bus.page().list())),
     "assemble a context": Try(READS, _some, lambda bus, _: _context(bus)),
     "surface": Try(READS, _some, lambda bus, _: bus.context.surface("some")),
     "record a context": Try(APPENDS, _some, lambda bus, _: _context(bus, record=True)),
     "bus: work": Try(APPENDS, _some, _work),
+    "bus: on job": Try(APPENDS, _some, _handle_job),
     "bus: notes": Try(READS, _remembered, lambda bus: bus.notes("s").search("x", ["a"])),
     "bus: notes, taken": Try(APPENDS, _remembered, lambda bus: bus.notes("s").add("x")),
     "bus: notepad": Try(READS, _remembered, lambda bus: bus.notepad("s").read()),
     "bus: notepad, edited": Try(APPENDS, _remembered, lambda bus: bus.notepad("s").append("x")),
+    "bus: preferences": Try(READS, _known, lambda bus: bus.preferences("ada").list()),
+    "bus: preferences, remembered": Try(APPENDS, _known, lambda bus: bus.preferences("ada").remember("x", "z")),
+    "bus: facts": Try(READS, _known, lambda bus: bus.facts("ada").query("x")),
+    "bus: facts, asserted": Try(APPENDS, _known, lambda bus: bus.facts("ada").assert_fact("x", "uses", "y")),
+    "bus: recall": Try(READS, _known, lambda bus: bus.recall("x", scopes=["ada"], sessions=["s"])),
+    "bus: recall, the past": Try(READS, _known, lambda bus: bus.recall("x", scopes=["ada"], at=bus.position())),
+    "bus: turns": Try(READS, _said, lambda bus: bus.turns("s").shown()),
+    "bus: turns, appended": Try(APPENDS, _said, lambda bus: bus.turns("s").append("user", "y")),
+    "bus: files": Try(READS, _said, lambda bus: bus.files("s").list()),
+    "bus: files, written": Try(APPENDS, _said, lambda bus: bus.files("s").write("y.txt", "y")),
+    "bus: evict files": Try(READS, _said, lambda bus: bus.evict_files()),
+    "bus: texts": Try(READS, _said, lambda bus: bus.texts("ada").read("x.md")),
+    "bus: texts, created": Try(APPENDS, _said, lambda bus: bus.texts("ada").create("y.md", "y")),
+    "bus: items": Try(READS, _said, lambda bus: bus.items("shop").read()),
+    "bus: items, put": Try(APPENDS, _said, lambda bus: bus.items("shop").put(["a"], "l", {})),
     "bus: session": Try(READS, _remembered, lambda bus: bus.session("s")),
+    "bus: sessions": Try(READS, _remembered, lambda bus: bus.sessions()),
+    "bus: agents": Try(READS, _planned, lambda bus, *_: bus.agents()),
     "bus: spawn session": Try(APPENDS, _remembered, lambda bus: bus.spawn_session("s", copy_notepad=True)),
     "bus: fork session": Try(APPENDS, _remembered, lambda bus: bus.fork_session("s")),
     "bus: end session": Try(APPENDS, _remembered, lambda bus: bus.end_session("s")),
@@ -272,6 +377,11 @@ TRIES: dict[str, Try] = {
         lambda bus: [bus.page().add("observation", "short", ttl="1ms")],
         lambda bus, _: bus.converse(sweep(bus.core)),
     ),
+    "sweep what recurs": Try(
+        COMMITS,
+        lambda bus: [bus.page().add("observation", "often", every="1h", not_before=datetime.now(UTC))],
+        lambda bus, _: bus.converse(sweep(bus.core)),
+    ),
     "remember how far reminders were looked for": Try(COMMITS, _nothing, _raw("SET", "@:cursor:reminders", "")),
     "create a bus": Try(COMMITS, _nothing, _raw("HSETNX", "@:meta", "made", "1")),
     "bus: import events": Try(ADMINISTERS, _some, lambda bus, *_: bus.import_events(exported(bus))),
@@ -280,6 +390,8 @@ TRIES: dict[str, Try] = {
     "bus: rebuild": Try(ADMINISTERS, _some, lambda bus, _: bus.rebuild()),
     "archive": Try(ADMINISTERS, _some, lambda bus, _: _archive(bus)),
     "bus: push types": Try(ADMINISTERS, _changed_types, _push),
+    "bus: push relations": Try(ADMINISTERS, _nothing, _push_relations),
+    "bus: relations": Try(READS, _nothing, lambda bus: bus.relations()),
     "write a page of the bus's own": Try(
         ADMINISTERS, _nothing, lambda bus: bus.page("_own").add("observation", "x", event_id="own")
     ),

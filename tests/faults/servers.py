@@ -109,7 +109,12 @@ class Server:
 
     def client(self) -> Redis:
         return Redis(
-            unix_socket_path=str(self.socket), password=self.password, socket_timeout=10, retry=Retry(NoBackoff(), 0)
+            unix_socket_path=str(self.socket),
+            password=self.password,
+            socket_timeout=10,
+            retry=Retry(NoBackoff(), 0),
+            protocol=2,
+            driver_info=None,
         )
 
     def kill(self) -> None:

@@ -116,6 +116,16 @@ def test_roles_that_may_commit_keep_a_snapshot_of_the_past(guarded: GuardedServe
 
 
 @pytest.mark.parametrize("role", ROLES)
+def test_reads_are_logged_by_roles_that_may_append_and_answered_for_all(
+    guarded: GuardedServer, bus: Bus, role: str
+) -> None:
+    one = bus.page().add("observation", "x")
+    with Bus.connect(guarded.url_of(role), source="subject", log_reads=1) as mine:
+        assert mine.page().list() == mine.page().active() == [mine.page().get(one.id)] == [one]
+    assert bus.page().exposure(one.id).viewers() == (["agent:subject"] if role in APPENDS else [])
+
+
+@pytest.mark.parametrize("role", ROLES)
 def test_what_was_archived_is_read_by_every_role(guarded: GuardedServer, bus: Bus, role: str, tmp_path: Path) -> None:
     terms: dict[str, Any] = {"archive_url": tmp_path, "retain": "1ms", "retain_events": 1}
     with Bus.connect(guarded.url, source="owner", **terms) as owner:
@@ -254,11 +264,12 @@ def test_a_publisher_cannot_see_whether_the_server_syncs(guarded: GuardedServer,
 SCRIPTS = {
     ADD: ("publisher", "projector", "admin"),
     APPEND: ("publisher", "projector", "admin"),
-    consumers._subscription: ("subscriber", "publisher", "admin"),
+    consumers.subscription_script: ("subscriber", "publisher", "admin"),
 }
 KEYS = {
     "LOG": "log", "TAIL": "tail", "ORIGIN": "origin", "PAGES": "pages", "due": "p1:due", "HEADS": "heads:main",
     "checkpoint": "checkpoint:scratch_page", "OPEN": "open:main", "DEDUPE": "keys:main", "retried": "ids:retried",
+    "erased_ids": "ids:erased",
     "bucket": "ids:20000", "IDS": "ids:20000", "SUBSCRIPTION": "subscription:s", "NAMES": "subscriptions",
     "DEAD": "dead:s", "AGAIN": "again:s",
 }  # fmt: skip
@@ -278,6 +289,23 @@ def test_a_role_has_every_command_of_the_scripts_that_it_runs(guarded: GuardedSe
             call = [command, f"{{scratchbus:0}}:{KEYS[variable]}", *["1"] * more]
             for role in SCRIPTS[script]:
                 assert client.acl_dryrun(role, *call) == b"OK", (role, call)
+
+
+def test_a_publisher_of_an_older_access_list_adds_as_before(guarded: GuardedServer, bus: Bus) -> None:
+    listed = Path(guarded.config["aclfile"])
+    text = listed.read_text()
+    listed.write_text(text.replace("+hsetnx", "-hsetnx"))
+    try:
+        with guarded.client() as client:
+            client.acl_load()
+        with Bus.connect(guarded.url_of("publisher"), source="older", max_observations=2) as mine:
+            added = [mine.page().add("observation", f"{number}") for number in range(4)]
+    finally:
+        listed.write_text(text)
+        with guarded.client() as client:
+            client.acl_load()
+    assert [each.id for each in bus.page().active()] == [each.id for each in reversed(added[2:])]
+    assert check(bus) == []
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -49,6 +49,7 @@ def die(victim: BaseProcess) -> None:
     assert victim.exitcode in (-signal.SIGKILL, 0)
 
 
+@pytest.mark.slow
 def test_an_archiver_that_is_killed_at_any_step_loses_and_repeats_nothing(
     shared_server: Server, bus_name: str, crew: Crew, tmp_path: Path
 ) -> None:
@@ -73,6 +74,7 @@ def test_an_archiver_that_is_killed_at_any_step_loses_and_repeats_nothing(
     assert step > 20, "so many steps there are"
 
 
+@pytest.mark.slow
 def test_an_eraser_that_is_killed_at_any_step_is_finished_by_who_comes_next(
     shared_server: Server, bus_name: str, crew: Crew, tmp_path: Path
 ) -> None:
@@ -111,6 +113,7 @@ def holds(directory: Path, word: str) -> list[str]:
     return [file.name for file in files]
 
 
+@pytest.mark.slow
 def test_archivers_writers_projectors_and_readers_at_once_lose_nothing(
     new_server: Callable[..., Server], bus_name: str, crew: Crew, tmp_path: Path
 ) -> None:

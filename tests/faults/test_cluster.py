@@ -326,6 +326,7 @@ def test_a_slot_that_is_moved_as_a_whole_is_followed(cluster: Cluster, bus: Bus)
     assert check(bus, Acknowledged(event_ids=load.acknowledged)) == []
 
 
+@pytest.mark.slow
 def test_a_master_that_is_killed_under_load_loses_nothing_acknowledged(cluster: Cluster, bus: Bus) -> None:
     kill_a_master_under_load(cluster, bus)
 

@@ -34,7 +34,7 @@ def assert_sound(bus: Bus) -> None:
 
 
 def test_each_claim_and_each_transition_has_one_winner(shared_server: Server, bus: Bus, crew: Crew) -> None:
-    items = [NewObservation(type="observation", content=f"wanted by all, {n}", dedupe_key=f"k{n}") for n in range(25)]
+    items = [NewObservation(type="observation", content=f"wanted by all, {n}", dedupe_key=f"k{n}") for n in range(12)]
     ids = [observation.id for observation in bus.page().add_many(items)]
     barrier, queue = crew.barrier(PROCESSES), crew.queue()
     for number in range(PROCESSES):
@@ -85,6 +85,7 @@ def crowd(server: Server, bus: Bus, crew: Crew, jobs: int) -> None:
     assert_sound(bus)
 
 
+@pytest.mark.slow
 def test_room_and_keys_never_drift_on_a_full_page(shared_server: Server, bus: Bus, crew: Crew) -> None:
     crowd(shared_server, bus, crew, jobs=60)
 

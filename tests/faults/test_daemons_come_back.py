@@ -106,6 +106,7 @@ def assert_all_ended_once(bus: Bus, said: Acknowledged) -> None:
     assert check(bus, said) == []
 
 
+@pytest.mark.slow
 def test_daemons_outlive_an_engine_that_is_killed_again_and_again(
     new_server: Callable[..., Server], start: Start
 ) -> None:
@@ -140,6 +141,7 @@ def test_daemons_outlive_an_engine_that_hangs(new_server: Callable[..., Server],
         assert_all_ended_once(bus, writer.said)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("setting", "bad", "good"), [("maxmemory", "1mb", "0"), ("min-replicas-to-write", "1", "0")])
 def test_daemons_outlive_an_engine_that_takes_no_writes_for_a_while(
     new_server: Callable[..., Server], start: Start, tmp_path: Path, setting: str, bad: str, good: str
@@ -177,6 +179,7 @@ def test_daemons_outlive_an_entry_added_by_hand(
         assert check(bus) == []
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 def test_all_daemons_end_within_seconds_while_the_engine_hangs(
     new_server: Callable[..., Server], start: Start, tmp_path: Path

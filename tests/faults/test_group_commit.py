@@ -77,6 +77,19 @@ async def test_additions_at_once_are_few_calls_and_each_a_batch_of_its_own(
         }.items()
 
 
+async def test_the_script_of_additions_at_once_is_loaded_again(shared_server: Server, bus_name: str) -> None:
+    async with opened(shared_server.url, bus_name) as bus:
+        with shared_server.client() as client:
+            client.script_flush()
+            added = await add_all(bus)
+            before = client.info("commandstats")
+            more = await add_all(bus, first=TASKS)
+            now = client.info("commandstats")
+        assert all(isinstance(each, Observation) for each in (*added, *more))
+        assert now["cmdstat_eval"] == before["cmdstat_eval"]
+        assert now["cmdstat_evalsha"]["calls"] - before["cmdstat_evalsha"]["calls"] <= TASKS / 4
+
+
 async def test_each_caller_keeps_its_order(shared_server: Server, bus_name: str) -> None:
     async def add_some(bus: AsyncBus, caller: int) -> list[int]:
         page = bus.page(f"page-{caller % 3}")
@@ -200,6 +213,7 @@ async def test_an_engine_that_is_killed_loses_nothing_acknowledged(
         assert len(marks(other)) == len(added) == 600
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 async def test_waiting_for_replicas_holds_no_one_up(shared_server: Server, bus_name: str) -> None:
     async with opened(shared_server.url, bus_name):

@@ -13,7 +13,7 @@ import pytest
 from tests.faults.history.arena import Arena
 from tests.faults.history.case import Case, History, Violation, Write
 from tests.faults.history.journal import Record
-from tests.faults.history.judge import KINDS, judge
+from tests.faults.history.judge import KINDS, judge, violations
 from tests.faults.history.judging_heads import heads
 from tests.faults.history.logbook import Entry, Logbook
 from tests.faults.history.plan import DECK, draw, playable
@@ -41,6 +41,7 @@ def history(clean: bytes) -> History:
     return copy
 
 
+@pytest.mark.slow
 def test_nothing_is_violated_whatever_fails(history: History) -> None:
     tally = Counter[str]()
     assert judge(history, tally) == []
@@ -52,6 +53,7 @@ def test_nothing_is_violated_whatever_fails(history: History) -> None:
     assert not tally["observations undecided"] + tally["observations skipped"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(compiler() is None, reason="needs a C compiler on Linux")
 def test_power_is_cut_and_clocks_differ(history: History) -> None:
     assert history.did["power cut"] > 0
@@ -362,7 +364,7 @@ def test_every_kind_of_violation_is_planted() -> None:
 @pytest.mark.parametrize("plant", PLANTS)
 def test_the_judge_sees_what_is_planted_in_the_notes(history: History, plant: Callable[[History], None]) -> None:
     plant(history)
-    assert PLANTS[plant] in {violation.kind for violation in judge(history)}
+    assert any(violation.kind == PLANTS[plant] for violation in violations(history))
 
 
 def test_a_duplicated_claim_is_not_linearizable(history: History) -> None:
@@ -441,6 +443,7 @@ def test_all_that_can_be_broken_is_looked_for() -> None:
     assert BREACHES.keys() == SABOTAGE.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sabotage", BREACHES)
 def test_the_judge_sees_code_that_is_broken(broken: list[Violation], sabotage: str) -> None:
     assert any(is_breach(found, sabotage) for found in broken)

@@ -65,7 +65,7 @@ def load_and_kill(server: Server, crew: Crew, directory: Path, random: Random, e
 def test_nothing_acknowledged_is_lost_when_processes_are_killed(
     each_binary: Path, new_server: Callable[..., Server], crew: Crew, tmp_path: Path
 ) -> None:
-    load_and_kill(new_server(each_binary, **DURABLE), crew, tmp_path, Random(1), engines=5, projectors=10)
+    load_and_kill(new_server(each_binary, **DURABLE), crew, tmp_path, Random(1), engines=3, projectors=6)
 
 
 @pytest.mark.faults

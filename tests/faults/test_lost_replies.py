@@ -118,6 +118,7 @@ def is_own(event: Event) -> bool:
     return event.by == "subject"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_no_lost_reply_duplicates_or_loses(name: str, act: Actor, direct: Bus, proxy: Proxy) -> None:
     for trial in SHORT:
@@ -125,6 +126,7 @@ def test_no_lost_reply_duplicates_or_loses(name: str, act: Actor, direct: Bus, p
     assert check(direct) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_no_lost_reply_duplicates_or_loses_under_asyncio(
     name: str, act_async: Actor, direct: Bus, proxy: Proxy
@@ -230,6 +232,7 @@ def storm(shared_server: Server, direct: Bus, proxy: Proxy, rounds: int, seed: i
     assert check(direct, said) == []
 
 
+@pytest.mark.slow
 def test_threads_that_share_a_bus_in_a_storm_duplicate_and_lose_nothing(
     shared_server: Server, direct: Bus, proxy: Proxy
 ) -> None:

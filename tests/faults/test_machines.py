@@ -16,7 +16,7 @@ from scratchbus.errors import ScratchbusError
 from tests.faults.checker import check
 from tests.faults.machines import Machine, compiler
 from tests.faults.servers import DURABLE, embedded_binary
-from tests.inspection import project
+from tests.inspection import log_length, project
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.skipif(compiler() is None, reason="needs a C compiler on Linux")]
@@ -31,6 +31,7 @@ def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
         machine.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("torn", [None, Random(1), Random(2)], ids=["all", "torn", "torn otherwise"])
 def test_a_power_cut_takes_no_more_than_was_promised(machine: Machine, torn: Random | None) -> None:
     """What the disk has acknowledged is there; what the cut took is the end of the log, in whole batches."""
@@ -66,12 +67,15 @@ def test_a_power_cut_takes_no_more_than_was_promised(machine: Machine, torn: Ran
 def test_an_engine_that_acknowledges_before_it_syncs_is_found_out() -> None:
     """What shows that the cut is a real one: an engine that syncs once a second loses what it has acknowledged."""
     machine = Machine(embedded_binary(), **DURABLE | {"appendfsync": "everysec"})
+    lost = 0
     try:
-        with Bus.connect(machine.start().url, bus="b", source="writer") as bus:
-            bus.page().add("observation", "one")
-        assert machine.cut_power() > 0
-        with machine.start().client() as client:
-            assert not client.keys("*")
+        while not lost:  # on a busy machine a sync may come between the last word and the cut
+            with Bus.connect(machine.start().url, bus="b", source="writer") as bus:
+                bus.page().add("observation", "one")
+                acknowledged = log_length(bus)
+            lost = machine.cut_power()
+        with Bus.connect(machine.start().url, bus="b", source="reader") as bus:
+            assert log_length(bus) < acknowledged
     finally:
         machine.close()
 
@@ -85,7 +89,7 @@ def test_a_shifted_clock_is_of_one_engine_alone() -> None:
         ahead, behind = (machine.client().time()[0] for machine in machines)
         assert 9990 < ahead - behind < 10010
         machines[0].skew = -5000.0
-        assert abs(machines[0].client().time()[0] - behind) < 10
+        eventually(lambda: abs(machines[0].client().time()[0] - behind) < 10)  # it is read again now and then
     finally:
         for machine in machines:
             machine.close()

@@ -17,7 +17,7 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.real
 
-ROUNDS, EACH = 12, 25
+ROUNDS, EACH = 8, 25
 
 
 @pytest.fixture
@@ -26,6 +26,7 @@ def bus(shared_server: Server, bus_name: str) -> Iterator[Bus]:
         yield bus
 
 
+@pytest.mark.slow
 def test_who_pages_out_may_be_killed_anywhere(shared_server: Server, bus: Bus, crew: Crew) -> None:
     page, random, name = bus.page("main"), Random(7), bus.core.log.bus
     hands = [crew.start(workers.page_out, shared_server.url, name) for _ in range(2)]

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.real
 STILL = 40
 
 
+@pytest.mark.slow
 def test_nobody_sees_a_hole_while_the_state_is_rebuilt_and_rebuilds_are_killed(
     new_server: Callable[..., Server], crew: Crew, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,6 +61,7 @@ def _is_at_its_end(bus: Bus) -> bool:
     return bool(seen == str(bus.position()).encode())
 
 
+@pytest.mark.slow
 def test_all_that_was_added_before_is_in_review_however_many_add_meanwhile(
     shared_server: Server, bus: Bus, crew: Crew
 ) -> None:

@@ -61,6 +61,7 @@ ASYNC = ("add", "claim next", "add a note", "spawn a session")
 """Writes of all kinds for the asyncio facade. The other one is generated from it, so it shows what a method forgets."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("facade", "name"), [*((blocking, name) for name in WRITES), *((nonblocking, name) for name in ASYNC)]
 )

@@ -22,7 +22,7 @@ from tests.faults.servers import free_port
 from tests.inspection import project
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 
 @pytest.fixture

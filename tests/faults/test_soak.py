@@ -28,6 +28,7 @@ def test_growth_is_that_of_the_last_half() -> None:
     assert report["b"]["growth per hour"] == pytest.approx(3600)
 
 
+@pytest.mark.slow
 @pytest.mark.real
 @pytest.mark.timeout(200)
 def test_all_roles_the_engines_and_the_disk_are_measured() -> None:

@@ -45,6 +45,7 @@ def is_in_order(seen: list[int]) -> bool:
     return seen[0] == 0 and all(after <= before + 1 for before, after in pairwise(seen))
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 def test_another_takes_over_within_seconds_when_the_active_one_is_killed(
     shared_server: Server, crew: Crew, tmp_path: Path, bus_name: str
@@ -68,6 +69,7 @@ def test_another_takes_over_within_seconds_when_the_active_one_is_killed(
     assert second[0] >= 50, "what the cursor has passed does not come again"
 
 
+@pytest.mark.slow
 def test_one_that_stood_still_neither_acks_nor_rewinds(
     shared_server: Server, crew: Crew, tmp_path: Path, bus_name: str
 ):
@@ -155,6 +157,7 @@ def test_a_consumer_waits_for_an_engine_that_takes_no_writes(
         assert seen == ["0", "1", "2", "3", "4", "5"]
 
 
+@pytest.mark.slow
 def test_nothing_is_skipped_whatever_is_killed(new_server: Callable[..., Server], crew: Crew, tmp_path: Path):
     server, published = new_server(**DURABLE), tmp_path / "published"
     said = [tmp_path / f"said-{number}" for number in range(6)]

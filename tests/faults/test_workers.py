@@ -24,7 +24,7 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.real
 
-JOBS = 200
+JOBS = 100
 ENDS = ("released", "lapsed", "status_changed")
 
 
@@ -51,6 +51,7 @@ def assert_one_holder_at_a_time(bus: Bus) -> None:
             assert event.kind != "lapsed" or event.ms >= claimed.ms + claimed.ttl
 
 
+@pytest.mark.slow
 def test_each_job_is_done_once_though_workers_are_killed_and_paused(
     shared_server: Server, bus: Bus, crew: Crew, tmp_path: Path
 ) -> None:
@@ -116,6 +117,7 @@ def test_killed_worker_has_its_job_again_when_it_names_its_instance(
     assert check(bus) == []
 
 
+@pytest.mark.slow
 def test_workers_without_work_only_wait_on_the_log(new_server: Callable[..., Server]) -> None:
     server = new_server()
     with Bus.connect(server.url, source="idle") as bus, server.client() as client:

@@ -107,7 +107,7 @@ def _add(page: Page, random: Random, event_id: str | None, mark: str) -> None:
 
 def _add_keyed(page: Page, random: Random, event_id: str | None, mark: str) -> None:
     with marked(mark):
-        page.add("observation", "again", event_id=event_id, dedupe_key=random.choice(KEYS))
+        page.add("risk_alert", "again", event_id=event_id, dedupe_key=random.choice(KEYS))  # which stays on a full page
 
 
 def _add_many(page: Page, random: Random, event_id: str | None, mark: str) -> None:

@@ -30,6 +30,12 @@ def _note(bus: Bus) -> list[Any]:
     return [session, bus.notes(session).add("before").note.id]
 
 
+def _preference(bus: Bus) -> list[Any]:
+    (scope,) = _session(bus)
+    bus.preferences(scope).remember("quotes", "double")
+    return [scope]
+
+
 def _task(bus: Bus) -> list[Any]:
     return [bus.begin_task(f"s{next(_numbers)}", "look around")]
 
@@ -74,6 +80,14 @@ WRITES = {name: _on_page(each) for name, each in OPERATIONS.items()} | {
     ),
     "edit a notepad": Writing(
         _session, lambda bus, session, **how: bus.notepad(session).append("more", **how), ("notepad_edited",)
+    ),
+    "remember a preference": Writing(
+        _session,
+        lambda bus, scope, **how: bus.preferences(scope).remember("quotes", "double", **how),
+        ("preference_remembered",),
+    ),
+    "forget a preference": Writing(
+        _preference, lambda bus, scope, **how: bus.preferences(scope).forget("quotes", **how), ("preference_forgotten",)
     ),
     "write a todo list": Writing(
         _session,

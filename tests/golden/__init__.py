@@ -113,12 +113,51 @@ STORY: list[tuple[str, str, dict[str, Any]]] = [
     }),
     ("context_session:s1", "context_rendered", {
         "session": "s1", "agent": "analyst", "observations": {"A": 9, "B": 4}, "tokens": 2_000,
+        "files": {"CLAUDE.md": "ab" * 32},
     }),
     ("B", "status_changed", {
         "status": "archived", "status_class": "final", "reason_code": "refuted", "reason": "misread",
         "seen_by": ["session:s1", "agent:analyst"], "followed": ["goal-17"],
     }),
     ("A", "claimed", {"holder": "executor-1", "ttl": 30_000, "owner": "3f1c0a9be27d54816f20c7aa"}),
+    ("preference_52c7bb68ca9e3088", "preference_remembered", {
+        "key": "quotes in JS", "text": "always “double”", "said_by": "Zoë",
+    }),
+    ("preference_52c7bb68ca9e3088", "preference_forgotten", {}),
+    ("preference_52c7bb68ca9e3088", "preference_remembered", {"key": "Quote in JS", "text": "double"}),
+    ("fact_1795256156977", "fact_asserted", {
+        "about": "Zoë", "relation": "lives_in", "object": "New York", "valid_at": _LATER, "invalid_at": _LATER,
+        "confidence": 0.5, "evidence": ["A"], "source_text": "Zoë moved to New York",
+    }),
+    ("fact_1795256156977", "fact_retracted", {"reason": "it was misread", "refuted": "A"}),
+    ("item_a0317f521930a42c56c344b2de397568", "item_put", {
+        "namespace": ["users", "Zoë"], "key": "food", "value": {"likes": ["pizza"], "n": 1.5}, "text": "pizza",
+        "ttl": 60_000,
+    }),
+    ("item_a0317f521930a42c56c344b2de397568", "item_used", {}),
+    ("item_a0317f521930a42c56c344b2de397568", "item_deleted", {}),
+    ("item_a0317f521930a42c56c344b2de397568", "item_put", {
+        "namespace": ["users", "Zoë"], "key": "food", "value": {},
+    }),
+    ("turn_1795256156983", "turn_appended", {
+        "role": "user", "content": "Which total, Zoë?", "tokens": 5, "task": "task_1795256156958",
+    }),
+    ("turn_1795256156984", "turns_compacted", {
+        "turns": ["turn_1795256156983"], "content": "the totals", "tokens": 3,
+    }),
+    ("file_5df2ba901450256019d6", "file_written", {"path": "notes/plan.md", "size": 12, "sha256": "cd" * 32}),
+    ("file_5df2ba901450256019d6", "file_removed", {"path": "notes/plan.md", "why": "age"}),
+    ("text_5df2ba901450256019d6", "text_written", {
+        "path": "notes/plan.md", "content": "survey\nfix", "source": "notes/old.md",
+    }),
+    ("text_5df2ba901450256019d6", "text_edited", {"find": "fix", "content": "fix Zoë's"}),
+    ("text_5df2ba901450256019d6", "text_edited", {"line": 1, "content": "between"}),
+    ("text_5df2ba901450256019d6", "text_deleted", {"target": "notes/new.md"}),
+    ("relations", "relations_changed", {"text": "relations:\n  uses: {}\n"}),
+    ("G", "added", {
+        "content": "of G", "blocked_by": ["A"], "not_before": _LATER, "remind_at": _LATER, "every": "0 3 * * mon-fri",
+    }),
+    ("G", "due", {"next": _LATER}),
 ]  # fmt: skip
 """What happens: subject, kind, and what the event says of its own. Every field of every kind is in it."""
 
@@ -136,19 +175,25 @@ def told() -> Iterator[RawEntry]:
     last: dict[str, str] = {}
     for seq, (subject, kind, body) in enumerate(STORY, 1):
         event = EVENTS[kind](**_WHY, **body)
-        id, is_types = f"{BEGIN + seq}-{seq}", kind == "types_changed"
+        id, is_of_bus = f"{BEGIN + seq}-{seq}", kind in ("types_changed", "relations_changed")
         fields = {
             "id": f"event-{seq}",
             "subject": subject,
-            "page": "_bus" if is_types else "session:s1" if table.is_remembered(subject) else "main",
+            "page": "_bus" if is_of_bus else _page_of(subject),
             "kind": kind,
-            "type": "" if is_types or table.is_remembered(subject) else "risk_alert",
+            "type": "" if is_of_bus or table.is_remembered(subject) else "risk_alert",
             "batch": f"{seq}/2" if seq <= 2 else "1/1",
             "prev": last.get(subject, ""),
             "event": encode_body(event).decode(),
         }
         last[subject] = id
         yield _as_entry({"id": id, "fields": fields})
+
+
+def _page_of(subject: str) -> str:
+    if subject.startswith("fact_"):
+        return "knowledge:p1"
+    return "session:s1" if table.is_remembered(subject) else "main"
 
 
 def read(version: int) -> list[RawEntry]:

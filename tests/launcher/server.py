@@ -5,21 +5,20 @@ It has no threads, so that a fork is whole, and ends when its standard input doe
 
 from __future__ import annotations
 
-import gc
 import importlib
 import io
 import marshal
 import os
-import pkgutil
 import runpy
 import selectors
 import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple, TextIO
+
+from tests.warming import warm_up
 
 PACKAGES = ("scratchbus", "daemons")
 """Packages whose modules are all imported before the first fork."""
@@ -89,7 +88,9 @@ class Launcher:
             client.close()
             return None
         if not self._has_imported:
-            _import_all()
+            for name in LIBRARIES:
+                importlib.import_module(name)
+            warm_up(*PACKAGES)
             self._has_imported = True
         pid = os.fork()
         if pid == 0:
@@ -146,31 +147,6 @@ def _read(client: socket.socket, size: int) -> bytes:
             return b""
         got += part
     return got
-
-
-def _import_all() -> None:
-    for name in PACKAGES:
-        package = importlib.import_module(name)
-        for module in pkgutil.walk_packages(package.__path__, f"{name}."):
-            if not module.name.endswith("__main__"):
-                importlib.import_module(module.name)
-    for name in LIBRARIES:
-        importlib.import_module(name)
-    for model in _models(importlib.import_module("pydantic").BaseModel):
-        model.model_rebuild()
-    names = ("readmodel.registry_files", "settings")
-    registry_files, settings = (importlib.import_module(f"scratchbus.{name}") for name in names)
-    registry_files.as_registry(settings.shipped("observation_types.yaml"))  # which a process parses once
-    gc.collect()
-    gc.freeze()  # what is shared with all forks stays shared
-
-
-def _models(base: type[Any]) -> Iterator[type[Any]]:
-    """Return the models of ours, whose schemas are else built when they are first used."""
-    for model in base.__subclasses__():
-        if model.__module__.partition(".")[0] in PACKAGES:
-            yield model
-        yield from _models(model)
 
 
 def _become(program: Program, files: list[int]) -> None:

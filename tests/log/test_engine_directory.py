@@ -98,6 +98,13 @@ def test_a_name_with_odd_characters_works(new_directory):
     assert is_alive(ensure_running(place).pid)
 
 
+def test_a_directory_may_be_given_as_text(directory):
+    engine = ensure_running(directory)
+    assert find_running(str(directory)) == engine
+    assert stop(str(directory))
+    assert not is_alive(engine.pid)
+
+
 def test_a_link_leads_to_the_same_server(directory, tmp_path):
     engine = ensure_running(directory)
     (tmp_path / "link").symlink_to(directory)

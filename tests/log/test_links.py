@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from scratchbus import AsyncBus
 from scratchbus.engine.connections import Commands
 from scratchbus.engine.links import Link
 from scratchbus.engine.links_async import AsyncLink
+from scratchbus.engine.scripts import Prefix, packed_arguments
 from scratchbus.engine.steps import Joint
 from scratchbus.errors import EngineAuth, EngineLoading
 
@@ -169,19 +170,25 @@ async def test_a_reply_that_is_overdue_ends_the_wait_of_all(tmp_path: Path) -> N
 
 async def test_calls_that_begin_alike_are_sent_as_one_while_another_is_on_its_way(tmp_path: Path) -> None:
     seen: list[list[bytes]] = []
-    prefix = ("SUM", "key")
-    joint = Joint(prefix, lambda reply, count: [reply + number for number in range(count)])
+
+    def split(reply: int, count: int) -> list[int]:
+        return [reply + number for number in range(count)]
+
+    def call(link: AsyncLink, prefix: Prefix, *own: str) -> Awaitable[list[Any]]:
+        return exchange(link, (("ONE", *own),), Joint(Prefix(("ONE",)), packed_arguments(own), len(own), prefix, split))
 
     def add(command: list[bytes]) -> bytes | None:
         seen.append(command)
-        return b":%d\r\n" % (10 * len(command)) if command[1] == b"key" else b"-READONLY no\r\n"
+        return b"-READONLY no\r\n" if command[1] in (b"other", b"k") else b":%d\r\n" % (10 * len(command))
 
     async with linked(tmp_path, add) as link:
-        calls = [exchange(link, ((*prefix, name, name.upper()),), joint) for name in "abcd"]
-        assert await asyncio.gather(*calls) == [[40], [80], [81], [82]]
-        assert seen == [[b"SUM", b"key", b"a", b"A"], [b"SUM", b"key", b"b", b"B", b"c", b"C", b"d", b"D"]]
-        other = Joint(("SUM", "other"), joint.split)
-        calls = [exchange(link, ((*other.prefix, name),), other) for name in "abc"]
+        prefix, other = Prefix(("SUM", "key")), Prefix(("SUM", "other"))
+        calls = [call(link, prefix, name, name.upper()) for name in "abcd"]
+        assert await asyncio.gather(*calls) == [[30], [80], [81], [82]]
+        assert seen == [[b"ONE", b"a", b"A"], [b"SUM", b"key", b"b", b"B", b"c", b"C", b"d", b"D"]]
+        assert await asyncio.gather(*[call(link, prefix, name) for name in "ef"]) == [[20], [20]]
+        assert seen[2:] == [[b"ONE", b"e"], [b"ONE", b"f"]]
+        calls = [call(link, other, name) for name in "key"]
         errors = [error for (error,) in await asyncio.gather(*calls)]
     assert [type(error) for error in errors] == [redis_errors.ReadOnlyError] * 3
     assert len({id(error) for error in errors}) == 3
@@ -200,13 +207,10 @@ async def test_closing_lets_what_was_sent_be_answered(tmp_path: Path) -> None:
 
 
 async def test_what_cannot_be_sent_is_the_error_of_its_own_task(tmp_path: Path) -> None:
-    joint = Joint(("ECHO",), lambda reply, count: [reply] * count)
     async with linked(tmp_path, echo) as link:
         wrong: list[Any] = ["\ud800", object()]
-        calls = [exchange(link, (("ECHO", what),), joint) for what in ("a", *wrong, "b")]
+        calls = [exchange(link, (("ECHO", what),)) for what in ("a", *wrong, "b")]
         first, *errors, last = await asyncio.gather(*calls, return_exceptions=True)
-        again = [exchange(link, (("ECHO", what),)) for what in ("c", *wrong, "d")]
-        assert (await asyncio.gather(*again, return_exceptions=True))[::3] == [[b"c"], [b"d"]]
         assert await link.exchange(echoed(1)) == [b"a1", b"x"]
     assert (first, last) == ([b"a"], [b"b"])
     assert all(isinstance(each, Exception) for each in errors)
@@ -216,9 +220,12 @@ async def test_a_reply_that_cannot_be_split_leaves_no_one_waiting(tmp_path: Path
     def split(reply: Any, count: int) -> list[Any]:
         raise ValueError(reply)
 
-    joint = Joint(("ECHO",), split)
+    prefix = Prefix(("ECHO",))
     async with linked(tmp_path, lambda command: b"+OK\r\n") as link, asyncio.timeout(2):
-        calls = [exchange(link, (("ECHO", what),), joint) for what in "abc"]
+        calls = [
+            exchange(link, (("ECHO", what),), Joint(prefix, packed_arguments((what,)), 1, prefix, split))
+            for what in "abc"
+        ]
         first, *own, bystander = await asyncio.gather(*calls, exchange(link, echoed(1)), return_exceptions=True)
         assert link.is_closed
     assert first == [b"OK"]

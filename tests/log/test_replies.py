@@ -34,7 +34,9 @@ ASKED: dict[str, Callable[[], Step[Any]]] = {
     "trim: take": lambda: archiving().take(),
     "trim: floor": lambda: archiving().raise_floor("o", PLACE, "id"),
     "trim: trim": lambda: archiving().trim("1-1"),
-    "commit": lambda: checkpoint.commit(KEYS, "key", checkpoint.Checkpoint(), PLACE, b"id", []),
+    "commit": lambda: checkpoint.commit(
+        checkpoint.prepare_commit(KEYS, "key", checkpoint.Checkpoint(), PLACE, b"id", [])
+    ),
     "rebuild: take": lambda: rebuild_lease.take(KEYS, "who"),
     "rebuild: switch": lambda: rebuild_lease.RebuildLease(KEYS, "token", 2, 1).switch(),
     "subscription: keep": lambda: lease().keep([consumers.CursorEnd(PLACE, "id")], ""),
@@ -50,7 +52,10 @@ def test_an_unknown_reply_is_reported_as_unknown(what: str) -> None:
     for reply in ODD:
         conversation = ASKED[what]()
         conversation.send(None)
-        with case(reply), pytest.raises(EngineError, match=f"script '{what.partition(':')[0]}' answered .* upgrade"):
+        with (
+            case(reply),
+            pytest.raises(EngineError, match=f"script '{what.partition(':')[0]}(_script)?' answered .* upgrade"),
+        ):
             conversation.send([reply])
 
 

@@ -38,6 +38,7 @@ class Item:
     occurrences: int = 1
     links: tuple[str, ...] = ()
     ends: int | None = None
+    life: int | None = None  # as it was given last; None also for an end that was given as a moment
     archived_at: int | None = None
     due_at: int | None = None
     has_been_due: bool = False
@@ -78,9 +79,12 @@ class New:
     lives_for_ever: bool = False
     due_at: int | None = None
 
+    @property
+    def lives(self) -> int | None:
+        return None if self.lives_for_ever else self.life or LIFE[self.type]
+
     def end(self, now: int) -> int | None:
-        life = None if self.lives_for_ever else self.life or LIFE[self.type]
-        return None if life is None else now + life
+        return None if self.lives is None else now + self.lives
 
 
 @dataclass
@@ -119,14 +123,22 @@ class PageModel:
             if not item.is_over(now):
                 item.occurrences += 1
                 item.version += 1
-                item.ends = new.end(now) or item.ends
+                if new.lives is not None:
+                    item.ends, item.life = new.end(now), new.lives
                 return holder
             item.leave("archived")
         self._make_room(PRIORITY[new.type], now, mine)
         self.count += 1
         id = f"new {self.count}"
         self.items[id] = Item(
-            new.type, new.content, self.count, key=new.key, tags=new.tags, ends=new.end(now), due_at=new.due_at
+            new.type,
+            new.content,
+            self.count,
+            key=new.key,
+            tags=new.tags,
+            ends=new.end(now),
+            life=new.lives,
+            due_at=new.due_at,
         )
         mine.add(id)
         return id
@@ -195,7 +207,7 @@ class PageModel:
             raise Refused("NotChangeable")
         self._check_holder(item, by, now)
         item.tags = tags
-        item.ends = ends
+        item.ends, item.life = ends, None
         item.version += 1
 
     def move(self, id: str, status: str, now: int, by: str, version: int | None, fence: int | None) -> None:
@@ -227,9 +239,12 @@ class PageModel:
         except Refused:
             self.items = before
             raise
-        life = LIFE[item.type]
+        if item.life is None and item.ends is not None and item.ends <= now:
+            item.life = LIFE[item.type]
+            item.ends = None
+        if item.life is not None:
+            item.ends = now + item.life
         item.status, item.archived_at, item.attempts = status, None, 0
-        item.ends = None if life is None else now + life
         item.version += 1
 
     def claim(self, id: str, now: int, by: str, ttl: int, fence: int | None) -> None:

@@ -324,6 +324,7 @@ def _wanted(item: Item, now: int) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("examples", [12, pytest.param(200, marks=[pytest.mark.faults, pytest.mark.timeout(1800)])])
 def test_the_bus_does_what_the_model_says(engine, clock, tmp_path, examples):
     class Machine(PageMachine):

@@ -37,7 +37,7 @@ def head_of(document: Observation) -> Head:
         position=document.position.stream_id,
         tries=document.attempts,
         rest=millis(document.not_before) if document.not_before else 0,
-        tags=encode_tags(document.tags),
+        tags=encode_tags(document.tags, document.blocked_by if document.every is None else [document.id]),
         dedupe_key=document.dedupe_key or "",
     )
 

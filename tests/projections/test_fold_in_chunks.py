@@ -43,7 +43,7 @@ def test_chunks_are_folded_as_events_are(log: list[tuple[str, tuple[str, str]]],
         apply(singly, decode_item(entry, 2))
     together: Documents = {}
     for at in range(0, len(entries), size):
-        _apply_all(together, entries[at : at + size], 2)
+        _apply_all(together, entries[at : at + size], 2, None)
     assert _all(together) == _all(singly)
 
 

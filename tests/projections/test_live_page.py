@@ -49,7 +49,7 @@ def everything(page):
 
 
 def as_stored(observation):
-    return StoredObservation.of(observation).filled()
+    return StoredObservation.of(observation)
 
 
 @pytest.mark.parametrize("form", [lambda observation: observation, as_stored], ids=["models", "as stored"])

@@ -202,11 +202,17 @@ def test_times_are_exact_to_the_millisecond():
 
 
 def test_every_kind_of_event_is_known_to_the_fold_or_none_of_its_business():
-    from scratchbus.domain import memory_events
+    from scratchbus.domain import conversation_events, fact_events, item_events, memory_events
     from scratchbus.domain.events import EVENTS
     from scratchbus.projections import scratch_page
 
-    memories = (memory_events.__name__, memory_events.__name__)
+    memories = (memory_events.__name__, fact_events.__name__, conversation_events.__name__, item_events.__name__)
     ours = {kind for kind, cls in EVENTS.items() if cls.__module__ not in memories}
-    assert ours - scratch_page._CHANGES.keys() == {"added", "erased", "types_changed", "context_rendered"}
+    assert ours - scratch_page._CHANGES.keys() == {
+        "added",
+        "erased",
+        "types_changed",
+        "relations_changed",
+        "context_rendered",
+    }
     assert all(issubclass(cls, Event) for cls in EVENTS.values())

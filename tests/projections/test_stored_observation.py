@@ -6,9 +6,11 @@ import msgspec
 import pytest
 
 from scratchbus.domain.observation import Claim, Observation, ObservationFields
-from scratchbus.eventlog.stored_documents import UNREADABLE, encode_document, read_document
-from scratchbus.projections.scratch_page import whole
-from scratchbus.projections.stored_observation import StoredClaim, StoredObservation
+from scratchbus.domain.values import millis
+from scratchbus.eventlog.stored_documents import UNREADABLE, decode_row, encode_document, read_document
+from scratchbus.projections.filters import Filter
+from scratchbus.projections.scratch_page import is_active, settled_all, whole
+from scratchbus.projections.stored_observation import BASICS, Details, StoredClaim, StoredObservation
 
 AT = datetime(2026, 1, 31, 12, 0, 0, 123_456, tzinfo=UTC)
 PLAIN = Observation(
@@ -24,20 +26,32 @@ FULL = PLAIN.model_copy(
 
 
 def test_it_has_the_same_fields():
-    assert {*StoredObservation.__struct_fields__} == {*Observation.model_fields}
+    assert {*BASICS, *Details.__struct_fields__, "displaced"} == {*Observation.model_fields}  # it is of answers alone
     assert {*StoredClaim.__struct_fields__} == {*Claim.model_fields}
 
 
-def test_the_fields_that_come_with_an_addition_are_together_and_in_order():
-    fields, given = StoredObservation.__struct_fields__, tuple(ObservationFields.model_fields)
-    first = fields.index(given[0])
-    assert fields[first : first + len(given)] == given
+def test_the_details_that_come_with_an_addition_are_first_and_in_order():
+    given = tuple(name for name in ObservationFields.model_fields if name not in BASICS)
+    assert Details.__struct_fields__[: len(given) + 2] == (*given, "occurrences", "shard")
 
 
 def test_it_has_the_same_defaults():
     made = StoredObservation(id="A", page="main", type="t", source="s", content="x", added_ms=5, added_seq=7)
     assert whole(made) == PLAIN
-    assert whole(made.filled()) == PLAIN
+    assert [*whole(made).__dict__] == [*Observation.model_fields]
+
+
+def test_it_has_the_place_of_the_last_event():
+    assert [(each.ms, each.seq) for each in map(StoredObservation.of, (PLAIN, FULL))] == [(5, 7), (6, 9)]
+
+
+def test_what_is_inside_an_observation_is_its_own():
+    stored = decode_row(encode_document(PLAIN))
+    one, other = whole(stored), whole(stored)
+    for field, value in one.__dict__.items():
+        if isinstance(value, list | dict) and field != "tags":
+            assert value == getattr(other, field)
+            assert value is not getattr(other, field), field
 
 
 @pytest.mark.parametrize("observation", [PLAIN, FULL], ids=["plain", "full"])
@@ -48,17 +62,48 @@ def test_what_is_stored_is_read_again(observation):
 
 
 def test_what_is_default_or_said_elsewhere_is_left_out():
-    stored = msgspec.json.decode(encode_document(PLAIN))
-    assert stored.keys() == {"id", "page", "type", "source", "content", "added_ms", "added_seq"}
+    assert msgspec.json.decode(encode_document(PLAIN)) == ["A", "main", "t", "s", 5, 7, "x", [], 50, None]
+    changed = PLAIN.model_copy(update={"status": "resolved", "seq": 9, "ms": 6})
+    assert msgspec.json.decode(encode_document(changed))[-1] == {"status": "resolved", "ms": 6, "seq": 9}
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        b'"confidence":2', b'"priority":9007199254740992', b'"tags":"a"', b'"expires_at":"soon"', b'"content":null',
-        b'"claim":{"by":"me"}', b'"version":"1"',
+        b'["A","main","t","s",5,7,"x",[],50,null,{"confidence":2}]',
+        b'["A","main","t","s",5,7,"x",[],9007199254740992]',
+        b'["A","main","t","s",5,7,"x","a"]',
+        b'["A","main","t","s",5,7,"x",[],50,"soon"]',
+        b'["A","main","t","s",5,7,null]',
+        b'["A","main","t","s",5,7]',
+        b'["A","main","t","s",5,7,"x",[],50,null,{"claim":{"by":"me"}}]',
+        b'["A","main","t","s",5,7,"x",[],50,null,{"version":"1"}]',
+        b'{"id":"A","page":"main","type":"t","source":"s","content":"x","added_ms":5,"added_seq":7}',
     ],
-)  # fmt: skip
+)
 def test_what_the_model_refuses_is_unreadable(wrong):
     with pytest.raises(UNREADABLE):
-        read_document("A", encode_document(PLAIN)[:-1] + b"," + wrong + b"}")
+        read_document("A", wrong)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"context": {"n": 10**30}}, {"context": {"n": 1}}, {"owner": "me"}, {"status": "active"}, {"tags": "a"},
+        {"source": "s", "type": "t", "text": "X", "since": AT}, {"waiting": True},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_filters_match_it_as_they_match_the_model(given):
+    wanted = Filter.parse(given)
+    for observation in (PLAIN, FULL):
+        assert wanted.matches(StoredObservation.of(observation)) == wanted.matches(observation)
+
+
+def test_it_reads_at_any_time_as_the_model_does():
+    ends = [PLAIN.model_copy(update={"expires_at": AT}), FULL, FULL.model_copy(update={"expires_at": None}), PLAIN]
+    ends.append(FULL.model_copy(update={"status": "resolved", "status_class": "closed"}))
+    for now in (millis(AT) - 1, millis(AT), millis(AT) + 1):
+        as_models, as_stored = settled_all(ends, now), settled_all(map(StoredObservation.of, ends), now)
+        assert [*map(whole, as_stored)] == as_models
+        assert [*map(is_active, as_stored)] == [*map(is_active, as_models)]

@@ -11,13 +11,17 @@ from typing_extensions import TypedDict
 
 from scratchbus.domain.checks import (
     MAX_EVIDENCE,
+    as_time,
     check_action,
     check_content,
     check_label,
     check_object,
     check_reason,
     check_tags,
+    check_text,
 )
+from scratchbus.domain.conversation_events import TextEdited, TurnAppended, TurnsCompacted
+from scratchbus.domain.conversations import MOST_COMPACTED, Text, check_path, check_role
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import (
     EVENTS,
@@ -26,20 +30,35 @@ from scratchbus.domain.events import (
     Claimed,
     ContextRendered,
     Erased,
+    ItemPut,
     Lapsed,
+    RelationsChanged,
     Released,
     Repeated,
     StatusChanged,
     TypesChanged,
     Updated,
 )
+from scratchbus.domain.fact_events import FactAsserted
+from scratchbus.domain.items import check_name, check_namespace
+from scratchbus.domain.items import subject_of as item_of
 from scratchbus.domain.lifecycle import ARCHIVED, StatusClass
-from scratchbus.domain.memories import Session
-from scratchbus.domain.memory_events import NoteAdded, NotepadEdited, TaskBegun, TodoWritten
+from scratchbus.domain.memories import Preference, Session
+from scratchbus.domain.memory_events import (
+    NoteAdded,
+    NotepadEdited,
+    PreferenceForgotten,
+    PreferenceRemembered,
+    TaskBegun,
+    TodoWritten,
+)
 from scratchbus.domain.observation import NewObservation, Observation, invalid
 from scratchbus.domain.position import Position
+from scratchbus.domain.preferences import check_key, check_preference
+from scratchbus.domain.preferences import subject_of as preference_of
 from scratchbus.domain.registry import HIGHEST_PRIORITY, MOST_TAGS
 from scratchbus.domain.registry_yaml import parse_registry
+from scratchbus.domain.relation_registry import parse_relations
 from scratchbus.domain.run import MOST_STEPS
 from scratchbus.domain.scratchpad import check_content as check_scratchpad
 from scratchbus.domain.tasks import check_text as check_task
@@ -60,6 +79,7 @@ from scratchbus.eventlog.gaps import STATUS as ERASED
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.projections.contexts import subject_of
 from scratchbus.projections.notepad import NotepadDocument
+from scratchbus.projections.preferences import PREFIX as PREFERENCE
 from scratchbus.projections.session import PAGES
 from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.projections.table import check_subject, is_remembered
@@ -85,12 +105,19 @@ def _check_status(status: str) -> str:
     return status
 
 
+def _check_relations(text: str) -> str:
+    parse_relations(text, "relations")
+    return text
+
+
 _Span = Annotated[int, Field(ge=1, le=_LONGEST_MS)]
 _Delay = Annotated[int, Field(ge=0, le=_LONGEST_MS)]
 _Count = Annotated[int, Field(ge=1, le=LARGEST)]
 _Text = Annotated[str, Field(max_length=MAX_BYTES)]
 _Texts = Annotated[list[_Text], Field(max_length=MAX_EVIDENCE)]
 _NotepadText = Annotated[str, Field(max_length=MOST_NOTEPAD)]
+_LongText = Annotated[str, Field(max_length=MOST_NOTEPAD)]
+_Counted = Annotated[int, Field(ge=0, le=LARGEST)]
 _Id = Annotated[str, AfterValidator(check_id)]
 _Session = _checked(lambda name: page_of_session(name).removeprefix(PAGES))
 
@@ -107,9 +134,18 @@ _RULES: dict[str, Any] = {
     "session.subject": Literal["session"],
     "todo.subject": Literal["todo"],
     "task.subject": Annotated[str, Field(pattern="^task_[0-9]{1,15}$")],
+    "fact.subject": Annotated[str, Field(pattern="^fact_[0-9]{1,16}$")],
     "scratchpad.subject": Literal["scratchpad"],
     "run.subject": Literal["scratchpad"],
+    "preference.subject": Annotated[str, Field(pattern="^preference_[0-9a-f]{16}$")],
+    "item.subject": Annotated[str, Field(pattern="^item_[0-9a-f]{32}$")],
     "types.subject": Literal["types"],
+    "relations.subject": Literal["relations"],
+    "relations.text": Annotated[_checked(_check_relations), Field(max_length=_MOST_TYPES)],
+    "turn.subject": Annotated[str, Field(pattern="^turn_[0-9]{1,16}$")],
+    "turns.subject": Annotated[str, Field(pattern="^turn_[0-9]{1,16}$")],
+    "file.subject": Annotated[str, Field(pattern="^file_[0-9a-f]{20}$")],
+    "text.subject": Annotated[str, Field(pattern="^text_[0-9a-f]{20}$")],
     **{
         name: _checked(rule.check)
         for name, field in NewObservation.model_fields.items()
@@ -135,6 +171,7 @@ _RULES: dict[str, Any] = {
     "backoff": _Delay,
     "action": _checked(check_action),
     "trigger": _checked(lambda text: str(Position.parse(text))),
+    "next": _checked(partial(as_time, "next")),
     "positions": _checked(lambda texts: [Position.parse(text).stream_id for text in texts]),
     "text": Annotated[
         _checked(lambda text: parse_registry(text, "types", is_published=True).text), Field(max_length=_MOST_TYPES)
@@ -146,15 +183,47 @@ _RULES: dict[str, Any] = {
     "replace": _NotepadText,
     "note.content": _checked(check_content, limit=4 * MAX_BYTES),  # its limit is in characters
     "note.tags": _checked(check_tags, most=MAX_EVIDENCE),
+    "preference.key": _checked(check_key),
+    "preference.text": _checked(check_preference),
+    "item.namespace": _checked(lambda labels: list(check_namespace(labels))),
+    "item.key": _checked(partial(check_name, "key")),
+    "item.value": _checked(check_object, "value"),
+    "item.text": _checked(check_text, "text"),
+    "item.ttl": Annotated[int, Field(ge=1, le=LARGEST)],
+    "said_by": _checked(check_label, "said_by"),
     "session_spawned.session": _Session,
     "parent": _Session,
     "todos": _checked(lambda items: written([], given(items), merge=False)),
     "title": _checked(check_task, "title"),
     "summary": _checked(check_task, "summary"),
     "scratchpad.content": _checked(check_scratchpad),
+    "about": _checked(partial(check_label, "about")),
+    "relation": Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,63}$")],
+    "object": _checked(partial(check_label, "object")),
+    "valid_at": _checked(partial(as_time, "valid_at")),
+    "invalid_at": _checked(partial(as_time, "invalid_at")),
+    "source_text": _checked(partial(check_content, field="source_text")),
+    "refuted": _Id,
     "task": _Text,
     "outcome": _Text,
     "run.summary": _Text,
+    "role": _checked(check_role),
+    "turn.content": _LongText,
+    "turns.content": _LongText,
+    "turn.tokens": _Counted,
+    "turns.tokens": _Counted,
+    "turn.task": Annotated[str, Field(pattern="^task_[0-9]{1,15}$")],
+    "turns": Annotated[
+        list[Annotated[str, Field(pattern="^(turn|task)_[0-9]{1,16}$")]], Field(min_length=1, max_length=MOST_COMPACTED)
+    ],
+    "path": _checked(check_path),
+    "size": _Counted,
+    "sha256": Annotated[str, Field(pattern="^[0-9a-f]{64}$")],
+    "text.content": _LongText,
+    "text.find": _LongText,
+    "text.source": _checked(check_path, field="source"),
+    "text.target": _checked(check_path, field="target"),
+    "line": _Counted,
     "steps": Annotated[
         list[Annotated[Any, PlainValidator(partial(check_object, "steps"))]], Field(max_length=MOST_STEPS)
     ],
@@ -167,7 +236,7 @@ def check_event(event: Event) -> None:
     _check_fields(event.kind, event.__dict__)
     with because(event.cause, traceparent=event.traceparent):  # which checks them
         pass
-    if (event.page == SYSTEM_PAGE) != isinstance(event, TypesChanged):
+    if (event.page == SYSTEM_PAGE) != isinstance(event, TypesChanged | RelationsChanged):
         raise InvalidField("page", f"{event.kind} does not belong on page {event.page!r}")
     is_typed = not is_remembered(event.subject) and event.page != SYSTEM_PAGE
     if bool(event.type) != is_typed and not isinstance(event, Erased):
@@ -178,6 +247,12 @@ def check_event(event: Event) -> None:
         viewer = f"session:{event.session}" if event.session is not None else f"agent:{event.agent or event.by}"
         if event.subject != subject_of(viewer):
             raise InvalidField("subject", f"{shown(event.subject)} is not what {viewer} is shown")
+    elif isinstance(event, ItemPut):
+        if event.subject != item_of(event.namespace, event.key):
+            raise InvalidField("subject", f"{shown(event.subject)} is not the subject of the key {shown(event.key)}")
+    elif isinstance(event, PreferenceRemembered):
+        if event.subject != preference_of(PREFERENCE, event.key):
+            raise InvalidField("subject", f"{shown(event.subject)} is not the subject of the key {shown(event.key)}")
     elif isinstance(event, StatusChanged) and event.status == ARCHIVED and event.status_class != "final":
         raise InvalidField("status_class", f"{shown(event.status_class)} is not the class of {ARCHIVED!r}")
     elif isinstance(event, Erased):
@@ -219,7 +294,7 @@ def problem_with(page: PageState, event: Event) -> str:
         case Erased():
             is_there = known.events and (known.gone is None or known.gone.status != ERASED)
             return "erases events that are still there" if is_there else ""
-        case Added() | NoteAdded() | TaskBegun() if known.events:
+        case Added() | NoteAdded() | TaskBegun() | FactAsserted() | TurnAppended() | TurnsCompacted() if known.events:
             return "adds what was there before"
     if is_remembered(event.subject):
         return _problem_in_memory(page, event)
@@ -263,6 +338,11 @@ def _problem_in_memory(page: PageState, event: Event) -> str:
         text = before.content if isinstance(before, NotepadDocument) else ""
         if _length_after(text, event) > MOST_NOTEPAD:
             return f"makes a notepad of more than {MOST_NOTEPAD:,} characters"
+    if isinstance(event, PreferenceForgotten) and not (isinstance(before, Preference) and not before.forgotten):
+        return "forgets a preference that is not there"
+    if isinstance(event, TextEdited) and isinstance(before, Text):
+        size = len(before.content) + len(event.content)
+        return f"makes a text of more than {MOST_NOTEPAD:,} characters" if size > MOST_NOTEPAD else ""
     if isinstance(event, TodoWritten) and isinstance(before, TodoDocument):
         plan = evolve(before, event)
         if plan is not None and len(plan.todos) > MAX_ITEMS:

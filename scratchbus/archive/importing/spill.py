@@ -98,7 +98,7 @@ def _encode(value: Any) -> bytes | None:
 
 
 def _decode(name: str, row: bytes) -> Any:
-    return read_document(name, row) if row[:1] == b"{" else pickle.loads(row)  # noqa: S301  # nobody else wrote it
+    return read_document(name, row) if row[:1] in b"[{" else pickle.loads(row)  # noqa: S301  # nobody else wrote it
 
 
 class Spilled(MutableMapping[str, Any]):

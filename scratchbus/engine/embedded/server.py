@@ -54,7 +54,7 @@ def default_directory() -> Path:
     return (data if data.is_absolute() else Path.home() / ".local" / "share") / "scratchbus"
 
 
-def find_running(directory: Path) -> EmbeddedEngine | None:
+def find_running(directory: Path | str) -> EmbeddedEngine | None:
     """Return the engine that runs on the directory, also while it loads its data; None when there is none.
 
     Raises EngineUnreachable when one is there and does not answer.
@@ -102,7 +102,7 @@ def ensure_running(
             return _start(directory, appendfsync, deadline)
 
 
-def stop(directory: Path, timeout: float = 10.0) -> bool:
+def stop(directory: Path | str, timeout: float = 10.0) -> bool:
     """End the directory's engine and return once its process is gone; False when none ran. Nothing is lost.
 
     It stays down until it is started explicitly; its present clients do not restart it. Raises EngineUnreachable when
@@ -175,9 +175,9 @@ def _end(directory: Path, deadline: float) -> bool:
 # -- asking --------------------------------------------------------------------------------------------------------
 
 
-def _absolute(directory: Path) -> Path:
+def _absolute(directory: Path | str) -> Path:
     """One spelling of the directory for all processes."""
-    return Path(os.path.realpath(directory.expanduser()))
+    return Path(os.path.realpath(Path(directory).expanduser()))
 
 
 def _ready(directory: Path, deadline: float) -> EmbeddedEngine | None:

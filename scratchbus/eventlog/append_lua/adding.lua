@@ -33,7 +33,7 @@ local function add(k, at)
   if not make_room(tonumber(priority), id, subject) then return {'full'} end
   head = new_head(ARGV[at + @STATUS@], ARGV[at + @STATUS_CLASS@], ARGV[at + @TYPE@], priority, int(last_seq + #plan + 1))
   head.expires, head.wake = later(ARGV[at + @EXPIRES@], '0'), later(ARGV[at + @WAKE@], '0')
-  head.tags, head.dedupe_key = ARGV[at + @TAGS@], key
+  head.tags, head.dedupe_key, head.rest = ARGV[at + @TAGS@], key, ARGV[at + @REST@]
   heads[subject] = head
   enter_open(subject, head)
   local seq = emit(subject, head, id, kind, ARGV[at + @BODY@])

@@ -27,6 +27,17 @@ function change(...)
     end
   end
 
+  -- Whether an observation would be blocked by itself, directly or through others, if these ids blocked it.
+
+  local function is_circular(subject, blockers, seen)
+    for id in gmatch(blockers, '%w+') do
+      if id == subject then return true end
+      local head = not seen[id] and load_head(id)
+      seen[id] = true
+      if head and is_circular(subject, blockers_of(head.tags), seen) then return true end
+    end
+  end
+
   -- By op: nil when the guard lets it happen, and then claim and attempts are as they will be; or why not. `held` says
   -- whether there is a live claim, `status` is what it is by now.
 
@@ -47,6 +58,9 @@ function change(...)
     if held then
       if fence == '' or not is_ours_as(name_of(holder), head) then return claimed(head, subject) end
     else
+      local blocking = blocker(head.tags)
+      if blocking then return {'unready', blocking} end
+      if is_scheduled(head) and tonumber(head.rest) > now then return {'scheduled', tonumber(head.rest)} end
       if head.holder ~= '' then emit(subject, head, id .. '.l', 'lapsed', own_body('@LAPSED@')) end
       head.fence = int(tonumber(head.fence) + 1)
     end
@@ -125,7 +139,15 @@ function change(...)
       head.status, head.status_class, head.wake = 'cleared', 'f', '0'
     end
     head.expires, head.wake = later(ARGV[at + @EXPIRES@], head.expires), later(ARGV[at + @WAKE@], head.wake)
-    if tags ~= '' then head.tags = tags end
+    head.rest = later(ARGV[at + @REST@], head.rest)
+    if tags ~= '' then
+      local blockers = match(tags, '[^,]*$')
+      tags = sub(tags, 1, #tags - #blockers)
+      if is_circular(subject, blockers, {}) then return {'circular'} end
+      if tags == '' then tags = sub(head.tags, 1, #head.tags - #blockers_of(head.tags)) end
+      if blockers == '' then blockers = blockers_of(head.tags) end
+      head.tags = tags .. (blockers == '%' and '' or blockers)
+    end
     local seq = emit(subject, head, id, kind, ARGV[at + @BODY@])
     results[k] = {seq, head.version, kind, subject, tonumber(head.fence)}
   end

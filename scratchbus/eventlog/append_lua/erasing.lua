@@ -1,7 +1,8 @@
 -- Erasing: what the log has of one subject goes, with all that was made of it but its document, which goes when the
 -- tombstone is folded. Alone in its batch. `argument` has, each as "<length>:<text>": the tokens of the leases under
--- which nobody rebuilds and nobody archives, how many entries there are, their stream ids, and relations with their
--- members. `version` is "new" for a subject whose head was dropped.
+-- which nobody rebuilds and nobody archives, how many entries there are, their stream ids, how many of their event ids
+-- retries may name for ever, these, and relations with their members. `version` is "new" for a subject whose head was
+-- dropped.
 
 local at = FIRST
 local id, subject, kind = ARGV[at], ARGV[at + @SUBJECT@], ARGV[at + @KIND@]
@@ -45,7 +46,9 @@ for from = 1, #gone, 1000 do
   call('XDEL', PREFIX .. @BUILD_KEY(build, rejected)@, unpack(gone, from, to))
   call('ZADD', PREFIX .. @KEY(erased)@, unpack(scores, 2 * from - 1, 2 * to))
 end
-for k = 4 + #gone, #given, 2 do call('ZREM', STATE .. given[k], given[k + 1]) end
+local relations = 5 + #gone + tonumber(given[4 + #gone])
+for k = 5 + #gone, relations - 1 do call('SADD', erased_ids, given[k]) end
+for k = relations, #given, 2 do call('ZREM', STATE .. given[k], given[k + 1]) end
 call('DEL', PREFIX .. @BUILD_KEY(build, snapshots)@ .. PAGE)
 
 -- The positions of the page, in order. Those that go are found by halving; what is between them is kept.
@@ -89,4 +92,4 @@ call('HSET', HEADS, subject, head_text(erased))
 if ARGV[at + @DIGEST@] ~= '' then
   remember(IDS .. int(math.floor(now / @DAY@)), at, erased.position)
 end
-return {'written', now, last_seq + 1, erased.version, kind, subject, tonumber(head.fence)}
+return {'written', now, 1, last_seq + 1, erased.version, kind, subject, tonumber(head.fence)}

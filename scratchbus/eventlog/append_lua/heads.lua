@@ -31,6 +31,23 @@ local function owner_of(holder) return match(holder, '#(.*)$') end
 local function is_ours(head) return (owner_of(head.holder) or OWNER) == OWNER end
 local function claimed(head, subject) return {'claimed', name_of(head.holder), tonumber(head.till), subject} end
 
+-- What is scheduled is due when it may first be picked.
+
+local function is_scheduled(head) return head.rest ~= '' and head.rest == head.wake end
+
+-- Behind the last comma of its tags a head has the ids that block it; see `encode_tags` in codec.py.
+
+local function blockers_of(head_tags) return sub(head_tags, -1) ~= ',' and match(head_tags, '[^,]*$') or '' end
+
+-- Returns an open observation that blocks one with these tags, and when it expires ("0": never); nil if nothing does.
+
+local function blocker(head_tags)
+  for id in gmatch(blockers_of(head_tags), '%w+') do
+    local head = load_head(id)
+    if head and head.status_class == 'o' and not has_expired(head) then return id, head.expires end
+  end
+end
+
 -- The open set and the keys, as this batch leaves them.
 
 local size, entered, left, keys, rekeyed = nil, {}, {}, {}, {}

@@ -5,8 +5,9 @@
 --
 -- A fence counts only from the connection that holds the claim: one with the same owner token.
 --
--- Reply: {"written", ms, then per event: seq, version, kind, subject, fence}     seq 0: skipped, kind says why
---        {"added", ms, first seq}                                               written, as they came: all of them new
+-- Reply: {"written", ms, count, then per event: seq, version, kind, subject, fence; then each displaced, and for whom}
+--                                                                               count: of all events that were written;
+--                                                                               seq 0: skipped, kind says why
 --        {"known", stream id, …}                                                all events were here before
 --        {"refused", index, reason, …}                                          nothing was written; nobody waits for
 --                                                                               the answer when the reason is "late"

@@ -30,7 +30,10 @@ function pick(...) -- see `change` for why it is made when it is first needed
         local fits = status and status ~= 'pending_review' and (types == '' or find(types, ',' .. type .. ',', 1, true))
           and (expires == '0' or tonumber(expires) > now)
         for _, tag in ipairs(wanted) do fits = fits and find(marked, tag, 1, true) end
-        if fits then
+        local blocking, ends
+        if fits then blocking, ends = blocker(marked) end
+        if blocking and ends ~= '0' and (soonest == 0 or tonumber(ends) < soonest) then soonest = tonumber(ends) end
+        if fits and not blocking then
           local free = math.max(holder ~= '' and not is_left(holder, last, own) and tonumber(till) or 0, tonumber(rest) or 0)
           if free <= now then
             if tonumber(priority) < least then return nil, {'idle', now, soonest, '', tonumber(priority)} end

@@ -12,6 +12,7 @@ end
 
 local retried = IDS .. 'retried'
 local is_retried = call('EXISTS', retried) == 1
+local erased_ids = IDS .. 'erased'
 
 -- The reply for what is here already, or is refused for its ids; else nil.
 
@@ -106,6 +107,13 @@ local function recall_all()
   local found, reused = known_ids()
   if reused then return reused end
   if not found and SCAN ~= '' then found = scan_ids() end
+  if SCAN ~= '' or ARGV[FIRST + @DIGEST@] ~= '' then
+    for k = 1, count do
+      if not (found and found[k]) and call('SISMEMBER', erased_ids, ARGV[start(k)]) == 1 then
+        return {'refused', k, 'erased'}
+      end
+    end
+  end
   if found then
     call('SET', TAIL, tail) -- so that a WAIT after this reply vouches for what is here
     local reply = {'known'}

@@ -1,6 +1,8 @@
--- Room: first what has expired gives way, then the lowest and oldest that is not claimed and not of this batch.
+-- Room: first what has expired gives way, then the lowest and oldest that is neither claimed, nor scheduled, nor of this
+-- batch.
 
 local clear_room
+local displaced = {}
 
 function clear_room(...) -- made when it is first needed
   -- Of a page with more than 1,000 open ones, those are found that the projection has marked as due.
@@ -65,7 +67,7 @@ function clear_room(...) -- made when it is first needed
             if size < ROOM then return true end
           elseif tonumber(head.priority) > priority then
             return nil
-          elseif not is_held(head) then
+          elseif not is_held(head) and not is_scheduled(head) then
             return subject
           end
         end
@@ -85,6 +87,7 @@ function clear_room(...) -- made when it is first needed
       if not old then return false end
       if old ~= true then
         n = n + 1
+        displaced[#displaced + 1], displaced[#displaced + 2] = old, subject
         retire(old, id .. '.d' .. n, (string.gsub(own_body('@DISPLACED@'), '#new#', subject, 1)))
       end
     end

@@ -73,9 +73,10 @@ if total > 0 then
   end
 end
 
-local reply = {'written', now}
+local reply = {'written', now, total}
 for k = 1, count do
   local r = results[k]
   for f = 1, 5 do reply[#reply + 1] = r[f] end
 end
+for _, id in ipairs(displaced) do reply[#reply + 1] = id end
 return reply

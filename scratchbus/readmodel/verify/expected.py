@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from scratchbus.domain.events import Erased, Event, TypesChanged
+from scratchbus.domain.events import Erased, Event, RelationsChanged, TypesChanged
 from scratchbus.domain.memories import Remembered
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
@@ -115,8 +115,9 @@ class State:
             return
         page, here = self.page(item.page), str(item.position)
         before, known = page.observation(item.subject), page.subjects.get(item.subject, Subject())
-        if item.prev != known.last and not isinstance(item, Erased):
-            say("chain", here, f"says that {item.prev!r} came before it, and not {known.last!r}")
+        last = "" if isinstance(item, Erased) else known.last  # a tombstone starts a new chain
+        if item.prev != last:
+            say("chain", here, f"says that {item.prev!r} came before it, and not {last!r}")
         if before is not None and item.type != before.type:
             say("chain", here, f"is of the type {item.type!r}, its observation of {before.type!r}")
         if problem := fold_page(page.documents, item):
@@ -126,7 +127,7 @@ class State:
         gone = known.gone
         if isinstance(item, Erased):
             gone = _erased(item)
-        elif is_remembered(item.subject) or isinstance(item, TypesChanged):
+        elif is_remembered(item.subject) or isinstance(item, TypesChanged | RelationsChanged):
             gone = _versioned(known, item)
         elif before is not None and after is None:
             gone = _gone(before, item)

@@ -96,6 +96,9 @@ class ReadModel:
             case "HDEL" | "ZREM":
                 for member in arguments:
                     self.rows[key].pop(str(member), None)
+            case "UNLIST":
+                if not self.rows[str(arguments[1])]:
+                    self.rows[key].pop(str(arguments[0]), None)
             case "DEL":
                 self.rows[key].clear()
             case "APPEND":

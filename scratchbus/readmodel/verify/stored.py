@@ -114,7 +114,7 @@ class StoredKeys:
             case "types":
                 return StoredKey(
                     "index", key, "hash", lambda: rows, rows.get, _text_difference,
-                    lambda type, row: (key, type) in self.base.erased_types and type not in rows and row == b"1",
+                    partial(self._may_be_listed_or_not, page),
                 )  # fmt: skip
             case "type" | "tag" | "owner" | "waiting":  # the names of other keys may have a "#" in them
                 may_lack = partial(self._may_be_unindexed, page.partition("#")[0])
@@ -165,6 +165,17 @@ class StoredKeys:
         if is_absent:
             self.unindexed.add((page, id))
         return is_absent
+
+    def _may_be_listed_or_not(self, page: str, type: str, row: bytes | None) -> bool:
+        """Return whether a type may be listed or not, since all its observations were erased or may be paged out."""
+        names = self.keys.page(page, self.base.build)
+        if row is not None:
+            return (
+                (names.types, type) in self.base.erased_types
+                and type not in self.base.rows[names.types]
+                and row == b"1"
+            )
+        return all(self._may_be_paged_out(page, id, None) for id in self.base.rows[names.index("type", type)])
 
     def _bucket_difference(self, page: str, _: object, row: bytes) -> str:
         """Judge the ids of a bucket, which may be paged in by the time their places are compared."""

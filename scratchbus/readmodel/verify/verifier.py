@@ -102,7 +102,7 @@ class _Shard:
                 yield from self._compare(stored)
             elif key.startswith(self._common.positions):
                 yield from self._compare_positions(key)
-            elif key.startswith(self._keys.ids) and not key.endswith("retried"):
+            elif key.startswith(self._keys.ids) and not key.endswith(("retried", "erased")):
                 yield from self._compare_ids(key)
             else:
                 self._recognise(key.removeprefix(self._keys.tag))
@@ -235,8 +235,14 @@ class _Shard:
                     or snapshot.position != place
                     or (yield from snapshots.load(names, snapshot)) is None
                 ):
-                    where = f"{names.snapshots} {place.stream_id}"
-                    self._verified.add("snapshot", where, "cannot be read, or is of events that the log does not have")
+                    self._add_snapshot(f"{names.snapshots} {place.stream_id}")
+            for place in (yield from snapshots.stored(self._keys, names, snapshots.OPEN_ENDING)):
+                found = yield from snapshots.nearest_open(self._keys, names, place)
+                if found is None or found[0] != place:
+                    self._add_snapshot(f"{names.snapshots} {place.stream_id}/open")
+
+    def _add_snapshot(self, where: str) -> None:
+        self._verified.add("snapshot", where, "cannot be read, or is of events that the log does not have")
 
     def _compare_rejected(self) -> Step[None]:
         """Check that exactly the events that cannot be folded were set aside."""

@@ -61,12 +61,12 @@ def memory_url() -> str:
 
 @pytest.fixture
 def connect(memory_url: str) -> Connect:
-    """Have an agent work on the test's bus, through a server in this process."""
+    """Have an agent work on the test's bus with all tools, through a server in this process."""
 
     @asynccontextmanager
     async def enter(agent: str = "analyst", mode: str = "auto", **identity: Any) -> AsyncIterator[Agent]:
         async with (
-            Workspace.opened(Identity.of(agent, **identity), url=memory_url) as workspace,
+            Workspace.opened(Identity.of(agent, **{"tools": ["all"], **identity}), url=memory_url) as workspace,
             Client(server_of(workspace), mode=mode) as client,
         ):
             yield Agent(client, workspace.bus)
@@ -77,7 +77,7 @@ def connect(memory_url: str) -> Connect:
 @asynccontextmanager
 async def in_a_process(url: str, *options: str, mode: str = "auto", **how: Any) -> AsyncIterator[Agent]:
     """Have an agent work through a server in a process of its own, over standard input and output."""
-    command, *arguments = launcher.command("-m", "scratchbus.cli", "mcp", "--url", url, *options)
+    command, *arguments = launcher.command("-m", "scratchbus.cli", "mcp", "--tools", "all", "--url", url, *options)
     server = StdioServerParameters(command=command, args=arguments, env=dict(os.environ), cwd=str(ROOT))
     async with Client(server, mode=mode, **how) as client:
         yield Agent(client)

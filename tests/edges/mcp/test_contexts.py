@@ -3,25 +3,57 @@
 from __future__ import annotations
 
 from scratchbus.context.guidance import GROUPS as GUIDED
-from scratchbus.context.guidance import guidance
-from scratchbus.mcp.groups import GROUPS
+from scratchbus.mcp.groups import BASIC_TOOLS, tool_names
+from scratchbus.mcp.instructions import LONGEST
 from scratchbus.telemetry.counters import counts
 from tests.edges.mcp.conftest import Connect
 
-
-def test_the_guidance_knows_the_tools_of_each_group():
-    assert {name: tuple(sorted(group.names())) for name, group in GROUPS.items()} == {
-        name: tuple(sorted(tools)) for name, tools in GUIDED.items()
-    }
+FORMER = {"scratch_note", "list_notes"}
+"""Names that tools had, which they still answer to."""
 
 
-async def test_the_instructions_are_the_guidance_of_the_tools_in_use(connect: Connect):
+def test_the_guidance_names_tools_that_there_are():
+    for name, tools in GUIDED.items():
+        assert set(tools) <= {*tool_names(name), *FORMER}
+
+
+async def test_the_instructions_are_short_and_begin_with_the_context(connect: Connect):
+    async with connect("analyst", session="s1") as agent, connect("other", session="s2", tools=["basic"]) as basic:
+        for said in (agent.client.instructions or "", basic.client.instructions or ""):
+            first, second, *_ = said.splitlines()
+            assert first.startswith("You are ")
+            assert second.startswith("Call get_context first")
+            assert len(said) <= LONGEST <= 2_000
+        told = basic.client.instructions or ""
+        for word in ("Page", "Notes", "Notepad", "Todo list", "Scratchpad"):
+            assert f"- {word}: " in told
+        assert "Scratch Page" not in told
+
+
+async def test_the_instructions_are_about_the_tools_in_use(connect: Connect):
     async with connect("analyst", session="s1", tools=["notepad", "todo"]) as agent:
-        said = agent.client.instructions
-    assert said == (
-        "You are analyst on scratchbus, page main, session s1. What you write is recorded as yours.\n\n"
-        + guidance(["notepad", "todo"])
-    )
+        said = (agent.client.instructions or "").splitlines()
+    assert said[0] == "You are analyst on scratchbus, page main, session s1: a shared working memory."
+    assert [line.partition(":")[0] for line in said[1:]] == ["- Notepad", "- Todo list"]
+
+
+async def test_a_client_gets_twelve_tools_unless_it_asks_for_more(connect: Connect):
+    async with connect("analyst", session="s1", tools=["basic"]) as agent:
+        names = [tool.name for tool in (await agent.client.list_tools()).tools]
+        assert sorted(names) == sorted(BASIC_TOOLS)
+        assert len(names) == 12
+        assert names[0] == "get_context"
+        assert "has no history tools" in await agent.fail("trace", action="x")
+
+
+async def test_a_context_gives_the_revisions_that_replacing_takes(connect: Connect):
+    async with connect("analyst", session="s1") as agent:
+        await agent.do("write_notepad", content="the plan")
+        await agent.do("update_scratchpad", content="Mondays only")
+        revisions = (await agent.do("get_context"))["revisions"]
+        await agent.do("write_notepad", content="another plan", revision=revisions["notepad"])
+        await agent.do("update_scratchpad", content="Tuesdays", revision=revisions["scratchpad"])
+        await agent.do("todo", todos=[{"id": "1", "content": "look"}], revision=revisions["todo"])
 
 
 async def test_a_context_has_it_all_and_is_recorded_as_seen(connect: Connect):
@@ -43,8 +75,8 @@ async def test_a_context_has_it_all_and_is_recorded_as_seen(connect: Connect):
     assert "analyst" in repr(exposure)
 
 
-async def test_a_budget_that_does_not_even_hold_the_notepad_is_refused(connect: Connect):
+async def test_a_budget_that_does_not_hold_the_notepad_shows_its_head_and_its_tail(connect: Connect):
     async with connect(session="s1") as agent:
         await agent.do("write_notepad", content="word " * 500)
-        assert "notepad" in await agent.fail("get_context", budget=100)
+        assert "`read_notepad` returns all of it" in (await agent.do("get_context", budget=100))["text"]
         assert "budget" in await agent.fail("get_context", budget=0)

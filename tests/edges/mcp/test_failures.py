@@ -15,18 +15,17 @@ import pytest
 from mcp.server.auth.provider import AccessToken
 from starlette.requests import HTTPConnection
 
-from scratchbus.mcp.failures import (
+from scratchbus.daemon.wrong_tokens import (
     CLIENTS,
     FIRST,
     FORGOTTEN,
     LONGEST,
     WAITING,
     Failures,
-    SlowingBackend,
-    TooManyWrong,
     client_of,
     delay,
 )
+from scratchbus.mcp.admission import SlowingBackend, Unchecked
 from tests.edges.mcp.test_http import refusal, serving
 
 
@@ -72,6 +71,7 @@ def test_a_client_is_its_address_or_network(host: str, client: str) -> None:
     assert client_of(host) == client
 
 
+@pytest.mark.slow
 @pytest.mark.real
 def test_wrong_tokens_are_logged_without_being_told_and_slowed(embedded_url: str, tmp_path: Path) -> None:
     wrong = [f"sbmcp_{token_hex(16)}" for _ in range(6)]
@@ -93,6 +93,7 @@ def test_wrong_tokens_are_logged_without_being_told_and_slowed(embedded_url: str
     assert not any(token in said or token.removeprefix("sbmcp_") in said for token in (*wrong, right))
 
 
+@pytest.mark.slow
 @pytest.mark.real
 @pytest.mark.alone
 def test_a_right_token_is_answered_at_once_while_wrong_ones_wait(embedded_url: str, tmp_path: Path) -> None:
@@ -125,8 +126,9 @@ def request(token: str, host: str) -> HTTPConnection:
     return HTTPConnection({"type": "http", "headers": headers, "client": (host, 1)})
 
 
+@pytest.mark.slow
 async def test_beyond_those_that_wait_a_client_has_no_token_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scratchbus.mcp.failures.WAITING", 3)
+    monkeypatch.setattr("scratchbus.daemon.wrong_tokens.WAITING", 3)
     verifier = Verifier()
     backend = SlowingBackend(verifier)
     assert await backend.authenticate(request("right", "192.0.2.1"))
@@ -138,15 +140,15 @@ async def test_beyond_those_that_wait_a_client_has_no_token_checked(monkeypatch:
         await anyio.wait_all_tasks_blocked()
         asked = len(verifier.checked)
         for number in range(100):
-            with pytest.raises(TooManyWrong, match="try again in 3 s"):
+            with pytest.raises(Unchecked, match="try again in 3 s"):
                 await backend.authenticate(request(f"another {number}", "192.0.2.9"))
         assert len(verifier.checked) == asked
         assert await backend.authenticate(request("right", "192.0.2.9"))  # it was right before
         assert await backend.authenticate(request("right", "192.0.2.2"))
-        with pytest.raises(TooManyWrong):
+        with pytest.raises(Unchecked):
             await backend.authenticate(request("wrong", "192.0.2.2"))
         asked = len(verifier.checked)
-        with pytest.raises(TooManyWrong):
+        with pytest.raises(Unchecked):
             await backend.authenticate(request("wrong too", "192.0.2.2"))
         assert len(verifier.checked) == asked
         tasks.cancel_scope.cancel()
@@ -154,6 +156,7 @@ async def test_beyond_those_that_wait_a_client_has_no_token_checked(monkeypatch:
     assert verifier.checked[-1] == "wrong"
 
 
+@pytest.mark.slow
 @pytest.mark.real
 @pytest.mark.alone
 async def test_wrong_tokens_beyond_those_that_wait_are_refused_at_once(embedded_url: str, tmp_path: Path) -> None:

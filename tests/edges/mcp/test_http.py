@@ -106,7 +106,7 @@ async def test_the_token_says_who_speaks_and_where(served: Served, mode: str):
         bearing(served, elsewhere, mode) as three,
     ):
         added = await one.do("add_observation", type="observation", content="The build is red")
-        seen = await two.do("get_observation", id=added["id"])
+        seen = (await two.do("get_observation", id=added["id"]))["observation"]
         assert (added["source"], seen["source"]) == ("analyst", "analyst")
         assert (await two.do("add_observation", type="observation", content="y"))["source"] == "reviewer"
         assert await three.do("list_observations") == {"observations": []}
@@ -144,6 +144,28 @@ async def test_a_token_that_is_revoked_is_refused_from_then_on(served: Served):
         await agent.do("list_observations")
     served.tokens.revoke("short-lived")
     assert refusal(served.url, token)[0] == 401
+
+
+@pytest.mark.alone
+@pytest.mark.slow
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_the_streams_of_a_revoked_token_end(served: Served, is_replaced: bool):
+    name, identity = f"streaming-{token_hex(3)}", Identity.of("analyst", page=f"http-{token_hex(6)}")
+    token = served.tokens.add(name, identity)
+    info = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
+    hello = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": info}).encode()
+    headers = {"Accept": "application/json, text/event-stream", "Authorization": f"Bearer {token}"}
+    asked = urllib.request.Request(served.url, hello, {**headers, "Content-Type": "application/json"})  # noqa: S310
+    with urllib.request.urlopen(asked, timeout=PATIENCE) as answer:  # noqa: S310  # it is our own
+        session = answer.headers["mcp-session-id"]
+    stream = urllib.request.Request(served.url, headers={**headers, "Mcp-Session-Id": session})  # noqa: S310
+    with urllib.request.urlopen(stream, timeout=PATIENCE) as open_stream:  # noqa: S310  # the same
+        served.tokens.revoke(name)
+        new = served.tokens.add(name, identity) if is_replaced else served.token()
+        begun = time.monotonic()
+        open_stream.read()
+        assert time.monotonic() - begun < 5
+    assert refusal(served.url, new)[0] != 401  # others go on
 
 
 def test_a_session_is_of_no_use_with_another_token(served: Served):

@@ -7,13 +7,27 @@ from typing import Any
 import pytest
 
 from scratchbus.errors import InvalidField, InvalidName, InvalidSource
-from scratchbus.mcp.identity import GROUPS, OF_A_SESSION, Identity
+from scratchbus.mcp.identity import GROUPS, OF_A_SESSION, OF_SCOPES, Identity
 
 
 def test_an_identity_has_all_tools_there_are_for_it():
-    assert Identity.of("a", session="s").tools == GROUPS
-    assert not set(Identity.of("a").tools) & set(OF_A_SESSION)
-    assert "scratchpad" not in Identity.of("a", kind="person").tools
+    assert Identity.of("a", session="s", tools=["all"], knowledge=["ada"]).tools == GROUPS[1:]
+    assert not set(Identity.of("a", session="s", tools=["all"]).tools) & set(OF_SCOPES)
+    assert not set(Identity.of("a", tools=["all"]).tools) & set(OF_A_SESSION)
+
+
+def test_an_identity_has_the_basic_tools_of_what_it_can_use_by_default():
+    identity = Identity.of("a", session="s", knowledge=["ada"])
+    assert identity.tools == ("basic",)
+    assert all(identity.has(group) for group in GROUPS[1:])
+    assert not Identity.of("a").has("notes")
+    assert not Identity.of("a", session="s", kind="person").has_scratchpad
+
+
+def test_the_basic_tools_are_narrowed_to_what_a_server_offers():
+    narrowed = Identity.of("a", session="s").narrowed(["observations"])
+    assert narrowed.has("observations")
+    assert not narrowed.has("notes")
 
 
 def test_tools_are_those_that_were_chosen_in_the_order_of_the_groups():
@@ -22,7 +36,7 @@ def test_tools_are_those_that_were_chosen_in_the_order_of_the_groups():
 
 def test_who_has_all_that_the_other_tools_combine_has_those_too():
     five = ["observations", "notes", "notepad", "todo", "scratchpad"]
-    assert Identity.of("a", session="s", tools=five).tools == GROUPS
+    assert Identity.of("a", session="s", tools=five).tools == ("context", *five, "sessions")
     assert Identity.of("a", session="s", tools=five[1:]).tools == tuple(five[1:])
 
 
@@ -31,12 +45,19 @@ def test_tools_of_a_session_need_one():
         Identity.of("a", tools=["notes"])
 
 
+def test_tools_of_scopes_need_one():
+    with pytest.raises(InvalidField, match="--knowledge"):
+        Identity.of("a", tools=["preferences"])
+    assert Identity.of("a", tools=["preferences"], knowledge=["ada", "ada"]).knowledge == ("ada",)
+
+
 @pytest.mark.parametrize(
     ("wrong", "error"),
     [
         ({"agent": "no spaces"}, InvalidSource),
         ({"agent": "a", "page": "no spaces"}, InvalidName),
         ({"agent": "a", "session": "no spaces"}, InvalidName),
+        ({"agent": "a", "knowledge": ["no spaces"]}, InvalidName),
         ({"agent": "a", "kind": "god"}, InvalidField),
         ({"agent": "a", "tools": ["everything"]}, InvalidField),
     ],

@@ -192,7 +192,7 @@ async def test_pages_of_notes_show_everything_once(connect: Connect, tool: str, 
         answer = await agent.do(tool, limit=3, **given)
         seen = [each["id"] for each in answer["notes"]]
         while "next_cursor" in answer:
-            await agent.do("scratch_note", content="note one more")  # newer, so not in what follows
+            await agent.do("scratch_note", content="note 9")  # newer, so not in what follows
             answer = await agent.do(tool, limit=3, cursor=answer["next_cursor"], **given)
             seen += [each["id"] for each in answer["notes"]]
         assert seen == ids[::-1]
@@ -225,5 +225,36 @@ async def test_sessions_are_spawned_and_forked_and_report_to_their_parent(connec
                 reported = await child.do("report_result", result="all is well")
                 assert reported["source"] == "helper"
         assert (await parent.do("read_notepad"))["content"] == "the plan"
-        assert len(await parent.bus.page("session:s1").active()) == 3
+        reported = (await parent.do("list_observations", tags=["session_result"]))["observations"]
+        assert len(reported) == 3
+        assert (await parent.do("resolve_observation", id=reported[0]["id"]))["status"] == "resolved"
         await parent.fail("report_result", result="to whom?")
+
+
+async def test_preferences_are_remembered_shown_and_forgotten(connect: Connect):
+    async with connect(session="s1", knowledge=["ada", "ada/shop"]) as agent:
+        kept = await agent.do("remember_preference", key="quotes in JS", text="always double", said_by="Ada")
+        assert kept == {"key": "quotes in JS", "text": "always double", "said_by": "Ada", "scope": "ada/shop"}
+        await agent.do("remember_preference", key="Quote in JS", text="single", scope="ada")
+        await agent.do("remember_preference", key="tabs", text="never", scope="ada")
+        text = (await agent.do("get_context"))["text"]
+        assert "- quotes in JS: always double (Ada, " in text
+        assert "- tabs: never (analyst, " in text
+        assert "single" not in text
+        assert (await agent.do("forget_preference", key="QUOTES in JS"))["text"] == "always double"
+        assert "single" in (await agent.do("get_context"))["text"]
+        assert "no preference" in await agent.fail("forget_preference", key="never there")
+        said = await agent.fail("remember_preference", key="a", text="b", scope="eve")
+        assert said == "scope: 'eve' is none of your scopes; use one of: ada, ada/shop"
+
+
+async def test_only_a_connection_that_asks_for_them_has_the_preference_tools(connect: Connect):
+    names = {}
+    for tools in (["basic"], ["all"], ["preferences"]):
+        async with connect(session="s1", knowledge=["ada"], tools=tools) as agent:
+            names[tools[0]] = {tool.name for tool in (await agent.client.list_tools()).tools}
+    async with connect(session="s1") as agent:
+        names["no scope"] = {tool.name for tool in (await agent.client.list_tools()).tools}
+    ours = {"remember_preference", "forget_preference"}
+    assert {name for name, tools in names.items() if tools & ours} == {"all", "preferences"}
+    assert names["preferences"] == ours

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mcp import Client
 
 from scratchbus.engine.embedded import server
-from scratchbus.mcp.groups import GROUPS
+from scratchbus.mcp.groups import GROUPS, tool_names
 from scratchbus.mcp.identity import Identity
 from scratchbus.mcp.server import server_of
 from scratchbus.mcp.workspace import Workspace
@@ -19,14 +21,13 @@ from tests.edges.mcp.conftest import Agent, Connect, text_of
 
 
 async def test_every_tool_says_what_it_is_and_does(connect: Connect):
-    async with connect(session="s1") as agent:
+    async with connect(session="s1", knowledge=["ada"]) as agent:
         tools = (await agent.client.list_tools()).tools
-    assert [tool.name for tool in tools] == [name for group in GROUPS.values() for name in group.names()]
+    assert [tool.name for tool in tools] == [name for group in GROUPS for name in tool_names(group)]
     for tool in tools:
         assert tool.title
         assert tool.description
         hints = tool.annotations
-        assert hints.title == tool.title
         assert None not in (hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint)
         assert hints.open_world_hint is False
         assert not (hints.read_only_hint and hints.destructive_hint)
@@ -75,10 +76,9 @@ async def test_an_error_of_the_bus_is_one_line_that_says_what_to_do(connect: Con
         said = await agent.fail("add_observation", type="risk_alerts", content="x")
         assert "did you mean 'risk_alert'" in said
         assert "ULIDs" in await agent.fail("get_observation", id="nonsense")
-        for tool in ("get_observation", "resolve_observation"):
-            said = await agent.fail(tool, id="01M7ZNQZHB25T9J0CB63CKMM6Q")
-            assert "list" in said
-            assert "`" not in said  # a model has no command line
+        said = await agent.fail("resolve_observation", id="01M7ZNQZHB25T9J0CB63CKMM6Q")
+        assert "list" in said
+        assert "`" not in said  # a model has no command line
 
 
 async def test_a_bug_is_not_told_to_the_client(connect: Connect, monkeypatch: pytest.MonkeyPatch):
@@ -110,7 +110,7 @@ async def test_lists_show_the_beginning_of_what_is_long(connect: Connect):
     async with connect() as agent:
         added = await agent.do("add_observation", type="observation", content=content)
         (listed,) = (await agent.do("list_observations"))["observations"]
-        got = await agent.do("get_observation", id=added["id"])
+        got = (await agent.do("get_observation", id=added["id"]))["observation"]
     assert len(listed["content"]) == 500
     assert listed["content"].endswith("…")
     assert listed["full_length"] == 5000
@@ -132,7 +132,8 @@ async def test_pages_of_a_list_show_everything_once(connect: Connect):
 async def test_pages_of_what_is_active_go_on_where_they_were(connect: Connect):
     async with connect() as agent:
         for type in ("observation", "risk_alert", "reminder", "risk_alert", "observation"):
-            await agent.do("add_observation", type=type, content="x")
+            when = {"remind_at": "2100-01-01T00:00:00Z"} if type == "reminder" else {}
+            await agent.do("add_observation", type=type, content="x", **when)
         every = [each["id"] for each in (await agent.do("get_active_observations"))["observations"]]
         first = await agent.do("get_active_observations", limit=2)
         await agent.do("resolve_observation", id=every[1])
@@ -187,7 +188,7 @@ async def test_a_claim_keeps_others_away(connect: Connect):
         id = (await analyst.do("add_observation", type="observation", content="x"))["id"]
         claim = await reviewer.do("claim_observation", id=id, ttl="10m")
         assert "reviewer" in await analyst.fail("resolve_observation", id=id)
-        assert (await analyst.do("get_observation", id=id))["claimed_by"] == "reviewer"
+        assert (await analyst.do("get_observation", id=id))["observation"]["claimed_by"] == "reviewer"
         done = await reviewer.do("resolve_observation", id=id, fence=claim["fence"], reason="fixed")
     assert done["status"] == "resolved"
 
@@ -245,9 +246,102 @@ async def test_changes_are_told_since_a_cursor(connect: Connect):
         rest = await analyst.do("changes_since", cursor=first["next_cursor"])
         nothing = await analyst.do("changes_since", cursor=rest["next_cursor"])
     assert [(each["kind"], each["id"], each["by"]) for each in first["changes"]] == [("added", id, "reviewer")]
+    assert [(each["type"], each["content"]) for each in first["changes"]] == [("observation", "x")]
     assert first["has_more"] is True
     assert [(each["kind"], each["status"]) for each in rest["changes"]] == [("status_changed", "resolved")]
     assert nothing == {"changes": [], "next_cursor": rest["next_cursor"], "has_more": False}
+
+
+async def test_what_made_room_is_told(memory_url: str):
+    settings: dict[str, Any] = {"url": memory_url, "max_observations": 3}
+    async with (
+        Workspace.opened(Identity.of("analyst", tools=["all"]), **settings) as workspace,
+        Client(server_of(workspace)) as client,
+    ):
+        agent = Agent(client, workspace.bus)
+        old = [
+            (await agent.do("add_observation", type="observation", content=f"{number}", dedupe_key=f"{number}"))["id"]
+            for number in range(3)
+        ]
+        again = await agent.do("add_observation", type="observation", content="2", dedupe_key="2")
+        assert (again["id"], "displaced" in again) == (old[2], False)
+        new = await agent.do("add_observation", type="risk_alert", content="new")
+        assert new["displaced"] == [old[0]]
+        items = [{"type": "risk_alert", "content": f"{number}"} for number in range(2)]
+        assert (await agent.do("add_observations", observations=items))["displaced"] == old[1:]
+        rest = await agent.do("add_observations", observations=[*items, items[0]])
+        assert len(rest["displaced"]) == 3
+
+
+async def test_reads_are_recorded_when_they_are_to_be(memory_url: str):
+    async with (
+        Workspace.opened(Identity.of("analyst", tools=["all"]), url=memory_url, log_reads=1) as workspace,
+        Client(server_of(workspace)) as client,
+    ):
+        agent = Agent(client, workspace.bus)
+        ids = [(await agent.do("add_observation", type="observation", content=f"fire {n}"))["id"] for n in range(2)]
+
+        async def read(tool: str, **given: Any) -> list[int]:
+            await agent.do(tool, **given)
+            seen = [(await workspace.page.exposure(id)).seen for id in ids]
+            return [each[0].times if each else 0 for each in seen]
+
+        assert await read("list_observations", limit=1) == [0, 1]  # only what was shown
+        assert await read("list_observations", text="fire") == [1, 2]
+        assert await read("get_active_observations") == [2, 3]
+        assert await read("get_observation", id=ids[0]) == [3, 3]
+        for uri in ("scratch://main/active", f"observation://{ids[0]}"):
+            await client.read_resource(uri)
+        assert await read("get_observation", id=ids[1]) == [5, 5]
+
+
+async def test_lists_are_narrowed_by_metadata_and_confidence(connect: Connect):
+    async with connect() as agent:
+        sure = await agent.do("add_observation", type="observation", content="a", metadata={"job": 7}, confidence=0.9)
+        await agent.do("add_observation", type="observation", content="b", metadata={"job": 8}, confidence=0.5)
+        for narrow in ({"metadata": {"job": 7}}, {"confidence": 0.8}):
+            (only,) = (await agent.do("list_observations", **narrow))["observations"]
+            assert only["id"] == sure["id"]
+
+
+async def test_what_was_is_told_in_parts(connect: Connect):
+    async with connect() as agent:
+        ids = [(await agent.do("add_observation", type="observation", content=f"{n}"))["id"] for n in range(3)]
+        for number in range(4):
+            await agent.do("update_observation", id=ids[0], content=f"now {number}")
+        then = (await agent.do("changes_since"))["next_cursor"]
+        first = await agent.do("as_of", when=then, limit=2)
+        assert [each["id"] for each in first["observations"]] == [ids[2], ids[1]]
+        assert first["more"] == 1
+        rest = await agent.do("as_of", when=then, limit=2, cursor=first["next_cursor"])
+        assert [each["id"] for each in rest["observations"]] == [ids[0]]
+        assert "more" not in rest
+        events = await agent.do("history", id=ids[0], limit=3)
+        assert (len(events["events"]), events["more"]) == (3, 2)
+        rest = await agent.do("history", id=ids[0], cursor=events["next_cursor"])
+        assert [each["kind"] for each in rest["events"]] == ["updated", "updated"]
+        assert "more" not in rest
+
+
+async def test_a_bad_item_of_several_is_named(connect: Connect):
+    async with connect() as agent:
+        good = {"type": "observation", "content": "fine"}
+        for bad in (
+            {"type": "reminder", "content": "x"},
+            {"type": "no_such", "content": "x"},
+            {"type": "observation", "content": "x", "ttl": "soon"},
+            {"type": "observation"},
+        ):
+            said = await agent.fail("add_observations", observations=[good, bad])
+            assert re.match(r"observations[.\[]1\b|item 2 of 2: ", said), said
+
+
+async def test_an_error_does_not_advise_a_model_on_connections(connect: Connect):
+    async with connect("analyst") as analyst, connect("reviewer") as reviewer:
+        id = (await analyst.do("add_observation", type="observation", content="x"))["id"]
+        await analyst.do("claim_observation", id=id)
+        said = await reviewer.fail("claim_observation", id=id)
+        assert said.endswith("Wait until then or choose another")
 
 
 async def test_bad_texts_are_refused_and_the_server_goes_on(connect: Connect):
@@ -270,7 +364,7 @@ async def test_what_someone_else_wrote_is_seen_at_once(connect: Connect):
     async with connect("analyst") as analyst, connect("reviewer") as reviewer:
         for number in range(20):
             id = (await analyst.do("add_observation", type="observation", content=f"{number}"))["id"]
-            assert (await reviewer.do("get_observation", id=id))["content"] == f"{number}"
+            assert (await reviewer.do("get_observation", id=id))["observation"]["content"] == f"{number}"
 
 
 async def test_calls_and_errors_are_counted_by_tool(connect: Connect):
@@ -287,7 +381,7 @@ async def test_an_engine_that_is_away_is_told_and_once_it_is_back_all_goes_on(sh
     directory = short_directory / "mcp"
     try:
         async with (
-            Workspace.opened(Identity.of("analyst"), url=f"embedded:{directory}") as workspace,
+            Workspace.opened(Identity.of("analyst", tools=["observations"]), url=f"embedded:{directory}") as workspace,
             Client(server_of(workspace)) as client,
         ):
             agent = Agent(client, workspace.bus)
@@ -325,7 +419,7 @@ async def test_fence_of_another_server_is_refused_whatever_its_agent(connect: Co
             assert "is claimed by analyst until" in said
             assert "pass" not in said
         assert "is claimed by analyst until" in await other.fail("resolve_observation", id=id)
-        assert "your_fence" not in await other.do("get_observation", id=id)
+        assert "your_fence" not in (await other.do("get_observation", id=id))["observation"]
         assert (await analyst.do("resolve_observation", id=id, fence=1))["status"] == "resolved"
 
 
@@ -333,7 +427,7 @@ async def test_claim_of_mine_shows_its_fence(connect: Connect):
     async with connect("analyst") as analyst:
         id = (await analyst.do("add_observation", type="observation", content="x"))["id"]
         fence = (await analyst.do("claim_observation", id=id))["fence"]
-        assert (await analyst.do("get_observation", id=id))["your_fence"] == fence
+        assert (await analyst.do("get_observation", id=id))["observation"]["your_fence"] == fence
 
 
 async def test_instance_is_no_argument_of_a_tool(connect: Connect):

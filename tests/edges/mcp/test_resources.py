@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import anyio
 import pytest
-from mcp import MCPDeprecationWarning, MCPError
+from mcp import Client, MCPDeprecationWarning, MCPError
 from mcp_types import ResourceUpdatedNotification
 
+from scratchbus.mcp.identity import Identity
+from scratchbus.mcp.server import server_of
+from scratchbus.mcp.workspace import Workspace
 from tests.edges.mcp.conftest import Agent, Connect, in_a_process
 from tests.waiting import PATIENCE
 
@@ -21,19 +25,29 @@ async def read(agent: Agent, uri: str) -> dict[str, Any]:
     return document
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    with anyio.fail_after(PATIENCE):
+        while not condition():  # noqa: ASYNC110 - several notifications are waited for at once
+            await anyio.sleep(0.01)
+
+
 async def test_what_is_active_and_each_observation_can_be_read(connect: Connect):
     async with connect(page="user:42/x") as agent:
         added = await agent.do("add_observation", type="observation", content="x" * 600)
-        (resource,) = (await agent.client.list_resources()).resources
+        resource = (await agent.client.list_resources()).resources[0]
         templates = (await agent.client.list_resource_templates()).resource_templates
         (active,) = (await read(agent, resource.uri))["observations"]
         whole = await read(agent, f"observation://{added['id']}")
         same = await read(agent, "scratch://user:42/x/active")
     assert resource.uri == "scratch://user%3A42%2Fx/active"
-    assert [each.uri_template for each in templates] == ["scratch://{page}/active", "observation://{id}"]
+    assert [each.uri_template for each in templates] == [
+        "scratch://{page}/active",
+        "observation://{id}",
+        "context://{agent}",
+    ]
     assert active["id"] == added["id"]
     assert whole["content"] == "x" * 600
-    assert same["observations"] == [active]
+    assert [each["id"] for each in same["observations"]] == [active["id"]]
 
 
 @pytest.mark.parametrize(
@@ -51,9 +65,9 @@ async def test_what_is_not_there_or_not_for_this_agent_is_refused(connect: Conne
 async def test_who_has_no_tools_for_observations_reads_none_as_resources(connect: Connect):
     async with connect("analyst") as analyst, connect("clerk", session="s1", tools=["notes"]) as clerk:
         added = await analyst.do("add_observation", type="observation", content="x")
-        assert clerk.client.server_capabilities.resources is None
+        assert [each.name for each in (await clerk.client.list_resources()).resources] == ["notes"]
         for uri in ("scratch://main/active", f"observation://{added['id']}"):
-            with pytest.raises(MCPError, match="Method not found"):
+            with pytest.raises(MCPError, match="not a resource"):
                 await clerk.client.read_resource(uri)
 
 
@@ -108,3 +122,53 @@ async def test_a_client_that_subscribed_hears_of_changes_until_it_no_longer_want
         await agent.do("add_observation", type="observation", content="y")
         await hear(active)
         assert uri not in heard
+
+
+async def test_what_is_no_resource_cannot_be_subscribed_to(connect: Connect):
+    async with connect(mode="legacy") as agent:
+        for uri in ("file:///etc/passwd", "scratch://other/active", "observation://01M7ZNQZHB25T9J0CB63CKMM6Q"):
+            with pytest.warns(MCPDeprecationWarning), pytest.raises(MCPError):
+                await agent.client.subscribe_resource(uri)
+
+
+async def test_changes_are_told_under_the_uri_the_client_wrote(memory_url: str):
+    """In either form: percent-encoded or not; and those of memories too."""
+    heard: list[str] = []
+
+    async def handle(message: object) -> None:
+        if isinstance(message, ResourceUpdatedNotification):
+            heard.append(message.params.uri)
+
+    identity = Identity.of("analyst", page="user:42/x", session="s1", tools=["all"])
+    forms = ["scratch://user:42/x/active", "scratch://user%3A42%2Fx/active", "notepad://s1"]
+    async with (
+        Workspace.opened(identity, url=memory_url) as workspace,
+        Client(server_of(workspace), mode="legacy", message_handler=handle) as client,
+    ):
+        agent = Agent(client, workspace.bus)
+        for uri in forms:
+            with pytest.warns(MCPDeprecationWarning):
+                await client.subscribe_resource(uri)
+        await agent.do("add_observation", type="observation", content="x")
+        await agent.do("write_notepad", content="the plan")
+        await until(lambda: set(forms) <= set(heard))
+
+
+async def test_a_client_that_set_a_level_is_told_of_tools_that_failed(memory_url: str):
+    told: list[Any] = []
+
+    async def log(params: Any) -> None:
+        told.append((params.level, params.data["tool"]))
+
+    async with (
+        Workspace.opened(Identity.of("analyst"), url=memory_url) as workspace,
+        Client(server_of(workspace), mode="legacy", logging_callback=log) as client,
+    ):
+        agent = Agent(client, workspace.bus)
+        await agent.fail("add_observation", type="nonsense", content="x")
+        assert told == []
+        with pytest.warns(MCPDeprecationWarning):
+            await client.set_logging_level("warning")
+        await agent.fail("add_observation", type="nonsense", content="x")
+        await until(lambda: bool(told))
+    assert told == [("warning", "add_observation")]

@@ -17,6 +17,7 @@ import pytest
 import scratchbus
 from scratchbus import Bus
 from scratchbus.cli import main
+from scratchbus.mcp.stdio import _Partial
 from tests import launcher
 from tests.edges.mcp.conftest import ROOT, in_a_process
 from tests.waiting import PATIENCE
@@ -135,7 +136,27 @@ def test_a_long_message_takes_as_much_longer_as_it_is_longer(page_name: str):
     with raw(f"memory://{page_name}", "--agent", "analyst") as client:
         client.greet()
         took(client, 1)
-        assert took(client, 16) < 24 * took(client, 2)
+        short, long = (min(took(client, megabytes) for _ in range(3)) for megabytes in (2, 16))
+        assert long < 24 * short
+
+
+@pytest.mark.slow
+def test_a_line_beyond_all_measure_is_discarded_and_the_server_goes_on(page_name: str):
+    with raw(f"memory://{page_name}", "--agent", "analyst") as client:
+        client.greet()
+        client.say(b'{"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": "' + b"x" * 100 * 2**20 + b'"}')
+        refused = client.hear()
+        assert refused["id"] == 7
+        assert "the limit is 20,971,520" in refused["error"]["message"]
+        assert not client.call(8, "add_observation", type="observation", content="ok").get("isError")
+
+
+def test_of_a_line_beyond_all_measure_only_the_beginning_is_kept():
+    line = _Partial()
+    for _ in range(100 * 16):
+        line.add(b"x" * 65_536)
+    assert line.size == 100 * 2**20
+    assert sum(map(len, line.chunks)) == 65_536
 
 
 @pytest.mark.alone
@@ -179,7 +200,7 @@ def test_a_signal_ends_it_though_its_client_takes_nothing(embedded_url: str, pag
     [
         ((), 2, "--agent"),
         (("--agent", "no spaces"), 5, "agent"),
-        (("--agent", "a", "--tools", "everything"), 5, "observations, notes"),
+        (("--agent", "a", "--tools", "everything"), 5, "observations, history, notes"),
         (("--agent", "a", "--kind", "robot"), 5, "subagent, person"),
         (("--agent", "a", "--url", "redis://127.0.0.1:1"), 6, "127.0.0.1:1"),
     ],
@@ -217,6 +238,6 @@ async def test_restarted_server_has_the_claims_of_its_instance(embedded_url: str
         id = (await before.do("add_observation", type="observation", content="x"))["id"]
         await before.do("claim_observation", id=id)
     async with in_a_process(embedded_url, *same) as after:
-        fence = (await after.do("get_observation", id=id))["your_fence"]
+        fence = (await after.do("get_observation", id=id))["observation"]["your_fence"]
         assert (await after.do("claim_observation", id=id, fence=fence))["fence"] == fence
         assert (await after.do("resolve_observation", id=id, fence=fence))["status"] == "resolved"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import stat
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from scratchbus.cli import main
-from scratchbus.errors import InvalidInput, NotFound, SettingsFileError
+from scratchbus.errors import InvalidField, InvalidInput, NotFound, SettingsFileError
 from scratchbus.mcp.identity import Identity
 from scratchbus.mcp.tokens import Tokens
 
@@ -20,7 +22,9 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_token_stands_for_its_identity(file: Path):
-    identity = Identity.of("analyst", kind="daemon", page="user:42", session="s1", tools=["todo", "observations"])
+    identity = Identity.of(
+        "analyst", kind="daemon", page="user:42", session="s1", knowledge=["ada"], tools=["todo", "observations"]
+    )
     made = Tokens(file).add("laptop", identity)
     found = Tokens(file).find(made)
     assert (found.name, found.identity) == ("laptop", identity)
@@ -54,19 +58,69 @@ def test_names_are_taken_once_and_those_that_are_not_there_are_not_revoked(file:
     tokens.add("laptop", Identity.of("analyst"))
     with pytest.raises(InvalidInput, match="already"):
         tokens.add("laptop", Identity.of("reviewer"))
-    with pytest.raises(NotFound, match="token ls"):
+    with pytest.raises(NotFound, match="token list"):
         tokens.revoke("desktop")
+
+
+def test_a_token_may_expire(file: Path):
+    tokens = Tokens(file)
+    now = datetime.now(UTC)
+    valid = tokens.add("valid", Identity.of("analyst"), now + timedelta(hours=1))
+    over = tokens.add("over", Identity.of("analyst"), now - timedelta(seconds=1))
+    assert Tokens(file).find(valid) is not None
+    assert Tokens(file).find(over) is None
+    assert Tokens(file).named("over") is None
+
+
+def test_a_token_has_the_scopes_it_is_given_and_none_by_default(file: Path):
+    tokens = Tokens(file)
+    some = tokens.add("some", Identity.of("analyst"), scopes=["memory", "read"])
+    empty = tokens.add("empty", Identity.of("analyst"), scopes=[])
+    none = tokens.add("none", Identity.of("analyst"))
+    found = [Tokens(file).find(made).scopes for made in (some, empty, none)]
+    assert found == [("read", "memory"), (), None]
+    with pytest.raises(InvalidField, match="unknown scope 'write'; use any of: read, publish, act, admin, memory"):
+        tokens.add("wrong", Identity.of("analyst"), scopes=["read", "write"])
+
+
+def test_a_broken_file_keeps_the_last_good_tokens_and_is_logged_once(file: Path, monkeypatch: pytest.MonkeyPatch):
+    logged: list[str] = []
+    monkeypatch.setattr("scratchbus.mcp.tokens.logger", SimpleNamespace(error=lambda event, **_: logged.append(event)))
+    tokens = Tokens(file)
+    made = tokens.add("laptop", Identity.of("analyst"))
+    assert tokens.find(made) is not None
+    good = file.read_text()
+    for number, bad in enumerate(("", "# tokens", "tokens:", "tokens: ["), 1):
+        file.write_text(good)
+        assert tokens.find(made) is not None
+        file.write_text(bad)
+        assert tokens.find(made) is not None
+        assert tokens.find(made) is not None
+        assert len(logged) == number
+    with pytest.raises(SettingsFileError):
+        tokens.add("desktop", Identity.of("analyst"))  # which would lose the others
+    with pytest.raises(SettingsFileError):
+        Tokens(file).find(made)  # never read it
+    file.write_text(good.replace("laptop", "notebook"))
+    assert tokens.named("notebook") is not None
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        (
+            f"tokens: [{{name: a, sha256: {'a' * 64}, agent: a, expires_at: 'tomorrow'}}]",
+            "not a time with a time zone",
+        ),
         ("tokens: [{name: a, sha256: b}]", "'agent' is missing; create tokens with"),
         ("tokens: [{name: a, sha256: b, agent: a, password: c}]", "password"),
         ("tokens: [{name: a, sha256: ключ, agent: a}]", "not a SHA-256"),
         (f"tokens: [{{name: a, sha256: {'a' * 64}, agent: a, tools: [everything]}}]", "everything"),
+        (f"tokens: [{{name: a, sha256: {'a' * 64}, agent: a, scopes: [write]}}]", "unknown scope 'write'"),
+        (f"tokens: [{{name: a, sha256: {'a' * 64}, agent: a, scopes: read}}]", "scopes.*not a list"),
         ("tokens: {a: b}", "not a list"),
         ("users: []", "users"),
+        ("", "'tokens' is missing; write `tokens: \\[\\]` for none"),
     ],
 )
 def test_a_file_that_is_wrong_says_where(file: Path, text: str, said: str):
@@ -77,16 +131,44 @@ def test_a_file_that_is_wrong_says_where(file: Path, text: str, said: str):
 
 def test_the_command_line_makes_lists_and_revokes_tokens(file: Path, capsys: pytest.CaptureFixture[str]):
     where = ("--tokens", str(file))
-    assert main(["mcp", "token", "add", "laptop", "--agent", "analyst", "--session", "s1", *where]) == 0
+    assert (
+        main(
+            [
+                "mcp",
+                "token",
+                "add",
+                "laptop",
+                "--agent",
+                "analyst",
+                "--session",
+                "s1",
+                "--knowledge",
+                "ada,shop",
+                *where,
+            ]
+        )
+        == 0
+    )
     made = capsys.readouterr().out.strip()
-    assert Tokens(file).find(made).identity == Identity.of("analyst", session="s1")
+    assert Tokens(file).find(made).identity == Identity.of("analyst", session="s1", knowledge=["ada", "shop"])
     assert main(["mcp", "token", "ls", "--json", *where]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["name"], document["agent"], document["session"]) == ("laptop", "analyst", "s1")
     assert made not in str(document)
+    assert document["expires_at"] is None
+    assert document["scopes"] == []
+    guest = ("guest", "--agent", "analyst", "--expires", "30d", "--scopes", "publish, read")
+    assert main(["mcp", "token", "add", *guest, *where]) == 0
+    assert main(["mcp", "token", "ls", *where]) == 0
+    assert "read,publish" in capsys.readouterr().out
+    expires_at = Tokens(file).named("guest").expires_at
+    assert expires_at is not None
+    assert datetime.now(UTC) + timedelta(days=29) < expires_at < datetime.now(UTC) + timedelta(days=31)
+    assert main(["mcp", "token", "revoke", "guest", *where]) == 0
     assert main(["mcp", "token", "revoke", "laptop", *where]) == 0
     assert Tokens(file).all() == []
     capsys.readouterr()
     assert main(["mcp", "token", "revoke", "laptop", *where]) == 3
+    assert main(["mcp", "token", "add", "wrong", "--agent", "a", "--scopes", "write", *where]) == 5
     assert main(["mcp", "token", "ls"]) == 2
     assert "--tokens" in capsys.readouterr().err

@@ -37,8 +37,15 @@ def judge(history: History, tally: Counter[str] | None = None) -> list[Violation
 
     `tally` is told for how many observations an order was looked for, and for how many none was in the time there is.
     """
+    return list(violations(history, tally))
+
+
+def violations(history: History, tally: Counter[str] | None = None) -> Iterator[Violation]:
+    """Yield every violation, as it is found; those that take longest to look for come last."""
     case = Case(history)
-    return [found for look in _JUDGES for found in look(case)] + [*heads(case, tally)]
+    for look in _JUDGES:
+        yield from look(case)
+    yield from heads(case, tally)
 
 
 def has_refused_new_data(history: History, record: Record) -> bool:

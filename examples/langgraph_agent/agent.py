@@ -1,0 +1,65 @@
+"""An agent of LangGraph nodes whose long-term memory is a bus, and whose findings are on a page.
+
+python agent.py USER MESSAGE
+
+The nodes have the signature that LangGraph gives them, `(state, *, store)`. They run one after the other here, so that
+this needs `langgraph-checkpoint` alone; the README shows the same nodes as a graph.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any, TypedDict
+
+from langgraph.store.base import BaseStore
+
+from scratchbus import Bus
+from scratchbus.adapters.langgraph import ScratchbusStore
+
+
+class State(TypedDict, total=False):
+    """What the nodes hand on."""
+
+    user: str
+    message: str
+    known: list[str]
+    answer: str
+
+
+def scripted_model(message: str, known: list[str]) -> str:
+    """Stand in for a language model: answer with what is known of the user."""
+    return f"I remember: {'; '.join(known)}" if known else "I know nothing of you yet"
+
+
+def recall(state: State, *, store: BaseStore) -> State:
+    """Find what is known of the user that bears on the message."""
+    found = store.search(("users", state["user"]), query=state["message"], limit=5)
+    return {"known": [item.value["text"] for item in found]}
+
+
+def answer(state: State, *, store: BaseStore) -> State:
+    """Ask the model."""
+    return {"answer": scripted_model(state["message"], state["known"])}
+
+
+def remember(state: State, *, store: BaseStore) -> State:
+    """Keep what the user says of themselves."""
+    for text in re.findall(r"\bI (?:like|am|live)[^.!?]*", state["message"]):
+        store.put(("users", state["user"]), re.sub(r"\W+", "-", text.lower()), {"text": text})
+    return {}
+
+
+def run(bus: Bus, user: str, message: str) -> str:
+    """Run the nodes on a message; return the answer."""
+    store, state = ScratchbusStore(bus), State(user=user, message=message)
+    for node in (recall, answer, remember):
+        state |= node(state, store=store)
+    seen: dict[str, Any] = {"user": user, "known": len(state["known"])}
+    bus.page("chat").add("contextual_insight", f"{user} asked: {message}", context=seen)
+    return state["answer"]
+
+
+if __name__ == "__main__":
+    with Bus.connect(source="chat-agent") as opened:
+        print(run(opened, sys.argv[1], sys.argv[2]))

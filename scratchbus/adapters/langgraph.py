@@ -1,0 +1,172 @@
+"""A store for LangGraph on the bus: durable, shared by processes, with history, and searched by words.
+
+It needs the extra `langgraph`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from langgraph.store.base import (
+    BaseStore,
+    GetOp,
+    Item,
+    ListNamespacesOp,
+    Op,
+    PutOp,
+    Result,
+    SearchItem,
+    SearchOp,
+    TTLConfig,
+    get_text_at_path,
+    tokenize_path,
+    validate_op_namespace,
+)
+
+from scratchbus import AsyncBus, Bus, FoundItem, ItemChange, NamespaceMatch, StoreItem, StoreItems
+from scratchbus.errors import InvalidField, shown
+
+_PER_MINUTE: Final = 60_000  # LangGraph counts times to live in minutes, the bus in milliseconds
+
+
+class ScratchbusStore(BaseStore):
+    """A LangGraph store whose items are on a bus.
+
+    With a `Bus` it serves both the blocking methods and, in a thread, the asynchronous ones; with an `AsyncBus` the
+    asynchronous ones only. Stores of different names do not see each other's items.
+
+    - `search(query=…)` finds words in the texts of values, in any grammatical form of English, best match first. The
+      argument `index` of `put` chooses the fields whose texts count; False leaves the item out of such searches.
+    - A filter compares with `$eq`, `$ne`, `$gt`, `$gte`, `$lt` and `$lte`; what cannot be compared does not match.
+    - Items with a `ttl` are left out of reads once they have expired; `sweep_ttl` deletes them. Reading an item begins
+      its time again unless `refresh_ttl` or the `refresh_on_read` of `ttl` says otherwise.
+    - In a batch, reads see what was there before its writes, and the last write of a key counts.
+    """
+
+    supports_ttl = True
+
+    def __init__(self, bus: Bus | AsyncBus, *, name: str = "default", ttl: TTLConfig | None = None) -> None:
+        """Take an open bus; it stays open. Raises InvalidName."""
+        super().__init__()
+        self.ttl_config = ttl
+        self._blocking = bus.items(name) if isinstance(bus, Bus) else None
+        self._async = bus.items(name) if isinstance(bus, AsyncBus) else None
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Carry out operations; return a result for each. Raises InvalidNamespaceError, InvalidField, EngineError."""
+        if self._blocking is None:
+            raise TypeError("this store has an AsyncBus; await its asynchronous methods, or make it with a Bus")
+        plan = _Plan(ops)
+        seen = self._blocking.read() if plan.reads else None
+        results, used = plan.answered(seen)
+        if plan.changes:
+            self._blocking.write(plan.changes)
+        if used:
+            self._blocking.use(used)
+        return results
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Do as `batch` does."""
+        if self._async is None:
+            return await asyncio.to_thread(self.batch, list(ops))
+        plan = _Plan(ops)
+        seen = await self._async.read() if plan.reads else None
+        results, used = plan.answered(seen)
+        if plan.changes:
+            await self._async.write(plan.changes)
+        if used:
+            await self._async.use(used)
+        return results
+
+    def sweep_ttl(self) -> int:
+        """Delete the items that have expired; return how many."""
+        if self._blocking is None:
+            raise TypeError("this store has an AsyncBus; await asweep_ttl(), or make it with a Bus")
+        return self._blocking.sweep()
+
+    async def asweep_ttl(self) -> int:
+        """Do as `sweep_ttl` does."""
+        return await asyncio.to_thread(self.sweep_ttl) if self._async is None else await self._async.sweep()
+
+
+class _Plan:
+    """The operations of a batch: those that read, by their places in it, and what the others change."""
+
+    def __init__(self, ops: Iterable[Op]) -> None:
+        self._count = 0
+        self.reads: list[tuple[int, GetOp | SearchOp | ListNamespacesOp]] = []
+        puts: dict[tuple[tuple[str, ...], str], ItemChange] = {}
+        for place, op in enumerate(ops):
+            self._count = place + 1
+            validate_op_namespace(op)
+            if isinstance(op, PutOp):
+                puts[op.namespace, op.key] = _change(op)
+            elif isinstance(op, GetOp | SearchOp | ListNamespacesOp):
+                self.reads.append((place, op))
+            else:
+                raise InvalidField("ops", f"{shown(op)} is not an operation of a store")
+        self.changes = list(puts.values())
+
+    def answered(self, seen: StoreItems | None) -> tuple[list[Result], list[StoreItem]]:
+        """Return the results, and the items whose time to live begins again."""
+        results: list[Result] = [None] * self._count
+        used: dict[str, StoreItem] = {}
+        for place, op in self.reads:
+            assert seen is not None  # noqa: S101  # it was read for these
+            if isinstance(op, ListNamespacesOp):
+                results[place] = _namespaces(seen, op)
+                continue
+            found = _found(seen, op)
+            if op.refresh_ttl:
+                used |= {each.item.id: each.item for each in found if each.item.ttl is not None}
+            if isinstance(op, SearchOp):
+                results[place] = [_search_item(each) for each in found]
+            elif found:
+                results[place] = _item(found[0].item)
+        written = {(change.namespace, change.key) for change in self.changes}
+        return results, [item for item in used.values() if (tuple(item.namespace), item.key) not in written]
+
+
+def _found(seen: StoreItems, op: GetOp | SearchOp) -> list[FoundItem]:
+    if isinstance(op, GetOp):
+        item = seen.get(op.namespace, str(op.key)) if op.namespace else None
+        return [] if item is None else [FoundItem(item)]
+    return seen.search(op.namespace_prefix, filter=op.filter, query=op.query, limit=op.limit, offset=op.offset)
+
+
+def _namespaces(seen: StoreItems, op: ListNamespacesOp) -> list[tuple[str, ...]]:
+    matches = [NamespaceMatch(each.match_type, each.path) for each in op.match_conditions or ()]
+    return seen.namespaces(matches, max_depth=op.max_depth, limit=op.limit, offset=op.offset)
+
+
+def _change(op: PutOp) -> ItemChange:
+    if op.value is None:
+        return ItemChange(op.namespace, str(op.key), None)
+    ttl = None if op.ttl is None else math.ceil(op.ttl * _PER_MINUTE)
+    return ItemChange(op.namespace, str(op.key), op.value, _text(op.value, op.index), ttl)
+
+
+def _text(value: Mapping[str, Any], index: Sequence[str] | bool | None) -> str | None:
+    """Return what a search finds a value by: the texts at these paths; None stands for all, "" for nothing."""
+    if index is None or index is True:
+        return None
+    paths = index if isinstance(index, Sequence) else ()
+    return "\n".join(text for path in paths for text in get_text_at_path(value, tokenize_path(path)))
+
+
+def _item(item: StoreItem) -> Item:
+    return Item(
+        value=dict(item.value),
+        key=item.key,
+        namespace=tuple(item.namespace),
+        created_at=item.since,
+        updated_at=item.put_at,
+    )
+
+
+def _search_item(found: FoundItem) -> SearchItem:
+    item = found.item
+    return SearchItem(tuple(item.namespace), item.key, dict(item.value), item.since, item.put_at, found.score)

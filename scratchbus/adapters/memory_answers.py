@@ -1,0 +1,179 @@
+"""The answers of Anthropic's memory tool, word for word as its documentation gives them.
+
+https://platform.claude.com/docs/en/agents-and-tools/tool-use/memory-tool
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import scratchbus
+from scratchbus.errors import shown
+
+ROOT: Final = "/memories"
+"""The directory that all paths begin with."""
+
+MOST_LINES: Final = 999_999
+"""The most lines of a file that can be viewed."""
+
+_DEEP: Final = 2  # levels of directories that a listing shows
+_AROUND: Final = 2  # lines around an edit that are shown with it
+_HIDDEN: Final = "node_modules"
+_FIELDS: Final[dict[str, dict[str, type]]] = {
+    "view": {"path": str},
+    "create": {"path": str, "file_text": str},
+    "str_replace": {"path": str, "old_str": str, "new_str": str},
+    "insert": {"path": str, "insert_line": int, "insert_text": str},
+    "delete": {"path": str},
+    "rename": {"old_path": str, "new_path": str},
+}
+"""What each command needs."""
+
+
+class Answer(NamedTuple):
+    """The content of a tool result, and whether it is an error (`is_error`)."""
+
+    text: str
+    is_error: bool = False
+
+
+class Refused(Exception):
+    """The tool answers with an error: its text."""
+
+
+def parse(given: object) -> Mapping[str, Any]:
+    """Return the input of the tool if it is one of its commands with all that this needs. Raises Refused."""
+    if not isinstance(given, Mapping):
+        raise Refused(f"Error: {shown(given)} is not an input of the memory tool; give an object with a command")
+    command = given.get("command")
+    if not isinstance(command, str) or command not in _FIELDS:
+        raise Refused(f"Error: Unknown command {shown(command)}; use one of: {', '.join(_FIELDS)}")
+    for name, kind in _FIELDS[command].items():
+        value = given.get(name, "" if name == "new_str" else None)  # to replace by nothing is to delete
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise Refused(f"Error: Invalid `{name}` parameter: {shown(value)}. {command} needs {_NAMES[kind]}.")
+    return given
+
+
+_NAMES: Final = {str: "a text", int: "a whole number"}
+
+
+def relative(path: str) -> str:
+    """Return a path relative to the memory directory, "" for that itself. Raises Refused."""
+    if path.rstrip("/") == ROOT:
+        return ""
+    if not path.startswith(f"{ROOT}/"):
+        raise Refused(f"Error: Path must start with {ROOT}, got: {path}")
+    below = path.removeprefix(f"{ROOT}/")
+    return below.removesuffix("/")
+
+
+def listing(path: str, texts: Sequence[scratchbus.Text]) -> str:
+    """Return the listing of a directory: two levels, with sizes, without what is hidden."""
+    at = relative(path)
+    prefix = f"{at}/" if at else ""
+    sizes: dict[str, int] = {}
+    total = 0
+    for text in texts:
+        names = text.path.removeprefix(prefix).split("/")
+        size = len(text.content.encode())
+        total += size
+        if any(name.startswith(".") or name == _HIDDEN for name in names):
+            continue
+        for depth in range(1, min(len(names), _DEEP) + 1):
+            entry = "/".join(names[:depth]) + ("/" if depth < len(names) else "")
+            sizes[entry] = sizes.get(entry, 0) + size
+    where = path.rstrip("/")
+    head = f"Here're the files and directories up to 2 levels deep in {where}, excluding hidden items and node_modules:"
+    lines = [f"{_size(total)}\t{where}", *(f"{_size(sizes[entry])}\t{where}/{entry}" for entry in sorted(sizes))]
+    return "\n".join([head, *lines])
+
+
+def _size(count: int) -> str:
+    """Return a number of bytes as people write it: 512B, 1.5K, 2M."""
+    size, unit = float(count), "B"
+    for unit in "BKMG":
+        if size < 1024 or unit == "G":
+            break
+        size /= 1024
+    return f"{size:.0f}{unit}" if size == int(size) else f"{size:.1f}{unit}"
+
+
+def content(path: str, text: str, view_range: object = None) -> str:
+    """Return a file with line numbers, or some of its lines. Raises Refused."""
+    lines = text.split("\n")
+    if len(lines) > MOST_LINES:
+        raise Refused(f"File {path} exceeds maximum line limit of 999,999 lines.")
+    first, last = _range(view_range, len(lines))
+    return f"Here's the content of {path} with line numbers:\n{_numbered(lines, first, last)}"
+
+
+def _range(given: object, count: int) -> tuple[int, int]:
+    """Return the first and last line to show, from 1."""
+    if given is None:
+        return 1, count
+    if not (isinstance(given, list | tuple) and len(given) == 2 and all(type(each) is int for each in given)):
+        raise Refused(f"Error: Invalid `view_range` parameter: {shown(given)}. It should be two whole numbers.")
+    first, last = max(1, given[0]), count if given[1] == -1 else given[1]
+    if not first <= last or first > count:
+        raise Refused(
+            f"Error: Invalid `view_range` parameter: {list(given)}. It should be within the range of lines of the file:"
+            f" [1, {count}]"
+        )
+    return first, min(last, count)
+
+
+def _numbered(lines: Sequence[str], first: int, last: int) -> str:
+    return "\n".join(f"{number:6}\t{lines[number - 1]}" for number in range(first, last + 1))
+
+
+def missing(path: str) -> str:
+    """Return what `view` says of a path where there is nothing."""
+    return f"The path {path} does not exist. Please provide a valid path."
+
+
+def replaced(before: str, text: str, old: str, new: str) -> str:
+    """Return what `str_replace` says: the lines around the edit, with what they are now."""
+    at = before.find(old) if old else -1
+    if at < 0 or not text.startswith(new, at):  # others have edited it meanwhile
+        at = max(0, text.find(new))
+    lines = text.split("\n")
+    first = text.count("\n", 0, at) + 1
+    last = first + new.count("\n")
+    around = _numbered(lines, max(1, first - _AROUND), min(len(lines), last + _AROUND))
+    return f"The memory file has been edited.\n{around}"
+
+
+def not_once(path: str, text: str, old: str) -> str:
+    """Return what `str_replace` says of a part that is not in a text once; "" for one that is."""
+    count = text.count(old) if old else 0
+    if count == 0:
+        return f"No replacement was performed, old_str `{old}` did not appear verbatim in {path}."
+    if count == 1:
+        return ""
+    lines = list(dict.fromkeys(_lines_with(text, old)))
+    return (
+        f"No replacement was performed. Multiple occurrences of old_str `{old}` in lines: {', '.join(map(str, lines))}."
+        " Please ensure it is unique"
+    )
+
+
+def _lines_with(text: str, old: str) -> list[int]:
+    found, at, line, before = [], text.find(old), 1, 0
+    while at >= 0:
+        line += text.count("\n", before, at)
+        found.append(line)
+        before, at = at, text.find(old, at + 1)
+    return found
+
+
+def beyond(line: int, text: str) -> str:
+    """Return what `insert` says of a line that is not in a text; "" for one that is."""
+    count = len(text.removesuffix("\n").split("\n")) if text else 0
+    if 0 <= line <= count:
+        return ""
+    return (
+        f"Error: Invalid `insert_line` parameter: {line}. It should be within the range of lines of the file:"
+        f" [0, {count}]"
+    )

@@ -1,0 +1,138 @@
+"""Anthropic's memory tool, `memory_20250818`, on a bus; it needs no package of theirs."""
+
+# Generated from memory_tool_async.py by tools/generate_blocking.py. Edit that file, then run `make generate`.
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import scratchbus
+from scratchbus.adapters import memory_answers as answers
+from scratchbus.adapters.memory_answers import Answer, Refused
+from scratchbus.errors import Conflict, InvalidInput, NotFound
+
+
+class MemoryTool:
+    """Runs the commands that Claude gives to the memory tool, over the texts of a scope (`Bus.texts`).
+
+    The files below `/memories` are on the log, each edit applies to the file as it is when the edit is appended, and
+    so agents at once lose nothing, in whatever process or on whatever machine they are. A file has up to `max_text`
+    characters.
+    """
+
+    def __init__(self, bus: scratchbus.Bus, scope: str) -> None:
+        self._texts = bus.texts(scope)
+
+    def __call__(self, given: object, *, event_id: str | None = None) -> str:
+        """Return the text with which the tool answers an input, also for an error; see `answer`."""
+        return (self.answer(given, event_id=event_id)).text
+
+    def answer(self, given: object, *, event_id: str | None = None) -> Answer:
+        """Return the answer to the input of a tool call: a command with its parameters.
+
+        With an `event_id`, such as the id of the `tool_use` block, a call that is made again changes nothing more.
+        Raises EngineError and LogError, as every use of a bus; all else is an answer that is an error.
+        """
+        try:
+            command = answers.parse(given)
+            run = getattr(self, f"_{command['command']}")
+            return Answer(run(command, event_id))
+        except Refused as refused:
+            return Answer(str(refused), is_error=True)
+        except (InvalidInput, NotFound, Conflict) as error:
+            return Answer(f"Error: {error}", is_error=True)
+
+    def _view(self, given: Mapping[str, Any], event_id: str | None) -> str:
+        path = given["path"]
+        below = answers.relative(path)
+        if below:
+            try:
+                return answers.content(path, (self._texts.read(below)).content, given.get("view_range"))
+            except NotFound:
+                pass
+        found = self._texts.list(below or None)
+        if below and not found:
+            raise Refused(answers.missing(path))
+        return answers.listing(path, found)
+
+    def _create(self, given: Mapping[str, Any], event_id: str | None) -> str:
+        path = given["path"]
+        below = answers.relative(path)
+        if not below:
+            raise Refused(f"Error: File {path} already exists")
+        try:
+            self._texts.create(below, given["file_text"], event_id=event_id)
+        except Conflict:
+            if self._is_there(below):
+                raise Refused(f"Error: File {path} already exists") from None
+            raise
+        return f"File created successfully at: {path}"
+
+    def _str_replace(self, given: Mapping[str, Any], event_id: str | None) -> str:
+        path, old, new = given["path"], given["old_str"], given.get("new_str", "")
+        before = self._content(path, f"Error: {answers.missing(path)}")
+        try:
+            text = self._texts.replace(answers.relative(path), old, new, event_id=event_id)
+        except (NotFound, InvalidInput):
+            problem = answers.not_once(path, self._content(path, f"Error: {answers.missing(path)}"), old)
+            if problem:
+                raise Refused(problem) from None
+            raise
+        return answers.replaced(before, text.content, old, new)
+
+    def _insert(self, given: Mapping[str, Any], event_id: str | None) -> str:
+        path, line = given["path"], given["insert_line"]
+        does_not_exist = f"Error: The path {path} does not exist"
+        self._content(path, does_not_exist)
+        try:
+            self._texts.insert(answers.relative(path), line, given["insert_text"], event_id=event_id)
+        except (NotFound, InvalidInput):
+            problem = answers.beyond(line, self._content(path, does_not_exist))
+            if problem:
+                raise Refused(problem) from None
+            raise
+        return f"The file {path} has been edited."
+
+    def _delete(self, given: Mapping[str, Any], event_id: str | None) -> str:
+        path = given["path"]
+        below = answers.relative(path)
+        if not below:
+            raise Refused(f"Error: Cannot delete the {answers.ROOT} directory itself")
+        try:
+            self._texts.delete(below, event_id=event_id)
+        except NotFound:
+            raise Refused(f"Error: The path {path} does not exist") from None
+        return f"Successfully deleted {path}"
+
+    def _rename(self, given: Mapping[str, Any], event_id: str | None) -> str:
+        path, to = given["old_path"], given["new_path"]
+        below, target = answers.relative(path), answers.relative(to)
+        if not below:
+            raise Refused(f"Error: Cannot rename the {answers.ROOT} directory itself")
+        if not target:
+            raise Refused(f"Error: The destination {to} already exists")
+        try:
+            self._texts.rename(below, target, event_id=event_id)
+        except NotFound:
+            raise Refused(f"Error: The path {path} does not exist") from None
+        except Conflict:
+            if self._is_there(target):
+                raise Refused(f"Error: The destination {to} already exists") from None
+            raise
+        return f"Successfully renamed {path} to {to}"
+
+    def _content(self, path: str, missing: str) -> str:
+        """Return the content of a file. Raises Refused with this text where there is none, also for a directory."""
+        below = answers.relative(path)
+        if not below:
+            raise Refused(missing)
+        try:
+            return (self._texts.read(below)).content
+        except NotFound:
+            raise Refused(missing) from None
+
+    def _is_there(self, below: str) -> bool:
+        """Return whether there is a file or a directory at a path."""
+        found = {text.path for text in self._texts.list()}
+        return below in found or any(path.startswith(f"{below}/") for path in found)

@@ -1,0 +1,180 @@
+"""Traces for OpenTelemetry, by its semantic conventions for messaging.
+
+    from scratchbus.adapters.opentelemetry import ScratchbusInstrumentor
+
+    ScratchbusInstrumentor().instrument()
+
+Each write is a span "publish PAGE"; its context goes with the event as `traceparent`, so that what other processes do
+with the event joins the trace: "receive SUBSCRIPTION" from its delivery until it is acked, "process SUBSCRIPTION" while
+it is handled in a `with` or by `run`, "act TYPE" while a worker has the observation. "project scratch_page" folds many
+events at once, and links to them. The program chooses the SDK and where its spans go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from scratchbus import Event, Observation, TraceSpan, set_tracing
+
+T = TypeVar("T")
+
+_PROPAGATOR: Final = TraceContextTextMapPropagator()
+_MOST_LINKS = 128  # what the SDK keeps of a span by default
+_MOST_PENDING = 1_000  # publications that have begun; one that is refused before it is sent never ends
+
+
+class ScratchbusInstrumentor:
+    """Traces all buses of this process; `opentelemetry-instrument` finds and uses it by itself."""
+
+    def instrument(self, tracer_provider: trace.TracerProvider | None = None, **_: Any) -> None:
+        """Begin to trace, with this provider or the global one."""
+        set_tracing(_Tracer(trace.get_tracer("scratchbus", tracer_provider=tracer_provider)))
+
+    def uninstrument(self, **_: Any) -> None:
+        """Trace no more."""
+        set_tracing(None)
+
+
+class _Ending:
+    """A span that ends elsewhere than it began."""
+
+    def __init__(self, span: Span) -> None:
+        self.span = span
+
+    def end(self, problem: str | None = None, **attributes: Any) -> None:
+        """Say that it is over, and the reason if it failed."""
+        self.span.set_attributes(attributes)
+        if problem is not None:
+            self.span.set_status(Status(StatusCode.ERROR, problem))
+        self.span.end()
+
+
+class _Tracer:
+    """See `scratchbus.Tracing`."""
+
+    def __init__(self, tracer: trace.Tracer) -> None:
+        self._tracer = tracer
+        self._pending: dict[str, Span] = {}
+
+    def because(self, why: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Begin to publish; the context of that goes with the event."""
+        span = self._tracer.start_span("publish", context=_context(why.get("traceparent")), kind=SpanKind.PRODUCER)
+        carrier: dict[str, str] = {}
+        _PROPAGATOR.inject(carrier, trace.set_span_in_context(span))
+        if not (traceparent := carrier.get("traceparent")):
+            return why  # there is no SDK
+        self._pending[traceparent] = span
+        if len(self._pending) > _MOST_PENDING:
+            self._pending.pop(next(iter(self._pending)), None)
+        return {**why, "traceparent": traceparent}
+
+    def publish(self, page: str, writes: Sequence[Any], steps: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
+        """Trace an append."""
+        traceparent = writes[0].event.traceparent
+        span = self._pending.pop(traceparent, None) or self._tracer.start_span(
+            "publish", context=_context(traceparent), kind=SpanKind.PRODUCER
+        )
+        try:
+            done = yield from steps
+        except Exception as problem:
+            span.set_attribute("error.type", type(problem).__name__)
+            span.set_status(Status(StatusCode.ERROR, str(problem)))
+            raise
+        finally:
+            event = writes[0].event
+            if span.is_recording():
+                span.update_name(f"publish {_template(page)}")
+                span.set_attributes(_of_event(event, "publish", "send"))
+                if len(writes) > 1:
+                    span.set_attribute("messaging.batch.message_count", len(writes))
+            span.end()
+        return done
+
+    def project(self, projection: str, traceparents: Sequence[str], events: int) -> TraceSpan:
+        """Trace a stretch of folding, with links to what published the last events of it."""
+        contexts = (
+            trace.get_current_span(_PROPAGATOR.extract({"traceparent": each})).get_span_context()
+            for each in dict.fromkeys(traceparents[-_MOST_LINKS:])
+        )
+        return _Ending(
+            self._tracer.start_span(
+                f"project {projection}",
+                kind=SpanKind.CONSUMER,
+                links=[Link(context) for context in contexts if context.is_valid],
+                attributes={
+                    **_operation("project", "process"), "messaging.batch.message_count": events,
+                    "messaging.consumer.group.name": projection,
+                },
+            )
+        )  # fmt: skip
+
+    def deliver(self, subscription: str, event: Event, attempt: int) -> TraceSpan:
+        """Trace a delivery, until it is acked or fails."""
+        return _Ending(
+            self._tracer.start_span(
+                f"receive {subscription}",
+                context=_context(event.traceparent),
+                kind=SpanKind.CONSUMER,
+                attributes={**_of_event(event, "receive", "receive"), **_of_subscription(subscription, attempt)},
+            )
+        )
+
+    @contextmanager
+    def handle(self, subscription: str, event: Event, delivery: Any) -> Iterator[None]:
+        """Trace the handling of a delivery; what is published meanwhile belongs to it."""
+        attributes = {**_of_event(event, "process", "process"), **_of_subscription(subscription)}
+        inside = trace.set_span_in_context(delivery.span)
+        with self._tracer.start_as_current_span(
+            f"process {subscription}", context=inside, kind=SpanKind.CONSUMER, attributes=attributes
+        ):
+            yield
+
+    @contextmanager
+    def act(self, worker: str, observation: Observation, traceparent: str | None) -> Iterator[None]:
+        """Trace the work on an observation; what is published meanwhile belongs to it."""
+        attributes = {
+            **_operation("act", "process"), "messaging.destination.name": observation.page,
+            "messaging.message.conversation_id": observation.id, "messaging.consumer.group.name": worker,
+            "scratchbus.observation.type": observation.type,
+        }  # fmt: skip
+        with self._tracer.start_as_current_span(
+            f"act {observation.type}", context=_context(traceparent), kind=SpanKind.CONSUMER, attributes=attributes
+        ):
+            yield
+
+
+def _context(traceparent: str | None) -> Context | None:
+    """Return the context of an event; None, which is the current one, if it has none."""
+    return None if traceparent is None else _PROPAGATOR.extract({"traceparent": traceparent})
+
+
+def _operation(name: str, kind: str) -> dict[str, str]:
+    return {"messaging.system": "scratchbus", "messaging.operation.name": name, "messaging.operation.type": kind}
+
+
+def _of_event(event: Event, name: str, kind: str) -> dict[str, str]:
+    found = {
+        **_operation(name, kind), "messaging.destination.name": event.page, "messaging.message.id": event.id,
+        "messaging.message.conversation_id": event.subject, "scratchbus.event.kind": event.kind,
+    }  # fmt: skip
+    if (template := _template(event.page)) != event.page:
+        found["messaging.destination.template"] = template
+    return found
+
+
+def _of_subscription(name: str, attempt: int | None = None) -> dict[str, Any]:
+    found: dict[str, Any] = {"messaging.destination.subscription.name": name, "messaging.consumer.group.name": name}
+    return found if attempt is None else {**found, "scratchbus.attempt": attempt}
+
+
+def _template(page: str) -> str:
+    """Return a name for pages of one sort, so that there are few: session:{id} for all sessions."""
+    kind, colon, _ = page.partition(":")
+    return f"{kind}:{{id}}" if colon else page

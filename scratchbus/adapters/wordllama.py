@@ -1,0 +1,30 @@
+"""An embedder whose model comes with a package: the static word vectors of WordLlama, 256 numbers for each text.
+
+It needs the extra `meaning`. Nothing is downloaded. The model is English.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from scratchbus.errors import ScratchbusError
+
+
+class WordLlamaEmbedder:
+    """An `Embedder` for `recall`. Keep it: loading takes a second, and a new one makes all vectors again."""
+
+    def __init__(self) -> None:
+        """Load the model from the files of the package. Raises ScratchbusError without it."""
+        try:
+            import wordllama  # type: ignore[import-not-found, import-untyped, unused-ignore]  # ships no types
+        except ImportError:
+            raise ScratchbusError("WordLlamaEmbedder needs the extra `meaning`, which has WordLlama") from None
+        files = Path(wordllama.__file__).parent
+        self._model: Any = wordllama.WordLlama.load(cache_dir=files, disable_download=True)
+
+    def embed(self, texts: Sequence[str], /) -> list[list[float]]:
+        """Return the vector of each text, of length 1."""
+        said = [text if text.strip() else "." for text in texts]  # of a blank one it would be no numbers
+        return cast(list[list[float]], self._model.embed(said, norm=True).tolist())

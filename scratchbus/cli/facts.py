@@ -1,0 +1,269 @@
+"""Facts: `facts assert`, `retract`, `query`, `neighbours`, `path`, `timeline`, `why`, `ingest` and others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+import click
+
+import scratchbus
+from scratchbus.cli.arguments import TIME
+from scratchbus.cli.commands import BusGroup, content_argument, event_id_option, given
+from scratchbus.cli.invocation import Invocation, pass_session
+from scratchbus.cli.output import Cell, Column, Columns
+from scratchbus.cli.text import one_line
+
+_STYLES = {"valid": "", "contested": "yellow", "superseded": "dim", "retracted": "red"}
+
+
+_scope_option = click.option(
+    "--scope", default="main", envvar="SCRATCHBUS_SCOPE", show_default=True, metavar="NAME",
+    help="What the facts are about, such as a user or a project.  [$SCRATCHBUS_SCOPE]",
+)  # fmt: skip
+_at_option = click.option("--at", metavar="TIME", help=f"What was true then: {TIME}.  [default: now]")
+_known_option = click.option("--known-at", metavar="WHEN", help=f"What was known then: a position, or {TIME}.")
+
+
+def _limit(usual: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    return click.option(
+        "--limit", type=click.IntRange(min=1), metavar="N", help=f"The most to show.  [default: {usual:,}]"
+    )
+
+
+_valid_option = click.option("--valid-at", metavar="TIME", help=f"Since when: {TIME}.  [default: now]")
+_confidence_option = click.option("--confidence", type=float, metavar="X", help="How sure it is, from 0 to 1.")
+_evidence_option = click.option(
+    "--evidence", multiple=True, metavar="ID", help="An observation it rests on; repeatable."
+)
+
+
+def _on_facts(*, writes: bool = False) -> Callable[[Callable[..., None]], Callable[..., Any]]:
+    """Return a decorator that makes a function a command on the facts of a scope."""
+
+    def decorate(function: Callable[..., None]) -> Callable[..., Any]:
+        def command(session: Invocation, scope: str, **options: Any) -> None:
+            with session.connect() as bus:
+                function(session, bus.facts(scope), **given(**options))
+
+        command.__name__, command.__doc__ = function.__name__, function.__doc__
+        command.__dict__.update(function.__dict__)  # the options of click
+        made: Callable[..., Any] = _scope_option(pass_session(command))
+        return event_id_option(made) if writes else made
+
+    return decorate
+
+
+@click.group(cls=BusGroup)
+def facts() -> None:
+    """Assert and query facts: who or what is how related, since when and until when."""
+
+
+@facts.command(
+    "assert",
+    examples=(
+        'scratchbus facts assert App runs_on "Node 24" --text "we upgraded to Node 24" --source me',
+        "scratchbus facts assert User lives_in London --valid-at 2026-03-01 --scope user:42",
+    ),
+)
+@click.argument("subject")
+@click.argument("relation")
+@click.argument("object")
+@_valid_option
+@click.option("--invalid-at", metavar="TIME", help=f"Until when: {TIME}.")
+@_confidence_option
+@_evidence_option
+@click.option("--text", "source_text", metavar="TEXT", help="The text that says so.")
+@_on_facts(writes=True)
+def assert_fact(session: Invocation, known: scratchbus.Facts, **fact: Any) -> None:
+    """Assert that a relation holds between SUBJECT and OBJECT.
+
+    `scratchbus facts relations` shows which relations there are.
+    """
+    _show_one(session, "asserted", known.assert_fact(**fact))
+
+
+@facts.command(examples=('scratchbus facts retract fact_1795256156929 --reason "it was misread"',))
+@click.argument("id")
+@click.option("--reason", required=True, metavar="TEXT", help="Why it is wrong.")
+@_on_facts(writes=True)
+def retract(session: Invocation, known: scratchbus.Facts, **how: Any) -> None:
+    """Take a fact back; its history stays."""
+    _show_one(session, "retracted", known.retract(**how))
+
+
+@facts.command(
+    examples=(
+        "scratchbus facts query --subject App",
+        "scratchbus facts query --relation depends_on --object postgres --at 2026-01-31",
+    )
+)
+@click.option("--subject", metavar="NAME", help="Only facts about this.")
+@click.option("--relation", metavar="NAME", help="Only facts of this relation; an inverse swaps subject and object.")
+@click.option("--object", "object", metavar="NAME", help="Only facts that lead to this.")
+@_at_option
+@_known_option
+@_limit(100)
+@_on_facts()
+def query(session: Invocation, known: scratchbus.Facts, **asked: Any) -> None:
+    """Show the facts that are true, the last asserted first."""
+    _show(session, known.query(**asked), "No such fact is true")
+
+
+@facts.command(examples=("scratchbus facts neighbours App --depth 2",))
+@click.argument("entity")
+@click.option("--depth", type=int, metavar="N", help="How many facts away at most.  [default: 1]")
+@_at_option
+@_known_option
+@_limit(100)
+@_on_facts()
+def neighbours(session: Invocation, known: scratchbus.Facts, **asked: Any) -> None:
+    """Show what facts connect with ENTITY, the nearest first."""
+    columns: Columns[scratchbus.Neighbour] = (
+        Column("facts away", lambda each: Cell(str(each.distance)), 2, right=True),
+        Column("entity", lambda each: Cell(one_line(each.entity), "bold"), 16),
+        Column("by", lambda each: Cell(one_line(each.fact.triplet))),
+    )
+    session.out.listing(columns, known.neighbours(**asked), empty="Nothing is connected with it", document=_document)
+
+
+@facts.command(examples=('scratchbus facts path "the user" docker',))
+@click.argument("a")
+@click.argument("b")
+@_at_option
+@_known_option
+@_on_facts()
+def path(session: Invocation, known: scratchbus.Facts, **asked: Any) -> None:
+    """Show the facts that connect A with B in the fewest steps."""
+    _show(session, known.path(**asked), "Nothing connects the two")
+
+
+@facts.command(examples=("scratchbus facts timeline App runs_on",))
+@click.argument("subject")
+@click.argument("relation")
+@_known_option
+@_limit(1_000)
+@_on_facts()
+def timeline(session: Invocation, known: scratchbus.Facts, **asked: Any) -> None:
+    """Show all facts about SUBJECT and RELATION with their times, ended and retracted ones too."""
+    columns: Columns[scratchbus.Span] = (
+        Column("from", lambda each: Cell(_time(each.begins), "dim"), 20),
+        Column("until", lambda each: Cell(_time(each.ends), "dim"), 20),
+        Column("state", lambda each: Cell(each.state, _STYLES[each.state]), 10),
+        Column("id", lambda each: Cell(each.fact.id, "bold"), 18),
+        Column("fact", lambda each: Cell(one_line(each.fact.triplet))),
+    )
+    session.out.listing(columns, known.timeline(**asked), empty="There is no such fact", document=_document)
+
+
+@facts.command(examples=("scratchbus facts why fact_1795256156929",))
+@click.argument("id")
+@_on_facts()
+def why(session: Invocation, known: scratchbus.Facts, id: str) -> None:
+    """Show why a fact is known: which text says so, who, when, what it rests on, and what ended it."""
+    found = known.why(id)
+    session.out.text(scratchbus.document_of(found), found.text())
+
+
+@facts.command(
+    examples=(
+        "scratchbus facts ingest - --subject build < summary.txt",
+        "scratchbus facts ingest 'Agent -> fixed -> resize handles'",
+    )
+)
+@content_argument("text")
+@click.option("--subject", metavar="NAME", help="What lines `key: value` are about.")
+@_valid_option
+@_confidence_option
+@_evidence_option
+@_on_facts(writes=True)
+def ingest(session: Invocation, known: scratchbus.Facts, **asked: Any) -> None:
+    """Assert the facts in the lines `A -> relation -> B` of TEXT, all or none.
+
+    With --subject also those in lines `key: value` whose key is a relation. - reads TEXT from standard input.
+    """
+    _show(session, known.ingest(**asked), "The text has no such lines")
+
+
+@facts.command("same", examples=('scratchbus facts same NYC "New York"',))
+@click.argument("a")
+@click.argument("b")
+@click.option("--undo", is_flag=True, help="Say that they are not the same after all.")
+@_on_facts(writes=True)
+def same(session: Invocation, known: scratchbus.Facts, a: str, b: str, undo: bool, **how: Any) -> None:
+    """Say that two names mean one entity."""
+    if undo:
+        for fact in known.not_same_as(a, b, **how):
+            _show_one(session, "retracted", fact)
+    else:
+        _show_one(session, "asserted", known.same_as(a, b, **how))
+
+
+@facts.command("review", examples=("scratchbus facts review --scope user:42",))
+@_on_facts()
+def review(session: Invocation, known: scratchbus.Facts) -> None:
+    """Show what contested facts are waiting for someone to retract the wrong ones."""
+    columns: Columns[scratchbus.Observation] = (
+        Column("id", lambda each: Cell(each.id, "bold"), 26),
+        Column("content", lambda each: Cell(one_line(each.content))),
+    )
+    session.out.listing(columns, known.pending_review(), empty="No facts contest each other")
+
+
+def _show(session: Invocation, found: Sequence[scratchbus.Fact], empty: str) -> None:
+    columns: Columns[scratchbus.Fact] = (
+        Column("id", lambda each: Cell(each.id, "bold"), 18),
+        Column("by", lambda each: Cell(one_line(each.source), "cyan"), 12),
+        Column("fact", lambda each: Cell(one_line(each.triplet))),
+    )
+    session.out.listing(columns, found, empty=empty)
+
+
+def _show_one(session: Invocation, verb: str, fact: scratchbus.Fact) -> None:
+    cells = Cell(verb, "green"), Cell(fact.id, "bold"), Cell(one_line(fact.triplet))
+    session.out.result(scratchbus.document_of(fact), *cells)
+
+
+def _document(found: scratchbus.Neighbour | scratchbus.Span) -> dict[str, Any]:
+    return scratchbus.document_of(found)
+
+
+def _time(at: datetime | None) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S}" if at is not None else ""
+
+
+_RELATIONS: Columns[scratchbus.Relation] = (
+    Column("relation", lambda each: Cell(each.name, "bold"), 16),
+    Column("values", lambda each: Cell(each.values), 6),
+    Column("inverse", lambda each: Cell(each.inverse or ("itself" if each.symmetric else "")), 12),
+    Column("aliases", lambda each: Cell(", ".join(each.aliases), "dim"), 40),
+    Column("description", lambda each: Cell(one_line(each.description))),
+)
+
+
+@facts.command(examples=("scratchbus facts relations",))
+@pass_session
+def relations(session: Invocation) -> None:
+    """Show the relations that facts may have."""
+    with session.connect() as bus:
+        found = bus.relations().relations.values()
+    session.out.listing(_RELATIONS, list(found), document=asdict)
+
+
+@facts.command("push-relations", examples=("scratchbus facts push-relations relations.yaml",))
+@click.argument("file", type=click.Path())
+@event_id_option
+@pass_session
+def push_relations(session: Invocation, file: str, event_id: str | None) -> None:
+    """Publish a file of relations to the bus.
+
+    All processes read facts by it within seconds, and no longer by a file of their own.
+    """
+    with session.connect() as bus:
+        has_changed = bus.push_relations(file, event_id=event_id)
+        names = sorted(bus.relations().relations)
+    published = (Cell("published", "green"), Cell(f"the relations {', '.join(names)}"))
+    cells = published if has_changed else (Cell("The bus already has these relations"),)
+    session.out.result({"changed": has_changed, "relations": names}, *cells)

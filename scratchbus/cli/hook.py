@@ -1,0 +1,250 @@
+"""The hooks of Claude Code: `hook session-start`, `user-prompt`, `pre-compact` and `stop`.
+
+A hook reads JSON on standard input, and answers on standard output as its event expects. It always exits with 0: Claude
+Code takes 2, which is also what a wrong option exits with elsewhere, as an order to block the prompt, the compaction or
+the end of the turn. What goes wrong is said on standard error, and the agent works on without the bus.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, Final, NamedTuple
+
+import click
+
+import scratchbus
+from scratchbus.cli.commands import PAGE, BusGroup, given, listed
+from scratchbus.cli.completion import PROGRAM
+from scratchbus.cli.context import rules_option, with_rules
+from scratchbus.cli.hook_marks import Marks
+from scratchbus.cli.invocation import Invocation, OpenPage, pass_session
+from scratchbus.cli.text import one_line
+from scratchbus.errors import InvalidField, InvalidInput, shown
+
+MOST_INPUT: Final = 8 * 1024 * 1024
+"""The most bytes of standard input that a hook takes."""
+
+MOST_OUTPUT: Final = 9_500
+"""The most characters of a context: of more than 10,000, Claude Code shows the model only the beginning."""
+
+MOST_MATCHES: Final = 3_000
+"""The most characters that are added to a prompt."""
+
+LONGEST: Final = 10.0
+"""For how many seconds a hook may keep the agent waiting."""
+
+_MOST_QUERY: Final = 4_000
+_PRE_COMPACT: Final = """\
+The notepad below, the open items of the todo list, notes and observations are kept outside of the conversation, and are
+shown to the agent again after compaction. Do not repeat them in the summary. Keep what they lack: the working state,
+findings, decisions with their reasons, and the next step."""
+_TASK: Final = "The work of this conversation"
+_TOOL: Final = "If you have the tool update_scratchpad, call it instead, with the revision that get_context returns."
+
+Asked = dict[str, Any]
+
+
+class _TooSlow(Exception):
+    """A hook that keeps the agent waiting; no OSError, which would be taken for a lost connection and tried again."""
+
+
+class _Harmless(BusGroup):
+    """A group whose commands exit with 0 whatever happens, and say on standard error what did."""
+
+    def make_context(self, *args: Any, **how: Any) -> click.Context:
+        """Parse the group's own options."""
+        with _survived():
+            return super().make_context(*args, **how)
+        raise click.exceptions.Exit(0)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the hook."""
+        with _survived():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _survived() -> Iterator[None]:
+    """Say on standard error what went wrong in the `with`, and go on behind it."""
+    try:
+        yield
+    except click.exceptions.Exit:  # `--help`
+        raise
+    except click.exceptions.NoArgsIsHelpError as wanted:
+        wanted.show()
+    except Exception as problem:
+        said = problem.format_message() if isinstance(problem, click.ClickException) else str(problem)
+        text = f"{PROGRAM}: {one_line(said or type(problem).__name__)}; the agent goes on without it"
+        print(text, file=sys.stderr, flush=True)  # noqa: T201  # what standard error is for
+
+
+@contextmanager
+def _in_time() -> Iterator[None]:
+    """Raise _TooSlow in the `with` once it takes too long."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield  # signals reach the main thread alone
+        return
+
+    def stop(*_: object) -> None:
+        raise _TooSlow(f"the hook took longer than {LONGEST:g} s; check the engine with `{PROGRAM} status`")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, LONGEST, 1.0)  # again, should someone have taken it for another error
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _input() -> Asked:
+    """Return the JSON object on standard input. Raises InvalidInput."""
+    import json  # late, as all that `--help` does not need
+
+    if sys.stdin.isatty():
+        raise InvalidInput("a hook reads the JSON of its event on standard input; Claude Code starts it, see `setup`")
+    text = sys.stdin.buffer.read(MOST_INPUT + 1)
+    if len(text) > MOST_INPUT:
+        raise InvalidInput(f"standard input is longer than {MOST_INPUT:,} bytes; a hook takes no more")
+    try:
+        asked = json.loads(text)
+    except (ValueError, RecursionError):
+        raise InvalidInput(f"standard input is not JSON: {shown(text[:100])}") from None
+    if not isinstance(asked, dict):
+        raise InvalidInput(f"standard input is not a JSON object: {shown(asked)}")
+    return asked
+
+
+def _text_of(asked: Asked, name: str) -> str:
+    """Return a text of the event. Raises InvalidField."""
+    value = asked.get(name)
+    if not isinstance(value, str) or not value:
+        raise InvalidField(name, f"{shown(value)} is not a text; Claude Code gives one in the JSON of the event")
+    return value
+
+
+class _Called(NamedTuple):
+    """What a hook was called with: the JSON of its event, whose memory is used, and the open page."""
+
+    asked: Asked
+    session: str
+    agent: str | None
+    scopes: Sequence[str]
+    opened: OpenPage
+
+
+def _hook(function: Callable[..., None]) -> Callable[..., Any]:
+    """Make a function a hook, which gets what it was called with."""
+
+    @wraps(function)
+    def command(
+        session: Invocation, session_id: str | None, agent: str | None, knowledge: str | None, **more: Any
+    ) -> None:
+        with _in_time():
+            asked = _input()
+            own = session_id or _text_of(asked, "session_id")
+            session.speak_as("claude") if agent is None else session.act_for(agent)
+            with session.open() as opened:
+                function(session, _Called(asked, own, agent, listed(knowledge) or (), opened), **more)
+
+    of = click.option(
+        "--session", "session_id", envvar="SCRATCHBUS_SESSION", metavar="ID",
+        help="The session whose memory is used.  [$SCRATCHBUS_SESSION, else that of Claude Code]",
+    )  # fmt: skip
+    who = click.option("--agent", metavar="NAME", help="The agent, which is the source of what is written.")
+    what = click.option(
+        "--knowledge", metavar="SCOPES",
+        help="The users or projects whose preferences and facts are shown, separated by commas.",
+    )  # fmt: skip
+    return of(who(what(pass_session(command))))
+
+
+_SHARED = (*PAGE, "source")
+
+
+@click.group("hook", cls=_Harmless)
+def hook() -> None:
+    """Answer a hook of Claude Code.
+
+    Claude Code starts these commands, which `scratchbus setup claude` configures. Each reads the JSON of its event on
+    standard input. They exit with 0 even when something is wrong, which they say on standard error.
+    """
+
+
+@hook.command(
+    "session-start",
+    examples=("scratchbus hook session-start --agent claude --session s1 < event.json",),
+    shared=_SHARED,
+)
+@rules_option
+@_hook
+def session_start(session: Invocation, called: _Called, rules: str | None) -> None:
+    """Give a session that starts, resumes or was compacted its context.
+
+    Claude Code reads its rules itself, so --rules is for others that take its hooks.
+    """
+    page = called.opened.page.name
+    found = _context(called, MOST_OUTPUT, agent=called.agent, page=page, record=True, **with_rules(rules))
+    _add_context(session, "SessionStart", found.text)
+
+
+@hook.command(
+    "user-prompt", examples=("scratchbus hook user-prompt --agent claude --session s1 < event.json",), shared=_SHARED
+)
+@_hook
+def user_prompt(session: Invocation, called: _Called) -> None:
+    """Give the agent the notes and observations that are relevant to a prompt."""
+    query, opened = _text_of(called.asked, "prompt")[:_MOST_QUERY], called.opened
+    found = opened.bus.context.surface(
+        query, MOST_MATCHES, session=called.session, page=opened.page.name, counter=len, record=True
+    )
+    if found.matches:
+        _add_context(session, "UserPromptSubmit", found.text)
+
+
+@hook.command("pre-compact", examples=("scratchbus hook pre-compact --session s1 < event.json",), shared=_SHARED)
+@_hook
+def pre_compact(session: Invocation, called: _Called) -> None:
+    """Tell who summarizes the conversation what is kept outside of it, and what to keep."""
+    kept = _context(called, MOST_OUTPUT - len(_PRE_COMPACT) - 2)
+    session.out.line(f"{_PRE_COMPACT}\n\n{kept.text}")  # as plain text it is added to the instructions of the summary
+
+
+@hook.command("stop", examples=("scratchbus hook stop --agent claude --session s1 < event.json",), shared=_SHARED)
+@_hook
+def stop(session: Invocation, called: _Called) -> None:
+    """Ask an agent that finishes what its future self should know, once in a conversation.
+
+    The answer becomes its scratchpad.
+    """
+    agent, asked = called.agent, called.asked
+    if agent is None:
+        raise InvalidField("agent", "is missing; give --agent, whose scratchpad the answer is for")
+    marks = Marks.of(session.settings())
+    conversation = _text_of(asked, "session_id")
+    pad = called.opened.bus.scratchpad(agent)
+    if asked.get("stop_hook_active", False) is False:
+        pad.read()  # Unauthorized is said now, not when the agent has answered
+        if marks.add(conversation):
+            reason = pad.end_of_run_prompt(_TASK, "completed", "You are about to finish.")
+            session.out.document({"decision": "block", "reason": f"{reason}\n{_TOOL}"})
+    elif marks.is_open(conversation) and isinstance(reply := asked.get("last_assistant_message"), str):
+        marks.close(conversation)
+        pad.accept_reply(reply, event_id=marks.event_id(conversation))  # without the JSON it was given to the tool
+
+
+def _context(called: _Called, budget: int, **more: Any) -> scratchbus.Context:
+    """Return the context of the session and the scopes, of so many characters."""
+    return called.opened.bus.context.assemble(
+        session=called.session, scopes=called.scopes, budget=budget, counter=len, **more
+    )
+
+
+def _add_context(session: Invocation, event: str, text: str) -> None:
+    if text:
+        session.out.document({"hookSpecificOutput": given(hookEventName=event, additionalContext=text)})

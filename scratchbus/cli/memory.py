@@ -1,0 +1,136 @@
+"""The preferences of a user or a project: `memory list`, `add`, `edit`, `rm`, `history`, `sync`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import click
+
+import scratchbus
+from scratchbus.cli.commands import (
+    ENGINE,
+    BusGroup,
+    at_option,
+    content_argument,
+    scope_memory,
+    scope_option,
+    watch_until_interrupted,
+)
+from scratchbus.cli.event_view import show_history
+from scratchbus.cli.invocation import Invocation, pass_session
+from scratchbus.cli.output import Cell, Column, Columns
+from scratchbus.cli.text import ago, one_line
+
+_revision_option = click.option(
+    "--revision", type=int, metavar="N", help="Change only this revision; 0 means that it is not there."
+)
+
+
+def _writes_text(function: Callable[..., None]) -> Callable[..., Any]:
+    """Make a function a command that writes the text of a preference."""
+    said_by = click.option("--said-by", metavar="NAME", help="Who wants it.  [default: --source]")
+    command = said_by(_revision_option(scope_memory("preferences", writes=True)(function)))
+    made: Callable[..., Any] = click.argument("key")(content_argument("text")(command))
+    return made
+
+
+@click.group(cls=BusGroup)
+def memory() -> None:
+    """Review and change the preferences of a user or a project.
+
+    A preference has a key, by whose meaning it is known: `Commit messages` and `commit-message` are the same.
+    """
+
+
+@memory.command("list", examples=("scratchbus memory list --scope ada/shop",))
+@at_option
+@scope_memory("preferences")
+def list_preferences(session: Invocation, scope: str, preferences: scratchbus.Preferences, at: str | None) -> None:
+    """Show the preferences."""
+    now = datetime.now(UTC)
+    columns: Columns[scratchbus.Preference] = (
+        Column("key", lambda each: Cell(one_line(each.key), "bold"), 20),
+        Column("age", lambda each: Cell(ago(each.updated_at, now), "dim"), 4, right=True),
+        Column("said by", lambda each: Cell(one_line(each.said_by), "cyan"), 12),
+        Column("revision", lambda each: Cell(str(each.version)), 8, right=True),
+        Column("text", lambda each: Cell(one_line(each.text))),
+    )
+    found = preferences.list() if at is None else preferences.as_of(at)
+    session.out.listing(columns, found, empty=f"{scope} has no preferences")
+
+
+@memory.command(examples=('scratchbus memory add "quotes in JS" "always double quotes" --scope ada/shop',))
+@_writes_text
+def add(session: Invocation, scope: str, preferences: scratchbus.Preferences, key: str, text: str, **how: Any) -> None:
+    """Remember a preference; it replaces the one with the same key.
+
+    - reads TEXT from standard input.
+    """
+    _show(session, "remembered", scope, preferences.remember(key, text, **how))
+
+
+@memory.command(examples=('scratchbus memory edit "quotes in JS" "double, but not in JSON" --scope ada/shop',))
+@_writes_text
+def edit(session: Invocation, scope: str, preferences: scratchbus.Preferences, key: str, text: str, **how: Any) -> None:
+    """Replace the text of a preference.
+
+    - reads TEXT from standard input.
+    """
+    _show(session, "edited", scope, preferences.edit(key, text, **how))
+
+
+@memory.command("rm", examples=('scratchbus memory rm "quotes in JS" --scope ada/shop',))
+@click.argument("key")
+@_revision_option
+@scope_memory("preferences", writes=True)
+def remove(session: Invocation, scope: str, preferences: scratchbus.Preferences, key: str, **how: Any) -> None:
+    """Forget a preference; its history stays."""
+    _show(session, "forgot", scope, preferences.forget(key, **how))
+
+
+@memory.command("history", examples=("scratchbus memory history --scope ada/shop",))
+@click.argument("key", required=False)
+@scope_memory("preferences")
+def preference_history(session: Invocation, scope: str, preferences: scratchbus.Preferences, key: str | None) -> None:
+    """Show the events about a preference, or all, oldest first, forgotten ones included."""
+    show_history(session, preferences.history(key))
+
+
+@memory.command(examples=("scratchbus memory sync AGENTS.md --scope ada/shop",), shared=(*ENGINE, "source"))
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.option("--watch", is_flag=True, help="Continue until Ctrl-C, whenever the file or a preference changes.")
+@scope_option
+@pass_session
+def sync(session: Invocation, of: str, file: str, watch: bool) -> None:
+    """Make a part of a text file and the preferences the same, both ways.
+
+    The part is between two marks, and is added to a FILE that has none; the rest of the file stays as it is. Where both
+    sides have changed a preference, the file wins.
+    """
+    with session.connect() as bus:
+        if watch:
+            watching = partial(scratchbus.watch_preferences, bus, of, file)
+            watch_until_interrupted(session, file, partial(_show_synced, session, of, file), watching)
+        else:
+            _show_synced(session, of, file, bus.preferences(of).sync(file))
+
+
+def _show_synced(session: Invocation, scope: str, file: str, done: scratchbus.Synced) -> None:
+    document = {"scope": scope, "file": file, **done._asdict()}
+    said = [
+        *(f"remembered {one_line(key)}" for key in done.remembered),
+        *(f"forgot {one_line(key)}" for key in done.forgotten),
+        *(f"replaced what the bus had of {one_line(key)}" for key in done.conflicts),
+        *(["wrote the file"] if done.is_written else []),
+    ]
+    session.out.result(document, Cell("synced", "green"), Cell(file), Cell(", ".join(said) or "nothing had changed"))
+
+
+def _show(session: Invocation, verb: str, scope: str, preference: scratchbus.Preference) -> None:
+    document = {"scope": scope, "preference": scratchbus.document_of(preference)}
+    session.out.result(
+        document, Cell(verb, "green"), Cell(one_line(preference.key), "bold"), Cell(one_line(preference.text))
+    )

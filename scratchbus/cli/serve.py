@@ -1,0 +1,137 @@
+"""The HTTP server: `serve`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, fields
+from functools import wraps
+from typing import Any, cast
+
+import click
+
+import scratchbus
+from scratchbus.cli.commands import ENGINE, command
+from scratchbus.cli.invocation import Invocation, pass_session
+from scratchbus.cli.output import Cell
+from scratchbus.errors import SettingsError
+
+_file = click.Path(dir_okay=False)
+
+
+def serve_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a server; the function gets them as `how`."""
+    where = "Where; the host is 127.0.0.1.  [default: 8765]"
+    options = (
+        click.option("--listen", "where", metavar="[HOST:]PORT", help=where),
+        click.option(
+            "--tokens",
+            envvar="SCRATCHBUS_MCP_TOKENS",
+            type=_file,
+            metavar="FILE",
+            help="The file with the tokens of its clients.  [$SCRATCHBUS_MCP_TOKENS]",
+        ),
+        click.option("--cert", type=_file, metavar="FILE", help="The certificate for TLS, in PEM."),
+        click.option("--cert-key", type=_file, metavar="FILE", help="Its key, unless the same file has it."),
+        click.option("--host", "hosts", multiple=True, metavar="NAME", help="A name (and :port) that clients use."),
+        click.option(
+            "--open/--no-open",
+            "is_opened",
+            default=None,
+            help="Open the console in a browser.  [default: on a terminal]",
+        ),
+        click.option("--allow-private-webhooks", is_flag=True, help="Deliver webhooks to private addresses too."),
+    )
+
+    @wraps(function)
+    def command(*given: Any, **more: Any) -> Any:
+        how = Serving(**{each.name: more.pop(each.name) for each in fields(Serving)})
+        return function(*given, **more, how=how)
+
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True)
+class Serving:
+    """How to serve, as the command line says it."""
+
+    where: str | None
+    tokens: str | None
+    cert: str | None
+    cert_key: str | None
+    hosts: tuple[str, ...]
+    is_opened: bool | None
+    allow_private_webhooks: bool
+
+    @classmethod
+    def nothing(cls, tokens: str | None) -> Serving:
+        """Return what the command line says without options; the tokens may be from the environment."""
+        return cls(None, tokens, None, None, (), None, False)
+
+    def options(self, session: Invocation) -> Any:
+        """Return the options of the server. Raises SettingsError unless the extra is installed."""
+        from pathlib import Path  # late, as all that `--help` does not need
+
+        return _public("HttpOptions")(
+            where=self.where or "8765",
+            settings={"url": session.url, "config": session.config, "bus": session.bus},
+            tokens=self.tokens and Path(self.tokens),
+            certificate=self.cert and Path(self.cert),
+            certificate_key=self.cert_key and Path(self.cert_key),
+            hosts=self.hosts,
+            allow_private_webhooks=self.allow_private_webhooks,
+            source=session.settings().source,
+        )
+
+    def open(self, session: Invocation, serving: scratchbus.HttpServing) -> None:
+        """Open the console, if it is to be."""
+        if session.out.is_terminal if self.is_opened is None else self.is_opened:
+            import webbrowser  # late, as all that `--help` does not need
+
+            webbrowser.open(serving.to_open)
+
+
+@command(
+    examples=(
+        "scratchbus serve",
+        "scratchbus serve --listen 8080 --no-open",
+        "scratchbus serve --listen 0.0.0.0:8443 --tokens tokens.yaml --cert cert.pem --cert-key key.pem",
+    ),
+    shared=(*ENGINE, "source"),
+)
+@serve_options
+@pass_session
+def serve(session: Invocation, how: Serving) -> None:
+    """Serve the bus over HTTP, with its console.
+
+    The API is at /api/v1, the console at /, MCP at /mcp. On a loopback address it serves the user who starts it; open
+    the URL that is printed. Any other address needs --tokens, and every client a token with scopes.
+    """
+    from scratchbus.daemon import configure_logging
+
+    run = _public("serve_http")
+    configure_logging(session.settings().log_level)
+
+    def announce(serving: scratchbus.HttpServing) -> None:
+        document = {"url": serving.url, "open": serving.to_open, "pid": os.getpid()}
+        pairs = [("console", Cell(serving.to_open, "cyan")), ("api", Cell(f"{serving.url}/api/v1", "cyan"))]
+        session.out.block(document, [Cell("scratchbus serves", "bold green")], "", [*pairs, ("ends", Cell("Ctrl-C"))])
+        how.open(session, serving)
+
+    run(how.options(session), announce)
+
+
+def http_server() -> Callable[[Any], AbstractContextManager[scratchbus.HttpServing]]:
+    """Return what serves over HTTP beside other work. Raises SettingsError unless the extra is installed."""
+    return _public("serving_http")
+
+
+def _public(name: str) -> Callable[..., Any]:
+    """Return a public name that needs the extra. Raises SettingsError unless it is installed."""
+    try:
+        return cast(Callable[..., Any], getattr(scratchbus, name))
+    except ImportError as problem:
+        raise SettingsError(f"the HTTP server needs: pip install 'scratchbus[http]' ({problem})") from None

@@ -1,0 +1,176 @@
+"""`setup`: write the configuration with which a client starts the MCP server for a project."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import click
+
+from scratchbus.cli.commands import BusCommand, given
+from scratchbus.cli.invocation import Invocation, pass_session
+from scratchbus.errors import SettingsError
+
+_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+
+Document = dict[str, Any]
+
+
+class Server(NamedTuple):
+    """How the server is started; without a URL it uses the embedded engine, and without a bus the default one.
+
+    The hooks get the same `arguments`, but not `tools`.
+    """
+
+    command: str
+    arguments: list[str]
+    tools: list[str]
+    url: str | None
+    bus: str | None
+
+    def document(self) -> Document:
+        """Return it as all clients take it."""
+        env = given(SCRATCHBUS_URL=self.url, SCRATCHBUS_BUS=self.bus)
+        return {"command": self.command, "args": ["mcp", *self.arguments, *self.tools], **({"env": env} if env else {})}
+
+
+class Client(NamedTuple):
+    """A client: its files below the project directory, each with what is merged into it."""
+
+    agent: str
+    files: dict[str, Callable[[Server], Document]]
+
+
+def page_of(directory: Path) -> str:
+    """Return the page of a project: its name and a digest of its path, so that two projects never share one."""
+    path = str(directory.resolve())
+    name = _NAME.sub("-", directory.resolve().name).strip("-.")[:40] or "project"
+    return f"{name}-{sha256(path.encode()).hexdigest()[:8]}"
+
+
+def _servers(server: Server) -> Document:
+    return {"mcpServers": {"scratchbus": server.document()}}
+
+
+def _vscode(server: Server) -> Document:
+    return {"servers": {"scratchbus": {"type": "stdio", **server.document()}}}
+
+
+def _hooks(server: Server) -> Document:
+    """Return the hooks of Claude Code, each with the command that answers it."""
+    options = given(**{"--url": server.url, "--bus": server.bus})
+    where = [*server.arguments, *(word for option in options.items() for word in option)]
+    return {
+        "hooks": {
+            event: [{"hooks": [{"type": "command", "command": shlex.join([server.command, "hook", name, *where])}]}]
+            for event, name in HOOKS.items()
+        }
+    }
+
+
+HOOKS: Final = {
+    "SessionStart": "session-start",
+    "UserPromptSubmit": "user-prompt",
+    "PreCompact": "pre-compact",
+    "Stop": "stop",
+}
+"""The events of Claude Code, each with its subcommand of `hook`."""
+
+CLIENTS: Final = {
+    "claude": Client("claude", {".mcp.json": _servers, ".claude/settings.json": _hooks}),
+    "cursor": Client("cursor", {".cursor/mcp.json": _servers}),
+    "vscode": Client("copilot", {".vscode/mcp.json": _vscode}),
+}
+
+
+@click.command(
+    "setup",
+    cls=BusCommand,
+    examples=(
+        "scratchbus setup claude",
+        "scratchbus setup claude --knowledge ada,ada/shop --tools basic,preferences,facts,recall",
+        "scratchbus setup vscode --directory ~/project --yes",
+    ),
+    shared=("as_json", "page", "url", "bus", "config"),
+)
+@click.argument("client", type=click.Choice(list(CLIENTS)))
+@click.option(
+    "--directory", default=".", type=click.Path(file_okay=False, exists=True), help="The project's directory."
+)
+@click.option("--agent", metavar="NAME", help="The agent's name.  [default: by the client]")
+@click.option(
+    "--knowledge", metavar="SCOPES", help="The users or projects whose preferences and facts it knows; see `mcp`."
+)
+@click.option("--tools", metavar="GROUPS", help="Its groups of tools; see `mcp`.")
+@click.option("--yes", is_flag=True, help="Write it without asking.")
+@pass_session
+def setup(
+    session: Invocation, client: str, directory: str, agent: str | None, knowledge: str | None, tools: str | None,
+    yes: bool,
+) -> None:  # fmt: skip
+    """Configure a client to start the MCP server in a project.
+
+    Shows what it writes, and asks first. Page and session are derived from the project's directory, so that projects
+    never mix. The URL of the engine and the bus in force are written too. Claude Code also gets its hooks, see `hook`.
+    """
+    from scratchbus.settings import Settings  # late, as `session.settings` imports it
+
+    wanted, root = CLIENTS[client], Path(directory)
+    page = session.page or page_of(root)
+    arguments = ["--agent", agent or wanted.agent, "--page", page, "--session", page]
+    arguments += ["--knowledge", knowledge] if knowledge else []
+    settings = session.settings()
+    bus = None if settings.bus == Settings.model_fields["bus"].default else settings.bus
+    server = Server(
+        shutil.which("scratchbus") or "scratchbus", arguments, ["--tools", tools] if tools else [], settings.url, bus
+    )
+    files = {root / name: _merged(root / name, make(server)) for name, make in wanted.files.items()}
+    if not yes:
+        for path, text in files.items():
+            click.echo(f"{path}:\n{text}", err=True)
+        if not click.confirm("Write this?", err=True):
+            session.out.note("Nothing was written")
+            return
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    session.out.text({"page": page, "files": [str(path) for path in files]}, "\n".join(map(str, files)))
+
+
+def _merged(path: Path, added: Document) -> str:
+    """Return a file's JSON with this in it too; whatever else it holds stays. Raises SettingsError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        text = "{}"
+    except (OSError, ValueError) as problem:
+        raise SettingsError(f"{path}: {problem}; check the file") from None
+    try:
+        known = json.loads(text or "{}")
+    except ValueError as problem:
+        raise SettingsError(f"{path}: this is not JSON ({problem}); repair it, or move it away") from None
+    if not isinstance(known, dict):
+        raise SettingsError(f"{path}: this is not a JSON object; repair it, or move it away")
+    return json.dumps(_with(known, added), indent=2, ensure_ascii=False) + "\n"
+
+
+def _with(known: Document, added: Document) -> Document:
+    """Return a document with another merged into it: objects by key, lists by replacing what was ours in them."""
+    found = dict(known)
+    for name, value in added.items():
+        old = found.get(name)
+        if name == "scratchbus":
+            found[name] = value  # ours alone
+        elif isinstance(old, dict) and isinstance(value, dict):
+            found[name] = _with(old, value)
+        elif isinstance(old, list) and isinstance(value, list):
+            found[name] = [each for each in old if "scratchbus" not in json.dumps(each)] + value
+        else:
+            found[name] = value
+    return found

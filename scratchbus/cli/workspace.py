@@ -1,0 +1,77 @@
+"""Files of a project that people and agents share: `workspace sync` and `workspace rules`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+import scratchbus
+from scratchbus.cli.commands import ENGINE, OUTPUT, BusGroup, watch_until_interrupted
+from scratchbus.cli.invocation import Invocation, pass_session
+from scratchbus.cli.output import Cell, Column, Columns
+
+if TYPE_CHECKING:
+    from scratchbus import Rule, WorkspaceSync, WorkspaceSynced
+
+_RULES: Columns[Rule] = (
+    Column("PATH", lambda each: Cell(each.path)),
+    Column("SHA-256", lambda each: Cell(each.sha256, "dim", each.sha256[:12])),
+    Column("CHARACTERS", lambda each: Cell(f"{len(each.text):,}"), right=True),
+    Column("PROBLEM", lambda each: Cell(each.problem, "yellow")),
+)
+
+_directory = click.argument("directory", type=click.Path(file_okay=False, exists=True), default=".")
+
+
+@click.group("workspace", cls=BusGroup)
+def workspace() -> None:
+    """Keep the files of a project in step with a session."""
+
+
+@workspace.command(
+    "sync",
+    examples=("scratchbus workspace sync . --session s1", "scratchbus workspace sync --watch ."),
+    shared=(*ENGINE, "source"),
+)
+@_directory
+@click.option(
+    "--session", "of", required=True, envvar="SCRATCHBUS_SESSION", metavar="ID",
+    help="The id of the session.  [$SCRATCHBUS_SESSION]",
+)  # fmt: skip
+@click.option("--watch", is_flag=True, help="Continue until Ctrl-C, whenever a file or the session changes.")
+@pass_session
+def sync(session: Invocation, directory: str, of: str, watch: bool) -> None:
+    """Keep TODO.md and NOTES.md the same as the todo list and the notepad.
+
+    Both ways: a box that is ticked in an editor is an event, and an event changes the file. What both sides changed is
+    merged item by item, or kept side by side. A file that is missing or empty is written.
+    """
+    session.speak_as("workspace")
+    with session.connect() as bus:
+        syncing = scratchbus.WorkspaceSync(bus, directory, of)
+        if watch:
+            watching = partial(scratchbus.watch_workspace, syncing)
+            watch_until_interrupted(session, syncing.directory, partial(_show, session, syncing), watching)
+        else:
+            _show(session, syncing, syncing.run())
+
+
+def _show(session: Invocation, syncing: WorkspaceSync, done: WorkspaceSynced) -> None:
+    document = {"directory": str(syncing.directory), "session": syncing.session, "wrote": list(done.wrote)}
+    said = f"wrote {', '.join(done.wrote)}" if done.wrote else "nothing to do"
+    session.out.result(document, Cell("synced", "green"), Cell(str(syncing.directory)), Cell(said))
+
+
+@workspace.command("rules", examples=("scratchbus workspace rules .",), shared=OUTPUT)
+@_directory
+@pass_session
+def rules(session: Invocation, directory: str) -> None:
+    """Show the files of rules that a context may include: CLAUDE.md, AGENTS.md, .claude/rules/*.md.
+
+    `scratchbus context --rules DIRECTORY` shows them to an agent, and with --record notes which versions those were.
+    """
+    session.out.listing(
+        _RULES, scratchbus.read_rules(directory), empty="There are no rules", document=lambda each: each._asdict()
+    )

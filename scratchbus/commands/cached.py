@@ -1,0 +1,28 @@
+"""Reading a memory that this process holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from scratchbus.commands.copied_errors import copied
+from scratchbus.engine.steps import Queued, Step
+from scratchbus.errors import ScratchbusError
+from scratchbus.readmodel.memory_cache import CachedMemory, M, MemoryCache
+from scratchbus.readmodel.scope import Core
+
+
+def fresh(core: Core, cache: MemoryCache[M], page: str) -> Step[CachedMemory[M]]:
+    """Return the memory of a page with every acknowledged write; callers that wait together share one read."""
+    held: CachedMemory[M] = yield Queued(core.queues, (page, cache), None, partial(_read_once, core, cache, page))
+    return held
+
+
+def _read_once(
+    core: Core, cache: MemoryCache[M], page: str, callers: Sequence[None]
+) -> Step[list[CachedMemory[M] | Exception]]:
+    try:
+        held = yield from cache.fresh(core.log, page)
+    except ScratchbusError as error:
+        return [copied(error, None) for _ in callers]
+    return [held] * len(callers)

@@ -1,0 +1,130 @@
+"""Finding facts, and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from scratchbus.commands.cached import fresh
+from scratchbus.commands.memory import history_of
+from scratchbus.domain.checks import as_time, check_label, check_limit
+from scratchbus.domain.facts import Fact
+from scratchbus.domain.knowledge import Neighbour, Span, Why
+from scratchbus.domain.position import Position
+from scratchbus.domain.values import Moment, check_whole, millis
+from scratchbus.engine.steps import Fetch, Step
+from scratchbus.errors import IndexFailed, NotFound
+from scratchbus.readmodel.fact_index import NOW, FactIndex
+from scratchbus.readmodel.known_facts import KnownFacts
+from scratchbus.readmodel.memory_cache import CachedMemory
+from scratchbus.readmodel.relations import find_pages, gather
+from scratchbus.readmodel.relations_in_force import relations_for
+from scratchbus.readmodel.scope import Core
+
+T = TypeVar("T")
+DEEPEST = 20
+"""How many facts away neighbours may be."""
+
+
+def read_facts(
+    core: Core, page: str, until: Position | None, look: Callable[[KnownFacts], T], *, is_slow: bool = False
+) -> Step[T]:
+    """Return what a function says of the facts that are known, or were at a position.
+
+    One that `is_slow` does not keep other tasks waiting.
+    """
+    yield from relations_for(core)
+    held = yield from fresh(core, core.facts, page)
+    read = partial(_read, held, NOW if until is None else until.seq, look)
+    try:
+        return (yield Fetch(read)) if is_slow else read()
+    except IndexFailed:
+        core.facts.drop(page)
+        raise
+
+
+def _read(held: CachedMemory[FactIndex], until: int, look: Callable[[KnownFacts], T]) -> T:
+    with held.lock:
+        return look(KnownFacts(held.memory, until))
+
+
+def query(
+    core: Core,
+    page: str,
+    subject: str | None = None,
+    relation: str | None = None,
+    object: str | None = None,
+    at: Moment | None = None,
+    until: Position | None = None,
+    limit: int | None = None,
+) -> Step[list[Fact]]:
+    """Return the facts that hold at a moment, as far as was known at a position."""
+    check_limit(limit)
+    ends = [
+        name if name is None else check_label(field, name) for field, name in (("subject", subject), ("object", object))
+    ]
+    read = None if relation is None else (yield from relations_for(core, relation)).find(relation)
+    ms = moment_of(at)
+    return (
+        yield from read_facts(core, page, until, lambda known: known.find(known.now(ms), ends[0], read, ends[1], limit))
+    )
+
+
+def neighbours(
+    core: Core, page: str, entity: str, depth: int, at: Moment | None, until: Position | None, limit: int | None
+) -> Step[list[Neighbour]]:
+    """Return the entities that are at most so many facts away from one, the nearest first."""
+    check_limit(limit)
+    check_label("entity", entity)
+    check_whole("depth", depth, most=DEEPEST)
+    ms = moment_of(at)
+    return (
+        yield from read_facts(
+            core, page, until, lambda known: known.neighbours(entity, depth, known.now(ms), limit), is_slow=True
+        )
+    )
+
+
+def path(core: Core, page: str, a: str, b: str, at: Moment | None, until: Position | None) -> Step[list[Fact]]:
+    """Return the facts of a shortest way between two entities."""
+    check_label("a", a)
+    check_label("b", b)
+    ms = moment_of(at)
+    return (yield from read_facts(core, page, until, lambda known: known.path(a, b, known.now(ms)), is_slow=True))
+
+
+def timeline(
+    core: Core, page: str, subject: str, relation: str, until: Position | None, limit: int
+) -> Step[list[Span]]:
+    """Return all facts about a subject and a relation, by when they begin."""
+    check_whole("limit", limit)
+    check_label("subject", subject)
+    read = (yield from relations_for(core, relation)).find(relation)
+    return (yield from read_facts(core, page, until, lambda known: known.timeline(subject, read, limit)))
+
+
+def why(core: Core, page: str, id: str) -> Step[Why]:
+    """Return why a fact is known. Raises NotFound."""
+    spans = yield from read_facts(
+        core, page, None, lambda known: [known.span(fact.added_seq) for fact in known.facts([id])]
+    )
+    if not spans:
+        raise fact_not_found(page, id)
+    events = yield from history_of(core, page, id)
+    evidence = spans[0].fact.evidence
+    found = {}
+    if evidence:
+        pages = yield from find_pages(core.log, evidence)
+        found = yield from gather(core.log, pages, core.fresh)
+    return Why(spans[0], events, list(found.values()))
+
+
+def fact_not_found(page: str, id: str) -> NotFound:
+    """Return the error for a fact that is not there."""
+    return NotFound(f"there is no {id} in scope {page.partition(':')[2]!r}; query its facts for their ids")
+
+
+def moment_of(at: Moment | None) -> int | None:
+    """Return a moment in ms, None for the present. Raises InvalidField."""
+    return None if at is None else millis(as_time("at", at))

@@ -1,0 +1,57 @@
+"""Facts as a text for an agent."""
+
+from __future__ import annotations
+
+from scratchbus.commands.fact_reads import moment_of, read_facts
+from scratchbus.domain.checks import check_label
+from scratchbus.domain.position import Position
+from scratchbus.domain.tokens import TokenCounter
+from scratchbus.domain.values import Moment, check_whole
+from scratchbus.engine.steps import Step
+from scratchbus.readmodel.scope import Core
+
+SHORTEST = "a -> b -> c"
+"""The shortest possible fact."""
+
+_MORE = "({:,} more left out for lack of room)"
+
+
+def render(
+    core: Core,
+    page: str,
+    budget: int,
+    count: TokenCounter,
+    subject: str | None,
+    at: Moment | None,
+    until: Position | None,
+) -> Step[str]:
+    """Return the facts that hold as lines, the last asserted first, in at most so many tokens."""
+    check_whole("budget", budget)
+    name = None if subject is None else check_label("subject", subject)
+    ms, most = moment_of(at), most_in(budget, count)
+    found, total = yield from read_facts(
+        core, page, until, lambda known: known.find_and_count(known.now(ms), name, most), is_slow=True
+    )
+    return "\n".join(_fit([fact.triplet for fact in found], total, budget, count))
+
+
+def most_in(budget: int, count: TokenCounter) -> int:
+    """Return how many facts a budget has room for at most."""
+    return 1 + budget // max(1, count(SHORTEST))
+
+
+def _fit(lines: list[str], total: int, budget: int, count: TokenCounter) -> list[str]:
+    """Return the first lines that fit, and a line that says how many of all are left out; that one counts too."""
+    if len(lines) == total and count("\n".join(lines)) <= budget:
+        return lines
+    room = budget - count(_MORE.format(total))
+    kept: list[str] = []
+    for line in lines:
+        room -= count(f"{line}\n")
+        if room < 0:
+            break
+        kept.append(line)
+    while kept and count("\n".join([*kept, _MORE.format(total - len(kept))])) > budget:
+        kept.pop()
+    shown = [*kept, _MORE.format(total - len(kept))]
+    return shown if count("\n".join(shown)) <= budget else []

@@ -1,0 +1,295 @@
+"""Asserting and retracting facts, and joining the names of entities."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from typing import Annotated, Any, ClassVar, cast
+
+from pydantic import Field
+
+from scratchbus.commands.add import add_many
+from scratchbus.commands.change import Resolve
+from scratchbus.commands.execution import Occasion, execute
+from scratchbus.commands.fact_reads import fact_not_found, read_facts
+from scratchbus.commands.memory import MemoryEdit, edit, put
+from scratchbus.commands.references import check_there
+from scratchbus.domain.checks import MAX_REASON, as_time, check_content, check_evidence, check_label
+from scratchbus.domain.digest import digest_of
+from scratchbus.domain.event import Event
+from scratchbus.domain.fact_events import FactAsserted, FactRetracted
+from scratchbus.domain.facts import Fact
+from scratchbus.domain.knowledge import Span
+from scratchbus.domain.observation import NewObservation, Observation
+from scratchbus.domain.relation_registry import SAME_AS, RelationRegistry
+from scratchbus.domain.values import MAX_BYTES, CheckedBy, EventId, Given, check_confidence
+from scratchbus.engine.steps import Step, Wrote
+from scratchbus.errors import Conflict, InvalidField, InvalidId, InvalidInput, NotFound, VersionConflict, shown
+from scratchbus.eventlog.append import MAX_BATCH, append
+from scratchbus.projections.facts import PREFIX, evolve
+from scratchbus.projections.stored_observation import AnyObservation
+from scratchbus.readmodel.fact_index import plain_entity
+from scratchbus.readmodel.history import known_events
+from scratchbus.readmodel.known_facts import KnownFacts
+from scratchbus.readmodel.queries import active
+from scratchbus.readmodel.relations import find_pages, gather
+from scratchbus.readmodel.relations_in_force import relations_for
+from scratchbus.readmodel.scope import Core
+
+CONTEST = "fact_contest"
+"""The tag of the observations that wait for someone to say which of several facts is true."""
+
+_ID = re.compile(PREFIX + r"\d{1,16}")
+_TYPE = "pending_confirmation"
+_NEVER = -1  # no subject has this version
+
+
+def check_fact(id: object) -> str:
+    """Return the id of a fact, also that of a `Fact`. Raises InvalidId."""
+    id = id.id if isinstance(id, Fact) else id
+    if not isinstance(id, str) or not _ID.fullmatch(id):
+        raise InvalidId(f"id: {shown(id)} is not the id of a fact; ids of facts look like fact_1795256156929")
+    return id
+
+
+def _reason(reason: object) -> str:
+    if reason is None:
+        raise InvalidField("reason", "is missing; say why the fact is wrong")
+    return check_content(reason, MAX_REASON, "reason")
+
+
+class AssertFact(Given):
+    """A fact that someone asserts; the append script gives it its id."""
+
+    verb: ClassVar[str] = "assert_fact"
+    subject: Annotated[str, CheckedBy(partial(check_label, "subject"))]
+    relation: Annotated[str, CheckedBy(partial(check_label, "relation"))]
+    object: Annotated[str, CheckedBy(partial(check_label, "object"))]
+    valid_at: Annotated[datetime | None, CheckedBy(partial(as_time, "valid_at"))] = None
+    invalid_at: Annotated[datetime | None, CheckedBy(partial(as_time, "invalid_at"))] = None
+    confidence: Annotated[float, CheckedBy(check_confidence)] = 1.0
+    evidence: Annotated[list[str], CheckedBy(check_evidence)] = Field([])
+    source_text: Annotated[str | None, CheckedBy(partial(check_content, limit=MAX_BYTES, field="source_text"))] = None
+    event_id: EventId = None
+
+    def said(self) -> list[Any]:
+        """Return what a retry has to repeat."""
+        return [value for name, value in self.__dict__.items() if name != "event_id"]
+
+    def decide(self, occasion: Occasion, relations: RelationRegistry, behind: str = "") -> FactAsserted:
+        """Return the event. Raises UnknownRelation, and InvalidField for a validity that ends before it begins."""
+        read = relations.find(self.relation)
+        if read.name == SAME_AS and (self.valid_at or self.invalid_at):
+            raise InvalidField("valid_at", f"{SAME_AS} is true or not, at all times; leave out valid_at and invalid_at")
+        relation = read.relation
+        if (relation.symmetric or relation.transitive) and plain_entity(self.subject) == plain_entity(self.object):
+            raise InvalidField("object", f"{shown(self.object)} is the subject; {read.name} needs two entities")
+        if self.invalid_at is not None and self.invalid_at <= (self.valid_at or occasion.now):
+            than = "valid_at" if self.valid_at else "now, when the fact begins unless you give valid_at"
+            raise InvalidField("invalid_at", f"{self.invalid_at.isoformat()} is not after {than}")
+        fields = {name: value for name, value in self.__dict__.items() if name not in ("subject", "event_id")}
+        return occasion.event(FactAsserted, PREFIX, behind, **{**fields, "about": self.subject, "relation": read.name})
+
+
+class RetractFact(MemoryEdit):
+    """Take a fact back; it stays in history."""
+
+    verb = "retract_fact"
+    id: Annotated[str, CheckedBy(check_fact)]
+    reason: Annotated[str, CheckedBy(_reason)]
+
+    @property
+    def about(self) -> str:
+        """See `MemoryEdit`."""
+        return self.id
+
+    def decide(self, occasion: Occasion, document: Fact | None) -> Event | None:
+        """See `MemoryEdit`. What was retracted before stays as it is. Raises NotFound."""
+        if document is None:
+            raise fact_not_found(occasion.page, self.id)
+        if document.retraction is not None:
+            return None
+        return occasion.event(FactRetracted, self.id, reason=self.reason)
+
+
+def assert_fact(core: Core, page: str, given: Mapping[str, Any]) -> Step[Fact]:
+    """Assert a fact. If sources contest each other by it, ask for a decision."""
+    command = AssertFact.parse(given)
+    occasion = Occasion.of(core, page, command.event_id, command.verb, *command.said())
+    return (yield from assert_all(core, page, [command], occasion))[0]
+
+
+def assert_all(core: Core, page: str, commands: Sequence[AssertFact], occasion: Occasion) -> Step[list[Fact]]:
+    """Assert facts, a thousand in one batch. Raises InvalidInput for the first that is wrong; then none is asserted."""
+    relations = yield from relations_for(core, *(command.relation for command in commands))
+    events: list[FactAsserted] = []
+    for index, command in enumerate(commands):
+        try:
+            events.append(command.decide(occasion, relations, f"/{index}" if index else ""))
+        except InvalidInput as error:
+            raise name_item(error, index, len(commands)) from None
+    refusal = yield from _check_evidence(core, page, [id for command in commands for id in command.evidence])
+    facts: list[Fact] = []
+    for at in range(0, len(events), MAX_BATCH):
+        some = events[at : at + MAX_BATCH]
+        try:
+            done = yield from append(core.log, page, [put(occasion, event, _NEVER if refusal else 0) for event in some])
+        except VersionConflict:
+            raise refusal or Conflict("the facts keep changing; try again") from None
+        if done.recalled is not None:
+            some = cast(list[FactAsserted], (yield from known_events(core.log, done.recalled)))
+        else:
+            some = [row.placed(event) for event, row in zip(some, done.written, strict=True)]
+        facts += [cast(Fact, evolve(None, event)) for event in some]
+    if facts:
+        yield Wrote(occasion.event_id, facts[0].position)
+        yield from _ask_about(core, page, facts)
+    return facts
+
+
+def name_item(error: InvalidInput, index: int, total: int) -> InvalidInput:
+    """Return the error for one triplet of several, which it names."""
+    if total > 1:
+        error.args = (f"triplet {index + 1} of {total}: {error}; nothing was asserted",)
+    return error
+
+
+def _check_evidence(core: Core, page: str, ids: list[str]) -> Step[InvalidField | None]:
+    """Return the error for evidence that was refuted, if it was; then this may still be a retry.
+
+    Raises InvalidField for evidence that was never on a page of the bus.
+    """
+    if not ids:
+        return None
+    yield from check_there(core, page, ids)
+    pages = yield from find_pages(core.log, list(dict.fromkeys(ids)))
+    for observation in (yield from gather(core.log, pages, core.fresh)).values():
+        if observation.reason_code == "refuted":
+            return InvalidField("evidence", f"{observation.id} was refuted; rest the fact on something else")
+    return None
+
+
+def retract(core: Core, page: str, given: Mapping[str, Any]) -> Step[Fact]:
+    """Take a fact back."""
+    fact = yield from edit(core, page, RetractFact.parse(given))
+    yield from _settle(core, page)
+    return cast(Fact, fact)
+
+
+def same_as(core: Core, page: str, one: str, other: str, given: Mapping[str, Any]) -> Step[Fact]:
+    """Say that two names mean one entity; return the fact that says so, which may be there already."""
+    command = AssertFact.parse({**given, "subject": one, "relation": SAME_AS, "object": other})
+    if command.event_id is None:
+        direct, _ = yield from read_facts(core, page, None, lambda known: known.joined(one, other))
+        if direct:
+            return direct[0]
+    return (yield from assert_fact(core, page, command.__dict__))
+
+
+def not_same_as(core: Core, page: str, one: str, other: str, reason: str, event_id: str | None) -> Step[list[Fact]]:
+    """Retract the facts that say that two names mean one entity.
+
+    Raises NotFound when none does, Conflict when they are one through other names.
+    """
+    one, other, reason = check_label("subject", one), check_label("object", other), _reason(reason)
+    direct, through = yield from read_facts(core, page, None, lambda known: known.joined(one, other))
+    if through:
+        chain = "; ".join(f"{fact.id}: {fact.triplet}" for fact in through)
+        raise Conflict(
+            f"{shown(one)} and {shown(other)} are one entity through other names: {chain}; retract what is wrong"
+        )
+    if not direct and event_id is None:
+        raise NotFound(f"no fact says that {shown(one)} and {shown(other)} are one entity")
+    gone = []
+    for number, fact in enumerate(direct):
+        own = event_id and (f"{event_id}/{number}" if number else event_id)
+        gone.append((yield from retract(core, page, {"id": fact.id, "reason": reason, "event_id": own})))
+    return gone
+
+
+# -- what rules cannot decide ------------------------------------------------------------------------------------------
+
+
+def pending_review(core: Core, page: str) -> Step[list[Observation]]:
+    """Return the observations that ask which of several facts is true, while these still contest each other."""
+    waiting = yield from _waiting(core, page)
+    if not waiting:
+        return []
+    contested = yield from read_facts(
+        core, page, None, lambda known: {id for id in _ids(waiting) if _is_open(known, id)}
+    )
+    return [each for each in waiting if contested.intersection(_ids([each]))]
+
+
+def _ask_about(core: Core, page: str, facts: Sequence[Fact]) -> Step[None]:
+    """Add an observation for each moment about which these facts and others contest each other.
+
+    Only facts that give `valid_at` can: the last one that does not always counts.
+    """
+    relations = core.relations
+    dated = [fact for fact in facts if fact.valid_at is not None and relations.read(fact.relation).relation.is_single]
+    if not dated:
+        return
+    found = yield from read_facts(core, page, None, lambda known: _rivals(known, dated))
+    asked = {}
+    for span, rivals in found:
+        if span.state == "contested":
+            sides = [fact for fact in rivals if fact.id in span.contested_by]
+            key = digest_of(CONTEST, plain_entity(span.fact.subject), span.fact.relation, span.begins.isoformat())
+            asked[key] = _question(key, sorted([*sides, span.fact], key=lambda fact: fact.added_seq))
+    yield from add_many(core, page, list(asked.values()), None)
+    if found and not asked:
+        yield from _settle(core, page)
+
+
+def _rivals(known: KnownFacts, facts: Sequence[Fact]) -> list[tuple[Span, list[Fact]]]:
+    """Return which of these facts share their moment with others, each with these."""
+    found = [(fact, known.at_same_moment(fact.added_seq)) for fact in facts]
+    return [(known.span(fact.added_seq), rivals) for fact, rivals in found if rivals]
+
+
+def _question(key: str, both: Sequence[Fact]) -> NewObservation:
+    first = both[0]
+    sides = "; ".join(f"{fact.source} says {fact.object} ({fact.id})" for fact in both)
+    content = (
+        f"{first.subject} -> {first.relation}: which is true from {first.valid_at}? {sides}. Retract what is wrong."
+    )
+    return NewObservation(
+        type=_TYPE,
+        content=content,
+        status="pending_review",
+        tags=[CONTEST],
+        dedupe_key=f"{CONTEST}:{key}",
+        evidence=list(dict.fromkeys(id for fact in both for id in fact.evidence)),
+        context={"subject": first.subject, "relation": first.relation, "facts": [fact.id for fact in both]},
+    )
+
+
+def _settle(core: Core, page: str) -> Step[None]:
+    """Resolve the observations whose facts no longer contest each other."""
+    waiting = yield from _waiting(core, page)
+    if waiting:
+        still = {each.id for each in (yield from pending_review(core, page))}
+        for each in waiting:
+            if each.id not in still:
+                with suppress(Conflict, NotFound):  # someone else was faster
+                    yield from execute(core, page, Resolve, {"id": each.id, "reason": "the facts agree now"})
+
+
+def _waiting(core: Core, page: str) -> Step[list[Observation]]:
+    return (yield from active(core.log, page, core.fresh, None, wanted=_asks))
+
+
+def _asks(observation: AnyObservation) -> bool:
+    return observation.status_class == "open" and CONTEST in observation.tags
+
+
+def _ids(observations: Iterable[Observation]) -> list[str]:
+    return [id for each in observations for id in each.context.get("facts", ()) if isinstance(id, str)]
+
+
+def _is_open(known: KnownFacts, id: str) -> bool:
+    return any(known.span(fact.added_seq).state == "contested" for fact in known.facts([id]))

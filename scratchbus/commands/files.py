@@ -1,0 +1,251 @@
+"""Writing, reading and deleting the private files of a session; the log says which there are, not what is in them.
+
+A file is on disk before the log lists it. What was cut short in between, and what others wrote into the directory, is
+listed by the next `sync`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from functools import partial
+from hashlib import sha256
+from operator import attrgetter
+from pathlib import Path
+from typing import IO, Annotated, Any, cast
+
+from scratchbus.commands.execution import Occasion
+from scratchbus.commands.memory import MemoryEdit, edit
+from scratchbus.commands.retries import is_known
+from scratchbus.commands.scratch_directory import ScratchDirectory, name_of, names_in, session_of
+from scratchbus.commands.sessions import get_session
+from scratchbus.domain.checks import bytes_of
+from scratchbus.domain.conversation_events import FileRemoved, FileWritten
+from scratchbus.domain.conversations import ScratchFile, check_path, subject_of
+from scratchbus.domain.document import Document
+from scratchbus.domain.event import Event
+from scratchbus.domain.values import CheckedBy, page_of_session
+from scratchbus.engine.embedded.server import default_directory, directory_of
+from scratchbus.engine.steps import Fetch, Pause, Step
+from scratchbus.errors import FilesUnavailable, InvalidField, NotFound, SessionOver, TooLarge, shown
+from scratchbus.projections.files import PREFIX
+from scratchbus.readmodel.queries import look
+from scratchbus.readmodel.scope import Core
+from scratchbus.settings import Settings
+
+_NAP = 0.02  # seconds between looks for the lock
+_LOOKS = 1_500
+
+_Path = Annotated[str, CheckedBy(check_path)]
+
+
+class _OfFile(MemoryEdit):
+    path: _Path
+
+    @property
+    def about(self) -> str:
+        """See `MemoryEdit`."""
+        return subject_of(PREFIX, self.path)
+
+
+class WriteFile(_OfFile):
+    """Say that a file was written."""
+
+    verb = "write_file"
+    size: int
+    sha256: str
+
+    def decide(self, occasion: Occasion, document: ScratchFile | None) -> Event | None:
+        """See `MemoryEdit`."""
+        return occasion.event(FileWritten, self.about, path=self.path, size=self.size, sha256=self.sha256)
+
+
+class RemoveFile(_OfFile):
+    """Say that a file is gone, and why."""
+
+    verb = "remove_file"
+    why: str = "deleted"
+
+    def decide(self, occasion: Occasion, document: ScratchFile | None) -> Event | None:
+        """See `MemoryEdit`."""
+        if document is None or document.deleted:
+            return None
+        return occasion.event(FileRemoved, self.about, path=self.path, why=self.why)
+
+
+def root_of(core: Core, session: str) -> Step[str]:
+    """Return the session whose files a session uses: that which it was spawned from, or itself.
+
+    A fork has its own.
+    """
+    seen = {session}
+    while True:
+        known = yield from get_session(core, session)
+        if known is None or known.parent is None or known.fork or known.parent in seen:
+            return session
+        session = known.parent
+        seen.add(session)
+
+
+def directory(core: Core, root: str) -> ScratchDirectory:
+    """Return the directory with the files of a session."""
+    return ScratchDirectory(home_of(core.settings), name_of(core.settings.bus, root))
+
+
+def home_of(settings: Settings) -> Path:
+    """Return the data directory: that of the embedded engine, else the setting `home`, else the user's own."""
+    place = directory_of(settings.url, settings.home) or settings.home or default_directory()
+    return place.expanduser().absolute()
+
+
+def write(core: Core, root: str, given: Mapping[str, Any]) -> Step[ScratchFile]:
+    """Write a file as a whole; return it as it is listed."""
+    page, content = page_of_session(root), _bytes(given["content"])
+    most = core.settings.max_files
+    if len(content) > most:
+        raise TooLarge("content", len(content), most, "bytes", "write less, or raise max_files")
+    fields = {"path": given["path"], "size": len(content), "sha256": sha256(content).hexdigest()}
+    command = WriteFile.parse({**fields, "event_id": given["event_id"]})
+    yield from _check_open(core, root)
+    held = yield from _locked(core, root)
+    try:
+        if not (yield from is_known(core, command.on(core, page), command.about)):  # else it is on disk, or newer
+            yield Fetch(partial(directory(core, root).put, command.path, content))
+        written = yield from edit(core, page, command)
+        yield from _evict(core, root)
+    finally:
+        held.close()
+    return cast(ScratchFile, written)
+
+
+def read(core: Core, root: str, path: str) -> Step[bytes]:
+    """Return the content of a file."""
+    content: bytes = yield Fetch(partial(directory(core, root).get, path, core.settings.max_files))
+    return content
+
+
+def delete(core: Core, root: str, given: Mapping[str, Any]) -> Step[None]:
+    """Delete a file. Raises NotFound."""
+    page, command = page_of_session(root), RemoveFile.parse({"path": given["path"], "event_id": given["event_id"]})
+    yield from _check_open(core, root)
+    held = yield from _locked(core, root)
+    try:
+        if (yield from is_known(core, command.on(core, page), command.about)):
+            return
+        was_there = yield Fetch(partial(directory(core, root).remove, command.path))
+        cached = yield from core.directories.fresh(core.log, page)
+        with cached.lock:
+            listed = cached.memory.get(command.about)
+        if not was_there and (listed is None or listed.deleted):
+            raise NotFound(f"there is no file {shown(command.path)}; list the files of session {root!r}")
+        yield from edit(core, page, command)
+    finally:
+        held.close()
+
+
+def present(core: Core, root: str) -> Step[list[ScratchFile]]:
+    """Return the files that the log lists, by path."""
+    held = yield from core.directories.fresh(core.log, page_of_session(root))
+    with held.lock:
+        return [entry for entry in held.memory.present() if isinstance(entry, ScratchFile)]
+
+
+def listed(documents: Mapping[str, Document]) -> list[ScratchFile]:
+    """Return the files among the documents of a session, by path."""
+    found = [each for each in documents.values() if isinstance(each, ScratchFile) and not each.deleted]
+    return sorted(found, key=attrgetter("path"))
+
+
+def sync(core: Core, root: str) -> Step[list[ScratchFile]]:
+    """List what is on disk: append what was written or deleted there by others, then evict."""
+    page = page_of_session(root)
+    yield from _check_open(core, root)
+    held = yield from _locked(core, root)
+    try:
+        found = {each.path: each for each in (yield Fetch(directory(core, root).scan))}
+        listed = {file.path: file.sha256 for file in (yield from present(core, root))}
+        for path, each in found.items():
+            if listed.get(path) != each.sha256:
+                yield from edit(core, page, WriteFile.parse(each._asdict()))
+        for path in listed.keys() - found:
+            yield from edit(core, page, RemoveFile.parse({"path": path, "why": "missing"}))
+        yield from _evict(core, root)
+    finally:
+        held.close()
+    return (yield from present(core, root))
+
+
+def place(core: Core, root: str, path: str | None) -> Step[Path]:
+    """Return where the directory is, or a file in it; make the directory."""
+    below = check_path(path) if path is not None else ""
+    its = directory(core, root)
+    yield Fetch(its.make)
+    return its.path / below
+
+
+def evict_all(core: Core) -> Step[dict[str, int]]:
+    """Evict in all sessions of the bus; return how many files, by session.
+
+    Of a session that has ended, files are deleted by when they were last written to disk; the log listed them as
+    archived when it ended.
+    """
+    keep_ms, evicted = core.settings.ms("keep_files"), dict[str, int]()
+    for name in (yield Fetch(partial(names_in, home_of(core.settings)))):
+        session = session_of(core.settings.bus, name)
+        known = (yield from get_session(core, session)) if session is not None else None
+        if session is None:
+            continue
+        held = yield from _locked(core, session)
+        try:
+            if known is None or not known.ended:
+                evicted[session] = yield from _evict(core, session)
+            elif keep_ms is not None:
+                before = time.time() - keep_ms / 1000
+                evicted[session] = yield Fetch(partial(directory(core, session).discard, before))
+        finally:
+            held.close()
+    return {session: count for session, count in evicted.items() if count}
+
+
+def _evict(core: Core, root: str) -> Step[int]:
+    """Evict files that are too old, then the oldest ones while all are too large; return how many."""
+    page, its = page_of_session(root), directory(core, root)
+    files = sorted((yield from present(core, root)), key=lambda file: file.seq)
+    total, oldest_ms, count = sum(file.size for file in files), 0, 0
+    keep_ms = core.settings.ms("keep_files")
+    if keep_ms is not None and files:
+        oldest_ms = (yield from look(core.log, page, core.fresh, "get", page)).now - keep_ms
+    for file in files:
+        why = "age" if file.ms < oldest_ms else "size" if total > core.settings.max_files else ""
+        if why:
+            yield Fetch(partial(its.remove, file.path))
+            yield from edit(core, page, RemoveFile.parse({"path": file.path, "why": why}))
+            total -= file.size
+            count += 1
+    return count
+
+
+def _check_open(core: Core, root: str) -> Step[None]:
+    known = yield from get_session(core, root)
+    if known is not None and known.ended:
+        raise SessionOver(root)
+
+
+def _locked(core: Core, root: str) -> Step[IO[bytes]]:
+    """Return the lock of a session's files; it is waited for. Raises FilesUnavailable."""
+    its = directory(core, root)
+    for _ in range(_LOOKS):
+        held: IO[bytes] | None = yield Fetch(its.try_lock)
+        if held is not None:
+            return held
+        yield Pause(_NAP)
+    raise FilesUnavailable(str(its.path), "another process does not give back its lock")
+
+
+def _bytes(content: object) -> bytes:
+    if isinstance(content, bytes | bytearray | memoryview):
+        return bytes(content)
+    if isinstance(content, str):
+        bytes_of("content", content)
+        return content.encode()
+    raise InvalidField("content", f"{shown(content)} is neither text nor bytes")

@@ -1,0 +1,148 @@
+"""Copying a conversation into a fork: its turns, summaries and tasks, as they were when the fork began.
+
+Each keeps its id, and the id of its event derives from that of the event that began the fork. So nothing is copied
+twice, and a copy that was cut short goes on with what is missing. Where something was said in the fork before that, it
+may have got the id of what is missing; this then gets one that sorts right behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from scratchbus.commands.execution import Occasion
+from scratchbus.commands.memory import put
+from scratchbus.domain.conversation_events import TurnAppended, TurnsCompacted
+from scratchbus.domain.conversations import SUMMARY, Turn
+from scratchbus.domain.event import Event
+from scratchbus.domain.memories import Session
+from scratchbus.domain.memory_events import SessionSpawned, TaskBegun, TaskEnded
+from scratchbus.domain.values import page_of_session
+from scratchbus.engine.steps import Step, ask
+from scratchbus.errors import Conflict, EventIdReused, SessionOver, VersionConflict
+from scratchbus.eventlog.append import MAX_BATCH, MAX_BATCH_BYTES, append
+from scratchbus.eventlog.codec import encode_body
+from scratchbus.eventlog.layouts import Head
+from scratchbus.eventlog.writes import Write
+from scratchbus.projections.conversation import Conversation, conversation_of
+from scratchbus.projections.session import SUBJECT as SESSION
+from scratchbus.projections.tasks import Task
+from scratchbus.readmodel.queries import recollect
+from scratchbus.readmodel.remembered import remembered_at
+from scratchbus.readmodel.scope import Core
+
+_TRIES = 5
+_AFTER = "01"  # behind the 13 digits of a millisecond
+_MOST_BYTES = MAX_BATCH_BYTES - 1024 * 1024  # of events; ids and the like come to less than the rest
+
+
+class _Copy(NamedTuple):
+    """An event of the copy: where its original is (seq), its subject, the version that it makes, and what it says."""
+
+    seq: int
+    id: str
+    version: int
+    source: str
+    kind: type[Event]
+    said: dict[str, Any]
+
+
+def copy_conversation(core: Core, first: SessionSpawned) -> Step[None]:
+    """Copy what was said in a session before the event by which it began a fork; what is there already stays.
+
+    A fork that has ended gets nothing more. Raises PositionLost when the session has ended and its events have left
+    the log.
+    """
+    child = page_of_session(first.session)
+    for _ in range(_TRIES):
+        missing = yield from _missing(core, child, first)
+        try:
+            for writes in _batches(core, child, first, missing):
+                yield from append(core.log, child, writes)
+            return
+        except SessionOver:
+            return
+        except (VersionConflict, EventIdReused):
+            continue  # another process copies the same
+    raise Conflict(f"others keep writing to session {first.session!r}; fork it again with the same name")
+
+
+def _missing(core: Core, child: str, first: SessionSpawned) -> Step[list[_Copy]]:
+    """Return what the fork lacks of the conversation, in order."""
+    documents = (yield from _conversation(core, first)).documents()
+    copies = sorted(copy for id, each in documents for copy in _copies(id, each, first) if copy.seq < first.seq)
+    if not copies:
+        return []
+    names = yield from _other_names(core, child, documents)
+    copies = [_renamed(copy, names) for copy in copies]
+    keys = core.log.keys(core.log.shard(child))
+    ids = [names.get(id, id) for id, _ in documents]
+    rows = yield from ask(keys.shard, "HMGET", keys.heads(child), *ids)
+    versions = {id: Head.parse(row).version for id, row in zip(ids, rows, strict=True) if row is not None}
+    return [copy for copy in copies if versions.get(copy.id, 0) < copy.version]
+
+
+def _other_names(core: Core, child: str, originals: Iterable[tuple[str, Turn | Task]]) -> Step[dict[str, str]]:
+    """Return other ids for what cannot keep its own, as the fork gave that to something else before all was copied."""
+    held = yield from core.conversations.fresh(core.log, child)
+    with held.lock:
+        there = dict(held.memory.documents())
+    return {id: f"{id}{_AFTER}" for id, each in originals if id in there and _gist(there[id]) != _gist(each)}
+
+
+def _gist(document: Turn | Task) -> tuple[object, ...]:
+    """Return what no later event changes."""
+    return (document.title,) if isinstance(document, Task) else (document.source, document.role, document.content)
+
+
+def _renamed(copy: _Copy, names: Mapping[str, str]) -> _Copy:
+    said = copy.said
+    if said.get("turns"):
+        said = said | {"turns": [names.get(id, id) for id in said["turns"]]}
+    if said.get("task") in names:
+        said = said | {"task": names[said["task"]]}
+    return copy._replace(id=names.get(copy.id, copy.id), said=said)
+
+
+def _conversation(core: Core, first: SessionSpawned) -> Step[Conversation]:
+    """Return the conversation as it is, or if the session has ended as it was when the fork began."""
+    known = yield from recollect(core.log, first.page, [SESSION], core.fresh)
+    its_session = known.get(SESSION)
+    if isinstance(its_session, Session) and its_session.ended:
+        return conversation_of((yield from remembered_at(core.log, first.page, first.position)))
+    held = yield from core.conversations.fresh(core.log, first.page)
+    with held.lock:
+        return conversation_of(dict(held.memory.documents()))
+
+
+def _copies(id: str, document: Turn | Task, first: SessionSpawned) -> Iterator[_Copy]:
+    """Yield what makes a turn, a summary or a task."""
+    if isinstance(document, Task):
+        yield _Copy(document.added_seq, id, 1, first.by, TaskBegun, {"title": document.title})
+        if document.summary is not None:
+            yield _Copy(document.seq, id, 2, first.by, TaskEnded, {"summary": document.summary})
+        return
+    said: dict[str, Any] = {"content": document.content, "tokens": document.tokens}
+    if document.role == SUMMARY:
+        yield _Copy(document.added_seq, id, 1, document.source, TurnsCompacted, said | {"turns": document.replaces})
+    else:
+        said |= {"role": document.role, "task": document.task}
+        yield _Copy(document.added_seq, id, 1, document.source, TurnAppended, said)
+
+
+def _batches(core: Core, child: str, first: SessionSpawned, copies: Sequence[_Copy]) -> Iterator[list[Write]]:
+    """Yield the writes of the copy, as many at once as one batch takes."""
+    writes: list[Write] = []
+    size = 0
+    for copy in copies:
+        occasion = Occasion.of(core, child, f"{first.id}/{copy.id}/{copy.version}", "copy_turn", copy.id, copy.version)
+        occasion = occasion._replace(by=copy.source, why={**occasion.why, "cause": str(first.position)})
+        write = put(occasion, occasion.event(copy.kind, copy.id, **copy.said), copy.version - 1)
+        write.body = encode_body(write.event)
+        if writes and (len(writes) == MAX_BATCH or size + len(write.body) > _MOST_BYTES):
+            yield writes
+            writes, size = [], 0
+        writes.append(write)
+        size += len(write.body)
+    if writes:
+        yield writes

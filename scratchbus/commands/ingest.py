@@ -1,0 +1,106 @@
+"""Asserting the facts that a text tells of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from functools import partial
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from scratchbus.commands.execution import Occasion
+from scratchbus.commands.facts import AssertFact, assert_all, name_item
+from scratchbus.domain.checks import as_time, check_evidence, check_label, check_text
+from scratchbus.domain.facts import Fact
+from scratchbus.domain.knowledge import Triplet
+from scratchbus.domain.relation_registry import RelationRegistry
+from scratchbus.domain.values import CheckedBy, EventId, Given, check_confidence
+from scratchbus.engine.steps import Fetch, Step
+from scratchbus.errors import InvalidField, InvalidInput, TooLarge, shown
+from scratchbus.eventlog.append import MAX_BATCH
+from scratchbus.readmodel.relations_in_force import relations_for
+from scratchbus.readmodel.scope import Core
+
+_ARROW = re.compile(r"\s*->\s*")
+_MARKS = "-*•> \t"  # what lists and quotes begin with
+_KEY = re.compile(r"([^:]{1,64}):\s+(\S.*)")
+
+
+def _extractor(extractor: object) -> object:
+    if not callable(extractor):
+        raise InvalidField("extractor", f"{shown(extractor)} cannot be called; pass a function that returns triplets")
+    return extractor
+
+
+class Ingest(Given):
+    """A text, and how it is read."""
+
+    verb: ClassVar[str] = "ingest"
+    text: Annotated[str, CheckedBy(partial(check_text, "text"))]
+    extractor: Annotated[Any, CheckedBy(_extractor)] = None
+    subject: Annotated[str | None, CheckedBy(partial(check_label, "subject"))] = None
+    valid_at: Annotated[datetime | None, CheckedBy(partial(as_time, "valid_at"))] = None
+    confidence: Annotated[float, CheckedBy(check_confidence)] = 1.0
+    evidence: Annotated[list[str], CheckedBy(check_evidence)] = Field([])
+    event_id: EventId = None
+
+
+def ingest(core: Core, page: str, given: Mapping[str, Any]) -> Step[list[Fact]]:
+    """Assert the triplets that an extractor finds in a text.
+
+    A retry is recognised by the text: what the extractor finds in it may differ from one call to the next.
+    """
+    asked = Ingest.parse(given)
+    if asked.extractor is None:
+        found: list[Any] = lines(asked.text, (yield from relations_for(core)), asked.subject)
+    else:
+        found = yield Fetch(partial(_call, asked.extractor, asked.text))
+    if len(found) > MAX_BATCH:
+        raise TooLarge("text", len(found), MAX_BATCH, "triplets", "split the text")
+    common = {"valid_at": asked.valid_at, "confidence": asked.confidence, "evidence": asked.evidence}
+    commands = []
+    for index, each in enumerate(found):
+        try:
+            commands.append(AssertFact.parse(_named(each) | common))
+        except InvalidInput as error:
+            raise name_item(error, index, len(found)) from None
+    said = asked.text, asked.subject, asked.valid_at, asked.confidence, asked.evidence
+    occasion = Occasion.of(core, page, asked.event_id, asked.verb, *said)
+    return (yield from assert_all(core, page, commands, occasion))
+
+
+def _call(extractor: Any, text: str) -> list[Any]:
+    found = extractor(text)
+    if not isinstance(found, Iterable) or isinstance(found, str | bytes | Mapping):
+        raise InvalidField("extractor", f"returned {shown(found)}, which is not a list of triplets")
+    return list(found)
+
+
+def _named(triplet: object) -> dict[str, Any]:
+    """Return a triplet by the names of its parts. Raises InvalidField."""
+    if isinstance(triplet, Mapping):
+        given: dict[str, Any] = {name: triplet.get(name) for name in Triplet._fields}
+    elif isinstance(triplet, tuple | list) and 3 <= len(triplet) <= len(Triplet._fields):
+        given = Triplet(*triplet)._asdict()
+    else:
+        raise InvalidField("extractor", f"returned {shown(triplet)}, which is not (subject, relation, object)")
+    return given
+
+
+def lines(text: str, relations: RelationRegistry, subject: str | None = None) -> list[Triplet]:
+    """Return the triplets of the lines `A -> relation -> B`, and of `key: value` about a subject.
+
+    Parts may stand in square brackets, and a line may begin as one of a list does. A line with a key that is no
+    relation is something else.
+    """
+    found = []
+    for line in text.splitlines():
+        plain = line.strip().lstrip(_MARKS).strip()
+        parts = [part.strip().removeprefix("[").removesuffix("]").strip() for part in _ARROW.split(plain)]
+        if len(parts) == 3 and all(parts):
+            found.append(Triplet(parts[0], parts[1], parts[2], plain))
+        elif subject is not None and (match := _KEY.fullmatch(plain)) and relations.knows(match[1]):
+            found.append(Triplet(subject, match[1].strip(), match[2].strip(), plain))
+    return found

@@ -1,0 +1,53 @@
+"""The moment at which relations are followed: now, or one of the past."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from scratchbus.commands.read import list_history
+from scratchbus.domain.events import AnyEvent
+from scratchbus.domain.observation import Observation
+from scratchbus.engine.steps import Step
+from scratchbus.readmodel.relations import gather
+from scratchbus.readmodel.scope import Core
+
+
+class Moment(Protocol):
+    """What can be seen of the pages of a bus: all there is, or what there was at a moment."""
+
+    @property
+    def core(self) -> Core:
+        """The bus."""
+        ...
+
+    def history(self, page: str, id: str) -> Step[list[AnyEvent]]:
+        """Return the events about an observation, oldest first. Raises NotFound."""
+        ...
+
+    def gather(self, pages: Mapping[str, str]) -> Step[dict[str, Observation]]:
+        """Return the observations with these ids, each from its page; those that are not there are left out."""
+        ...
+
+    def happened(self, events: list[AnyEvent]) -> Step[list[AnyEvent]]:
+        """Return which of these events had happened."""
+        ...
+
+
+class Now(NamedTuple):
+    """The present, as a `Moment`."""
+
+    core: Core
+
+    def history(self, page: str, id: str) -> Step[list[AnyEvent]]:
+        """See `Moment`."""
+        return list_history(self.core, page, id)
+
+    def gather(self, pages: Mapping[str, str]) -> Step[dict[str, Observation]]:
+        """See `Moment`."""
+        return gather(self.core.log, pages, self.core.fresh)
+
+    def happened(self, events: list[AnyEvent]) -> Step[list[AnyEvent]]:
+        """See `Moment`."""
+        yield from ()
+        return events

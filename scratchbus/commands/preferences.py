@@ -1,0 +1,141 @@
+"""Remembering, changing and forgetting the preferences of a scope."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Annotated, Any, cast
+
+from scratchbus.commands.cached import fresh
+from scratchbus.commands.execution import Occasion
+from scratchbus.commands.memory import MemoryEdit, Revision, check_based_on, edit, folded, history_of
+from scratchbus.domain.checks import check_label
+from scratchbus.domain.event import Event
+from scratchbus.domain.events import AnyEvent
+from scratchbus.domain.memories import Preference
+from scratchbus.domain.memory_events import PreferenceForgotten, PreferenceRemembered
+from scratchbus.domain.preferences import check_key, check_preference, subject_of
+from scratchbus.domain.values import CheckedBy
+from scratchbus.engine.steps import Step
+from scratchbus.errors import NotFound, shown
+from scratchbus.projections.preferences import PREFIX
+from scratchbus.readmodel.history import history
+from scratchbus.readmodel.scope import Core
+
+PAGES = "knowledge:"
+"""How the name of a scope's page begins; the scope comes behind it."""
+
+_Key = Annotated[str, CheckedBy(check_key)]
+_SaidBy = Annotated[str | None, CheckedBy(partial(check_label, "said_by"))]
+
+
+class _OfOne(MemoryEdit):
+    """An edit of the preference with a key."""
+
+    key: _Key
+    revision: Revision = None
+
+    @property
+    def about(self) -> str:
+        """See `MemoryEdit`."""
+        return subject_of(PREFIX, self.key)
+
+    def current(self, document: Preference | None) -> Preference | None:
+        """Return the preference unless it is forgotten. Raises RevisionConflict for another than the given revision."""
+        there = None if document is None or document.forgotten else document
+        actual = document.version if document is not None else 0
+        check_based_on("preference", self.revision, actual, there.text if there else "")
+        return there
+
+    def check_there(self, occasion: Occasion, document: Preference | None) -> None:
+        """Raise NotFound unless the preference is there."""
+        if self.current(document) is None:
+            raise not_found(occasion.page, self.key)
+
+
+class RememberPreference(_OfOne):
+    """Remember a preference, or what has become of it."""
+
+    verb = "remember_preference"
+    text: Annotated[str, CheckedBy(check_preference)]
+    said_by: _SaidBy = None
+
+    def decide(self, occasion: Occasion, document: Preference | None) -> Event | None:
+        """See `MemoryEdit`."""
+        there, said_by = self.current(document), self.said_by or occasion.by
+        if there is not None and (there.text, there.said_by) == (self.text, said_by) and self.event_id is None:
+            return None  # with an id it is kept, so that a retry is known whatever comes in between
+        return occasion.event(PreferenceRemembered, self.about, key=self.key, text=self.text, said_by=self.said_by)
+
+
+class EditPreference(RememberPreference):
+    """Change the text of a preference that is there."""
+
+    verb = "edit_preference"
+
+    def decide(self, occasion: Occasion, document: Preference | None) -> Event | None:
+        """See `MemoryEdit`."""
+        self.check_there(occasion, document)
+        return super().decide(occasion, document)
+
+
+class ForgetPreference(_OfOne):
+    """Forget a preference."""
+
+    verb = "forget_preference"
+
+    def decide(self, occasion: Occasion, document: Preference | None) -> Event:
+        """See `MemoryEdit`."""
+        self.check_there(occasion, document)
+        return occasion.event(PreferenceForgotten, self.about)
+
+
+def write(core: Core, page: str, kind: type[MemoryEdit], given: Mapping[str, Any]) -> Step[Preference]:
+    """Edit a preference, and return it as it is then."""
+    preference = yield from edit(core, page, kind.parse(given))
+    if not isinstance(preference, Preference):
+        raise NotFound("the preference was erased; its history says why")
+    return preference
+
+
+def forget(core: Core, page: str, given: Mapping[str, Any]) -> Step[Preference]:
+    """Forget a preference, and return it as it was."""
+    command = ForgetPreference.parse(given)
+    left = yield from edit(core, page, command)
+    events = yield from history(core.log, page, command.about)
+    before = [event for event in events if left is not None and event.position < left.position]
+    return cast(Preference, folded(before, command.about) or left)
+
+
+def list_all(core: Core, page: str) -> Step[list[Preference]]:
+    """Return the preferences of a scope, in the order in which they were first remembered."""
+    return [each for each in (yield from read_all(core, page)) if not each.forgotten]
+
+
+def read_all(core: Core, page: str) -> Step[list[Preference]]:
+    """Return the preferences of a scope, forgotten ones too, with every acknowledged write."""
+    held = yield from fresh(core, core.preferences, page)
+    with held.lock:
+        return held.memory.all()
+
+
+def history_of_preferences(core: Core, page: str, key: str | None) -> Step[list[AnyEvent]]:
+    """Return the events about the preference with a key, or about all of a scope, oldest first.
+
+    Raises NotFound, PositionLost.
+    """
+    if key is not None:
+        events = yield from history_of(core, page, subject_of(PREFIX, check_key(key)))
+        if not events:
+            raise not_found(page, key)
+        return events
+    found: list[AnyEvent] = []
+    for each in (yield from read_all(core, page)):
+        found += yield from history(core.log, page, each.id)
+    return sorted(found, key=lambda event: event.position)
+
+
+def not_found(page: str, key: str) -> NotFound:
+    """Return the error for a key that a scope does not have."""
+    scope = page.removeprefix(PAGES)
+    return NotFound(f"scope {scope!r} has no preference {shown(key)}; list the preferences for their keys")

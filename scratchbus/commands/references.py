@@ -1,0 +1,36 @@
+"""Observations that others name, as evidence or as what blocks them: whether there are such."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from scratchbus.engine.steps import Step, ask
+from scratchbus.errors import InvalidField
+from scratchbus.readmodel.relations import find_pages, may_be_archived
+from scratchbus.readmodel.scope import Core
+
+
+def check_there(core: Core, page: str, ids: Iterable[str], field: str = "evidence") -> Step[dict[str, str]]:
+    """Raise InvalidField for ids that were never on any page of the bus; return those of other pages, each with its.
+
+    What was cleared, and then archived, is looked for in the archive, where there is one.
+    """
+    keys, ids = core.log.keys(core.log.shard(page)), list(dict.fromkeys(ids))
+    heads = yield from ask(keys.shard, "HMGET", keys.heads(page), *ids)
+    ids = [id for id, head in zip(ids, heads, strict=True) if head is None]
+    there = (yield from find_pages(core.log, ids)) if ids else {}
+    for id in ids:
+        if id not in there and not (yield from may_be_archived(core.log, id)):
+            raise InvalidField(
+                field,
+                f"{id} is not on any page of this bus; pass the ids of observations that were added or listed",
+            )
+    return {id: other for id, other in there.items() if other != page}
+
+
+def check_blockers(core: Core, page: str, ids: Iterable[str]) -> Step[None]:
+    """Raise InvalidField for ids that were never on the page: what is of another cannot block an observation of it."""
+    for id, other in (yield from check_there(core, page, ids, "blocked_by")).items():
+        raise InvalidField(
+            "blocked_by", f"{id} is on page {other!r}; pass ids of page {page!r}, or name it in evidence instead"
+        )

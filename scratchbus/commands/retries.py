@@ -1,0 +1,26 @@
+"""Whether a write under an event id of the caller's was made before."""
+
+from __future__ import annotations
+
+from scratchbus.commands.execution import Occasion
+from scratchbus.commands.memory import put
+from scratchbus.domain.event import Event
+from scratchbus.engine.steps import Step
+from scratchbus.errors import VersionConflict
+from scratchbus.eventlog.append import append
+from scratchbus.readmodel.scope import Core
+
+_NEVER = -1  # no subject has this version
+
+
+def is_known(core: Core, occasion: Occasion, subject: str) -> Step[bool]:
+    """Return whether an event with the id that a caller gave is in the log. Raises EventIdReused for another write."""
+    if not occasion.digest:
+        return False
+    write = put(occasion, occasion.event(Event, subject), _NEVER)
+    write.body, write.argument = b"{}", ""
+    try:
+        yield from append(core.log, occasion.page, [write])
+    except VersionConflict:
+        return False
+    return True

@@ -1,0 +1,279 @@
+"""A private directory: every path in it is walked name by name, and none leads out of it.
+
+Each directory on the way is opened by its name in the one before it (`openat`), never through a symbolic link. So it
+does not matter what others do to the names between a check and a use. Files are replaced as a whole.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from hashlib import blake2b, sha256
+from pathlib import Path
+from secrets import token_hex
+from typing import IO, NamedTuple
+from urllib.parse import quote, unquote
+
+from scratchbus.domain.conversations import check_path
+from scratchbus.errors import FilesUnavailable, InvalidField, InvalidInput, NotFound, TooLarge, shown
+
+_OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_BELOW = _OPEN | os.O_NOFOLLOW
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_CHUNK = 1024 * 1024  # bytes that are read at once
+_MOST_NAME = 200  # characters of the name of a session's directory
+_NO_WAY = (errno.ENOTDIR, errno.ELOOP)
+_NO_FILE = (errno.EISDIR, errno.ENXIO, errno.ENOTEMPTY)
+
+_BRAIN, _FILES, _INCOMING, _LOCK = "brain", "scratch", "incoming", "lock"
+
+
+class Found(NamedTuple):
+    """A file on disk."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+def name_of(bus: str, session: str) -> str:
+    """Return the name of the directory of a session: one component, another one for every session of every bus."""
+    name = session if bus == "scratchbus" else f"{bus}+{session}"  # no session has a `+` in its id
+    encoded = quote(name, safe="+")
+    if encoded.startswith("."):
+        encoded = f"%2E{encoded[1:]}"
+    if len(encoded) <= _MOST_NAME:
+        return encoded
+    return f"{encoded[: _MOST_NAME - 42]}~{blake2b(name.encode(), digest_size=20).hexdigest()}"
+
+
+def session_of(bus: str, name: str) -> str | None:
+    """Return the session whose directory has this name; None for one of another bus, or whose name was shortened."""
+    session = unquote(name.rpartition("+")[2])
+    return session if session and "~" not in name and name_of(bus, session) == name else None
+
+
+def names_in(home: Path) -> list[str]:
+    """Return the names of the directories of all sessions."""
+    try:
+        return sorted(os.listdir(home / _BRAIN))
+    except FileNotFoundError:
+        return []
+
+
+class ScratchDirectory:
+    """The private files of one session, in `<home>/brain/<name>/scratch`.
+
+    Methods raise InvalidField for a path that leads through a symbolic link or to something that is no regular file,
+    NotFound, and FilesUnavailable.
+    """
+
+    def __init__(self, home: Path, name: str) -> None:
+        self._home = home
+        self._name = name
+
+    @property
+    def path(self) -> Path:
+        """Where the files are."""
+        return self._home / _BRAIN / self._name / _FILES
+
+    def make(self) -> None:
+        """Make the directory, for this user alone."""
+        with self._explained(""), self._opened(_FILES, is_new=True):
+            pass
+
+    def try_lock(self) -> IO[bytes] | None:
+        """Return the lock of the directory, held until it is closed; None when someone else holds it."""
+        with self._explained(""), self._opened("", is_new=True) as base:
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            lock = os.fdopen(os.open(_LOCK, flags, 0o600, dir_fd=base), "rb+", buffering=0)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                lock.close()
+                return None
+            except BaseException:
+                lock.close()
+                raise
+            return lock
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write a file as a whole, and the directories above it; hold the lock.
+
+        Until all of it is on disk, the file is as it was before.
+        """
+        check_path(path)
+        with self._explained(path), self._opened(_INCOMING, is_new=True) as incoming:
+            for old in os.listdir(incoming):  # of a process that was killed, since the lock is ours
+                os.unlink(old, dir_fd=incoming)
+            with self._parent(path, is_new=True) as (parent, name):
+                self._check_regular(path, parent, name)
+                temporary = token_hex(8)
+                try:
+                    _write(os.open(temporary, _NEW, 0o600, dir_fd=incoming), content)
+                    os.replace(temporary, name, src_dir_fd=incoming, dst_dir_fd=parent)
+                except BaseException:
+                    with suppress(OSError):
+                        os.unlink(temporary, dir_fd=incoming)
+                    raise
+                os.fsync(parent)
+
+    def get(self, path: str, most: int) -> bytes:
+        """Return the content of a file. Raises TooLarge for one of more bytes."""
+        check_path(path)
+        with self._explained(path), self._file(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > most:
+                raise TooLarge("path", size, most, "bytes", "read the file with a program instead")
+            return file.read(size)
+
+    def remove(self, path: str) -> bool:
+        """Delete a file, and the directories that it leaves empty; return whether it was there."""
+        check_path(path)
+        names = path.split("/")
+        with self._explained(path):
+            try:
+                with self._parent(path) as (parent, name):
+                    os.unlink(name, dir_fd=parent)
+            except FileNotFoundError:
+                return False
+            for depth in range(len(names) - 1, 0, -1):
+                with suppress(OSError), self._parent("/".join(names[:depth])) as (parent, name):
+                    os.rmdir(name, dir_fd=parent)
+        return True
+
+    def scan(self) -> list[Found]:
+        """Return all regular files, by path; what has a name that no path here can have is left out."""
+        found: list[Found] = []
+        with self._explained(""):
+            try:
+                with self._opened(_FILES) as top:
+                    found += _walk(top, "")
+            except FileNotFoundError:
+                return []
+        return sorted(found)
+
+    def discard(self, before: float) -> int:
+        """Delete what was last written before a time (seconds), and what is empty then; return how many files."""
+        count = 0
+        with self._explained(""), self._opened("") as base:
+            for _, directories, files, opened in os.fwalk(_FILES, topdown=False, dir_fd=base):
+                for name in files:
+                    if os.stat(name, dir_fd=opened, follow_symlinks=False).st_mtime < before:
+                        os.unlink(name, dir_fd=opened)
+                        count += 1
+                for name in directories:
+                    with suppress(OSError):
+                        os.rmdir(name, dir_fd=opened)
+        with suppress(OSError), self._opened("") as base:
+            os.rmdir(_FILES, dir_fd=base)
+            shutil.rmtree(self.path.parent)  # only what is ours is left: the lock, and what a killed writer began
+        return count
+
+    @contextmanager
+    def _opened(self, last: str, *, is_new: bool = False) -> Iterator[int]:
+        """Open the directory of the session, or one in it."""
+        if is_new:
+            self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with ExitStack() as stack:
+            opened = _closing(stack, os.open(self._home, _OPEN))
+            for name in filter(None, (_BRAIN, self._name, last)):
+                opened = _closing(stack, _open_below(opened, name, is_new))
+            yield opened
+
+    @contextmanager
+    def _parent(self, path: str, *, is_new: bool = False) -> Iterator[tuple[int, str]]:
+        """Open the directory that a path is in, and return it with the last name of the path."""
+        *above, name = path.split("/")
+        with self._opened(_FILES, is_new=is_new) as opened, ExitStack() as stack:
+            for each in above:
+                opened = _closing(stack, _open_below(opened, each, is_new))
+            yield opened, name
+
+    @contextmanager
+    def _file(self, path: str) -> Iterator[IO[bytes]]:
+        with self._parent(path) as (parent, name):
+            self._check_regular(path, parent, name)
+            file = os.fdopen(os.open(name, _READ, dir_fd=parent), "rb")
+        with file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise _no_file(path)
+            yield file
+
+    def _check_regular(self, path: str, parent: int, name: str) -> None:
+        """Raise InvalidField for what is there and no regular file; the use after it is safe in any case."""
+        with suppress(FileNotFoundError):
+            if not stat.S_ISREG(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+                raise _no_file(path)
+
+    @contextmanager
+    def _explained(self, path: str) -> Iterator[None]:
+        """Turn what the operating system refuses into an error that says what to do."""
+        try:
+            yield
+        except OSError as error:
+            if path and error.errno in _NO_WAY:
+                problem = f"{shown(path)} leads through a symbolic link or a file; choose another path"
+                raise InvalidField("path", problem) from error
+            if path and error.errno in _NO_FILE:
+                raise _no_file(path) from error
+            if path and error.errno == errno.ENAMETOOLONG:
+                raise InvalidField("path", f"{shown(path)} is too long for this disk; choose a shorter one") from error
+            if path and isinstance(error, FileNotFoundError):
+                raise NotFound(f"there is no file {shown(path)}; list the files of the session") from error
+            raise FilesUnavailable(str(self.path), error.strerror or str(error)) from error
+
+
+def _no_file(path: str) -> InvalidField:
+    return InvalidField("path", f"{shown(path)} is a directory, a symbolic link or a device; choose another path")
+
+
+def _closing(stack: ExitStack, descriptor: int) -> int:
+    stack.callback(os.close, descriptor)
+    return descriptor
+
+
+def _open_below(parent: int, name: str, is_new: bool) -> int:
+    if is_new:
+        with suppress(FileExistsError):
+            os.mkdir(name, 0o700, dir_fd=parent)
+    return os.open(name, _BELOW, dir_fd=parent)
+
+
+def _write(descriptor: int, content: bytes) -> None:
+    """Write all of the content to disk, and close the file."""
+    with os.fdopen(descriptor, "wb", buffering=0) as file:
+        view = memoryview(content)
+        while view:
+            view = view[file.write(view) :]
+        os.fsync(file.fileno())
+
+
+def _walk(directory: int, above: str) -> Iterator[Found]:
+    """Yield the regular files below an open directory."""
+    for name in os.listdir(directory):
+        path = above + name
+        with suppress(InvalidInput, FileNotFoundError):
+            check_path(path)
+            mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
+            if stat.S_ISDIR(mode):
+                with ExitStack() as stack:
+                    yield from _walk(_closing(stack, os.open(name, _BELOW, dir_fd=directory)), f"{path}/")
+            elif stat.S_ISREG(mode):
+                with os.fdopen(os.open(name, _READ, dir_fd=directory), "rb") as file:
+                    yield _described(path, file)
+
+
+def _described(path: str, file: IO[bytes]) -> Found:
+    size, hashed = 0, sha256()
+    while chunk := file.read(_CHUNK):
+        size += len(chunk)
+        hashed.update(chunk)
+    return Found(path, size, hashed.hexdigest())

@@ -1,0 +1,238 @@
+"""Writing, editing, moving and deleting the texts of a scope.
+
+Each edit applies to the text as it is when the edit is appended, so writers at once lose nothing. What concerns
+several texts, such as the rename of a directory, is one batch.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Annotated, Any, cast
+
+from scratchbus.commands.execution import Occasion
+from scratchbus.commands.memory import MemoryEdit, edit, put
+from scratchbus.commands.retries import is_known
+from scratchbus.domain.checks import check_guards, check_text
+from scratchbus.domain.conversation_events import TextDeleted, TextEdited, TextWritten
+from scratchbus.domain.conversations import Text, check_path, subject_of
+from scratchbus.domain.event import Event
+from scratchbus.domain.values import CheckedBy, check_whole
+from scratchbus.engine.steps import Pause, Step
+from scratchbus.errors import Conflict, InvalidField, NotFound, TooLarge, VersionConflict, shown
+from scratchbus.eventlog.append import MAX_BATCH, append
+from scratchbus.projections.texts import PREFIX, edited, lines_of
+from scratchbus.readmodel.queries import recollect
+from scratchbus.readmodel.scope import Core
+
+_TRIES = 100
+_LONGEST_REST = 0.1  # seconds, when others write too
+
+Decide = Callable[[Mapping[str, Text], Occasion], list[Event]]
+"""Returns the events that a change makes of the texts as they are, by path."""
+
+
+class _OfText(MemoryEdit):
+    path: Annotated[str, CheckedBy(check_path)]
+
+    @property
+    def about(self) -> str:
+        """See `MemoryEdit`."""
+        return subject_of(PREFIX, self.path)
+
+    def present(self, document: Text | None) -> Text:
+        """Return the text. Raises NotFound."""
+        if document is None or document.deleted:
+            raise _not_found(self.path)
+        return document
+
+
+class CreateText(_OfText):
+    """Write a text where there is none."""
+
+    verb = "create_text"
+    content: Annotated[str, CheckedBy(partial(check_text, "content"))]
+
+    def decide(self, occasion: Occasion, document: Text | None) -> Event:
+        """See `MemoryEdit`. Raises Conflict, TooLarge."""
+        if document is not None and not document.deleted:
+            raise Conflict(f"{shown(self.path)} already exists; edit it, or delete it first")
+        _check_size(occasion, self.content)
+        return occasion.event(TextWritten, self.about, path=self.path, content=self.content)
+
+
+class ReplaceInText(_OfText):
+    """Replace a part of a text that is in it once."""
+
+    verb = "replace_in_text"
+    old: Annotated[str, CheckedBy(partial(check_text, "old"))]
+    new: Annotated[str, CheckedBy(partial(check_text, "new"))]
+
+    def decide(self, occasion: Occasion, document: Text | None) -> Event:
+        """See `MemoryEdit`. Raises NotFound, InvalidField, TooLarge."""
+        text = self.present(document)
+        count = text.content.count(self.old) if self.old else 0
+        if count != 1:
+            raise InvalidField(
+                "old", f"{shown(self.old)} is {count} times in {shown(self.path)}; give a part that is in it once"
+            )
+        event = occasion.event(TextEdited, self.about, find=self.old, content=self.new)
+        _check_size(occasion, edited(text.content, event))
+        return event
+
+
+class InsertIntoText(_OfText):
+    """Insert lines into a text, behind some of its lines."""
+
+    verb = "insert_into_text"
+    line: Annotated[int, CheckedBy(partial(check_whole, "line", least=0))]
+    text: Annotated[str, CheckedBy(partial(check_text, "text"))]
+
+    def decide(self, occasion: Occasion, document: Text | None) -> Event:
+        """See `MemoryEdit`. Raises NotFound, InvalidField, TooLarge."""
+        text = self.present(document)
+        count = len(lines_of(text.content))
+        if self.line > count:
+            raise InvalidField("line", f"{self.line} is beyond the {count} lines of {shown(self.path)}")
+        event = occasion.event(TextEdited, self.about, line=self.line, content=self.text.removesuffix("\n"))
+        _check_size(occasion, edited(text.content, event))
+        return event
+
+
+def create(core: Core, page: str, given: Mapping[str, Any]) -> Step[Text]:
+    """Write a text where there is none. Raises Conflict where there is one, or a directory."""
+    command = CreateText.parse(given)
+    texts = yield from _texts(core, page)
+    is_text = next((each for each in _above(command.path) if each in texts), None)
+    if is_text is not None:
+        raise Conflict(f"{shown(is_text)} is a text, not a directory; choose another path")
+    if command.path not in texts and _below(texts, command.path):
+        raise Conflict(f"{shown(command.path)} is a directory; choose another path")
+    return cast(Text, (yield from edit(core, page, command)))
+
+
+def change(core: Core, page: str, kind: type[MemoryEdit], given: Mapping[str, Any]) -> Step[Text]:
+    """Edit a text as it is."""
+    return cast(Text, (yield from edit(core, page, kind.parse(given))))
+
+
+def read(core: Core, page: str, path: str) -> Step[Text]:
+    """Return a text. Raises NotFound."""
+    subject = subject_of(PREFIX, check_path(path))
+    found = (yield from recollect(core.log, page, [subject], core.fresh)).get(subject)
+    if not isinstance(found, Text) or found.deleted:
+        raise _not_found(path)
+    return found
+
+
+def present(core: Core, page: str, under: str | None) -> Step[list[Text]]:
+    """Return the texts, or those in a directory, by path."""
+    if under is not None:
+        check_path(under, "under")
+    texts = yield from _texts(core, page)
+    return list(texts.values()) if under is None else [texts[path] for path in _below(texts, under)]
+
+
+def delete(core: Core, page: str, path: str, event_id: str | None) -> Step[None]:
+    """Delete a text, or all texts in a directory. Raises NotFound."""
+
+    def decide(texts: Mapping[str, Text], occasion: Occasion) -> list[Event]:
+        return [_deleted(occasion, number, texts[each]) for number, each in enumerate(_at(texts, path))]
+
+    yield from _change_all(core, page, "delete_text", [check_path(path)], event_id, decide)
+
+
+def rename(core: Core, page: str, path: str, to: str, event_id: str | None) -> Step[None]:
+    """Move a text, or all texts in a directory. Raises NotFound, and Conflict where there is something already."""
+    check_path(path)
+    check_path(to, "to")
+    if f"{to}/".startswith(f"{path}/"):
+        raise InvalidField("to", f"{shown(to)} is {shown(path)} itself, or in it; choose another path")
+
+    def decide(texts: Mapping[str, Text], occasion: Occasion) -> list[Event]:
+        moved = _at(texts, path)
+        taken = [each for each in (to, *_above(to)) if each in texts] or _below(texts, to)
+        if taken:
+            raise Conflict(f"{shown(taken[0])} already exists; choose another path, or delete it first")
+        events: list[Event] = []
+        for each in moved:
+            events += _moved(occasion, len(events), texts[each], check_path(to + each[len(path) :], "to"))
+        return events
+
+    yield from _change_all(core, page, "rename_text", [path, to], event_id, decide)
+
+
+def _moved(occasion: Occasion, number: int, text: Text, to: str) -> list[Event]:
+    subject, content = subject_of(PREFIX, to), text.content
+    written = occasion.event(TextWritten, subject, _behind(number), path=to, content=content, source=text.path)
+    return [written, _deleted(occasion, number + 1, text, to)]
+
+
+def _deleted(occasion: Occasion, number: int, text: Text, to: str | None = None) -> Event:
+    return occasion.event(TextDeleted, text.id, _behind(number), target=to)
+
+
+def _behind(number: int) -> str:
+    return f"/{number}" if number else ""
+
+
+def _change_all(
+    core: Core, page: str, verb: str, said: Sequence[str], event_id: str | None, decide: Decide
+) -> Step[None]:
+    """Append what a change makes of several texts as one batch; when someone else was faster it is decided again."""
+    check_guards(event_id)
+    occasion = Occasion.of(core, page, event_id, verb, *said)
+    if event_id is not None and (yield from is_known(core, occasion, PREFIX)):
+        return
+    for attempt in range(_TRIES):
+        held = yield from core.directories.fresh(core.log, page)
+        with held.lock:
+            texts = {each.path: each for each in held.memory.present() if isinstance(each, Text)}
+            events = decide(texts, occasion)
+            known = [held.memory.get(event.subject) for event in events]
+        if len(events) > MAX_BATCH:
+            raise TooLarge("path", len(events), MAX_BATCH, "events", "move or delete parts of the directory")
+        versions = [entry.version if entry is not None else 0 for entry in known]
+        try:
+            yield from append(
+                core.log, page, [put(occasion, event, version) for event, version in zip(events, versions, strict=True)]
+            )
+            return
+        except VersionConflict:
+            yield Pause(random.uniform(0, min(_LONGEST_REST, 0.002 * (attempt + 1))))  # jitter: another is at it
+    raise Conflict(f"{said[0]} keeps changing; try again")
+
+
+def _texts(core: Core, page: str) -> Step[dict[str, Text]]:
+    """Return the texts of a scope by their paths, in order."""
+    held = yield from core.directories.fresh(core.log, page)
+    with held.lock:
+        return {each.path: each for each in held.memory.present() if isinstance(each, Text)}
+
+
+def _at(texts: Mapping[str, Text], path: str) -> list[str]:
+    """Return the path if it is that of a text, else those in the directory. Raises NotFound."""
+    found = [path] if path in texts else _below(texts, path)
+    if not found:
+        raise _not_found(path)
+    return found
+
+
+def _below(texts: Mapping[str, Text], path: str) -> list[str]:
+    return [each for each in texts if each.startswith(f"{path}/")]
+
+
+def _above(path: str) -> list[str]:
+    names = path.split("/")
+    return ["/".join(names[:depth]) for depth in range(1, len(names))]
+
+
+def _not_found(path: str) -> NotFound:
+    return NotFound(f"there is no text {shown(path)}; list the texts for their paths")
+
+
+def _check_size(occasion: Occasion, content: str) -> None:
+    most = occasion.settings.max_text
+    if len(content) > most:
+        raise TooLarge("content", len(content), most, "characters", "split it into several texts, or raise max_text")

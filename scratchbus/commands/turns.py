@@ -1,0 +1,170 @@
+"""Appending turns to the conversation of a session, and summing some of them up."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Annotated, Any
+
+from scratchbus.commands.execution import Occasion
+from scratchbus.commands.memory import MemoryEdit, put
+from scratchbus.commands.retries import is_known
+from scratchbus.domain.checks import check_limit, check_text
+from scratchbus.domain.conversation_events import TurnAppended, TurnsCompacted
+from scratchbus.domain.conversations import MOST_COMPACTED, Turn, check_role
+from scratchbus.domain.event import Event
+from scratchbus.domain.events import AnyEvent
+from scratchbus.domain.tasks import TaskId, task_id
+from scratchbus.domain.values import CheckedBy, check_whole
+from scratchbus.engine.steps import Step
+from scratchbus.errors import InvalidField, InvalidId, NotFound, TooLarge, shown
+from scratchbus.eventlog.append import append
+from scratchbus.eventlog.cursor import cursors
+from scratchbus.eventlog.reader import Narrow, decode_wanted, read
+from scratchbus.projections.session import PAGES
+from scratchbus.projections.table import is_over
+from scratchbus.projections.turns import PREFIX, evolve
+from scratchbus.readmodel.history import known_events
+from scratchbus.readmodel.scope import Core
+
+_ID = re.compile(r"turn_\d{1,16}")
+_SHOWN_ID = re.compile(r"(turn|task)_\d{1,16}")
+
+
+def _check_id(field: str, id: object, pattern: re.Pattern[str] = _ID) -> str:
+    if not isinstance(id, str) or not pattern.fullmatch(id):
+        raise InvalidId(f"{field}: {shown(id)} is not the id of a turn; turn ids look like turn_1795256156929")
+    return id
+
+
+def _content(field: str, content: object) -> str:
+    if isinstance(content, str) and (not content or content.isspace()):
+        raise InvalidField(field, "is empty; append only turns in which something was said")
+    return check_text(field, content)
+
+
+def _check_ids(ids: object) -> list[str]:
+    if isinstance(ids, str) or not isinstance(ids, Iterable):
+        raise InvalidField("turns", f"{shown(ids)} is not a list of ids")
+    found = list(dict.fromkeys(_check_id("turns", id, _SHOWN_ID) for id in ids))
+    if not found:
+        raise InvalidField("turns", "is empty; name the turns to replace, or leave it out for all that are shown")
+    return found
+
+
+_Tokens = Annotated[int | None, CheckedBy(partial(check_whole, "tokens", least=0))]
+
+
+class AppendTurn(MemoryEdit):
+    """Append a turn; the append script gives it its id."""
+
+    verb, subject = "append_turn", PREFIX
+    role: Annotated[str, CheckedBy(check_role)]
+    content: Annotated[str, CheckedBy(partial(_content, "content"))]
+    tokens: _Tokens = None
+    task: Annotated[TaskId | None, CheckedBy(task_id)] = None
+
+    def said(self) -> list[object]:
+        """See `MemoryEdit`."""
+        return [self.role, self.content, self.tokens, None if self.task is None else self.task.subject]
+
+    def decide(self, occasion: Occasion, document: Turn | None) -> Event:
+        """See `MemoryEdit`. Raises TooLarge, and InvalidId for a task of another session."""
+        _check_size(occasion, "content", self.content)
+        if self.task is not None and f"{PAGES}{self.task.session}" != occasion.page:
+            raise InvalidId(f"task: {self.task} belongs to another session; append the turn there, or leave task out")
+        task = None if self.task is None else self.task.subject
+        return occasion.event(TurnAppended, PREFIX, role=self.role, content=self.content, tokens=self.tokens, task=task)
+
+
+class CompactTurns(MemoryEdit):
+    """Let a summary take the place of turns; the append script gives it its id."""
+
+    verb, subject = "compact_turns", PREFIX
+    summary: Annotated[str, CheckedBy(partial(_content, "summary"))]
+    turns: Annotated[list[str] | None, CheckedBy(_check_ids)] = None
+    tokens: _Tokens = None
+
+    def decide(self, occasion: Occasion, document: Turn | None) -> Event:
+        """See `MemoryEdit`. Raises TooLarge."""
+        _check_size(occasion, "summary", self.summary)
+        if len(self.turns or ()) > MOST_COMPACTED:
+            advice = "compact some of them first, then the summary with the rest"
+            raise TooLarge("turns", len(self.turns or ()), MOST_COMPACTED, "turns", advice)
+        return occasion.event(
+            TurnsCompacted, PREFIX, turns=self.turns or [PREFIX], content=self.summary, tokens=self.tokens
+        )
+
+
+def add(core: Core, page: str, given: Mapping[str, Any]) -> Step[Turn]:
+    """Append a turn."""
+    command = AppendTurn.parse(given)
+    return (yield from _append(core, page, command, command.on(core, page)))
+
+
+def compact(core: Core, page: str, given: Mapping[str, Any]) -> Step[Turn]:
+    """Let a summary take the place of turns: of those that are named, else of all that are shown.
+
+    A retry says the same; what is shown then does not count. Raises NotFound for a turn that is not there.
+    """
+    command = CompactTurns.parse(given)
+    occasion = command.on(core, page)
+    held = yield from core.conversations.fresh(core.log, page)
+    with held.lock:
+        named = command.turns or [turn.id for turn in held.memory.shown()]
+        missing = [id for id in named if id not in held.memory]
+    if (missing or not named) and not (yield from is_known(core, occasion, PREFIX)):
+        session = page.removeprefix(PAGES)
+        what = f"there is no {missing[0]}" if missing else "nothing was said"
+        raise NotFound(f"{what} in session {session!r}; list its turns for their ids")
+    return (yield from _append(core, page, command.model_copy(update={"turns": named or None}), occasion))
+
+
+def _append(core: Core, page: str, command: AppendTurn | CompactTurns, occasion: Occasion) -> Step[Turn]:
+    event = command.decide(occasion, None)
+    done = yield from append(core.log, page, [put(occasion, event, 0)])
+    if done.recalled is not None:
+        (event,) = yield from known_events(core.log, done.recalled)
+    else:
+        event = done.written[0].placed(event)
+    turn = evolve(None, event)
+    if turn is None:
+        raise NotFound("the turn was erased; its history says why")
+    return turn
+
+
+def said(core: Core, page: str, after: str | None, limit: int | None) -> Step[list[Turn]]:
+    """Return the turns in order: those after one of them, and so many at most."""
+    check_slice(after, limit)
+    held = yield from core.conversations.fresh(core.log, page)
+    with held.lock:
+        return held.memory.said(after, limit)
+
+
+def check_slice(after: str | None, limit: int | None) -> None:
+    """Raise InvalidId unless `after` is the id of a turn, InvalidField unless `limit` is positive; None is neither."""
+    check_limit(limit)
+    if after is not None:
+        _check_id("after", after)
+
+
+def shown_turns(core: Core, page: str) -> Step[list[Turn]]:
+    """Return the turns, with summaries in the place of those that they replace."""
+    held = yield from core.conversations.fresh(core.log, page)
+    with held.lock:
+        return held.memory.shown()
+
+
+def history_of_turns(core: Core, page: str) -> Step[list[AnyEvent]]:
+    """Return the events about turns of a session, oldest first. Raises PositionLost."""
+    events, places = list[AnyEvent](), (yield from cursors(core.log, None, [page]))
+    while chunks := (yield from read(core.log, places)):
+        events += decode_wanted(chunks, Narrow.of([page], None, None))
+    return [event for event in events if event.subject.startswith(PREFIX) or is_over(event)]
+
+
+def _check_size(occasion: Occasion, field: str, text: str) -> None:
+    most = occasion.settings.max_turn
+    if len(text) > most:
+        raise TooLarge(field, len(text), most, "characters", "append it as several turns, or raise max_turn")

@@ -1,0 +1,119 @@
+"""Search by meaning: an embedder makes vectors of texts, and sqlite-vec finds those near the vector of a question.
+
+Callers pass an embedder, their own or that of `adapters/wordllama.py`; nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Collection, Sequence
+from struct import pack
+from typing import Final, Protocol
+
+from scratchbus.context.recall_index import RecallIndex
+from scratchbus.errors import InvalidField, ScratchbusError, shown
+
+_AT_ONCE: Final = 256  # texts that an embedder gets at a time
+_LONGEST: Final = 4_000  # characters of a text that it gets
+_MISSING: Final = (
+    "SELECT row, items.place, tags || ' ' || substr(content, 1, ?) FROM items JOIN texts ON texts.rowid = row"
+    " WHERE items.place IN (SELECT value FROM json_each(?)) AND row NOT IN (SELECT row FROM vectors)"
+)
+_EXTRA: Final = 'install it with `pip install "scratchbus[vectors]"`'
+
+
+class Embedder(Protocol):
+    """What makes vectors of texts: any object with this method, such as a static model or a client of a service."""
+
+    def embed(self, texts: Sequence[str], /) -> Sequence[Sequence[float]]:
+        """Return the vector of each text, all of the same length; texts of like meaning have vectors that are near."""
+        ...
+
+
+class Vectors:
+    """The vectors that one embedder makes of the items of an index; made when they are first asked for, and kept."""
+
+    def __init__(self, index: RecallIndex, embedder: Embedder) -> None:
+        """Make no vectors yet. Raises InvalidField for what is no embedder."""
+        if not callable(getattr(embedder, "embed", None)):
+            raise InvalidField("embedder", f"{shown(embedder)} has no method `embed`; give an object that has it")
+        self.embedder = embedder
+        self._index = index
+        self._length = 0
+        self._made: tuple[int, frozenset[int]] = -1, frozenset()
+
+    def nearest(self, question: str, places: Collection[int], most: int) -> list[tuple[int, float]]:
+        """Return the rows of the items nearest to a question in meaning, with their cosine distance, nearest first.
+
+        Raises InvalidField for an embedder that does not return one vector for each text.
+        """
+        (vector,) = self._embed([question])
+        with self._index.changing() as database:
+            self._begin(database, len(vector))
+            self._add_missing(database, places)
+            query = "SELECT row, distance FROM vectors WHERE embedding MATCH ? AND k = ? AND place = ?"
+            found = [
+                (row, distance)
+                for place in places
+                for row, distance in database.execute(query, (_packed(vector), most, place))
+            ]
+            return sorted(found, key=lambda each: (each[1], -each[0]))[:most]
+
+    def _begin(self, database: sqlite3.Connection, length: int) -> None:
+        """Make the table of vectors, with this many numbers each, unless it is there."""
+        if self._length:
+            return
+        _load_extension(database)
+        database.execute("DROP TABLE IF EXISTS vectors")
+        database.execute(
+            "CREATE VIRTUAL TABLE vectors USING vec0"
+            f"(row INTEGER PRIMARY KEY, place INTEGER PARTITION KEY, embedding FLOAT[{length}] distance_metric=cosine)"
+        )
+        self._length = length
+
+    def _add_missing(self, database: sqlite3.Connection, places: Collection[int]) -> None:
+        """Make the vectors of new items, and drop those of items that are gone."""
+        if self._made[0] == self._index.version and self._made[1].issuperset(places):
+            return
+        gone = database.execute("SELECT row FROM vectors EXCEPT SELECT row FROM items").fetchall()
+        database.executemany("DELETE FROM vectors WHERE row = ?", gone)
+        missing = database.execute(_MISSING, (_LONGEST, json.dumps([*places]))).fetchall()
+        for at in range(0, len(missing), _AT_ONCE):
+            some = missing[at : at + _AT_ONCE]
+            vectors = self._embed([text for _, _, text in some])
+            database.executemany(
+                "INSERT INTO vectors (row, place, embedding) VALUES (?, ?, ?)",
+                [(row, place, _packed(vector)) for (row, place, _), vector in zip(some, vectors, strict=True)],
+            )
+        known = self._made[1] if self._made[0] == self._index.version else frozenset()
+        self._made = self._index.version, known.union(places)
+
+    def _embed(self, texts: Sequence[str]) -> list[Sequence[float]]:
+        vectors: list[Sequence[float]] = [list(map(float, vector)) for vector in self.embedder.embed(texts)]
+        lengths = {len(vector) for vector in vectors} | ({self._length} if self._length else set())
+        if len(vectors) != len(texts) or len(lengths) != 1 or 0 in lengths:
+            found = f"{len(vectors)} vectors of {', '.join(map(str, sorted(lengths))) or 'no'} numbers"
+            raise InvalidField(
+                "embedder", f"returned {found} for {len(texts)} texts; return one for each, equally long"
+            )
+        return vectors
+
+
+def _packed(vector: Sequence[float]) -> bytes:
+    return pack(f"<{len(vector)}f", *vector)
+
+
+def _load_extension(database: sqlite3.Connection) -> None:
+    """Load sqlite-vec. Raises ScratchbusError."""
+    try:
+        import sqlite_vec  # type: ignore[import-untyped]  # an extra, without types
+    except ImportError:
+        raise ScratchbusError(f"search by meaning needs the package sqlite-vec; {_EXTRA}") from None
+    try:
+        database.enable_load_extension(True)
+        sqlite_vec.load(database)
+        database.enable_load_extension(False)
+    except (AttributeError, sqlite3.Error) as error:
+        problem = f"this Python's SQLite cannot load sqlite-vec ({error}); use a Python whose SQLite loads extensions"
+        raise ScratchbusError(problem) from None

@@ -1,0 +1,301 @@
+"""The items that recall looks through, in a database in memory, page by page.
+
+An item's row has the number of the log's position of its last event, so that the newest rows are the last ones.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import threading
+import weakref
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import count
+from typing import Final, NamedTuple
+
+from scratchbus.context.fulltext import TOKENIZE, any_of, open_database, spaced, storable, telling_words_of, words_of
+from scratchbus.context.recall_sources import Entry, entry_of
+from scratchbus.domain.document import Document
+from scratchbus.domain.event import Event
+from scratchbus.projections.table import is_over
+
+MOST_MATCHES: Final = 1_000
+"""How many items the words of a question are looked for in; rare words come first, and of common ones newer items."""
+
+_COMMON: Final = 200  # items that have a word; so many are counted once in a while
+_MANY_CHANGES: Final = 500
+_SHARDS: Final = 65_536
+_ITEM_BYTES: Final = 300  # about what an item takes, besides its text
+
+_SCHEMA: Final = f"""
+CREATE TABLE items (
+    row INTEGER PRIMARY KEY, place INTEGER NOT NULL, subject TEXT NOT NULL, kind TEXT NOT NULL,
+    priority REAL NOT NULL, ms INTEGER NOT NULL, UNIQUE (place, subject)
+);
+CREATE TABLE entities (name TEXT NOT NULL, row INTEGER NOT NULL, PRIMARY KEY (name, row)) WITHOUT ROWID;
+CREATE INDEX entities_of ON entities (row);
+CREATE VIRTUAL TABLE texts USING fts5(place, tags, content, {TOKENIZE});
+CREATE VIRTUAL TABLE shown USING fts5(tags, content, {TOKENIZE});
+CREATE VIRTUAL TABLE terms USING fts5vocab(texts, 'row');
+CREATE VIRTUAL TABLE asked USING fts5(content, content = '', {TOKENIZE});
+CREATE VIRTUAL TABLE asked_terms USING fts5vocab(asked, 'instance');
+"""
+
+_BY_ROW: Final = "SELECT row FROM items WHERE row = ?"
+_BY_SUBJECT: Final = "SELECT row FROM items WHERE place = ? AND subject = ?"
+_OF_PAGE: Final = "SELECT row FROM items WHERE place = ?"
+_MEMORIES_OF_PAGE: Final = "SELECT row FROM items WHERE place = ? AND kind <> 'observation'"
+_DELETE: Final = (
+    "DELETE FROM texts WHERE rowid = ?", "DELETE FROM entities WHERE row = ?", "DELETE FROM items WHERE row = ?",
+)  # fmt: skip
+_FIND: Final = "SELECT rowid, bm25(texts, 0, 3, 1) FROM texts WHERE texts MATCH ? ORDER BY rowid DESC LIMIT ?"
+_MENTIONING: Final = "SELECT rowid FROM texts WHERE texts MATCH ? ORDER BY rowid DESC LIMIT ?"
+_ITEMS: Final = "SELECT * FROM items WHERE row IN (SELECT value FROM json_each(?))"
+_TEXTS: Final = "SELECT rowid, tags, content FROM texts WHERE rowid IN (SELECT value FROM json_each(?))"
+_BEGIN, _END = "\x02", "\x03"  # around each word that was found
+_MARKED: Final = re.compile(f"{_BEGIN}(.*?){_END}", re.DOTALL)
+_EXCERPTS: Final = (
+    "SELECT rowid, highlight(shown, 0, ?, ?), snippet(shown, 1, ?, ?, ' … ', 64) FROM shown WHERE shown MATCH ?"
+)
+_NEWEST: Final = "SELECT row FROM items WHERE place IN (SELECT value FROM json_each(?)) ORDER BY row DESC LIMIT ?"
+_CONNECTING: Final = (
+    "SELECT row FROM entities JOIN items USING (row)"
+    " WHERE name = ? AND place IN (SELECT value FROM json_each(?)) ORDER BY row DESC LIMIT ?"
+)
+
+
+class IndexedItem(NamedTuple):
+    """An item of the index: where it is, and what it is ranked by besides its words."""
+
+    row: int
+    place: int
+    subject: str
+    kind: str
+    priority: float
+    ms: int
+
+
+class RecallIndex:
+    """The items of the pages that are held. Safe to share between threads.
+
+    `version` grows with every change, `places` are the numbers of the pages.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.database = open_database()
+        self.database.executescript(_SCHEMA)
+        self._numbers = count(1)
+        self._places: set[int] = set()
+        self._left: list[int] = []
+        self._counts: dict[str, int] = {}
+        self._changes = 0
+        self.version = 0
+
+    def new_page(self) -> PageIndex:
+        """Return an empty part of the index, for one page; what it has goes when nobody holds it any more."""
+        page = PageIndex(self, next(self._numbers))
+        self._places.add(page.place)
+        weakref.finalize(page, self._left.append, page.place)  # any thread may do so, at any moment
+        return page
+
+    @contextmanager
+    def changing(self) -> Iterator[sqlite3.Connection]:
+        """Lend the database for changes, without what belongs to pages that are no longer held."""
+        with self.lock:
+            while self._left:
+                place = self._left.pop()
+                self._places.discard(place)
+                self._delete(_OF_PAGE, [(place,)])
+            yield self.database
+
+    def put(self, place: int, entries: Iterable[Entry]) -> None:
+        """Put items in, each in the place of the one with the same subject."""
+        kept = [(each.seq * _SHARDS + each.shard, each) for each in entries]
+        with self.changing() as database:
+            self._delete(_BY_ROW, [(row,) for row, _ in kept])
+            self._delete(_BY_SUBJECT, [(place, each.subject) for _, each in kept])
+            database.executemany(
+                "INSERT INTO items VALUES (?, ?, ?, ?, ?, ?)",
+                [(row, place, each.subject, each.kind, each.priority, each.ms) for row, each in kept],
+            )
+            database.executemany(
+                "INSERT INTO texts (rowid, place, tags, content) VALUES (?, ?, ?, ?)",
+                [(row, f"p{place}", storable(each.tags), storable(each.text)) for row, each in kept],
+            )
+            names = [(entity_key(name), row) for row, each in kept for name in each.entities]
+            database.executemany("INSERT OR IGNORE INTO entities VALUES (?, ?)", names)
+            self._changed(len(kept))
+
+    def remove(self, place: int, subjects: Collection[str]) -> None:
+        """Remove the items with these subjects."""
+        with self.changing():
+            self._delete(_BY_SUBJECT, [(place, subject) for subject in subjects])
+
+    def remove_memories(self, place: int) -> None:
+        """Remove all items of a page but its observations."""
+        with self.changing():
+            self._delete(_MEMORIES_OF_PAGE, [(place,)])
+
+    def _delete(self, which: str, values: Sequence[tuple[object, ...]]) -> None:
+        gone = [row for each in values for row in self.database.execute(which, each)]
+        for statement in _DELETE:
+            self.database.executemany(statement, gone)
+        self._changed(len(gone))
+
+    def _changed(self, number: int) -> None:
+        self._changes += number
+        self.version += number
+
+    def find(self, question: str, places: Collection[int]) -> list[tuple[int, float]]:
+        """Return the rows of the items that have words of a question, with their BM25, the best first.
+
+        Tags count three times as much as texts.
+        """
+        with self.changing() as database:
+            words, matches = self._telling(telling_words_of(question))
+            if not words:
+                return []
+            wanted = self._within(places, f"({any_of(words)})")
+            most = MOST_MATCHES if matches > MOST_MATCHES else -1
+            return sorted(database.execute(_FIND, (wanted, most)), key=lambda found: (found[1], -found[0]))
+
+    def _within(self, places: Collection[int], words: str) -> str:
+        """Return what FTS5 searches for words on some pages; if these are all, the pages need not be compared."""
+        where = f"place : ({any_of([f'p{place}' for place in places])}) AND " if self._places - set(places) else ""
+        return f"{where}{{tags content}} : {words}"
+
+    def _telling(self, words: list[str]) -> tuple[list[str], int]:
+        """Return the words that items are looked for by, rare ones first, and in how many items they are at most."""
+        kept: list[str] = []
+        total = 0
+        for number, word in sorted(zip(self._count(words), words, strict=True)):
+            if not number or (kept and total + number > MOST_MATCHES):
+                continue
+            kept.append(word)
+            total += number
+        return kept, total
+
+    def _count(self, words: list[str]) -> list[int]:
+        """Return in about how many items each word is; how common a word is changes slowly."""
+        if self._changes > _MANY_CHANGES:
+            self._counts.clear()
+            self._changes = 0
+        find = self.database.execute
+        find("INSERT INTO asked (asked) VALUES ('delete-all')")
+        self.database.executemany("INSERT INTO asked (rowid, content) VALUES (?, ?)", enumerate(words))
+        numbers = [-1] * len(words)
+        for term, place in find("SELECT term, doc FROM asked_terms").fetchall():
+            known = self._counts.get(term)
+            if known is None:
+                (known,) = find("SELECT doc FROM terms WHERE term = ?", (term,)).fetchone() or (0,)
+                if known > _COMMON:
+                    self._counts[term] = known
+            numbers[place] = known if numbers[place] < 0 else min(numbers[place], known)
+        return [max(0, number) for number in numbers]
+
+    def items(self, rows: Iterable[int]) -> dict[int, IndexedItem]:
+        """Return the items in these rows."""
+        with self.lock:
+            return {each[0]: IndexedItem(*each) for each in self.database.execute(_ITEMS, (json.dumps([*rows]),))}
+
+    def rows(self, places: Collection[int], most: int) -> list[int]:
+        """Return the rows of up to `most` items, newest first."""
+        with self.lock:
+            return [row for (row,) in self.database.execute(_NEWEST, (json.dumps([*places]), most))]
+
+    def excerpts(self, rows: Collection[int], question: str) -> dict[int, tuple[str, list[str]]]:
+        """Return the part of each item's text that has most words of a question, and these words as the item has them.
+
+        The few items are searched for themselves: among all, a common word would take long.
+        """
+        with self.lock:
+            find = self.database.execute
+            texts = find(_TEXTS, (json.dumps([*rows]),)).fetchall()
+            found: dict[int, tuple[str, list[str]]] = {row: (text, []) for row, _, text in texts}
+            if words := telling_words_of(question):
+                find("DELETE FROM shown")
+                self.database.executemany("INSERT INTO shown (rowid, tags, content) VALUES (?, ?, ?)", texts)
+                for row, *parts in find(_EXCERPTS, (_BEGIN, _END, _BEGIN, _END, any_of(words))):
+                    marked = [word.casefold() for part in parts for word in _MARKED.findall(part)]
+                    found[row] = parts[1].replace(_BEGIN, "").replace(_END, ""), list(dict.fromkeys(marked))
+        return found
+
+    def mentions(self, name: str, places: Collection[int], most: int) -> list[int]:
+        """Return the rows of up to `most` items whose text has the name of an entity, newest first."""
+        if not (words := words_of(name)):
+            return []
+        with self.changing() as database:
+            wanted = self._within(places, f'"{" ".join(words)}"')
+            return [row for (row,) in database.execute(_MENTIONING, (wanted, most))]
+
+    def with_entities(self, names: Iterable[str], places: Collection[int], most: int) -> dict[int, str]:
+        """Return the rows of up to `most` items that connect each of these entities, with the entity, newest first."""
+        found: dict[int, str] = {}
+        with self.lock:
+            for name in names:
+                for (row,) in self.database.execute(_CONNECTING, (name, json.dumps([*places]), most)):
+                    found.setdefault(row, name)
+        return found
+
+    def entities_of(self, rows: Iterable[int]) -> list[str]:
+        """Return the entities that the items in these rows connect."""
+        with self.lock:
+            find = self.database.execute
+            found = (name for row in rows for (name,) in find("SELECT name FROM entities WHERE row = ?", (row,)))
+            return list(dict.fromkeys(found))
+
+    def known_entities(self, names: Iterable[str]) -> list[str]:
+        """Return those of these names that are entities."""
+        with self.lock:
+            find = self.database.execute
+            return [name for name in names if find("SELECT 1 FROM entities WHERE name = ? LIMIT 1", (name,)).fetchone()]
+
+
+class PageIndex:
+    """The part of the index that one page has: what a `MemoryCache` holds. `touched` waits to be read again."""
+
+    def __init__(self, index: RecallIndex, place: int) -> None:
+        self._index = index
+        self.place = place
+        self.size = 0
+        self.touched: dict[str, None] = {}
+        self.is_over = False
+
+    def load(self, documents: Mapping[str, Document]) -> None:
+        """Take some of the documents that are stored, in any order, or again."""
+        entries = [entry for each in documents.values() if (entry := entry_of(each)) is not None]
+        self._index.put(self.place, entries)
+        self.size += sum(_ITEM_BYTES + 2 * len(each.text) for each in entries)
+
+    def loaded(self) -> None:
+        """Do nothing: all that was loaded is there."""
+
+    def evolve(self, event: Event) -> None:
+        """Note what an event is about, so that it is read again; the end of a session touches all of its memory."""
+        if is_over(event):
+            self.is_over = True
+        else:
+            self.touched[event.subject] = None
+
+    def take(self) -> list[str]:
+        """Return the subjects that were touched since the last call; when its session has ended, forget what it had."""
+        if self.is_over:
+            self.is_over = False
+            self._index.remove_memories(self.place)
+        touched, self.touched = list(self.touched), {}
+        return touched
+
+    def update(self, subjects: Collection[str], documents: Iterable[Document]) -> None:
+        """Replace the items with these subjects by what has become of them."""
+        entries = [entry for each in documents if (entry := entry_of(each)) is not None]
+        self._index.remove(self.place, set(subjects) - {each.subject for each in entries})
+        self._index.put(self.place, entries)
+        self.size += sum(_ITEM_BYTES + 2 * len(each.text) for each in entries)
+
+
+def entity_key(name: str) -> str:
+    """Return what the names of an entity have in common that differ in case and blanks only."""
+    return " ".join(spaced(name).casefold().split())

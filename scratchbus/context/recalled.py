@@ -1,0 +1,46 @@
+"""What recall answers with."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from scratchbus.domain.documents import document_of
+from scratchbus.domain.memories import Remembered
+from scratchbus.domain.observation import Observation
+
+
+class Reason(NamedTuple):
+    """Why something was recalled: the list that has it, its rank there from 1, and by what it was found, if that tells.
+
+    The lists are `words` (by which words), `meaning`, `neighbours` (by which entity), `freshness` and `priority`.
+    """
+
+    list: str
+    rank: int
+    by: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.list} {self.rank}" + (f" ({self.by})" if self.by else "")
+
+
+class Recalled(NamedTuple):
+    """Something that bears on a question: where it is, the part of its text that does so, and why it was found.
+
+    `kind` is `observation`, `note`, `notepad`, `fact` or `preference`, `id` its subject on the page, `item` the
+    document.
+    """
+
+    kind: str
+    page: str
+    id: str
+    text: str
+    score: float
+    reasons: tuple[Reason, ...]
+    item: Observation | Remembered
+
+
+@document_of.register
+def _(found: Recalled) -> dict[str, Any]:
+    place = {"kind": found.kind, "page": found.page, "id": found.id}
+    reasons = [reason._asdict() for reason in found.reasons]
+    return {**place, "text": found.text, "score": round(found.score, 6), "reasons": reasons}

@@ -1,0 +1,122 @@
+"""What a process tells about itself over HTTP: its metrics and its health."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import make_wsgi_app
+from prometheus_client.core import Metric
+from prometheus_client.exposition import ThreadingWSGIServer
+from prometheus_client.registry import Collector
+
+from scratchbus.daemon.metrics import all_metrics, registry_with
+from scratchbus.errors import ScratchbusError, SettingsError
+from scratchbus.status import Status
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+    from scratchbus.bus import Bus
+
+PATIENCE = 1.0
+"""Seconds that a scrape waits for the engine; after that it is answered without the state of the bus."""
+
+_UNAVAILABLE = "503 Service Unavailable"
+
+
+class _SilentHandler(WSGIRequestHandler):
+    """Logs no requests."""
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log nothing."""
+
+
+class Exporter(Collector):
+    """Serves the metrics and the health of this process over HTTP until the process ends.
+
+    `/metrics` is for Prometheus. `/healthz` answers while the process works, `/readyz` says whether the engine answers
+    too. Port 0 picks a free one. Raises SettingsError if the port is not available.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._bus: Bus | None = None
+        self._look: Future[Status] | None = None
+        self._lock = threading.Lock()
+        self._metrics: WSGIApplication = make_wsgi_app(registry_with(self))
+        self._begun = time.monotonic()
+        try:
+            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+            kind: type[WSGIServer] = type("_Server", (ThreadingWSGIServer,), {"address_family": family})
+            server: WSGIServer = make_server(host, port, self._answer, kind, handler_class=_SilentHandler)
+        except OSError as problem:
+            raise SettingsError(
+                f"metrics on {host}:{port}: {problem.strerror or problem};"
+                " choose another port, 0 for a free one, or another host"
+            ) from None
+        threading.Thread(target=server.serve_forever, name="metrics server", daemon=True).start()
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{server.server_port}/metrics"
+
+    def watching(self, connect: Callable[[], Bus]) -> Callable[[], Bus]:
+        """Return a function that connects, and reports the state of the bus that it opened last."""
+
+        def connect_and_watch() -> Bus:
+            self._bus = connect()
+            return self._bus
+
+        return connect_and_watch
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics, within PATIENCE."""
+        yield from all_metrics(self._status)
+
+    def _answer(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        path = environ["PATH_INFO"]
+        if path in ("/metrics", "/"):
+            return self._metrics(environ, start)
+        status, document = {"/healthz": self._health, "/readyz": self._readiness}.get(path, _no_such_path)()
+        start(status, [("Content-Type", "application/json"), ("Cache-Control", "no-store")])
+        return [json.dumps(document).encode() + b"\n"]
+
+    def _health(self) -> tuple[str, dict[str, Any]]:
+        return "200 OK", {"status": "ok", "uptime_seconds": round(time.monotonic() - self._begun, 3)}
+
+    def _readiness(self) -> tuple[str, dict[str, Any]]:
+        if self._bus is None:
+            return _UNAVAILABLE, {"status": "waiting", "reason": "this process has not connected to the engine yet"}
+        status = self._status()
+        if status is None:
+            return _UNAVAILABLE, {"status": "waiting", "reason": f"the engine did not answer within {PATIENCE:g} s"}
+        return "200 OK", {"status": "ok", "engine": f"{status.engine} {status.version}"}
+
+    def _status(self) -> Status | None:
+        """Return the status of the bus, or None if it is not there in time. Simultaneous scrapes share one read."""
+        bus = self._bus
+        if bus is None:
+            return None
+        with self._lock:
+            if self._look is None or self._look.done():
+                self._look = Future()
+                threading.Thread(target=_look_at, args=(bus, self._look), name="metrics", daemon=True).start()
+            look = self._look
+        try:
+            return look.result(PATIENCE)
+        except (TimeoutError, ScratchbusError):
+            return None
+
+
+def _look_at(bus: Bus, look: Future[Status]) -> None:
+    try:
+        look.set_result(bus.status())
+    except Exception as problem:  # raised in the scrape
+        look.set_exception(problem)
+
+
+def _no_such_path() -> tuple[str, dict[str, Any]]:
+    return "404 Not Found", {"status": "not found", "paths": ["/metrics", "/healthz", "/readyz"]}

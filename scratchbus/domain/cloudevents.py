@@ -1,0 +1,131 @@
+"""CloudEvents 1.0, in JSON: events of the log as such, and such from elsewhere as observations."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+from typing import Any, Final
+from urllib.parse import quote
+
+from scratchbus.domain.documents import document_of
+from scratchbus.domain.event import Event
+from scratchbus.errors import InvalidField, shown
+
+_REQUIRED: Final = ("id", "source", "type")
+_OURS: Final = "scratchbus.added"
+_KEPT: Final = ("type", "content", "tags", "context", "metadata", "confidence", "owner")
+_NOT_A_NAME = re.compile(r"[^A-Za-z0-9_.@/-]+")
+
+
+def cloud_event(event: Event, bus: str) -> dict[str, Any]:
+    """Return an event as a CloudEvent: its `source` is the bus, its `type` the kind, its data what the bus knows of it.
+
+    `page`, `position` and `by` are extension attributes, and so is `traceparent` where it is known.
+    """
+    document = document_of(event)
+    found = {
+        "specversion": "1.0",
+        "id": event.id,
+        "source": f"urn:scratchbus:{quote(bus, safe='/@')}",
+        "type": f"scratchbus.{event.kind}",
+        "subject": event.subject,
+        "time": document["at"],
+        "datacontenttype": "application/json",
+        "page": event.page,
+        "position": document["position"],
+        "by": event.by,
+        "data": document,
+    }
+    return found if event.traceparent is None else {**found, "traceparent": event.traceparent}
+
+
+def read_cloud_events(text: str, type: str = "observation") -> list[dict[str, Any]]:
+    """Return the arguments of `Page.add` for each CloudEvent of a text, of this type; and its `traceparent`, if any.
+
+    The text is one CloudEvent, a list of them, or one a line, in JSON. The content is that of the data, or the data
+    themselves; `context` has the attributes, `metadata` the data. The event id derives from the source and id, so that
+    a CloudEvent that comes twice is added once. An addition on another bus keeps its type and fields; its other events
+    are left out. Raises InvalidField, with the number of the CloudEvent.
+    """
+    found = []
+    for number, event in enumerate(_documents(text), 1):
+        try:
+            said = _observation(event, type)
+        except ValueError as problem:
+            raise InvalidField(f"CloudEvent {number}", f"{problem}; nothing was written") from None
+        if said is not None:
+            found.append(said)
+    return found
+
+
+def _documents(text: str) -> list[Any]:
+    try:
+        whole = json.loads(text)
+    except ValueError:
+        pass
+    else:
+        return whole if isinstance(whole, list) else [whole]
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            try:
+                found.append(json.loads(line))
+            except ValueError as problem:
+                raise InvalidField(f"line {number}", f"is not JSON: {problem}; nothing was written") from None
+    return found
+
+
+def _observation(event: Any, type: str) -> dict[str, Any] | None:
+    """Return the arguments of `Page.add`; None for what is no addition on another bus. Raises ValueError."""
+    if not isinstance(event, dict):
+        raise ValueError(f"{shown(event)} is not an object")
+    if event.get("specversion") != "1.0":
+        raise ValueError(f"specversion is {shown(event.get('specversion'))}; only 1.0 is known")
+    for name in _REQUIRED:
+        if not isinstance(event.get(name), str) or not event[name]:
+            raise ValueError(f"{name} is missing, or is not a text")
+    if event["type"].startswith("scratchbus.") and event["type"] != _OURS:
+        return None
+    data = _data(event)
+    named = hashlib.sha256(f"{event['source']}\0{event['id']}".encode()).hexdigest()[:32]
+    attributes = {name: value for name, value in event.items() if name not in ("data", "data_base64")}
+    said: dict[str, Any] = {"type": type, "event_id": f"cloudevent:{named}", "source": _source(event["source"])}
+    if isinstance(data, dict) and event["type"] == _OURS:
+        said |= {name: data[name] for name in _KEPT if data.get(name)}
+        said["source"] = data.get("source") or data.get("by") or said["source"]
+    elif data is not None:
+        said["content"] = data["content"] if isinstance(data, dict) and _is_text(data.get("content")) else _text(data)
+        said |= {} if isinstance(data, str) else {"metadata": {"data": data}}
+    said.setdefault("content", f"{event['type']} {event.get('subject') or ''}".strip())
+    said["context"] = {**said.get("context", {}), "cloudevent": attributes}
+    if isinstance(event.get("traceparent"), str):
+        said["traceparent"] = event["traceparent"]
+    return said
+
+
+def _data(event: dict[str, Any]) -> Any:
+    """Return the data; bytes as text if they are such, else as they came. Raises ValueError."""
+    if "data_base64" not in event:
+        return event.get("data")
+    try:
+        return base64.b64decode(event["data_base64"], validate=True).decode()
+    except UnicodeDecodeError:
+        return {"data_base64": event["data_base64"]}
+    except (binascii.Error, TypeError):
+        raise ValueError("data_base64 is not base64") from None
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _text(data: Any) -> str:
+    return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
+
+
+def _source(uri: str) -> str:
+    """Return the name of a source for a URI; the URI itself is in the context."""
+    return _NOT_A_NAME.sub("-", uri.removeprefix("https://").removeprefix("http://")).strip("-./@")[:64] or "cloudevent"

@@ -1,0 +1,101 @@
+"""What is remembered of conversations, files and texts: a turn, a file, a text."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+from pydantic import Field
+
+from scratchbus.domain.memories import Remembered
+from scratchbus.domain.values import is_type_name
+from scratchbus.errors import InvalidField, shown
+
+SUMMARY = "summary"
+"""The role of what stands for other turns."""
+
+
+MOST_COMPACTED = 10_000
+"""The most turns that one compaction may replace."""
+
+MOST_PATH = 1_024
+"""The most bytes of a path."""
+
+_MOST_NAME = 255  # bytes of a file's name
+_MOST_DEEP = 32  # directories
+
+
+class Turn(Remembered):
+    """Something that was said in a session, or with the role `summary` what stands for the turns that it `replaces`.
+
+    `source` is who appended it, `tokens` is how long it is, if that is known, and `task` the task that it belongs to,
+    if it was named.
+    """
+
+    id: str
+    role: str
+    content: str
+    tokens: int | None = None
+    task: str | None = None
+    replaces: list[str] = Field(default_factory=list)
+    source: str
+
+
+class ScratchFile(Remembered):
+    """A private file of a session: where it is, how many bytes it has, the SHA-256 of these, and who wrote it."""
+
+    id: str
+    path: str
+    size: int = 0
+    sha256: str = ""
+    source: str
+    deleted: bool = False
+
+
+class Text(Remembered):
+    """A text of a scope, by its path; `source` is who wrote it last."""
+
+    id: str
+    path: str
+    content: str = ""
+    source: str
+    deleted: bool = False
+
+
+def check_role(role: object) -> str:
+    """Return the role of a turn. Raises InvalidField."""
+    if not isinstance(role, str) or not is_type_name(role):
+        raise InvalidField("role", f"{shown(role)} is not a role; use a word such as user, assistant, system or tool")
+    if role == SUMMARY:
+        raise InvalidField("role", "summary is the role of what stands for other turns; call compact")
+    return role
+
+
+def check_path(path: object, field: str = "path") -> str:
+    """Return the path of a file or text: names between slashes, not empty, `.` or `..`. Raises InvalidField."""
+    if not isinstance(path, str):
+        raise InvalidField(field, f"{shown(path)} is not a path")
+    if problem := _problem_of(path):
+        raise InvalidField(field, f"{shown(path)} {problem}; use a relative path such as scripts/check.py")
+    return path
+
+
+def _problem_of(path: str) -> str:
+    names = path.split("/")
+    if path.startswith("/"):
+        return "is absolute"
+    if any(name in ("", ".", "..") for name in names):
+        return "has an empty name, or one that is . or .."
+    if not path.isprintable() or "\\" in path:
+        return "has a backslash, or a character that is not printable"
+    try:
+        sizes = [len(name.encode()) for name in names]
+    except UnicodeEncodeError:
+        return "is not valid Unicode"
+    if max(sizes) > _MOST_NAME or sum(sizes) + len(names) - 1 > MOST_PATH or len(names) > _MOST_DEEP + 1:
+        return f"is too long: a name has at most {_MOST_NAME} bytes, a path {MOST_PATH} and {_MOST_DEEP} directories"
+    return ""
+
+
+def subject_of(prefix: str, path: str) -> str:
+    """Return the subject of what has a path: the prefix, and a hash."""
+    return prefix + blake2b(path.encode(), digest_size=10).hexdigest()

@@ -1,0 +1,36 @@
+"""The events of facts; their subjects are `fact_<ms>`."""
+
+# no `from __future__ import annotations`: pydantic evaluates strings again for every class that inherits them
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field
+
+from scratchbus.domain.event import Event
+
+
+class FactAsserted(Event):
+    """Someone said that a relation holds between `about`, the subject of the fact, and an object.
+
+    It is true from `valid_at` until `invalid_at`, as far as that is known: without `valid_at` from when it was said.
+    `source_text` is the text that says so, `evidence` the observations that it rests on.
+    """
+
+    kind: Literal["fact_asserted"] = "fact_asserted"
+    about: str
+    relation: str
+    object: str
+    valid_at: datetime | None = None
+    invalid_at: datetime | None = None
+    confidence: float = 1.0
+    evidence: list[str] = Field(default_factory=list)
+    source_text: str | None = None
+
+
+class FactRetracted(Event):
+    """The fact was taken back; `refuted` is the observation that it rested on, if that is why."""
+
+    kind: Literal["fact_retracted"] = "fact_retracted"
+    reason: str
+    refuted: str | None = None

@@ -1,0 +1,57 @@
+"""Facts: what was asserted, as it is stored."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from scratchbus.domain.memories import Remembered
+from scratchbus.domain.values import Whole, millis, moment_of_place
+
+
+class Retraction(BaseModel):
+    """Who took a fact back, why, and when; `refuted` is the observation whose refutation is the reason."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+    by: str
+    reason: str
+    refuted: str | None = None
+    ms: Whole = Field(repr=False)
+    seq: Whole = Field(repr=False)
+
+    @property
+    def at(self) -> datetime:
+        """When it was retracted."""
+        return moment_of_place(self.ms)
+
+
+class Fact(Remembered):
+    """A triplet that someone asserted: `subject` has `relation` to `object`. It says exactly what was asserted.
+
+    `source` is who asserted it. It is true from `valid_at`, or else from when it was asserted, until `invalid_at`, or
+    until another value takes its place: what ends it is not stored, but follows from the other facts.
+    """
+
+    id: str
+    subject: str
+    relation: str
+    object: str
+    valid_at: datetime | None = None
+    invalid_at: datetime | None = None
+    confidence: float = 1.0
+    evidence: list[str] = Field(default_factory=list)
+    source_text: str | None = None
+    source: str
+    retraction: Retraction | None = None
+
+    @property
+    def triplet(self) -> str:
+        """The fact in one line, as `A -> relation -> B`."""
+        return f"{self.subject} -> {self.relation} -> {self.object}"
+
+    @property
+    def begins_ms(self) -> int:
+        """When it begins to be true, in ms."""
+        return self.added_ms if self.valid_at is None else millis(self.valid_at)

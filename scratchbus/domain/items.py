@@ -1,0 +1,101 @@
+"""The items of a store: a value by namespace and key, and what may be in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from hashlib import sha256
+from json.encoder import encode_basestring_ascii
+from typing import Any, Final, NamedTuple
+
+from pydantic import Field
+
+from scratchbus.domain.checks import bytes_of, check_object
+from scratchbus.domain.memories import Remembered
+from scratchbus.domain.values import check_whole, moment_of_place
+from scratchbus.errors import InvalidField, TooLarge, shown
+
+PREFIX: Final = "item_"
+"""How the subject of an item begins; the digest of its namespace and key comes behind it."""
+
+MOST_LABELS: Final = 32
+"""The most labels of a namespace."""
+
+MOST_NAME: Final = 1_000
+"""The most characters of a label, or of a key."""
+
+Namespace = tuple[str, ...]
+
+
+class StoreItem(Remembered):
+    """An item of a store, or that it was `deleted`.
+
+    `put_ms` is when it got its value, `since_ms` when it had none before, and `expires_ms` when it expires, all in
+    milliseconds since the epoch. `text` is as in `ItemPut`.
+    """
+
+    id: str
+    namespace: list[str] = Field(default_factory=list)
+    key: str = ""
+    value: dict[str, Any] = Field(default_factory=dict)
+    text: str | None = None
+    ttl: int | None = None
+    expires_ms: int | None = None
+    since_ms: int = 0
+    put_ms: int = 0
+    deleted: bool = False
+
+    @property
+    def since(self) -> datetime:
+        """When it was first put, since it was last deleted."""
+        return moment_of_place(self.since_ms)
+
+    @property
+    def put_at(self) -> datetime:
+        """When it got its value."""
+        return moment_of_place(self.put_ms)
+
+
+class ItemChange(NamedTuple):
+    """A value to put, or an item to delete if that is None; `text` and `ttl` (milliseconds) are as in `ItemPut`."""
+
+    namespace: Sequence[str]
+    key: str
+    value: Mapping[str, Any] | None
+    text: str | None = None
+    ttl: int | None = None
+
+    def checked(self) -> ItemChange:
+        """Return it with its value as JSON reads it back. Raises InvalidField, TooLarge."""
+        namespace, key = check_namespace(self.namespace), check_name("key", self.key)
+        if self.value is None:
+            return ItemChange(namespace, key, None)
+        if self.text is not None:
+            bytes_of("text", self.text)
+        ttl = None if self.ttl is None else check_whole("ttl", self.ttl)
+        return ItemChange(namespace, key, check_object("value", self.value), self.text, ttl)
+
+
+def check_namespace(namespace: object) -> Namespace:
+    """Return a namespace: 1 to 32 labels. Raises InvalidField, TooLarge."""
+    if isinstance(namespace, str) or not isinstance(namespace, Sequence) or not namespace:
+        raise InvalidField("namespace", f"{shown(namespace)} is not a list of labels, such as ('users', '42')")
+    if len(namespace) > MOST_LABELS:
+        raise TooLarge("namespace", len(namespace), MOST_LABELS, "labels")
+    return tuple(check_name("namespace", label) for label in namespace)
+
+
+def check_name(field: str, name: object) -> str:
+    """Return a key, or a label of a namespace. Raises InvalidField, TooLarge."""
+    if not isinstance(name, str) or not name:
+        raise InvalidField(field, f"{shown(name)} is not a text")
+    if len(name) > MOST_NAME:
+        raise TooLarge(field, len(name), MOST_NAME, "characters")
+    bytes_of(field, name)
+    return name
+
+
+def subject_of(namespace: Sequence[str], key: str) -> str:
+    """Return the subject of an item: a digest of the JSON array of its namespace and key."""
+    names = ", ".join(map(encode_basestring_ascii, (*namespace, key)))
+    return PREFIX + sha256(f"[{names}]".encode()).hexdigest()[:32]

@@ -1,0 +1,120 @@
+"""What follows from facts: when each is true, what it is connected with, and why it is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from scratchbus.domain.documents import document_of
+from scratchbus.domain.event import Event
+from scratchbus.domain.facts import Fact
+from scratchbus.domain.observation import Observation
+
+SpanState = Literal["valid", "contested", "superseded", "retracted"]
+
+
+class Span(BaseModel):
+    """A fact, and when it is true, as follows from all facts that were known.
+
+    It is valid from `begins` up to, but not at, `ends` (None: no end is known); `ended_by` is the id of the fact that
+    took its place, if one did. Other states are never valid: `contested` when sources disagree about the same moment,
+    `superseded` when the same moment was asserted again, and `retracted`. `contested_by` has the ids of those that
+    disagree.
+    """
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    fact: Fact
+    begins: datetime
+    ends: datetime | None = None
+    state: SpanState = "valid"
+    ended_by: str | None = None
+    contested_by: list[str] = Field(default_factory=list)
+
+    def holds(self, at: datetime) -> bool:
+        """Return whether the fact is true at a moment."""
+        return self.state == "valid" and self.begins <= at and (self.ends is None or at < self.ends)
+
+
+class Neighbour(BaseModel):
+    """An entity that is connected with another, how many facts away it is, and the last fact on the way to it."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    entity: str
+    distance: int
+    fact: Fact
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Why a fact is known: what says so, who and when, what it rests on, and when it is true.
+
+    `events` are those about the fact, oldest first, and `evidence` the observations that it rests on, as far as a page
+    still has them.
+    """
+
+    span: Span
+    events: Sequence[Event]
+    evidence: Sequence[Observation]
+
+    @property
+    def fact(self) -> Fact:
+        """The fact."""
+        return self.span.fact
+
+    def text(self) -> str:
+        """Return the answer in a few lines."""
+        fact, span = self.fact, self.span
+        lines = [f"{fact.triplet} ({span.state})", f"asserted by {fact.source} at {_time(fact.created_at)}, {fact.id}"]
+        if fact.source_text is not None:
+            lines.append(f"from the text: {fact.source_text}")
+        lines += [f"rests on {each.id} from {each.source} ({each.status}): {each.content}" for each in self.evidence]
+        lines.append(f"valid from {_time(span.begins)}" + (f" until {_time(span.ends)}" if span.ends else ""))
+        if span.ended_by is not None:
+            lines.append(f"ended by {span.ended_by}")
+        if span.contested_by:
+            lines.append(f"contested by {', '.join(span.contested_by)}; retract what is wrong")
+        if fact.retraction is not None:
+            lines.append(f"retracted by {fact.retraction.by}: {fact.retraction.reason}")
+        return "\n".join(lines)
+
+
+@document_of.register
+def _(span: Span) -> dict[str, Any]:
+    return {"fact": document_of(span.fact), **span.model_dump(mode="json", exclude={"fact"})}
+
+
+@document_of.register
+def _(neighbour: Neighbour) -> dict[str, Any]:
+    return {"entity": neighbour.entity, "distance": neighbour.distance, "fact": document_of(neighbour.fact)}
+
+
+@document_of.register
+def _(why: Why) -> dict[str, Any]:
+    return {
+        **document_of(why.span),
+        "events": [document_of(each) for each in why.events],
+        "evidence": [document_of(each) for each in why.evidence],
+    }
+
+
+def _time(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+class Triplet(NamedTuple):
+    """What an extractor found in a text; `source_text` is the part of the text that says so."""
+
+    subject: str
+    relation: str
+    object: str
+    source_text: str | None = None
+
+
+Extractor = Callable[[str], Iterable[Triplet | tuple[str, str, str] | Mapping[str, Any]]]
+"""What finds triplets in a text: any function, such as a call of a language model."""

@@ -1,0 +1,67 @@
+"""Pydantic models as the payload of observations: the content as JSON, or the context, or the metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from scratchbus.errors import InvalidField, shown
+
+Model = TypeVar("Model", bound=BaseModel)
+
+ModelClass = type[Model]
+
+Place = Literal["content", "context", "metadata"]
+"""The fields that may hold a payload."""
+
+PLACES = ("content", "context", "metadata")
+
+_types: dict[type[BaseModel], str] = {}
+
+
+def payload_of(type: str) -> Callable[[ModelClass[Model]], ModelClass[Model]]:
+    """Return a decorator that makes a pydantic model the payload of an observation type: `page.add(Model(…))`."""
+
+    def decorate(model: ModelClass[Model]) -> ModelClass[Model]:
+        _types[model] = type
+        return model
+
+    return decorate
+
+
+def type_of_payload(payload: BaseModel) -> str:
+    """Return the observation type that a model, or one it inherits from, is the payload of. Raises InvalidField."""
+    for cls in type(payload).__mro__:
+        if cls in _types:
+            return _types[cls]
+    name = type(payload).__name__
+    raise InvalidField(
+        "type",
+        f"{name} is the payload of no type; decorate it with @payload_of(type), or write add(type, {name}(…))",
+    )
+
+
+def plain(place: str, value: object) -> Any:
+    """Return a value as it is kept: of a model its JSON, as text for the content. Raises InvalidField."""
+    if not isinstance(value, BaseModel):
+        return value
+    try:
+        return value.model_dump_json() if place == "content" else value.model_dump(mode="json")
+    except ValueError as problem:  # pydantic's PydanticSerializationError too
+        raise InvalidField(place, f"cannot be written as JSON: {problem}") from None
+
+
+def read_payload(value: Any, model: type[Model], place: Place) -> Model:
+    """Return the payload in a field of an observation or event. Raises InvalidField unless it is one."""
+    if value is None:
+        raise InvalidField(place, f"is not here; {model.__name__} is in events that are `added`, and in observations")
+    try:
+        return model.model_validate_json(value) if place == "content" else model.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, (place, *first["loc"])))
+        raise InvalidField(
+            where, f"{shown(first['input'])} does not fit {model.__name__}: {first['msg'].lower()}"
+        ) from None

@@ -1,0 +1,80 @@
+"""What a preference is: its key, by whose meaning it is known, and its text."""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from typing import Final
+from unicodedata import category, normalize
+
+from scratchbus.domain.checks import check_text
+from scratchbus.domain.quoting import visible
+from scratchbus.errors import InvalidField, TooLarge, shown
+
+MAX_KEY: Final = 200
+"""The most characters of a key."""
+
+MAX_TEXT: Final = 4_000
+"""The most characters of a text."""
+
+MARKS: Final = "scratchbus:preferences"
+"""What the lines say between which a file has the preferences; neither keys nor texts may contain it."""
+
+_WORD: Final = re.compile(r"[^\W_]+[+#]*")
+_SIBILANTS: Final = ("ches", "shes", "sses", "xes", "zes")
+_NO_PLURALS: Final = ("ss", "us", "is")
+
+
+def check_key(key: object) -> str:
+    """Return a key: one line of up to 200 characters with a letter or digit, its blanks made single."""
+    text = check_text("key", key)
+    if "\n" in text.strip() or visible(text) != text.replace("\t", "    "):
+        raise InvalidField("key", f"{shown(text)} is not one line of visible text; use a few words, as `quotes in JS`")
+    text = " ".join(text.split())
+    if not meaning_of(text):
+        raise InvalidField("key", f"{shown(text)} names nothing; use a few words, as `quotes in JS`")
+    if "**" in text or MARKS in text:
+        raise InvalidField("key", f"{shown(text)} contains `**` or `{MARKS}`, which mark preferences in files")
+    if len(text) > MAX_KEY:
+        raise TooLarge("key", len(text), MAX_KEY, "characters", "put the details into the text")
+    return text
+
+
+def check_preference(text: object) -> str:
+    """Return the text of a preference: not blank, up to 4,000 characters, without blanks at the ends of its lines."""
+    given = check_text("text", text).replace("\r\n", "\n").replace("\r", "\n")
+    lines = [line.rstrip() for line in given.strip().split("\n")]
+    kept = "\n".join(lines)
+    if not kept:
+        raise InvalidField("text", "is empty; say how it is to be done, or forget the preference")
+    if MARKS in kept:
+        raise InvalidField("text", f"contains `{MARKS}`, which marks the preferences in files")
+    if any(category(char) == "Cc" and char not in "\n\t" for char in kept):
+        raise InvalidField("text", "contains control characters; leave them out")
+    if len(kept) > MAX_TEXT:
+        raise TooLarge("text", len(kept), MAX_TEXT, "characters", "shorten it, or split it into several preferences")
+    return kept
+
+
+def meaning_of(key: str) -> str:
+    """Return what two keys have in common that mean the same.
+
+    Case, blanks, punctuation and the form of a character (Unicode NFKC) do not count, nor does the simple plural of an
+    English word: `Commit messages`, `commit-message` and `COMMIT_MESSAGES` are one key. The order of words counts, and
+    so do `+` and `#` behind a word: `C`, `C++` and `C#` are three.
+    """
+    return " ".join(_singular(word) for word in _WORD.findall(normalize("NFKC", key).casefold()))
+
+
+def _singular(word: str) -> str:
+    """Return an English word without the ending of a simple plural; short words stay as they are."""
+    if len(word) < 4 or not word.endswith("s") or word.endswith(_NO_PLURALS):
+        return word
+    if word.endswith("ies"):
+        return f"{word[:-3]}y"
+    return word[:-2] if word.endswith(_SIBILANTS) else word[:-1]
+
+
+def subject_of(prefix: str, key: str) -> str:
+    """Return the subject of the preference with a key: a prefix and 64 bits of the digest of what the key means."""
+    return prefix + sha256(meaning_of(key).encode()).hexdigest()[:16]

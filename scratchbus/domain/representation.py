@@ -1,0 +1,34 @@
+"""What `repr` shows in a shell."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from datetime import datetime
+from typing import Any
+
+from scratchbus.domain.position import Position
+
+
+class _Text(str):
+    """A text that stands for itself, without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def readable(fields: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Yield fields without those that are None; times and positions as text."""
+    for name, value in fields:
+        if isinstance(value, datetime):
+            yield name, _Text(value.isoformat(timespec="milliseconds").replace("+00:00", "Z"))
+        elif isinstance(value, Position):
+            yield name, _Text(value)
+        elif value is not None:
+            yield name, value
+
+
+def public_names(value: object, inner: Collection[str] = ()) -> list[str]:
+    """Return the attributes of a value that its users may use, for `dir`; `inner` are others without underscore."""
+    return sorted(name for name in object.__dir__(value) if not name.startswith("_") and name not in inner)

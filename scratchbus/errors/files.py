@@ -1,0 +1,13 @@
+"""Errors about private files."""
+
+from __future__ import annotations
+
+from scratchbus.errors.base import ScratchbusError
+
+
+class FilesUnavailable(ScratchbusError):
+    """The directory of private files cannot be read or written: no space, no permission, or someone else is at it."""
+
+    def __init__(self, where: str, problem: str) -> None:
+        super().__init__(f"{where}: {problem}; free or fix that, or choose another directory with the setting home")
+        self.where = where

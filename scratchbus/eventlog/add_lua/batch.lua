@@ -1,0 +1,56 @@
+-- Adds several observations that nothing stands in the way of: all are new, and the page has room for them. What is written
+-- is what the append script would write; it has to do all others.
+--
+-- Reply: the stream id of the first event
+--        {"full"}                                nothing was written; the page has no room for all of them
+--        {"other"}                               nothing was written; the append script has to do it
+--        {"refused", 1, "blocked", stream id}    nothing was written; see append_lua/inputs.lua
+
+local WIDTH = @ADDITION_WIDTH@
+local count = (#ARGV - FIRST + 1) / WIDTH
+
+local subjects = {}
+for k = 1, count do subjects[k] = ARGV[FIRST + (k - 1) * WIDTH + @ADDITION_SUBJECT@] end
+for _, head in ipairs(call('HMGET', HEADS, unpack(subjects))) do
+  if head then return {'other'} end
+end
+if ROOM > 0 and call('ZCARD', OPEN) + count > ROOM then return {'full'} end
+
+-- PAGES holds a moment before which nothing open on the page expires.
+
+local stored, lasting, expires = call('HGET', PAGES, PAGE), nil, nil
+local soonest = tonumber(stored or '') and stored or @FOREVER@ -- someone may have written there by hand
+
+local rows, scores, filled, number, k = {}, {}, 0, tonumber(seq), 0
+local kind, prev, batch, of, first, id, position = 'added', '', '1/1', format('/%d', count), nil, nil, nil
+for at = FIRST, #ARGV, WIDTH do
+  local subject, type, span, start, life, tags, body
+  @ADDITION@ = unpack(ARGV, at, at + WIDTH - 1)
+  number, k = number + 1, k + 1
+  local added = format('%d', number)
+  position = NOW .. '-' .. added
+  if MODE == 'all' then batch = k .. of end
+  local written = redis.pcall('XADD', LOG, position, @ENTRY@)
+  if written ~= position then return {'other'} end -- the first: it says what is in the way
+  first = first or position
+  if life ~= lasting then
+    lasting, expires = life, life
+    if life == '' then
+      expires = '0'
+    elseif byte(life) == 43 then -- "+": from now on
+      expires = format('%d', NOW + sub(life, 2))
+    end
+    if expires ~= '0' and tonumber(expires) < tonumber(soonest) then soonest = expires end
+  end
+  rows[filled + 1], rows[filled + 2] = subject, @ADDED_HEAD_TEXT@
+  scores[filled + 1], scores[filled + 2] = span + number, subject
+  filled = filled + 2
+end
+call('SET', TAIL, @LAST_TEXT(position, id)@)
+for from = 1, filled, 1000 do
+  local to = math.min(from + 999, filled)
+  call('HSET', HEADS, unpack(rows, from, to))
+  call('ZADD', OPEN, unpack(scores, from, to))
+end
+if soonest ~= stored then call('HSET', PAGES, PAGE, soonest) end
+return first

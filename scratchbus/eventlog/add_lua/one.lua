@@ -1,0 +1,55 @@
+-- Adds an observation that nothing stands in the way of. On a full page it takes the place of the lowest and oldest, if
+-- nothing stands in the way of that. These are by far the most frequent appends. What is written is what the append script
+-- would write; it has to do all others.
+--
+-- Reply: the stream id of the event
+--        {"displaced", stream id, subject}       this made room for it
+--        {"other"}                               nothing was written; the append script has to do it
+--        {"refused", 1, "blocked", stream id}    nothing was written; see append_lua/inputs.lua
+
+local @ADDITION@ = unpack(ARGV, FIRST)
+local kind, prev, batch, number = 'added', '', '1/1', seq + 1
+
+-- PAGES holds a moment before which nothing open on the page expires.
+
+local stored = call('HGET', PAGES, PAGE)
+local soonest = tonumber(stored or '') and stored or @FOREVER@ -- someone may have written there by hand
+
+local displaced, displaced_event, displaced_head
+local size = ROOM > 0 and call('ZCARD', OPEN) or -1
+if size >= ROOM then
+  if size > ROOM or DISPLACED == '' or soonest ~= stored or tonumber(soonest) <= tonumber(NOW) then return {'other'} end
+  displaced = call('ZRANGE', OPEN, 0, 0)[1]
+  local newcomer, newcomers_id, most = subject, id, tonumber(string.match(start, '%d+$'))
+  local @HEAD_VARIABLES@ = string.match(call('HGET', HEADS, displaced) or '', @HEAD@)
+  if status_class ~= 'o' or holder ~= '' or rest ~= '' or dedupe_key ~= '' or tonumber(priority) > most then return {'other'} end
+  local id, subject, kind, batch, prev = newcomers_id .. '.d1', displaced, 'status_changed', '1/2', position
+  local body = string.gsub(DISPLACED, '#new#', newcomer, 1)
+  position = NOW .. '-' .. format('%d', number)
+  displaced_event, displaced_head = {position, @ENTRY@}, @DISPLACED_HEAD_TEXT@
+end
+if displaced then batch, number = '2/2', number + 1 end
+
+local added, expires = format('%d', number), life
+if life == '' then
+  expires = '0'
+elseif byte(life) == 43 then -- "+": from now on
+  expires = format('%d', NOW + sub(life, 2))
+end
+local position = NOW .. '-' .. added
+if redis.pcall('HSETNX', HEADS, subject, @ADDED_HEAD_TEXT@) ~= 1 then return {'other'} end
+local failed = displaced and redis.pcall('XADD', LOG, unpack(displaced_event)) ~= displaced_event[1]
+if failed or redis.pcall('XADD', LOG, position, @ENTRY@) ~= position then
+  call('HDEL', HEADS, subject)
+  return {'other'} -- it says what is in the way
+end
+call('SET', TAIL, @LAST_TEXT(position, id)@)
+if displaced then
+  call('HSET', HEADS, displaced, displaced_head)
+  call('ZREM', OPEN, displaced)
+end
+call('ZADD', OPEN, span + number, subject)
+if expires ~= '0' and tonumber(expires) < tonumber(soonest) then soonest = expires end
+if soonest ~= stored then call('HSET', PAGES, PAGE, soonest) end
+if displaced then return {'displaced', position, displaced} end
+return position

@@ -1,0 +1,116 @@
+"""The newest events of a log, read from its end backwards."""
+
+from __future__ import annotations
+
+from scratchbus.domain.events import AnyEvent
+from scratchbus.domain.position import Position, in_time
+from scratchbus.domain.values import LARGEST
+from scratchbus.engine.steps import Step, ask_all
+from scratchbus.errors import InvalidPosition, shown
+from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.below_floor import entries_at
+from scratchbus.eventlog.checkpoint import read_checkpoint
+from scratchbus.eventlog.codec import RawEntry, entry_fields, entry_position
+from scratchbus.eventlog.foreign import appended
+from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.positions import read_positions_back
+from scratchbus.eventlog.reader import EVERYTHING, Narrow, decode_wanted
+
+LARGEST_CHUNK = 2_000
+"""The most entries that are asked for at once."""
+
+
+def newest(log: Log, count: int, before: Position | str | None, narrow: Narrow) -> Step[list[AnyEvent]]:
+    """Return the last wanted events before a position, oldest first, of all shards in the order of time.
+
+    Reads the log backwards until it has them; what was trimmed is not read. Raises InvalidPosition.
+    """
+    if isinstance(before, str):
+        before = Position.parse(before)
+    elif before is not None and not isinstance(before, Position):
+        raise InvalidPosition(f"before: {shown(before)} is not the position of an event")
+    if before is not None and before.shard >= log.shards:
+        raise InvalidPosition(f"{shown(str(before))} is on shard {before.shard}; the bus has {log.shards}")
+    if narrow.pages is not None and len(narrow.pages) == 1:
+        (page,) = narrow.pages
+        return (yield from _newest_of_page(log, page.decode(), count, before, narrow))
+    pages = None if narrow.pages is None else {log.shard(page.decode()) for page in narrow.pages}
+    found: list[AnyEvent] = []
+    for shard in range(log.shards):
+        if pages is None or shard in pages:
+            found += yield from _newest_of(log, shard, count, before, narrow)
+    return sorted(found, key=in_time)[-count:]
+
+
+def _newest_of(log: Log, shard: int, count: int, before: Position | None, narrow: Narrow) -> Step[list[AnyEvent]]:
+    """Return the last wanted events of one shard, newest first."""
+    keys, end = log.keys(shard), _end(shard, before)
+    events: list[AnyEvent] = []
+    chunk = min(count, LARGEST_CHUNK)
+    while True:
+        rows, tail, origin = yield from ask_all(
+            shard, [("XREVRANGE", keys.log, end, "-", "COUNT", chunk), ("GET", keys.tail), ("GET", keys.origin)]
+        )
+        entries: list[RawEntry] = appended(rows[::-1], tail, origin, shard)
+        wanted = entries if narrow == EVERYTHING else [each for each in entries if narrow.wants(entry_fields(each))]
+        events += decode_wanted([(shard, wanted[::-1])], EVERYTHING)
+        if len(rows) < chunk or len(events) >= count:
+            return events[:count]
+        end, chunk = f"({rows[-1][0].decode()}", min(2 * chunk, LARGEST_CHUNK)
+
+
+def _newest_of_page(log: Log, page: str, count: int, before: Position | None, narrow: Narrow) -> Step[list[AnyEvent]]:
+    """Return the last wanted events of one page, oldest first, by its history index: it costs what it reads of them."""
+    shard = log.shard(page)
+    keys, until = log.keys(shard), _until(shard, before)
+    while True:
+        folded = yield from read_checkpoint(keys)
+        key = PageKeys(keys, page, folded.build).positions
+        found = yield from _unfolded(log, folded.position, until, narrow)
+        at, chunk = min(until, folded.position), count  # what is folded meanwhile was found above
+        while len(found) < count and (spots := (yield from read_positions_back(shard, key, at, chunk))):
+            entries = yield from entries_at(log, spots)
+            wanted = [entry for entry in entries if narrow.wants(entry_fields(entry))]
+            found = decode_wanted([(shard, wanted)], EVERYTHING) + found
+            at, chunk = spots[0]._replace(seq=spots[0].seq - 1), min(2 * chunk, LARGEST_CHUNK)
+        if (yield from read_checkpoint(keys)).build == folded.build:
+            return found[-count:]  # else the index may have gone meanwhile
+
+
+def _unfolded(log: Log, after: Position, until: Position, narrow: Narrow) -> Step[list[AnyEvent]]:
+    """Return the wanted events behind the checkpoint, which the index does not have yet."""
+    shard = until.shard
+    keys, at, found = log.keys(shard), after, list[AnyEvent]()
+    while at < until:
+        rows, tail, origin = yield from ask_all(
+            shard,
+            [
+                ("XRANGE", keys.log, f"({at.stream_id}", until.stream_id, "COUNT", LARGEST_CHUNK),
+                ("GET", keys.tail),
+                ("GET", keys.origin),
+            ],
+        )
+        entries: list[RawEntry] = appended(rows, tail, origin, shard)
+        if not entries:
+            break
+        at = entry_position(entries[-1], shard)
+        found += decode_wanted([(shard, [each for each in entries if narrow.wants(entry_fields(each))])], EVERYTHING)
+    return found
+
+
+def _until(shard: int, before: Position | None) -> Position:
+    """Return the last position of a shard that is before another one, whether or not there is an event."""
+    if before is None:
+        return Position(LARGEST, LARGEST, shard)
+    if shard == before.shard and before.seq:
+        return before._replace(seq=before.seq - 1)
+    return Position(before.ms if shard < before.shard else before.ms - 1, LARGEST, shard)
+
+
+def _end(shard: int, before: Position | None) -> str:
+    """Return up to where a shard is read: what comes before a position in the order of time across shards."""
+    if before is None:
+        return "+"
+    if shard == before.shard:
+        return f"({before.stream_id}" if before.stream_id != "0-0" else "0-0"
+    return str(before.ms) if shard < before.shard else f"({before.ms}-0" if before.ms else "0-0"

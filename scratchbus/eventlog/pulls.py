@@ -1,0 +1,152 @@
+"""Conversations about what a subscription hands out to clients that pull. All do no harm when they are sent twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from scratchbus.domain.position import Position
+from scratchbus.engine.steps import Step
+from scratchbus.errors import InvalidField, LeaseLost, NotDelivered, SubscriptionHeld
+from scratchbus.eventlog.consumers import (
+    CursorEnd,
+    SubscriptionLease,
+    dropped,
+    read_hash,
+    removed,
+    run_script,
+    subscription_script,
+    texts_of,
+)
+from scratchbus.eventlog.keys import ShardKeys
+
+OUT, ACKED, WAITING = "o", "a", "w"
+"""The states of an event that was handed out."""
+
+
+class OutEntry(NamedTuple):
+    """An event that was handed out to a client that pulls, and is not settled, or not all before it are.
+
+    `attempt` counts from 1; it is not handed out again before `due` (ms, the engine's time). `comes_again` says that
+    it was a dead letter.
+    """
+
+    position: str
+    event_id: str = ""
+    comes_again: bool = False
+    state: str = OUT
+    attempt: int = 1
+    due: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> OutEntry:
+        """Read the stored form."""
+        position, event_id, comes_again, state, attempt, due = text.split("|")
+        return cls(position, event_id, comes_again == "1", state, int(attempt), int(due))
+
+    @classmethod
+    def at(cls, end: CursorEnd, *, attempt: int = 1, comes_again: bool = False) -> OutEntry:
+        """Return the entry of an event that is handed out now."""
+        _, _, event_id = str(end).partition("|")
+        return cls(str(end.position), event_id, comes_again, attempt=attempt)
+
+    def __str__(self) -> str:
+        """The stored form."""
+        position, event_id, comes_again, state, attempt, due = self
+        return f"{position}|{event_id}|{int(comes_again)}|{state}|{attempt}|{due}"
+
+
+class Settling(NamedTuple):
+    """What a client needs to know of its subscription to take an event back: `token` is that of the lease."""
+
+    token: str
+    entries: dict[str, OutEntry]
+    max_attempts: int | None
+    retry_ms: int | None
+
+
+def read_out(text: str) -> list[OutEntry]:
+    """Return the events that are handed out, from their stored form."""
+    return [OutEntry.parse(each) for each in text.split()]
+
+
+def read_settling(keys: ShardKeys, name: str) -> Step[Settling]:
+    """Return what is handed out by a subscription, and its rules for retries. Raises NotFound."""
+    state = yield from read_hash(keys, keys.subscription(name))
+    if not state:
+        raise removed(name)
+    most, delay = state.get("max_attempts"), state.get("retry_delay")
+    return Settling(
+        state.get("token", ""),
+        {entry.position: entry for entry in read_out(state.get("out", ""))},
+        int(most) if most else None,
+        int(delay) if delay else None,
+    )
+
+
+def hand_out(
+    lease: SubscriptionLease, entries: Sequence[OutEntry], ends: Sequence[CursorEnd], origins: str
+) -> Step[None]:
+    """Record what is handed out under a lease, and move the cursor on; without any, release it. Raises LeaseLost."""
+    reply = yield from run_script(
+        lease.keys, lease.name, "hand out", token=lease.token, out=" ".join(map(str, entries)), lease_ms=lease.ms,
+        origins=origins, **texts_of(ends),
+    )  # fmt: skip
+    if subscription_script.answer(reply, 1, 0)[0] == 0:
+        raise LeaseLost(lease.name)
+
+
+def settle(
+    keys: ShardKeys,
+    name: str,
+    token: str,
+    positions: Sequence[str],
+    state: str,
+    *,
+    letter: str = "",
+    wait_ms: int = 0,
+    attempts: int = 0,
+) -> Step[None]:
+    """Ack events that are handed out, or take them back: all of these, or none. Raises LeaseLost or NotDelivered.
+
+    With a `letter` an event that is acked becomes a dead letter. One that is taken back waits for `wait_ms`, and has
+    used up so many `attempts`.
+    """
+    reply = yield from run_script(
+        keys, name, "settle", *positions, token=token, state=state, letter=letter, wait_ms=wait_ms, attempts=attempts
+    )
+    reply = subscription_script.answer(reply, 1, 0, -1)
+    if reply[0] == 0:
+        raise LeaseLost(name)
+    if reply[0] == -1:
+        raise NotDelivered(name, Position.parse(reply[1].decode()))
+
+
+class Definition(NamedTuple):
+    """What is stored of a subscription besides its state. Its webhook has a URL and a secret, both "" for none."""
+
+    filters: str
+    max_attempts: int
+    retry_ms: int
+    url: str = ""
+    secret: str = ""
+
+
+def define(keys: ShardKeys, name: str, definition: Definition, start: str, reset: bool) -> Step[bool]:
+    """Store the definition of a subscription, of which a new one begins at `start`; return whether it is new.
+
+    Without a secret the stored one stays. Raises InvalidField if there is none, SubscriptionHeld for other filters, or
+    a reset, while it is consumed, and PositionLost for one that was dropped.
+    """
+    reply = yield from run_script(
+        keys, name, "define", filters=definition.filters, start=start, reset=int(reset),
+        attempts=definition.max_attempts, wait_ms=definition.retry_ms, url=definition.url, secret=definition.secret,
+    )  # fmt: skip
+    reply = subscription_script.answer(reply, 1, 0, -1, -3, -4)
+    if reply[0] == -4:
+        raise InvalidField("secret", "a webhook needs one to sign its deliveries; pass `new_webhook_secret()`")
+    if reply[0] == -3:
+        raise dropped(name, *reply[1:])
+    if reply[0] != 1:
+        raise SubscriptionHeld(name, reply[1].decode(), "be reset" if reset else "get other filters")
+    return bool(reply[1])

@@ -1,0 +1,112 @@
+"""The application: all routes behind the guard."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from typing import Final
+
+from fastapi import APIRouter, FastAPI
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute, RouteContext
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from scratchbus.http import mcp, openapi, problems
+from scratchbus.http.callers import LocalUser
+from scratchbus.http.guard import Guard
+from scratchbus.http.metrics import Counted
+from scratchbus.http.routes import (
+    about,
+    changes,
+    console,
+    context,
+    events,
+    facts,
+    files,
+    history,
+    notepad,
+    notes,
+    observations,
+    operations,
+    pages,
+    preferences,
+    recall,
+    scratchpads,
+    sessions,
+    subscriptions,
+    todo,
+    turns,
+    types,
+    whoami,
+)
+from scratchbus.http.routing import Routes
+from scratchbus.http.server import Need, Server
+from scratchbus.http.streams import Streams
+from scratchbus.http.webhooks import Webhooks
+
+PREFIX: Final = "/api/v1"
+
+_DESCRIPTION: Final = """The shared working memory of daemons and agents, over HTTP.
+
+The words are those of the Python API.
+
+Writes take `Idempotency-Key`, an id of yours that makes a retry safe, and `If-Match` with the ETag of a read, which
+refuses the write (412) when someone else was faster. Reads take `at`, a time or a position, and answer what was true
+then. Every refusal is a problem (RFC 9457).
+"""
+
+
+def declare_app(server: Server) -> FastAPI:
+    """Return the routes of a server, as FastAPI declares and documents them."""
+    streams = Streams(server.own_bus)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        async with server.running(), Webhooks(server).running():
+            yield
+            await streams.close()
+
+    app = FastAPI(
+        title="scratchbus",
+        version=version("scratchbus"),
+        description=_DESCRIPTION,
+        openapi_url=f"{PREFIX}/openapi.json",
+        docs_url=None,  # it would load its scripts from elsewhere
+        redoc_url=None,
+        lifespan=lifespan,
+        generate_unique_id_function=_operation_id,
+        redirect_slashes=False,
+    )
+    app.state.server = server
+    app.state.streams = streams
+    problems.install(app)
+    api = APIRouter(prefix=PREFIX)
+    groups = (observations, changes, history, events, subscriptions, pages, types, operations, about)
+    memories = (sessions, notes, notepad, todo, scratchpads, turns, files, facts, preferences, recall, context)
+    for group in (*groups, *memories):
+        api.include_router(group.router)
+    app.include_router(api)
+    app.include_router(about.health)
+    app.include_router(operations.metrics)
+    app.include_router(whoami.router)
+    app.include_router(console.router)
+    app.router.routes.append(Route(mcp.PATH, mcp.Mcp(server)))
+    openapi.install(app, needs_token=not isinstance(server.callers, LocalUser))
+    return app
+
+
+def create_app(server: Server) -> ASGIApp:
+    """Return the application of a server."""
+    return Counted(Guard(Routes(declare_app(server)), server))
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name
+
+
+def scope_of(route: RouteContext) -> str | None:
+    """Return the scope that a route needs; None if it needs none."""
+    needs = (each.call for each in getattr(route, "dependant", Dependant()).dependencies)
+    return next((each.scope for each in needs if isinstance(each, Need)), None)

@@ -1,0 +1,136 @@
+"""The bodies of requests about observations, as the OpenAPI document describes them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from scratchbus.http import examples, patterns
+from scratchbus.http.patterns import LARGEST, text
+from scratchbus.http.schemas import (
+    DURATION,
+    ID,
+    LABEL,
+    LIFE,
+    OBJECT,
+    SOURCE,
+    TIME,
+    TYPE,
+    Schema,
+    component,
+    listed,
+    or_null,
+    record,
+)
+
+EVENT_ID: Final = text(patterns.EVENT_ID, "An id of yours for the addition, which makes a retry safe.")
+
+_CONTENT: Final = text(
+    patterns.NOT_BLANK, "At most 65,536 bytes of UTF-8; types may allow less.", minLength=1, maxLength=65_536
+)
+_CONFIDENCE: Final[Schema] = {"type": "number", "minimum": 0, "maximum": 1}
+_TAGS: Final = listed(LABEL, description="Each counts once; at most 32, unless the type says another number.")
+_TRIGGER: Final = component(
+    "Trigger",
+    {
+        "description": "What a later event has to match for the reminder to become due.",
+        **record(type=LABEL, status=LABEL, tags=or_null(_TAGS)),
+        "minProperties": 1,
+    },
+)
+_BLOCKERS: Final = listed(
+    ID, maxItems=100, description="Observations of the page; while one of them is open, this one is not active."
+)
+_FIELDS: Final[dict[str, Schema]] = {
+    "type": TYPE,
+    "content": _CONTENT,
+    "source": or_null(SOURCE) | {"description": "Yours unless your token may name others."},
+    "owner": or_null(LABEL),
+    "status": or_null(LABEL) | {"description": "The first status, one of those that the type may begin with."},
+    "confidence": or_null(_CONFIDENCE),
+    "context": or_null(OBJECT),
+    "tags": or_null(_TAGS),
+    "ttl": or_null(LIFE) | {"description": "How long it lives; otherwise as long as its type says."},
+    "expires_at": or_null(TIME) | {"description": "When it expires; not together with `ttl`."},
+    "metadata": or_null(OBJECT),
+    "dedupe_key": {
+        "type": ["string", "null"],
+        "minLength": 1,
+        "maxLength": 512,
+        "description": "While an open one has the same key, that one is counted again instead.",
+    },
+    "times": {"type": "integer", "minimum": 1, "maximum": 1_000_000_000, "description": "How many sightings it is."},
+    "evidence": or_null(listed(ID, maxItems=1_000)) | {"description": "The observations it rests on."},
+    "remind_at": or_null(TIME),
+    "remind_on": or_null(_TRIGGER),
+    "blocked_by": or_null(_BLOCKERS),
+    "not_before": or_null(TIME) | {"description": "When it becomes active."},
+    "every": {
+        "anyOf": [{"type": "string", "pattern": patterns.EVERY}, {"type": "null"}],
+        "description": "Adds one like it again and again: an interval, or a line of cron in UTC.",
+        "examples": ["1h", "0 3 * * mon-fri"],
+    },
+}
+NEW_FIELDS: Final = tuple(_FIELDS)
+"""What may be said of a new observation."""
+
+_ONE_END: Final = [{"properties": {"ttl": {"type": "null"}}}, {"properties": {"expires_at": {"type": "null"}}}]
+_NEEDED: Final = ("type", "content")
+
+NEW: Final = component(
+    "NewObservation", {**record(_NEEDED, **_FIELDS), "anyOf": _ONE_END, "examples": [examples.NEW_OBSERVATION]}
+)
+_ITEM: Final = component("NewItem", {**record(_NEEDED, **_FIELDS, event_id=or_null(EVENT_ID)), "anyOf": _ONE_END})
+BATCH: Final = component(
+    "NewObservations",
+    record(
+        ("observations",),
+        observations=listed(_ITEM, maxItems=1_000, description="Each with an `event_id` of its own, or none of them."),
+    ),
+)
+
+_FENCE: Final[Schema] = {
+    "type": ["integer", "null"],
+    "minimum": 1,
+    "maximum": LARGEST,
+    "description": "The fence of your claim.",
+}
+_REASON_TEXT: Final = text(patterns.NOT_BLANK, "At most 4,096 bytes.", minLength=1, maxLength=4_096)
+_REASON: Final = or_null(_REASON_TEXT)
+_BY: Final = or_null(SOURCE) | {"description": "Who holds the claim; you unless your token may name others."}
+_CHANGES: Final[dict[str, Schema]] = {
+    "content": _CONTENT,
+    "status": LABEL,
+    "owner": or_null(LABEL),
+    "confidence": _CONFIDENCE,
+    "context": or_null(OBJECT),
+    "tags": or_null(_TAGS),
+    "metadata": or_null(OBJECT),
+    "expires_at": or_null(TIME),
+    "blocked_by": or_null(_BLOCKERS),
+}
+PATCH: Final = component(
+    "ObservationPatch",
+    {
+        **record((), None, **_CHANGES, fence=_FENCE),
+        "description": "The fields to replace, at least one.",
+        "anyOf": [{"required": [name]} for name in _CHANGES],
+    },
+)
+REASON: Final = component("Reason", record(reason=_REASON, fence=_FENCE))
+REFUTATION: Final = component("Refutation", record(("reason",), reason=_REASON_TEXT, fence=_FENCE))
+ERASURE: Final = component("Erasure", record(("reason",), reason=_REASON_TEXT))
+REOPEN: Final = component("Reopening", record(reason=_REASON, ttl=or_null(LIFE), fence=_FENCE))
+CLAIM: Final = component("NewClaim", record(ttl=DURATION, by=_BY, fence=_FENCE))
+RELEASE: Final = component("Release", record(by=_BY, fence=_FENCE))
+ACTION: Final = component("NewLink", record(("action",), action=LABEL, fence=_FENCE))
+NEXT: Final = component(
+    "ClaimNext",
+    record(
+        types=or_null(listed(TYPE, minItems=1)),
+        tags=or_null(listed(LABEL)),
+        ttl=DURATION,
+        by=_BY,
+    ),
+)
+IDS: Final = component("Ids", record(("ids",), ids=listed(ID, maxItems=1_000)))
+LOGIN: Final = component("Login", record(("token",), token={"type": "string"}))

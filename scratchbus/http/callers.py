@@ -1,0 +1,225 @@
+"""Who speaks: what a connection says, never a body.
+
+Without a tokens file the server listens on a loopback address and serves the user who started it. A program proves to
+be that user's by the connection itself, whose other end the kernel knows; where the kernel does not tell, by the key of
+this start, which the opened URL has and a cookie keeps. A browser has to have the cookie, since any web page can make
+it connect. The key is of no use to other users of the machine, whose servers on other ports get the same cookies. With
+a tokens file, the one for MCP, everyone needs a token, in the header `Authorization` or in that cookie, and its
+`scopes` say what it may do.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Final
+
+from starlette.types import Scope
+
+import scratchbus
+from scratchbus.daemon import TokenChecks, TooManyWrong
+from scratchbus.http.connections import NOBODY, Connection
+from scratchbus.http.problems import Refusal
+
+Headers = Mapping[str, str]
+"""The headers of a request, by their names in lower case."""
+
+SCOPES: Final = scratchbus.TOKEN_SCOPES
+"""What a caller may do: read pages; add; change, claim and consume; operate the bus, and speak for others; use the
+memories of sessions and agents."""
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who speaks, and what they may do. `key` tells callers with the same source apart, and proves their claims."""
+
+    name: str
+    source: str
+    scopes: frozenset[str]
+    kind: str = "person"
+    key: str = field(default="", repr=False)
+
+    @property
+    def may_name_source(self) -> bool:
+        """Whether a body may name another source than theirs."""
+        return "admin" in self.scopes
+
+    def need(self, scope: str) -> None:
+        """Raise Refusal unless the caller has a scope."""
+        if scope not in self.scopes:
+            held = ", ".join(name for name in SCOPES if name in self.scopes) or "none"
+            detail = f"this needs the scope {scope}; {self.name} has: {held}"
+            raise Refusal(403, "insufficient-scope", detail, {"WWW-Authenticate": 'Bearer error="insufficient_scope"'})
+
+
+class Callers(ABC):
+    """All who may use a server."""
+
+    advice: str
+    """What someone without a valid token or key does."""
+
+    def __init__(self, port: int, is_secure: bool = False) -> None:
+        prefix = "__Host-" if is_secure else ""  # no other host or path can set it then
+        self.cookie = f"{prefix}scratchbus-{port}"  # browsers send cookies to all ports of a host
+        self._checks = TokenChecks()
+
+    @abstractmethod
+    def find(self, secret: str) -> Caller | None:
+        """Return the caller whose token or key this is; None if it is nobody's, or no longer."""
+
+    @abstractmethod
+    def is_valid(self, caller: Caller) -> bool:
+        """Return whether a caller may still do what they could when they were identified."""
+
+    def check_valid(self, caller: Caller) -> None:
+        """Refuse a caller who may no longer do what they could when they were identified. Raises Refusal."""
+        if not self.is_valid(caller):
+            raise self._refused("wrong-token", "this token or key is no longer valid", 'Bearer error="invalid_token"')
+
+    @abstractmethod
+    def check_connection(self, connection: Connection | None) -> None:
+        """Refuse a connection that a token or key does not help. Raises Refusal."""
+
+    @abstractmethod
+    def connected(self, connection: Connection | None) -> Caller | None:
+        """Return who is known by the connection alone; None without a token or key."""
+
+    async def identify(self, scope: Scope, headers: Headers) -> Caller:
+        """Return the caller of a request. Raises Refusal."""
+        connection: Connection | None = scope["state"].get("connection")
+        secret = bearer_of(headers)
+        if secret is None:
+            secret = self._secret_of_cookie(headers)
+        if secret is None:
+            found = None if is_from_browser(headers) else self.connected(connection)
+            if found is None:
+                raise self._refused("no-token", "this server needs a token or key", "Bearer")
+            return found
+        found = await self.check(secret, scope["client"])
+        self.check_connection(connection)
+        return found
+
+    async def check(self, secret: str, client: tuple[str, int] | None) -> Caller:
+        """Return the caller whose token or key this is; a wrong one is answered late. Raises Refusal."""
+
+        async def find(given: str) -> Caller | None:
+            return self.find(given)
+
+        try:
+            found = await self._checks.check(secret, client[0] if client else "unknown", find)
+        except TooManyWrong as problem:
+            raise Refusal(429, "too-many-wrong-tokens", str(problem), {"Retry-After": problem.retry_after}) from None
+        if found is None:
+            raise self._refused("wrong-token", "this token or key is not valid here", 'Bearer error="invalid_token"')
+        return found
+
+    def _secret_of_cookie(self, headers: Headers) -> str | None:
+        """Return the first valid token or key of the cookies, else the first: other ports can set some too."""
+        given = list(_cookies(headers.get("cookie", ""), self.cookie))[:4]
+        return next((each for each in given if self.find(each)), given[0] if given else None)
+
+    def _refused(self, slug: str, detail: str, scheme: str) -> Refusal:
+        return Refusal(401, slug, f"{detail}; {self.advice}", {"WWW-Authenticate": scheme})
+
+
+class LocalUser(Callers):
+    """The user who started the server."""
+
+    advice = "open the URL that `scratchbus serve` printed when it was started last, or send its key as Bearer token"
+
+    def __init__(self, port: int, source: str, is_secure: bool = False, key: str | None = None) -> None:
+        super().__init__(port, is_secure)
+        self.key = key or secrets.token_urlsafe(32)
+        self.user = Caller(source, source, frozenset(SCOPES), "person", _secret("user", self.key))
+
+    def find(self, secret: str) -> Caller | None:
+        """Return the user if this is the key of this start."""
+        return self.user if hmac.compare_digest(_bytes(secret), self.key.encode()) else None
+
+    def is_valid(self, caller: Caller) -> bool:
+        """Return whether this is the user."""
+        return caller == self.user
+
+    def check_connection(self, connection: Connection | None) -> None:
+        """Refuse a process of another user, unless root forwards for someone. Raises Refusal."""
+        uid = None if connection is None else connection.peer_uid()
+        if uid not in (None, 0, os.getuid()):
+            whose = "a connection that is closed" if uid == NOBODY else f"a process of user {uid}"
+            detail = f"{whose} sent this; the server is for processes of user {os.getuid()}, who started it"
+            raise Refusal(403, "other-user", detail)
+
+    def connected(self, connection: Connection | None) -> Caller | None:
+        """Return the user if a process of theirs made the connection."""
+        return self.user if connection is not None and connection.peer_uid() == os.getuid() else None
+
+
+class TokenHolders(Callers):
+    """The holders of the tokens of a file."""
+
+    advice = "send one as Authorization: Bearer TOKEN, or log in with it"
+
+    def __init__(self, port: int, tokens: scratchbus.McpTokens, is_secure: bool = False) -> None:
+        super().__init__(port, is_secure)
+        self.tokens = tokens
+
+    def find(self, secret: str) -> Caller | None:
+        """Return the holder of a token."""
+        token = self.tokens.find(secret)
+        return None if token is None else _holder(token)
+
+    def is_valid(self, caller: Caller) -> bool:
+        """Return whether the file still has the token, with the same scopes."""
+        token = self.tokens.named(caller.name)
+        return token is not None and _holder(token) == caller
+
+    def check_connection(self, connection: Connection | None) -> None:
+        """Accept any connection: the token says all."""
+
+    def connected(self, connection: Connection | None) -> Caller | None:
+        """Return None: without a token nobody is known."""
+        return None
+
+
+def bearer_of(headers: Headers) -> str | None:
+    """Return the token or key in the header Authorization."""
+    scheme, _, secret = headers.get("authorization", "").partition(" ")
+    return secret.strip() if scheme.lower() == "bearer" else None
+
+
+def is_from_browser(headers: Headers) -> bool:
+    """Return whether a browser sent a request, by headers that pages of other sites cannot remove."""
+    return headers.get("user-agent", "").startswith("Mozilla/") or any(name in headers for name in _OF_BROWSERS)
+
+
+def is_cookie_alone(headers: Headers) -> bool:
+    """Return whether only a cookie can say who sent a request."""
+    return "cookie" in headers and bearer_of(headers) is None
+
+
+_OF_BROWSERS: Final = ("origin", "sec-fetch-site", "cookie", "referer")  # `fetch` of Node has sec-fetch-mode too
+
+
+def _cookies(header: str, name: str) -> Iterator[str]:
+    for part in header.split(";"):
+        found, _, value = part.strip().partition("=")
+        if found == name:
+            yield value.strip('"')
+
+
+def _holder(token: scratchbus.McpToken) -> Caller:
+    who = token.identity
+    return Caller(token.name, who.agent, frozenset(token.scopes or ()), who.kind, _secret("token", token.digest))
+
+
+def _bytes(secret: str) -> bytes:
+    return secret.encode(errors="replace")
+
+
+def _secret(kind: str, secret: str) -> str:
+    """Return what proves a caller's claims, the same in every process that serves the caller."""
+    return sha256(f"scratchbus http {kind} {secret}".encode()).hexdigest()

@@ -1,0 +1,52 @@
+"""Whether the body of a request is as the OpenAPI document says; asked only when the bus has refused it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, Final
+
+import re2
+import yaml
+from jsonschema import Draft202012Validator, ValidationError
+from jsonschema.validators import extend
+from pydantic_core import from_json
+
+_Loader: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def read_body(body: bytes, content_type: str) -> object:
+    """Return what a body says, in JSON or YAML; {} for none. Raises ValueError for what cannot be read safely."""
+    if not body:
+        return {}
+    if "yaml" not in content_type:
+        return from_json(body)
+    try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(body, Loader=_Loader)):
+            raise ValueError("aliases may stand for more than can be looked through")
+        return yaml.load(body, Loader=_Loader)  # noqa: S506 - a safe one
+    except (yaml.YAMLError, RecursionError) as problem:
+        raise ValueError(str(problem)) from None
+
+
+def schema_of(document: Mapping[str, Any], operation: str) -> dict[str, Any] | None:
+    """Return the schema that the document has for the body of an operation; None for one without a body in JSON."""
+    operations = (each for methods in document["paths"].values() for each in methods.values())
+    bodies = (each.get("requestBody", {}) for each in operations if each["operationId"] == operation)
+    schema = next(bodies).get("content", {}).get("application/json", {}).get("schema")
+    return None if schema is None else {**schema, "components": document["components"]}
+
+
+def fits(schema: Mapping[str, Any], body: object) -> bool:
+    """Return whether a body is as a schema says."""
+    found: bool = _Validator(schema).is_valid(body)
+    return found
+
+
+def _matches(_validator: Any, pattern: str, value: Any, _schema: Any) -> Iterator[ValidationError]:
+    if isinstance(value, str) and _compiled(pattern).search(value) is None:
+        yield ValidationError(f"{value!r} does not match {pattern!r}")
+
+
+_compiled = cache(re2.compile)  # Python's own patterns know no classes of characters such as \p{L}
+_Validator: Final[Any] = extend(Draft202012Validator, {"pattern": _matches})  # type: ignore[no-untyped-call]  # untyped

@@ -1,0 +1,211 @@
+"""Connections: limits on what a client sends before a request is known, and whose process is at the other end."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import sys
+from asyncio import BaseTransport, TimerHandle, Transport
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, cast
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from scratchbus.http.problems import Refusal, refusal
+
+HEAD_SECONDS: Final = 10.0
+"""The seconds in which the head of a request has to arrive, from its first byte or from the connection's start."""
+
+MOST_HEAD: Final = 64 * 2**10
+"""The most bytes of the head of a request: its URL and headers."""
+
+MOST_MESSAGE: Final = 40 * 2**20
+"""The most bytes of a request as it is sent, with the framing of its chunks and its trailers."""
+
+STALLED_SECONDS: Final = 60.0
+"""The seconds after which a client that reads none of its answer is dropped."""
+
+NOBODY: Final = -1
+"""The user of a connection whose other end is closed already."""
+
+_TABLES: Final = {socket.AF_INET: Path("/proc/net/tcp"), socket.AF_INET6: Path("/proc/net/tcp6")}
+_ESTABLISHED: Final = 1
+_MAPPED: Final = bytes(10) + b"\xff\xff"
+
+
+class Connection:
+    """One connection of a client."""
+
+    def __init__(self, transport: BaseTransport) -> None:
+        self._transport = transport
+        self._uid: int | None = None
+
+    def peer_uid(self) -> int | None:
+        """Return the user whose process made the connection, NOBODY once it has closed its end.
+
+        Returns None where the kernel does not tell.
+        """
+        if self._uid is None:
+            found = _uid_of(self._transport.get_extra_info("socket"))
+            if found == NOBODY:
+                return found
+            self._uid = found
+        return self._uid
+
+    def limit_buffers(self, size: int) -> None:
+        """Let at most about so many bytes wait here for a client to read them; nothing to do if it has left."""
+        transport = cast(Transport, self._transport)  # uvloop's does not say so
+        if transport.is_closing():
+            return
+        transport.set_write_buffer_limits(size)
+        found: socket.socket | None = transport.get_extra_info("socket")
+        if found is not None:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * size)
+
+    def abort(self) -> None:
+        """Close it at once, whatever waits to be sent."""
+        cast(Transport, self._transport).abort()
+
+
+class Protocol(HttpToolsProtocol):
+    """HTTP as uvicorn speaks it, with limits, and with requests that know their connection: `state["connection"]`."""
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as uvicorn declares it
+        """Note the connection, and wait for the head of a request."""
+        super().connection_made(transport)
+        self.app_state: dict[str, Any] = {**self.app_state, "connection": Connection(transport)}
+        self._is_head, self._is_body = True, False
+        self._size = 0
+        self._problem: Refusal | None = None
+        self._stalled: TimerHandle | None = None
+        self._late: TimerHandle | None = self.loop.call_later(HEAD_SECONDS, self._end_late)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting."""
+        self._stop_waiting()
+        self.resume_writing()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take a part of a request."""
+        self._size += len(data)
+        self._is_head = not self._is_body  # what comes between two requests is the head of the next
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        if not self._is_head:
+            self._stop_waiting()
+        elif self._late is None:
+            self._late = self.loop.call_later(HEAD_SECONDS, self._end_late)
+        if self._is_head and self._size > MOST_HEAD:
+            self._refuse(_too_long())
+        elif self._is_body and self._size > MOST_MESSAGE:
+            self._refuse(Refusal(413, "body-too-large", f"the request is larger than {MOST_MESSAGE:,} bytes"))
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        super().on_message_begin()
+        self._is_head = True
+
+    def on_headers_complete(self) -> None:
+        """Serve a request whose head is there."""
+        self._is_head, self._is_body = False, True
+        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > MOST_HEAD:
+            self._problem = _too_long()
+            raise self._problem
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Note that a request is whole."""
+        self._is_body = False
+        self._size = 0
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is not a request."""
+        self._refuse(self._problem or Refusal(400, "bad-request", "this is not a valid HTTP/1.1 request"))
+
+    def pause_writing(self) -> None:
+        """Drop the client unless it reads on in time."""
+        super().pause_writing()
+        if self._stalled is None:
+            self._stalled = self.loop.call_later(STALLED_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Note that the client reads on."""
+        super().resume_writing()
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+    def _end_late(self) -> None:
+        self._late = None
+        if self._size:
+            self._refuse(Refusal(408, "request-timeout", f"the request did not arrive within {HEAD_SECONDS:g} s"))
+        else:
+            self.transport.close()  # nothing was asked
+
+    def _refuse(self, problem: Refusal) -> None:
+        """Send a problem, unless another answer has begun, and close the connection."""
+        answering: RequestResponseCycle | None = self.cycle  # None at first, whatever uvicorn declares
+        if answering is None or answering.response_complete or not answering.response_started:
+            answer = refusal(problem)
+            lines = [b"HTTP/1.1 %d \r\nconnection: close\r\n" % problem.status]
+            lines += [b"%s: %s\r\n" % header for header in answer.raw_headers]
+            self.transport.write(b"".join([*lines, b"\r\n", bytes(answer.body)]))
+        self.transport.close()
+
+    def _stop_waiting(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+
+def _too_long() -> Refusal:
+    return Refusal(431, "headers-too-large", f"the URL and headers are larger than {MOST_HEAD:,} bytes; send less")
+
+
+def _uid_of(connection: socket.socket | None) -> int | None:
+    """Return the owner of the socket at the other end of a connection on this machine, from the kernel's table.
+
+    The table shows a socket that its process has closed as root's. Our end is no longer established then, so its state
+    is read last.
+    """
+    if connection is None or connection.family not in _TABLES or not sys.platform.startswith("linux"):
+        return None
+    try:
+        here, there = connection.getsockname(), connection.getpeername()
+    except OSError:
+        return NOBODY
+    try:
+        found = _owner(socket.AddressFamily(connection.family), there, here)
+    except OSError:
+        return None
+    state = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+    return found if state == _ESTABLISHED else NOBODY
+
+
+def _owner(family: socket.AddressFamily, there: tuple[Any, ...], here: tuple[Any, ...]) -> int:
+    for table, first, second in _entries(family, there, here):
+        for line in _TABLES[table].read_text().splitlines()[1:]:
+            columns = line.split()
+            if columns[1] == first and columns[2] == second and int(columns[3], 16) == _ESTABLISHED:
+                return int(columns[7])
+    return NOBODY
+
+
+def _entries(
+    family: socket.AddressFamily, there: tuple[Any, ...], here: tuple[Any, ...]
+) -> Iterator[tuple[socket.AddressFamily, str, str]]:
+    """Yield the tables that may have the other end, with both addresses as they show them."""
+    first, second = (socket.inet_pton(family, cast(str, each[0]).partition("%")[0]) for each in (there, here))
+    yield family, _entry(first, there[1]), _entry(second, here[1])
+    if family == socket.AF_INET:  # an IPv6 socket can reach us too
+        yield socket.AF_INET6, _entry(_MAPPED + first, there[1]), _entry(_MAPPED + second, here[1])
+
+
+def _entry(packed: bytes, port: int) -> str:
+    """Return an address as the kernel's table shows it: words in the machine's byte order."""
+    words = struct.unpack(f"={len(packed) // 4}I", packed)
+    return "".join(f"{word:08X}" for word in words) + f":{port:04X}"

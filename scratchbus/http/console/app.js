@@ -1,0 +1,159 @@
+// The shell: header, banner, the view that the address names, the time bar below it, dialogs and messages.
+import { html, render, useEffect, useState } from "./lib/base.js";
+import { write } from "./lib/api.js";
+import { connection, noteState, probe } from "./lib/connection.js";
+import { useKeys } from "./lib/keys.js";
+import { startStream } from "./lib/live.js";
+import { go, link, route } from "./lib/route.js";
+import { page, pages, theme } from "./lib/state.js";
+import { visible } from "./lib/text.js";
+import { Age } from "./ui/times.js";
+import { isPast } from "./lib/time.js";
+import { Dialogs, openDialog } from "./ui/dialog.js";
+import { KeyHelp } from "./ui/keyhelp.js";
+import { PagePicker } from "./ui/pagepicker.js";
+import { Menu } from "./ui/menu.js";
+import { messageOf, ProblemNote } from "./ui/problem.js";
+import { Silenced } from "./ui/silenced.js";
+import { Toasts } from "./ui/toast.js";
+import { VIEWS } from "./views.js";
+import Now from "./views/now.js";
+
+const THEMES = [["auto", "As the system"], ["light", "Light"], ["dark", "Dark"]];
+const viewOf = (name) => VIEWS.find((each) => each.name === name) ?? VIEWS[0];
+const loaded = new Map([["now", Now]]);
+
+function Shell() {
+  const view = viewOf(route.value.view);
+  useEffect(() => {
+    document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+    document.title = `${view.title} · ${visible(page.value)} · scratchbus`;
+  }, [view, page.value]);
+  useKeys([
+    ...VIEWS.map(({ key, name, title }) => ({ keys: key, group: "Views", label: title, run: () => go({}, { view: name }) })),
+    { keys: "?", group: "Everywhere", label: "List the shortcuts", run: () => openDialog((close) => html`<${KeyHelp} onClose=${close} />`) },
+    { keys: "p", group: "Everywhere", label: "Choose the page", run: () => openDialog((close) => html`<${PagePicker} onClose=${close} />`) },
+    { keys: "t", group: "Everywhere", label: "Light or dark", run: nextTheme },
+  ]);
+  return html`
+    <a class="skip" href="#main" onClick=${(event) => (event.preventDefault(), document.querySelector("main").focus())}>Skip to content</a>
+    <${Header} view=${view} />
+    <${Banner} />
+    ${view.scope === "page" && view.name !== "what-if" && html`<${Silenced} />`}
+    <main id="main" tabindex="-1" class=${isPast.value ? "past" : ""}><h1 class="visually-hidden">${view.title}</h1><${View} key=${view.name} view=${view} /></main>
+    <${TimeBar} scope=${view.scope} />
+    <${Dialogs} />
+    <${Toasts} />`;
+}
+
+function Header({ view }) {
+  useEffect(() => document.querySelector("nav [aria-current]").scrollIntoView({ block: "nearest", inline: "nearest" }), [view]);
+  return html`<header class="top">
+    <a class="brand" aria-label="scratchbus" href=${link({}, "now")}><${Logo} /><span>scratchbus</span></a>
+    <button type="button" class="page-button" title="Choose the page (p)" aria-haspopup="dialog"
+      onClick=${() => openDialog((close) => html`<${PagePicker} onClose=${close} />`)}>
+      <span class="visually-hidden">Page: </span><span class="page-name">${visible(page.value)}</span><${OpenCount} /></button>
+    <nav aria-label="Views"><ul>${VIEWS.map(({ name, title }) => html`<li key=${name}>
+      <a href=${link({}, name)} aria-current=${name === view.name ? "page" : undefined}>${title}</a></li>`)}</ul></nav>
+    <div class="top-end">
+      <${Connection} />
+      <${Menu} label="Colours" title="Light or dark (t)" className="icon" align="right" items=${THEMES.map(([name, label]) =>
+        ({ label, checked: theme.value === name, run: () => (theme.value = name) }))}>◐<//>
+      <button type="button" class="icon" aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)"
+        onClick=${() => openDialog((close) => html`<${KeyHelp} onClose=${close} />`)}>?</button>
+    </div>
+  </header>`;
+}
+
+const Logo = () => html`<svg viewBox="0 0 20 20" width="20" height="20" aria-hidden="true">
+  <rect x="2" y="3" width="16" height="3.2" rx="1.6" /><rect x="2" y="8.4" width="11" height="3.2" rx="1.6" opacity=".7" />
+  <rect x="2" y="13.8" width="7" height="3.2" rx="1.6" opacity=".45" /></svg>`;
+
+function OpenCount() {
+  const open = pages.value.find((each) => each.name === page.value)?.open;
+  return open === undefined ? null : html`<small title="open observations">${open}</small>`;
+}
+
+function Connection() {
+  const { state } = connection.value;
+  const text = { live: "Live", connecting: "Connecting", "server-away": "Server away", "engine-away": "Engine away", "signed-out": "Signed out" }[state];
+  return html`<span class="connection ${state} ${isPast.value ? "in-past" : ""}" title=${text}>
+    <span class="dot"></span><span class="connection-text">${state === "live" && isPast.value ? "Past" : text}</span></span>`;
+}
+
+/** What is wrong with the connection, and what happens next. */
+function Banner() {
+  const { state, since, detail } = connection.value;
+  const text = {
+    "server-away": ["The server does not answer.", "What you see is the last that it sent. The console connects again by itself."],
+    "engine-away": ["The engine is away.", detail || "Nothing can be read or written until it is back. The console goes on by itself."],
+    "signed-out": ["You are not signed in.", "Open the address that `scratchbus serve` printed, which has its key, or give a token."],
+  }[state];
+  return html`<div class="banners" role="status">${text && html`<div class="banner ${state}">
+    <strong>${text[0]}</strong> <span>${visible(text[1])}</span> <span class="banner-since">for <${Age} at=${since} fromNow /></span>
+    ${state === "signed-out" ? html`<${SignIn} />` : html`<button type="button" onClick=${probe}>Try now</button>`}</div>`}</div>`;
+}
+
+/** A token, kept in a cookie that scripts cannot read. */
+function SignIn() {
+  const [error, setError] = useState(null);
+  const signIn = async (event) => {
+    event.preventDefault();
+    try {
+      await write("POST", "/login", { token: new FormData(event.target).get("token") });
+      noteState("live");
+    } catch (problem) {
+      setError(problem);
+    }
+  };
+  return html`<form onSubmit=${signIn}><input name="token" type="password" autocomplete="off" required aria-label="Token"
+      aria-invalid=${error ? "true" : undefined} placeholder="Token" /><button type="submit">Sign in</button>
+    ${error && html`<span class="field-error">${messageOf(error)}</span>`}</form>`;
+}
+
+/** The view itself, loaded the first time it is shown. */
+function View({ view }) {
+  const [state, setState] = useState({ Component: loaded.get(view.name), error: null });
+  const load = () =>
+    Promise.all([view.load(), ...view.styles.map(loadStyles)]).then(
+      ([module]) => (loaded.set(view.name, module.default), setState({ Component: module.default, error: null })),
+      (error) => setState({ Component: null, error }),
+    );
+  useEffect(() => {
+    if (!state.Component) load();
+  }, []);
+  if (state.error) return html`<${ProblemNote} error=${state.error} retry=${load} />`;
+  return state.Component ? html`<${state.Component} />` : null;
+}
+
+/** The time bar comes after the first paint: the histogram's library is larger than all the rest. */
+function TimeBar({ scope }) {
+  const [Component, setComponent] = useState(null);
+  useEffect(() => {
+    requestAnimationFrame(() => setTimeout(async () => {
+      const [module] = await Promise.all([import("./ui/timebar.js"), loadStyles("vendor/uplot.css")]);
+      setComponent(() => module.TimeBar);
+    }));
+  }, []);
+  return html`<footer class="time" aria-label="Time">${Component && html`<${Component} scope=${scope} />`}</footer>`;
+}
+
+/** Load a style sheet once. */
+function loadStyles(path) {
+  const address = new URL(path, import.meta.url).href;
+  if ([...document.styleSheets].some((sheet) => sheet.href === address)) return Promise.resolve();
+  return new Promise((resolve, reject) => {
+    const element = Object.assign(document.createElement("link"), { rel: "stylesheet", href: address, onload: resolve, onerror: reject });
+    document.head.append(element);
+  });
+}
+
+function nextTheme() {
+  const names = THEMES.map(([name]) => name);
+  theme.value = names[(names.indexOf(theme.value) + 1) % names.length];
+}
+
+const root = document.getElementById("app");
+root.replaceChildren();
+render(html`<${Shell} />`, root);
+startStream();

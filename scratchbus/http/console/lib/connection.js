@@ -1,0 +1,56 @@
+// Whether the server and its engine answer. Everything recovers by itself: `epoch` changes, and views load again.
+import { signal } from "./base.js";
+
+/** {state, since, detail}; state is "connecting", "live", "server-away", "engine-away" or "signed-out". */
+export const connection = signal({ state: "connecting", since: Date.now(), detail: "" });
+
+/** Changes whenever what is shown may have missed something: after an outage, a rewound log, a lost position. */
+export const epoch = signal(0);
+
+/** Say that everything shown has to be loaded again. */
+export const reloadAll = () => epoch.value++;
+
+const PATIENT = 5000;
+const EAGER = 700;
+let timer = 0;
+
+/** Record what an answer, or its absence, says about server and engine. */
+export function noteState(state, detail = "") {
+  const before = connection.peek();
+  if (before.state === state && before.detail === detail) return;
+  const since = before.state === state ? before.since : Date.now();
+  connection.value = { state, since, detail };
+  if (state === "live" && before.state !== "connecting") reloadAll(); // also after signing in, as someone else maybe
+  if (state !== before.state) schedule(state === "live" ? PATIENT : EAGER);
+}
+
+/** Ask the server now whether it is ready. */
+export async function probe() {
+  clearTimeout(timer);
+  try {
+    const answer = await fetch("/readyz", { cache: "no-store", signal: AbortSignal.timeout(PATIENT) });
+    if (answer.ok) {
+      if (connection.peek().state !== "signed-out") noteState("live");
+    } else if (answer.status === 401) noteState("signed-out");
+    else noteState("engine-away", await detailOf(answer));
+  } catch {
+    noteState("server-away");
+  }
+  schedule(connection.peek().state === "live" ? PATIENT : EAGER);
+}
+
+function schedule(delay) {
+  clearTimeout(timer);
+  timer = setTimeout(() => (document.hidden && delay === PATIENT ? schedule(delay) : probe()), delay);
+}
+
+async function detailOf(answer) {
+  try {
+    return (await answer.json()).detail ?? "";
+  } catch {
+    return "";
+  }
+}
+
+addEventListener("online", probe);
+schedule(PATIENT);

@@ -1,0 +1,99 @@
+// One stream of events for the whole console. It resumes after the last event, so none is missed and none comes twice.
+import { signal, effect } from "./base.js";
+import { address, get } from "./api.js";
+import { connection, probe, reloadAll } from "./connection.js";
+import { EVENT_KINDS } from "./kinds.js";
+
+const HIDDEN_FOR = 60_000; // then the stream ends, so that forgotten tabs leave connections to others
+
+const SOONEST = 300; // milliseconds until a stream that broke is opened again
+const LATEST = 10_000;
+
+const listeners = new Set();
+let delay = SOONEST;
+let source = null;
+let last = null; // the bus position after the last event that came
+let waiting = [];
+let hiding = 0;
+let opening = null;
+
+/** How many events have come since the console was opened. */
+export const received = signal(0);
+
+/** Call `listener` with events as they come, several at a time, oldest first. Returns what ends it. */
+export function onEvents(listener) {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+/** Start, and restart whenever server and engine are there again. */
+export function startStream() {
+  effect(() => {
+    const { state } = connection.value;
+    if (state === "live" || state === "connecting") open();
+    else close();
+  });
+  document.addEventListener("visibilitychange", () => {
+    clearTimeout(hiding);
+    if (document.hidden) hiding = setTimeout(close, HIDDEN_FOR);
+    else open();
+  });
+}
+
+async function open() {
+  if (source || opening || !["live", "connecting"].includes(connection.peek().state)) return;
+  opening = (async () => {
+    try {
+      last ??= (await get("/events", { last: 1 })).position;
+      connect();
+    } catch {
+      probe();
+    } finally {
+      opening = null;
+    }
+  })();
+}
+
+function connect() {
+  if (source) return;
+  source = new EventSource(address("/events", { after: last }));
+  for (const kind of EVENT_KINDS) source.addEventListener(kind, take);
+  for (const name of ["position-lost", "rewound"]) source.addEventListener(name, restart);
+  source.onopen = () => (delay = SOONEST);
+  source.onerror = again;
+}
+
+/** After the stream broke: find out why, and try again, less and less often. */
+async function again() {
+  close();
+  await probe();
+  await get("/me").catch(() => {}); // a stream does not say that one may no longer listen; this does
+  setTimeout(open, delay);
+  delay = Math.min(2 * delay, LATEST);
+}
+
+function take(message) {
+  last = message.lastEventId;
+  waiting.push(JSON.parse(message.data));
+  if (waiting.length === 1) setTimeout(pass, document.hidden ? 250 : 30);
+}
+
+function pass() {
+  const events = waiting;
+  waiting = [];
+  received.value += events.length;
+  for (const listener of listeners) listener(events);
+}
+
+/** The log is not the one that was read so far: begin at its end, and load everything again. */
+function restart() {
+  last = null;
+  close();
+  reloadAll();
+  open();
+}
+
+function close() {
+  source?.close();
+  source = null;
+}

@@ -1,0 +1,36 @@
+// Observations as documents leave out what is as it begins; here they are whole, and compared.
+import { types } from "./state.js";
+
+const BEGINNING = {
+  links: [], evidence: [], blocked_by: [], occurrences: 1, claim: null, expires_at: null, status_class: "open", reason: null,
+  reason_code: null, chain: [], attempts: 0, remind_at: null, not_before: null, every: null, due_at: null, archive_at: null,
+};
+
+/** Return an observation with every field. */
+export const whole = (document) => ({ ...BEGINNING, ...document });
+
+/** By priority, then the newest first: the order of a page. */
+export const byPriority = (a, b) => b.priority - a.priority || (a.created_at < b.created_at ? 1 : a.created_at > b.created_at ? -1 : 0);
+
+/** Return the lifecycle of a type, {statuses: {status: class}, transitions: {status: [status, …]}}, or null. */
+export const lifecycleOf = (type) => types.value[type]?.lifecycle ?? null;
+
+/** Return whether an observation may change to a status. */
+export function mayBecome({ type, status }, to) {
+  const allowed = lifecycleOf(type)?.transitions[status];
+  return allowed ? allowed.includes(to) : true;
+}
+
+/** Return every status of a class, "open", "closed" or "final", over all types. */
+export function statusesOf(wanted) {
+  const found = new Set({ open: ["active", "pending_review"], closed: ["resolved"], final: ["archived"] }[wanted]);
+  for (const { lifecycle } of Object.values(types.value)) {
+    for (const [status, itsClass] of Object.entries(lifecycle?.statuses ?? {})) if (itsClass === wanted) found.add(status);
+  }
+  return [...found];
+}
+
+const COMPARED = ["content", "status", "owner", "confidence", "tags", "context", "metadata", "expires_at", "claim", "occurrences", "links", "evidence"];
+
+/** Return the names of the fields that differ between two versions. */
+export const changedFields = (before, after) => COMPARED.filter((name) => JSON.stringify(before[name]) !== JSON.stringify(after[name]));

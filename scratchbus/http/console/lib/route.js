@@ -1,0 +1,40 @@
+// The address is the state: view, page, moment, filter and selection are all in it, so a link shows the same.
+// It reads #/now?page=main&at=1795386059871-6&q=type:risk_alert&selected=01M82N…
+import { signal, computed } from "./base.js";
+
+/** Parameters that stay when the view changes; every other one belongs to its view. */
+const KEPT = ["page", "at", "without", "selected", "span"];
+
+const read = () => {
+  const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  return { view: decodeURIComponent(path) || "now", params: Object.fromEntries(new URLSearchParams(query)) };
+};
+
+/** The address as {view, params}. */
+export const route = signal(read());
+addEventListener("hashchange", () => (route.value = read()));
+
+/** Return the address of a view as a link. `changes` set parameters; null or "" removes one. */
+export function link(changes = {}, view = route.peek().view) {
+  const { params, view: from } = route.peek();
+  const kept = view === from ? { ...params } : pick(params, KEPT);
+  for (const [name, value] of Object.entries(changes)) {
+    if (value === null || value === undefined || value === "") delete kept[name];
+    else kept[name] = String(value);
+  }
+  const query = new URLSearchParams(kept).toString().replaceAll("%3A", ":").replaceAll("%2C", ",").replaceAll("%2F", "/");
+  return `#/${encodeURIComponent(view)}${query ? `?${query}` : ""}`;
+}
+
+/** Change parameters, and the view if one is given. With `replace`, the back button skips the change. */
+export function go(changes = {}, { view, replace = false } = {}) {
+  const address = link(changes, view);
+  if (address === location.hash) return;
+  history[replace ? "replaceState" : "pushState"](null, "", address);
+  route.value = read();
+}
+
+/** Return a signal of one parameter of the address. */
+export const param = (name, otherwise = "") => computed(() => route.value.params[name] ?? otherwise);
+
+const pick = (object, names) => Object.fromEntries(names.filter((name) => name in object).map((name) => [name, object[name]]));

@@ -1,0 +1,73 @@
+// What the whole console knows: the page, who speaks and what they may do, and how it looks.
+import { signal, computed, effect } from "./base.js";
+import { get } from "./api.js";
+import { epoch } from "./connection.js";
+import { onEvents } from "./live.js";
+import { param } from "./route.js";
+
+/** The page shown. */
+export const page = param("page", "main");
+
+/** The id of the selected observation, or "". */
+export const selected = param("selected");
+
+/** Who speaks, {name, source, scopes, may_name_source}, or null until the server has said. */
+export const caller = signal(null);
+
+/** Whether the caller has a scope: read, publish, act, admin or memory. */
+export const may = (scope) => caller.value?.scopes.includes(scope) ?? false;
+
+/** The pages of the bus, [{name, open, …}]. */
+export const pages = signal([]);
+
+/** The observation types, {name: {priority, description, …}}. */
+export const types = signal({});
+
+effect(() => {
+  epoch.value;
+  ask("/me", (answer) => (caller.value = answer));
+  loadTypes();
+  loadPages();
+});
+
+let waiting = 0;
+onEvents((events) => {
+  if (events.some(({ kind }) => kind === "types_changed")) loadTypes();
+  waiting ||= setTimeout(() => ((waiting = 0), loadPages()), 3000);
+});
+
+function loadTypes() {
+  return ask("/types", (answer) => (types.value = Object.fromEntries(answer.items.map((each) => [each.name, each]))));
+}
+
+/** Load the pages and their counts. */
+export function loadPages() {
+  return ask("/pages", (answer) => (pages.value = answer.items));
+}
+
+async function ask(resource, keep) {
+  try {
+    keep(await get(resource));
+  } catch {
+    // the banner says that the server is away; all of this is loaded again when it is back
+  }
+}
+
+const remembered = (name, otherwise) => {
+  const kept = signal(localStorage.getItem(name) ?? otherwise);
+  effect(() => localStorage.setItem(name, kept.value));
+  return kept;
+};
+
+/** "auto", "light" or "dark". */
+export const theme = remembered("theme", "auto");
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const systemDark = signal(dark.matches);
+dark.addEventListener("change", () => (systemDark.value = dark.matches));
+
+/** Whether dark colours are shown. */
+export const isDark = computed(() => (theme.value === "auto" ? systemDark.value : theme.value === "dark"));
+effect(() => document.documentElement.setAttribute("data-theme", isDark.value ? "dark" : "light"));
+
+/** Whether single keys are shortcuts, "on" or "off". */
+export const shortcuts = remembered("shortcuts", "on");

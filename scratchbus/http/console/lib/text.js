@@ -1,0 +1,45 @@
+// Text that comes from data: always shown as text, with what a terminal or a browser would obey made visible.
+import { html } from "./base.js";
+
+// C0 and C1 controls, and characters that reorder or hide text
+const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+
+const C0 = "NUL SOH STX ETX EOT ENQ ACK BEL BS TAB LF VT FF CR SO SI DLE DC1 DC2 DC3 DC4 NAK SYN ETB CAN EM SUB ESC FS GS RS US".split(" ");
+
+/** Return the text with control characters as visible signs: ‹ESC›, and ‹202E› for a right-to-left override. */
+export const visible = (text) => String(text).replace(UNSEEN, (character) => `‹${sign(character)}›`);
+
+/** The same as elements, the signs set apart. With `lines`, line breaks and tabs stay. */
+export function Text({ value, lines = false }) {
+  const text = String(value ?? "");
+  if (!UNSEEN.test(text)) return text;
+  UNSEEN.lastIndex = 0;
+  const parts = [];
+  let end = 0;
+  for (const match of text.matchAll(UNSEEN)) {
+    if (lines && (match[0] === "\n" || match[0] === "\t")) continue;
+    parts.push(text.slice(end, match.index), html`<span class="control">${sign(match[0])}</span>`);
+    end = match.index + 1;
+  }
+  return [...parts, text.slice(end)];
+}
+
+function sign(character) {
+  const code = character.codePointAt(0);
+  if (code < C0.length) return C0[code];
+  return code === 0x7f ? "DEL" : code.toString(16).toUpperCase().padStart(4, "0");
+}
+
+/** Return "1 event", "2 events", "1,234 events". */
+export const count = (number, one, many = `${one}s`) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
+
+/** Return the last part of an id, which differs most: …4AC54WT0M. */
+export const shortId = (id) => (id && id.length > 12 ? `…${id.slice(-6)}` : id);
+
+const SIZES = [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]];
+
+/** Return a size as "1.4 MiB". */
+export function size(bytes) {
+  const [unit, name] = SIZES.find(([least]) => bytes >= least) ?? [1, "bytes"];
+  return `${(bytes / unit).toLocaleString("en", { maximumFractionDigits: unit === 1 ? 0 : 1 })} ${name}`;
+}

@@ -1,0 +1,97 @@
+// Time: one clock that ticks once a second, durations and moments as text, and what people type as a time.
+import { signal, computed } from "./base.js";
+import { param } from "./route.js";
+
+const tick = signal(Date.now());
+let ahead = 0; // the server's clock minus this one, in milliseconds
+
+setInterval(() => (tick.value = Date.now() + ahead), 1000);
+
+/** Set the clock by the Date header of an answer; it has whole seconds, so small differences say nothing. */
+export function setClockBy(header) {
+  const difference = Date.parse(header) - Date.now();
+  const next = Math.abs(difference) > 2000 ? difference : 0;
+  if (Math.abs(next - ahead) > 1500) {
+    ahead = next;
+    tick.value = Date.now() + ahead;
+  }
+}
+
+/** The moment that is shown, as the address has it: a position (exact), a time, or "" when live. */
+export const moment = param("at");
+
+/** The time now, whatever moment is shown. */
+export const wall = computed(() => tick.value);
+
+/** Whether the past is shown. */
+export const isPast = computed(() => moment.value !== "");
+
+/** The time that ages and countdowns are measured from, in milliseconds: the moment shown, or now. */
+export const now = computed(() => (moment.value ? millisOf(moment.value) : tick.value));
+
+/** Return the milliseconds of a position or an ISO time. */
+export function millisOf(text) {
+  const position = /^(?:\d{1,5}\/)?(\d{1,15})-\d{1,15}(?:,|$)/.exec(text);
+  return position ? Number(position[1]) : Date.parse(text);
+}
+
+/** Return the position of an event, or of the last event that an observation folded. */
+export const positionOf = ({ position, shard, ms, seq }) => position ?? `${shard ? `${shard}/` : ""}${ms}-${seq}`;
+
+const UNITS = [["d", 86_400_000], ["h", 3_600_000], ["m", 60_000], ["s", 1000]];
+
+/** Return a duration in its two largest units: "3d 4h", "5m 12s", "0s". */
+export function duration(ms) {
+  const at = UNITS.findIndex(([, size]) => ms >= size);
+  if (at < 0) return "0s";
+  const [unit, size] = UNITS[at];
+  const whole = Math.floor(ms / size);
+  const [below, smaller] = UNITS[at + 1] ?? [];
+  const rest = below ? Math.floor((ms - whole * size) / smaller) : 0;
+  return rest && whole < 10 ? `${whole}${unit} ${rest}${below}` : `${whole}${unit}`;
+}
+
+const pad = (number, width = 2) => String(number).padStart(width, "0");
+
+/** Return the time of day, 14:02:07 or 14:02:07.123. */
+export function clock(ms, precise = false) {
+  const date = new Date(ms);
+  const text = `${pad(date.getHours())}:${pad(date.getMinutes())}:${pad(date.getSeconds())}`;
+  return precise ? `${text}.${pad(date.getMilliseconds(), 3)}` : text;
+}
+
+/** Return day and time, 2026-11-22 14:02:07, in this browser's zone. */
+export const stamp = (ms, precise = false) => `${day(ms)} ${clock(ms, precise)}`;
+
+/** Return the day, 2026-11-22. */
+export function day(ms) {
+  const date = new Date(ms);
+  return `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())}`;
+}
+
+const AGO = /^-?\s*(\d+(?:\.\d+)?)\s*(s|m|h|d|w)(?:\s+ago)?$/i;
+const DAY_AND_TIME = /^(?:(today|yesterday|\d{4}-\d\d-\d\d)[ T]*)?(?:(\d{1,2}):(\d\d)(?::(\d\d)(?:\.(\d{1,3}))?)?)?$/i;
+
+/**
+ * Return the milliseconds of a time that somebody typed, or null: 14:02, 14:02:07.5, yesterday 9:30, 2026-11-22 14:02,
+ * 5m ago, an ISO time or a position. A time of day alone is the last such time before `reference`.
+ */
+export function parseTime(typed, reference = Date.now()) {
+  const text = typed.trim();
+  if (!text) return null;
+  const ago = AGO.exec(text);
+  if (ago) return reference - Number(ago[1]) * { s: 1e3, m: 6e4, h: 36e5, d: 864e5, w: 6048e5 }[ago[2].toLowerCase()];
+  const match = DAY_AND_TIME.exec(text);
+  if (match) return ofDay(match, reference);
+  const ms = /^\d{9,15}$/.test(text) ? Number(text) : millisOf(text);
+  return Number.isNaN(ms) ? null : ms;
+}
+
+function ofDay([, name, hours, minutes, seconds, fraction], reference) {
+  const date = name && /^\d/.test(name) ? new Date(`${name}T00:00:00`) : new Date(reference);
+  if (Number.isNaN(date.getTime()) || Number(hours) > 23 || Number(minutes) > 59 || Number(seconds) > 59) return null;
+  if (name?.toLowerCase() === "yesterday") date.setDate(date.getDate() - 1);
+  date.setHours(Number(hours ?? 0), Number(minutes ?? 0), Number(seconds ?? 0), Number((fraction ?? "0").padEnd(3, "0")));
+  if (!name && date.getTime() > reference) date.setDate(date.getDate() - 1);
+  return date.getTime();
+}

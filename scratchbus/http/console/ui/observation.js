@@ -1,0 +1,38 @@
+// The small signs that stand for observations and their fields.
+import { html } from "../lib/base.js";
+import { link } from "../lib/route.js";
+import { page } from "../lib/state.js";
+import { Text, shortId, visible } from "../lib/text.js";
+
+/** The status as a word with a sign, so that colour is not the only difference. */
+export const Status = ({ observation }) =>
+  html`<span class="status status-${observation.status_class} status-is-${safe(observation.status)}"
+    >${visible(observation.status.replaceAll("_", " "))}</span>`;
+
+/** The priority as a number and a bar. */
+export const Priority = ({ value }) => html`<span class="priority priority-${priorityBand(value)}"
+  ><span class="priority-bar"><span style=${{ height: `${value}%` }}></span></span><span class="number">${value}</span></span>`;
+
+/** Return "high", "middle" or "low". */
+export const priorityBand = (value) => (value >= 80 ? "high" : value >= 50 ? "middle" : "low");
+
+/** The type. */
+export const Type = ({ name }) => html`<span class="type">${visible(name)}</span>`;
+
+/** Tags; `onPick(tag)` makes them buttons. */
+export const Tags = ({ tags, onPick }) => tags.map((tag) =>
+  onPick
+    ? html`<button key=${tag} type="button" class="tag" title="Filter by this tag" onClick=${(event) => (event.stopPropagation(), onPick(tag))}
+        ><${Text} value=${tag} /></button>`
+    : html`<span key=${tag} class="tag"><${Text} value=${tag} /></span>`);
+
+/** An observation in a line, as a link that selects it: type, content, end of its id. `id` alone when it is unknown. */
+export const ObservationBadge = ({ observation, id = observation?.id, view }) => {
+  const elsewhere = observation && observation.page !== page.value ? { page: observation.page } : {};
+  return html`<a class="observation-badge" href=${link({ selected: id, ...elsewhere }, view)} title=${id}>
+    ${observation && html`<${Type} name=${observation.type} />`}
+    <span class="excerpt">${observation ? html`<${Text} value=${observation.content} />` : "not on a page any longer"}</span>
+    <span class="id">${shortId(id)}</span></a>`;
+};
+
+const safe = (name) => name.replaceAll(/[^a-z0-9_-]/gi, "-");

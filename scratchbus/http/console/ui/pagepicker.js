@@ -1,0 +1,32 @@
+// A dialog that chooses the page.
+import { html, useEffect, useState } from "../lib/base.js";
+import { go } from "../lib/route.js";
+import { loadPages, page, pages } from "../lib/state.js";
+import { count, visible } from "../lib/text.js";
+import { Dialog } from "./dialog.js";
+
+const MOST = 200;
+
+/** Type to narrow the pages; Enter takes the first, or the typed name if no page has it. */
+export function PagePicker({ onClose }) {
+  const [typed, setTyped] = useState("");
+  useEffect(() => void loadPages(), []);
+  const wanted = typed.trim().toLowerCase();
+  const fitting = pages.value.filter(({ name }) => name.toLowerCase().includes(wanted));
+  const choose = (name) => (onClose(), go({ page: name === "main" ? null : name, selected: null }));
+  const submit = () => {
+    const name = fitting.find((each) => each.name === typed.trim())?.name ?? fitting[0]?.name ?? typed.trim();
+    if (name) choose(name);
+  };
+  return html`<${Dialog} title="Page" onClose=${onClose} onSubmit=${submit}>
+    <input type="search" aria-label="Name of a page" placeholder="Type a name, such as user:42" value=${typed} autocomplete="off"
+      spellcheck="false" data-autofocus onInput=${(event) => setTyped(event.target.value)} />
+    <ul class="page-list">${fitting.slice(0, MOST).map(({ name, open }) => html`<li key=${name}>
+      <button type="button" aria-current=${name === page.value ? "true" : undefined} onClick=${() => choose(name)}>
+        <span>${visible(name)}</span><small>${open === undefined ? "" : count(open, "open", "open")}</small></button></li>`)}</ul>
+    ${fitting.length > MOST && html`<p class="hint">${count(fitting.length - MOST, "more page")}; type to narrow them.</p>`}
+    ${!fitting.length && html`<p class="hint">${typed.trim()
+      ? html`No page is called so yet. Enter opens it all the same; it begins with its first observation.`
+      : "No page has an observation yet."}</p>`}
+  <//>`;
+}

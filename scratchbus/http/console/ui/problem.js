@@ -1,0 +1,22 @@
+// Errors and emptiness, with what to do next.
+import { html } from "../lib/base.js";
+import { Problem } from "../lib/api.js";
+import { Text } from "../lib/text.js";
+
+/** An error of a request: what is wrong, and a button that tries again. */
+export function ProblemNote({ error, retry }) {
+  return html`<div class="problem" role="alert">
+    <p><strong><${Text} value=${titleOf(error)} /></strong></p>
+    <p><${Text} value=${messageOf(error)} /></p>
+    ${retry && html`<button type="button" onClick=${retry}>Try again</button>`}
+  </div>`;
+}
+
+/** Return what an error says, for a line. */
+export const messageOf = (error) =>
+  error instanceof Problem ? error.detail || error.message : `The server did not answer (${error.message}).`;
+
+const titleOf = (error) => (error instanceof Problem ? error.title || `Error ${error.status}` : "Not reached");
+
+/** An empty place: what is not there, and what to do next. */
+export const Empty = ({ title, children }) => html`<div class="empty"><h2>${title}</h2>${children}</div>`;

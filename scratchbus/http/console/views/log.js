@@ -1,0 +1,150 @@
+// Log: events as they come, and back to the first one that is kept.
+import { html, useEffect, useMemo, useRef, useSignal, useState } from "../lib/base.js";
+import { get } from "../lib/api.js";
+import { epoch } from "../lib/connection.js";
+import { EVENT_KINDS, groupOf } from "../lib/kinds.js";
+import { useKeys } from "../lib/keys.js";
+import { onEvents } from "../lib/live.js";
+import { fits, parseQuery } from "../lib/query.js";
+import { go, param } from "../lib/route.js";
+import { pages, selected } from "../lib/state.js";
+import { count, shortId, Text, visible } from "../lib/text.js";
+import { isPast, millisOf, moment, positionOf } from "../lib/time.js";
+import { narrow } from "../lib/screen.js";
+import { Filter, setFilter } from "../ui/filter.js";
+import { Empty, ProblemNote } from "../ui/problem.js";
+import { Table } from "../ui/table.js";
+import { Moment } from "../ui/times.js";
+import { describe } from "./log/describe.js";
+
+const NAMES = ["kind", "type", "page", "by", "subject"];
+const STEP = 500; // events a request, back in time
+const MOST = 200_000; // events kept; older ones go, and are asked for again by scrolling
+
+const query = param("q");
+const paused = param("paused");
+
+const keyOf = (event) => positionOf(event) + event.page;
+const textOf = (event) => (event.lower ??= JSON.stringify(event).toLowerCase());
+const valuesOf = (event) => (name) => (name === "text" ? [textOf(event)] : [String(event[name])]);
+
+export default function Log() {
+  const { events, error, atStart, loadOlder, reload, waiting, resume } = useEventList();
+  const terms = useMemo(() => parseQuery(query.value, NAMES), [query.value]);
+  const rows = useMemo(() => (terms.length ? events.filter((each) => fits(terms, valuesOf(each))) : events), [events, terms]);
+  const [expanded, setExpanded] = useState(() => new Set());
+  const table = useRef(null);
+  const toggle = (row) => setExpanded((before) => {
+    const after = new Set(before);
+    if (!after.delete(keyOf(row))) after.add(keyOf(row));
+    return after;
+  });
+  const pause = () => (paused.peek() ? resume() : go({ paused: "yes" }, { replace: true }));
+  useKeys([
+    { keys: "j", group: "This view", label: "Next row", run: () => table.current?.move(1) },
+    { keys: "k", group: "This view", label: "Row before", run: () => table.current?.move(-1) },
+    { keys: "z", group: "This view", label: "Pause, or go on", run: pause },
+    { keys: "Home", group: "This view", label: "To the newest", run: () => table.current?.scrollToStart() },
+  ], [paused.value]);
+
+  useEffect(() => { // a filter that few events fit looks further back by itself
+    if (terms.length && rows.length < 50 && !atStart) loadOlder();
+  }, [terms, rows.length, events.length, atStart]);
+
+  const suggest = (name) => ({ kind: EVENT_KINDS, page: pages.value.map((each) => each.name) })[name] ?? [...new Set(events.slice(0, 2000).map((each) => String(each[name])))].sort();
+  return html`<section class="log" aria-label="Events">
+    <div class="toolbar">
+      <${Filter} value=${query.value} onValue=${setFilter} names=${NAMES} placeholder="Filter: words, kind:, type:, page:, by:" suggest=${suggest} />
+      <span class="toolbar-count">${rows.length === events.length ? count(events.length, "event") : `${rows.length.toLocaleString("en")} of ${events.length.toLocaleString("en")}`}${atStart ? "" : ", the newest"}</span>
+      ${!isPast.value && html`<button type="button" aria-pressed=${paused.value !== ""} title="Pause without losing an event (z)" onClick=${pause}>
+        ${paused.value ? `Go on${waiting ? `, ${waiting.toLocaleString("en")} new` : ""}` : "Pause"}</button>`}
+    </div>
+    ${error && html`<${ProblemNote} error=${error} retry=${reload} />`}
+    ${rows.length > 0
+      ? html`<${Table} label="Events, newest first" className="log-table" rows=${rows} keyOf=${keyOf} columns=${COLUMNS} rowHeight=${narrow.value ? 50 : 28}
+          onSelect=${toggle} expanded=${expanded} detail=${(row) => html`<${Raw} event=${row} />`} onEnd=${atStart ? null : loadOlder} control=${table}
+          rowClass=${(row) => (row.subject === selected.value ? "of-selected" : "")} />`
+      : !error && atStart && html`<${Empty} title=${events.length ? "No event fits the filter" : isPast.value ? "Nothing had happened then" : "Nothing has happened yet"}>
+          ${events.length > 0 ? html`<p><button type="button" onClick=${() => setFilter("")}>Clear the filter</button></p>` : html`<p>Events appear here as they are written.</p>`}<//>`}
+  </section>`;
+}
+
+const COLUMNS = [
+  { name: "time", title: "Time", cell: (row) => html`<${Moment} at=${row.at} precise />` },
+  { name: "kind", title: "Kind", cell: (row) => html`<span class="kind kind-${groupOf(row.kind)}">${row.kind.replaceAll("_", " ")}</span>` },
+  { name: "page", title: "Page", cell: (row) => html`<span class="excerpt">${visible(row.page)}</span>` },
+  { name: "type", title: "Type", cell: (row) => html`<span class="excerpt">${visible(row.type)}</span>` },
+  { name: "what", title: "What", cell: (row) => html`<span class="excerpt"><${Text} value=${describe(row)} /></span>` },
+  { name: "by", title: "By", cell: (row) => html`<span class="excerpt"><${Text} value=${row.by} /></span>` },
+  { name: "subject", title: "Subject", cell: (row) => html`<span class="excerpt id" title=${visible(row.subject)}>${visible(shortId(row.subject))}</span>` },
+];
+
+/** The event as it is kept, and where one may go from it. */
+function Raw({ event }) {
+  const { lower, ...kept } = event;
+  const isObservation = /^[0-9A-Z]{26}$/.test(event.subject);
+  return html`<div class="raw"><div class="raw-links">
+    ${isObservation && html`<button type="button" class="small" onClick=${() => go({ page: event.page, selected: event.subject, at: moment.peek() || null }, { view: "now" })}>Show on the page</button>`}
+    <button type="button" class="small" onClick=${() => go({ at: positionOf(event) })}>Go to this moment</button>
+    <button type="button" class="small" onClick=${() => setFilter(`subject:${event.subject}`)}>Only this subject</button></div>
+    <pre tabindex="0" aria-label="The event as JSON"><${Text} value=${JSON.stringify(kept, null, 2)} lines /></pre></div>`;
+}
+
+/** The events, newest first: up to the moment shown, or live. While paused, new ones wait. */
+function useEventList() {
+  const list = useSignal([]);
+  const waiting = useSignal([]);
+  const [state, setState] = useState({ error: null, atStart: false });
+  const busy = useRef(false);
+  const generation = useRef(0);
+
+  const add = (fresh) => {
+    const known = new Set(list.peek().slice(0, 2 * STEP).map(keyOf));
+    const later = fresh.filter((each) => !known.has(keyOf(each))).sort(newestFirst);
+    if (later.length) list.value = [...later, ...list.peek()].slice(0, MOST);
+  };
+  const loadOlder = async () => {
+    if (busy.current) return;
+    busy.current = true;
+    const mine = generation.current;
+    const oldest = list.peek().at(-1);
+    const at = moment.peek();
+    try {
+      const before = oldest ? positionOf(oldest) : at ? beyond(at) : undefined;
+      const { items } = await get("/events", { last: STEP, before });
+      if (mine === generation.current) {
+        list.value = [...list.peek(), ...items.toReversed()];
+        setState({ error: null, atStart: items.length < STEP });
+      }
+    } catch (error) {
+      if (mine === generation.current) setState((before) => ({ ...before, error }));
+    }
+    busy.current = false;
+  };
+  const reload = () => {
+    generation.current++;
+    busy.current = false;
+    list.value = [];
+    waiting.value = [];
+    setState({ error: null, atStart: false });
+    return loadOlder();
+  };
+  useEffect(() => void reload(), [moment.value, epoch.value]);
+  useEffect(() => onEvents((events) => {
+    if (isPast.peek()) return;
+    if (paused.peek()) waiting.value = [...waiting.peek(), ...events];
+    else add(events);
+  }), []);
+  const resume = () => {
+    add(waiting.peek());
+    waiting.value = [];
+    go({ paused: null }, { replace: true });
+  };
+  return { events: list.value, ...state, loadOlder, reload, waiting: waiting.value.length, resume };
+}
+
+const sequence = (event) => Number(positionOf(event).split("-")[1]);
+const newestFirst = (a, b) => millisOf(positionOf(b)) - millisOf(positionOf(a)) || sequence(b) - sequence(a);
+
+/** Return a position just after one, or just after all events of a time. */
+const beyond = (at) => (/^[\d/]+-\d+$/.test(at) ? at.replace(/\d+$/, (seq) => String(Number(seq) + 1)) : `${millisOf(at) + 1}-0`);

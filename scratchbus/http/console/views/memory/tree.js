@@ -1,0 +1,44 @@
+// The scopes, the tree of sessions, and the agents.
+import { html, useMemo, useState } from "../../lib/base.js";
+import { link, route } from "../../lib/route.js";
+import { Text, visible } from "../../lib/text.js";
+import { Age } from "../../ui/times.js";
+
+const MANY = 8;
+
+export function Tree({ sessions, agents, scopes, chosen }) {
+  const [wanted, setWanted] = useState("");
+  const fits = (name) => name.toLowerCase().includes(wanted.trim().toLowerCase());
+  const roots = useMemo(() => rootsOf(sessions, fits), [sessions, wanted]);
+  const [shownScopes, shownAgents] = [scopes.filter(fits), agents.filter(fits)];
+  return html`<section class="memory-tree" aria-label="Scopes, sessions and agents">
+    ${sessions.length + agents.length + scopes.length > MANY && html`<input type="search" aria-label="Find a scope, a session or an agent" placeholder="Find" value=${wanted} onInput=${(event) => setWanted(event.target.value)} />`}
+    ${shownScopes.length > 0 && html`<${Names} title="Scopes" kind="scope" names=${shownScopes} chosen=${chosen} />`}
+    <h2>Sessions</h2>
+    ${roots.length ? html`<ul>${roots.map((each) => html`<${Branch} key=${each.id} node=${each} chosen=${chosen} />`)}</ul>` : html`<p class="hint">${wanted ? "None is called so." : "None yet."}</p>`}
+    ${shownAgents.length > 0 && html`<${Names} title="Agents" kind="agent" names=${shownAgents} chosen=${chosen} />`}
+  </section>`;
+}
+
+/** What belongs to one memory, and not to the next that is chosen. */
+export const NONE = { scope: null, session: null, agent: null, tab: null, fact: null, entity: null, q: null, find: null, tag: null, v: null, vs: null, in: null, valid: null, depth: null };
+
+const Names = ({ title, kind, names, chosen }) => html`<h2>${title}</h2><ul>${names.map((name) => html`<li key=${name}>
+  <a class="tree-link" href=${link({ ...NONE, [kind]: name }, "memory")} title=${visible(name)} aria-current=${chosen === `${kind} ${name}` ? "true" : undefined}><span class="excerpt"><${Text} value=${name} /></span></a></li>`)}</ul>`;
+
+function Branch({ node, chosen }) {
+  return html`<li><a class="tree-link ${node.ended ? "ended" : ""}" href=${link({ ...NONE, session: node.id, tab: route.value.params.session ? route.value.params.tab : null }, "memory")} title=${visible(node.id)} aria-current=${chosen === `session ${node.id}` ? "true" : undefined}>
+      <span class="excerpt"><${Text} value=${node.id} /></span>${node.fork && html` <small title="It began with all that its parent knew">fork</small>`}${node.ended && html` <small>ended</small>`}
+      ${node.updated_at && html`<small class="tree-age"><${Age} at=${node.updated_at} /></small>`}</a>
+    ${node.below.length > 0 && html`<ul>${node.below.map((each) => html`<${Branch} key=${each.id} node=${each} chosen=${chosen} />`)}</ul>`}</li>`;
+}
+
+/** Return the sessions as a tree, those that changed last first; one whose parent is not there is a root. */
+function rootsOf(sessions, fits) {
+  const nodes = new Map(sessions.map((each) => [each.id, { ...each, below: [] }]));
+  const roots = [];
+  for (const node of nodes.values()) (nodes.get(node.parent)?.below ?? roots).push(node);
+  const newest = (a, b) => ((a.updated_at ?? "") < (b.updated_at ?? "") ? 1 : -1);
+  const kept = (node) => ((node.below = node.below.filter(kept).sort(newest)), node.below.length > 0 || fits(node.id));
+  return roots.filter(kept).sort(newest);
+}

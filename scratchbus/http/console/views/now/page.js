@@ -1,0 +1,106 @@
+// The observations of a page, kept up to date by events; and what changed while nobody looked.
+import { signal, useEffect, useMemo, useRef, useSignal } from "../../lib/base.js";
+import { get, pagePath, Problem, read } from "../../lib/api.js";
+import { onEvents } from "../../lib/live.js";
+import { useLoad } from "../../lib/load.js";
+import { byPriority, statusesOf, whole } from "../../lib/observation.js";
+import { count } from "../../lib/text.js";
+import { isPast, moment } from "../../lib/time.js";
+
+const STEP = 1000; // rows a request
+const MOST = 20_000;
+const FEW = 12; // up to so many changed observations are asked for one by one
+
+/** Return {rows, error, loaded, more, reload, away}; `wanted` are statuses, none for all open ones. */
+export function usePage(page, wanted) {
+  const statuses = wanted.length === 0 ? statusesOf("open") : wanted.includes("all") ? [] : wanted.flatMap((each) => (each === "open" ? statusesOf("open") : [each]));
+  const key = statuses.join();
+  const kept = useSignal(new Map());
+  const { data, error, reload } = useLoad((signal) => loadAll(page, statuses, signal), [page, key]);
+
+  useEffect(() => {
+    if (data) kept.value = data.rows;
+  }, [data]);
+  useEffect(() => follow(page, statuses, kept, reload), [page, key]);
+
+  const rows = useMemo(() => [...kept.value.values()].sort(byPriority), [kept.value]);
+  const away = useAway(kept.value, `${page} ${key} ${moment.value}`, data !== null);
+  return { rows, error, loaded: data !== null, more: data?.more ?? false, reload, away };
+}
+
+async function loadAll(page, status, signal) {
+  const rows = new Map();
+  let after = null;
+  do {
+    const answer = await read(pagePath(page, "observations"), { status, limit: STEP, after }, { signal });
+    for (const each of answer.items) rows.set(each.id, whole(each));
+    after = answer.next;
+  } while (after && rows.size < MOST);
+  return { rows, more: after !== null && after !== undefined };
+}
+
+/** Ask again for what events change, a few at once; many are one load of the page. */
+function follow(page, statuses, kept, reload) {
+  const changed = new Set();
+  let running = false;
+  const settle = async () => {
+    running = true;
+    while (changed.size && !isPast.peek()) {
+      const ids = [...changed];
+      changed.clear();
+      if (ids.length > FEW) await reload();
+      else await Promise.all(ids.map((id) => refresh(page, id, statuses, kept)));
+    }
+    running = false;
+  };
+  return onEvents((events) => {
+    for (const event of events) if (event.page === page && /^[0-9A-Z]{26}$/.test(event.subject)) changed.add(event.subject);
+    if (changed.size && !running && !isPast.peek()) settle();
+  });
+}
+
+async function refresh(page, id, statuses, kept) {
+  let found = null;
+  try {
+    found = whole(await get(pagePath(page, "observations", id)));
+  } catch (error) {
+    if (!(error instanceof Problem) || error.status !== 404) return; // the banner says what is wrong; all loads again after
+  }
+  if (isPast.peek()) return;
+  const rows = new Map(kept.peek());
+  const before = rows.get(id);
+  if (found && before && before.version > found.version) return;
+  if (found && (!statuses.length || statuses.includes(found.status))) rows.set(id, found);
+  else rows.delete(id);
+  kept.value = rows;
+}
+
+const looking = signal(!document.hidden);
+document.addEventListener("visibilitychange", () => (looking.value = !document.hidden));
+
+/** What differs from when the window was last in sight: {count, text, has(id), clear}. */
+function useAway(rows, context, loaded) {
+  const seen = useRef(null); // versions by id, from when the window went out of sight
+  const kept = useRef({ context, rows, loaded });
+  const cleared = useSignal(0);
+  if (kept.current.context !== context) seen.current = null;
+  kept.current = { context, rows, loaded };
+  useEffect(() => {
+    if (!looking.value && !seen.current && kept.current.loaded) {
+      seen.current = new Map([...kept.current.rows].map(([id, { version }]) => [id, version]));
+    }
+  }, [looking.value]);
+  cleared.value; // a clear renders again
+  const versions = looking.value ? seen.current : null;
+  const fresh = versions ? [...rows.values()].filter(({ id, version }) => versions.get(id) !== version) : [];
+  const left = versions ? [...versions.keys()].filter((id) => !rows.has(id)).length : 0;
+  const added = fresh.filter(({ id }) => !versions.has(id)).length;
+  const ids = new Set(fresh.map(({ id }) => id));
+  const parts = [[added, "new"], [fresh.length - added, "changed"], [left, "left"]].filter(([number]) => number);
+  return {
+    count: fresh.length + left,
+    text: parts.map(([number, word]) => count(number, word, word)).join(", "),
+    has: (id) => ids.has(id),
+    clear: () => ((seen.current = null), cleared.value++),
+  };
+}

@@ -1,0 +1,145 @@
+"""Facts as requests and answers have them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from pydantic import WithJsonSchema
+
+from scratchbus.http import examples, patterns
+from scratchbus.http.models import Label
+from scratchbus.http.responses import EVENT, KEPT
+from scratchbus.http.schemas import component, document, header, link, listed, or_null, record
+
+TIME: Final = "2026-11-22T22:20:36Z"
+RELATIONS: Final = ("depends_on", "runs_on", "uses", "part_of", "works_on")
+"""Some of the relations that come with scratchbus."""
+
+Entity = Label
+"""The name of an entity."""
+
+Relation = Annotated[
+    Label,
+    WithJsonSchema(
+        {
+            "description": "A relation: one of those that come with scratchbus, or of those that this bus has.",
+            "anyOf": [
+                {"type": "string", "enum": [*RELATIONS]},
+                {"type": "string", "pattern": patterns.LABEL, "minLength": 1, "maxLength": 256},
+            ],
+            "examples": ["runs_on"],
+        }
+    ),
+]
+
+_TEXT: Final = {"type": "string"}
+_TIME: Final = {"type": "string", "format": "date-time"}
+_COUNT: Final = {"type": "integer", "minimum": 0}
+_RETRACTION: Final = record(("by", "reason", "refuted", "at"), by=_TEXT, reason=_TEXT, refuted=or_null(_TEXT), at=_TIME)
+_FIELDS: Final[dict[str, Any]] = {
+    **dict.fromkeys(("id", "subject", "relation", "object", "source", "position"), _TEXT),
+    **dict.fromkeys(("valid_at", "invalid_at"), or_null(_TIME)),
+    **dict.fromkeys(("created_at", "updated_at"), _TIME),
+    "confidence": {"type": "number", "minimum": 0, "maximum": 1},
+    "evidence": listed(_TEXT),
+    "source_text": or_null(_TEXT),
+    "retraction": or_null(_RETRACTION),
+    "version": {"type": "integer", "minimum": 1},
+    "damaged": {"type": "boolean"},
+}
+_FACT: Final = component("Fact", record(tuple(_FIELDS), **_FIELDS))
+_EXAMPLE: Final[dict[str, Any]] = {
+    "id": "fact_1795386035607",
+    "subject": "api",
+    "relation": "runs_on",
+    "object": "Node 24",
+    "valid_at": None,
+    "invalid_at": None,
+    "confidence": 1.0,
+    "source": "analyst",
+    "version": 1,
+    "damaged": False,
+    "evidence": [],
+    "source_text": "we upgraded to Node 24",
+    "retraction": None,
+    "created_at": "2026-11-22T22:20:35.607000Z",
+    "updated_at": "2026-11-22T22:20:35.607000Z",
+    "position": "1795386035607-4",
+}
+_SPAN_FIELDS: Final[dict[str, Any]] = {
+    "fact": _FACT,
+    "begins": _TIME,
+    "ends": or_null(_TIME),
+    "state": {"enum": ["valid", "contested", "superseded", "retracted"]},
+    "ended_by": or_null(_TEXT),
+    "contested_by": listed(_TEXT),
+}
+_SPAN: Final = component("FactSpan", record(tuple(_SPAN_FIELDS), **_SPAN_FIELDS))
+_SPAN_EXAMPLE: Final[dict[str, Any]] = {
+    "fact": _EXAMPLE,
+    "begins": "2026-11-22T22:20:35.607000Z",
+    "ends": None,
+    "state": "valid",
+    "ended_by": None,
+    "contested_by": [],
+}
+_NEIGHBOUR: Final = component(
+    "Neighbour", record(("entity", "distance", "fact"), entity=_TEXT, distance=_COUNT, fact=_FACT)
+)
+_HERE: Final = {"scope": "$request.path.scope", "fact": "$response.body#/id"}
+_LINKS: Final = {
+    "get": link("get_fact", "Why it is known.", _HERE),
+    "retract": link("retract_fact", "Take it back.", _HERE),
+}
+_LOCATION: Final = header("Where it is.", "/api/v1/scopes/ada%2Fshop/facts/fact_1795386035607", required=True)
+_ASSERTED: Final[dict[str, Any]] = {
+    "position": "1795386035607-4",
+    "id": "IRQJtwDaecy0145~1a205758442-6b",
+    "page": "knowledge:ada/shop",
+    "subject": "fact_1795386035607",
+    "kind": "fact_asserted",
+    "type": "",
+    "batch": "1/1",
+    "by": "analyst",
+    "at": "2026-11-22T22:20:35.607000Z",
+    "about": "api",
+    "relation": "runs_on",
+    "object": "Node 24",
+    "confidence": 1.0,
+    "evidence": [examples.ID],
+    "source_text": "we upgraded to Node 24",
+}
+
+FACT: Final = document("The fact", _FACT, _EXAMPLE, **_LINKS)
+ASSERTED: Final = document("The fact, which is new", _FACT, _EXAMPLE, {"Location": _LOCATION}, **_LINKS)
+FACTS: Final = document("The facts", record(("items",), items=listed(_FACT)), {"items": [_EXAMPLE]})
+NEIGHBOURS: Final = document(
+    "The entities, each with how many facts away it is, and the last fact on the way",
+    record(("items",), items=listed(_NEIGHBOUR)),
+    {"items": [{"entity": "Node 24", "distance": 1, "fact": _EXAMPLE}]},
+)
+SPANS: Final = document(
+    "The facts with their times; `ends` is null for one whose end is not known",
+    record(("items",), items=listed(_SPAN)),
+    {"items": [_SPAN_EXAMPLE]},
+)
+TRIPLETS: Final = document(
+    "The text, and its tokens as they are estimated",
+    record(("text", "tokens"), text=_TEXT, tokens=_COUNT),
+    {"text": "api -> runs_on -> Node 24", "tokens": 8},
+)
+CONTESTED: Final = document(
+    "The observations that ask which of several facts is true",
+    record(("items",), items=listed(KEPT)),
+    {"items": [examples.OBSERVATION]},
+)
+WHY: Final = document(
+    "The fact, when it is true, its events, and the observations that it rests on",
+    record((*_SPAN_FIELDS, "events", "evidence"), **_SPAN_FIELDS, events=listed(EVENT), evidence=listed(KEPT)),
+    {
+        **_SPAN_EXAMPLE,
+        "fact": {**_EXAMPLE, "evidence": [examples.ID]},
+        "events": [_ASSERTED],
+        "evidence": [examples.OBSERVATION],
+    },
+)

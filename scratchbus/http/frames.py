@@ -1,0 +1,80 @@
+"""What streams of events send: which events, and each as the bytes of a frame."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from pydantic_core import to_json
+
+from scratchbus import BusPosition, Event, Position, cloud_event, document_of
+from scratchbus.errors import InvalidPosition, LogError, LogRewound
+
+Vector = tuple[Position, ...]
+"""A position in every shard."""
+
+
+class Filter(NamedTuple):
+    """The events that a stream wants, None for all, and how they are shown."""
+
+    pages: frozenset[str] | None = None
+    types: frozenset[str] | None = None
+    kinds: frozenset[str] | None = None
+    subjects: frozenset[str] | None = None
+    as_cloud_events: bool = False
+
+    def wants(self, event: Event) -> bool:
+        """Return whether an event is wanted."""
+        return (
+            (self.pages is None or event.page in self.pages)
+            and (self.types is None or event.type in self.types)
+            and (self.kinds is None or event.kind in self.kinds)
+            and (self.subjects is None or event.subject in self.subjects)
+        )
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of `bus.events`."""
+        return {name: getattr(self, name) for name in ("pages", "types", "kinds", "subjects")}
+
+
+def vector_of(after: str | None, shards: int) -> Vector:
+    """Return a position in every shard for the text of one, or of the position of an event. Raises InvalidPosition."""
+    if after is None:
+        return tuple(Position(0, 0, shard) for shard in range(shards))
+    if "," not in after and shards > 1:
+        at = Position.parse(after)
+        if at.shard >= shards:
+            raise InvalidPosition(f"{after} is on shard {at.shard}; the bus has {shards}")
+        return tuple(at if shard == at.shard else Position(at.ms, 0, shard) for shard in range(shards))
+    vector = BusPosition.parse(after).shards
+    if len(vector) != shards:
+        raise InvalidPosition(f"{after[:100]} is a position of a bus with {len(vector)} shards, not {shards}")
+    return vector
+
+
+def text_of(vector: Sequence[Position]) -> str:
+    """Return a position in every shard as text."""
+    return str(BusPosition(tuple(vector)))
+
+
+def moved(vector: Vector, event: Event) -> Vector:
+    """Return a position in every shard, moved behind an event."""
+    at = event.position
+    return (*vector[: at.shard], at, *vector[at.shard + 1 :])
+
+
+def frame(event: Event, where: str, bus: str, as_cloud_events: bool) -> bytes:
+    """Return an event as it is sent: `where` is the position behind it."""
+    document = cloud_event(event, bus) if as_cloud_events else document_of(event)
+    return b"id: %b\nevent: %b\ndata: %b\n\n" % (where.encode(), event.kind.encode(), to_json(document))
+
+
+def trouble(name: str, where: str, problem: Exception) -> bytes:
+    """Return what tells a client that events are missing: what follows is behind `where`."""
+    said = {"detail": str(problem), "position": where}
+    return b"id: %b\nevent: %b\ndata: %b\n\n" % (where.encode(), name.encode(), to_json(said))
+
+
+def name_of(problem: LogError) -> str:
+    """Return the name of the event that tells a client of a problem with the log."""
+    return "rewound" if isinstance(problem, LogRewound) else "position-lost"

@@ -1,0 +1,224 @@
+"""Run a server: listen, serve, end on a signal."""
+
+from __future__ import annotations
+
+import gc
+import getpass
+import ipaddress
+import signal
+import socket
+import ssl
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from os import _exit
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import uvicorn
+from starlette.types import ASGIApp
+
+import scratchbus
+from scratchbus.errors import InvalidSource, SettingsError, shown
+from scratchbus.http.app import create_app
+from scratchbus.http.callers import Callers, LocalUser, TokenHolders
+from scratchbus.http.connections import Protocol
+from scratchbus.http.guard import hosts_of
+from scratchbus.http.server import Server
+
+HOST: Final = "127.0.0.1"
+
+GRACE: Final = 1.0
+"""Seconds after a signal until the process exits, even if clients are still reading."""
+
+_NAP: Final = 0.1  # seconds that a stop may go unnoticed
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """How to serve. `where` is PORT or HOST:PORT; `settings` are the arguments of `AsyncBus.connect`."""
+
+    where: str
+    settings: dict[str, Any]
+    tokens: Path | None = None
+    certificate: Path | None = None
+    certificate_key: Path | None = None
+    hosts: Sequence[str] = ()
+    allow_private_webhooks: bool = False
+    source: str | None = None
+
+
+@dataclass(frozen=True)
+class Serving:
+    """Where a server listens. `key` is in the URL to open, unless tokens are needed."""
+
+    url: str
+    key: str | None = field(default=None, repr=False)
+
+    @property
+    def to_open(self) -> str:
+        """The URL that a browser has to open."""
+        return self.url if self.key is None else f"{self.url}/?key={self.key}"
+
+
+def run(options: ServeOptions, when_ready: Callable[[Serving], None]) -> None:
+    """Serve until SIGTERM or SIGINT. Raises SettingsError."""
+    config, listener, serving = _prepared(options)
+
+    async def signalled() -> None:
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            await anext(aiter(signals))
+        end = threading.Timer(GRACE, _exit, (0,))  # acknowledged writes are in the log, so nothing is lost
+        end.daemon = True
+        end.start()
+
+    _run(config, listener, lambda: when_ready(serving), signalled)
+
+
+@contextmanager
+def serving_beside(options: ServeOptions) -> Iterator[Serving]:
+    """Serve in a thread while the `with` lasts. Raises SettingsError, and RuntimeError if the server does not start."""
+    config, listener, serving = _prepared(options)
+    ready, stop = threading.Event(), threading.Event()
+
+    async def stopped() -> None:
+        while not stop.is_set():  # noqa: ASYNC110 - a thread sets it
+            await anyio.sleep(_NAP)
+
+    thread = threading.Thread(target=_run, args=(config, listener, ready.set, stopped), name="http", daemon=True)
+    thread.start()
+    try:
+        while not ready.wait(_NAP):
+            if not thread.is_alive():
+                raise RuntimeError(f"the HTTP server at {serving.url} did not start; its log says why")
+        yield serving
+    finally:
+        stop.set()
+        thread.join(GRACE)
+
+
+def _prepared(options: ServeOptions) -> tuple[uvicorn.Config, socket.socket, Serving]:
+    listener = _listen(options.where)
+    port: int = listener.getsockname()[1]
+    callers = _callers(options, listener, port)
+    is_secure = options.certificate is not None
+    hosts = hosts_of(_host(listener), port, options.hosts, is_local=_is_local(listener), is_secure=is_secure)
+    server = Server(callers, options.settings, hosts, is_secure, options.allow_private_webhooks)
+    tls = _tls(options) if is_secure else None
+    config = configured(create_app(server), has_proxy=options.tokens is not None, tls=tls)
+    return config, listener, Serving(_url(listener, is_secure), callers.key if isinstance(callers, LocalUser) else None)
+
+
+def configured(app: ASGIApp, *, has_proxy: bool = False, tls: ssl.SSLContext | None = None) -> uvicorn.Config:
+    """Return how uvicorn serves an application; one that `has_proxy` believes what a proxy on this machine says."""
+    return uvicorn.Config(
+        app,
+        http=Protocol,
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        log_level="error",  # warnings are about what clients send
+        access_log=False,
+        server_header=False,
+        proxy_headers=has_proxy,  # without tokens the connection says who it is
+        timeout_graceful_shutdown=1,
+        timeout_keep_alive=30,
+        ssl_context_factory=None if tls is None else lambda *_: tls,
+    )
+
+
+def _run(
+    config: uvicorn.Config,
+    listener: socket.socket,
+    when_ready: Callable[[], None],
+    until: Callable[[], Awaitable[None]],
+) -> None:
+    async def serve() -> None:
+        async with anyio.create_task_group() as tasks:
+            server = _Uvicorn(config, when_ready)
+            tasks.start_soon(server.serve, [listener])
+            await until()
+            server.should_exit = True
+
+    anyio.run(serve, backend_options={"use_uvloop": find_spec("uvloop") is not None})
+
+
+class _Uvicorn(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, when_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._when_ready = when_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        gc.freeze()  # so that collections skip what the start made
+        self._when_ready()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield  # we handle them
+
+
+def _callers(options: ServeOptions, listener: socket.socket, port: int) -> Callers:
+    is_secure = options.certificate is not None
+    if options.tokens is not None:
+        tokens = scratchbus.McpTokens(options.tokens)
+        if not tokens.all():
+            raise SettingsError(f"{options.tokens} has no tokens; add one with `scratchbus mcp token add`")
+        return TokenHolders(port, tokens, is_secure)
+    if not _is_local(listener):
+        raise SettingsError(
+            f"{shown(options.where)} can be reached from other machines, and so needs tokens: give --tokens FILE, "
+            "and add them with `scratchbus mcp token add`; or listen on 127.0.0.1"
+        )
+    return LocalUser(port, options.source or _user(), is_secure)
+
+
+def _user() -> str:
+    """Return the name of the user who runs this, as a source."""
+    try:
+        return scratchbus.check_source(getpass.getuser(), "source")
+    except (OSError, KeyError, InvalidSource):
+        return "user"
+
+
+def _listen(where: str) -> socket.socket:
+    """Return a socket listening on PORT or HOST:PORT. Raises SettingsError."""
+    host, _, port = where.rpartition(":")
+    host = host.strip("[]") or HOST
+    if not port.isdecimal() or int(port) > 65535:
+        raise SettingsError(
+            f"{shown(where)} is not an address to listen on; write PORT or HOST:PORT (0: any free port)"
+        )
+    try:
+        family = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, int(port)), family=family, backlog=2048)
+    except OSError as problem:
+        raise SettingsError(f"cannot listen on {where}: {problem.strerror or problem}; choose another port") from None
+
+
+def _url(listener: socket.socket, is_secure: bool) -> str:
+    host = _host(listener)
+    host = f"[{host}]" if ":" in host else host
+    return f"{'https' if is_secure else 'http'}://{host}:{listener.getsockname()[1]}"
+
+
+def _host(listener: socket.socket) -> str:
+    host: str = listener.getsockname()[0]
+    return host
+
+
+def _is_local(listener: socket.socket) -> bool:
+    """Return whether only this machine can reach it."""
+    return ipaddress.ip_address(_host(listener)).is_loopback
+
+
+def _tls(options: ServeOptions) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(str(options.certificate), options.certificate_key and str(options.certificate_key))
+    except (OSError, ssl.SSLError) as problem:
+        raise SettingsError(f"{options.certificate}: {problem}; give PEM files with --cert and --cert-key") from None
+    return context

@@ -1,0 +1,111 @@
+"""What the routes of memories share: their parameters, and the schemas of their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Final
+from urllib.parse import unquote
+
+from fastapi import Depends, Header, Path
+from pydantic import BeforeValidator, StringConstraints, WithJsonSchema
+from starlette.convertors import Convertor, register_url_convertor
+from starlette.responses import Response
+
+from scratchbus import AsyncBus, Event, document_of
+from scratchbus.http import patterns
+from scratchbus.http.documents import answer
+from scratchbus.http.parameters import Absent, Guards, idempotency
+from scratchbus.http.schemas import document, record
+
+
+def name_of(text: str) -> str:
+    """Return a name as it is, from a part of a path in which a slash is written %2F."""
+    return unquote(text, errors="replace") if "%" in text else text
+
+
+REVISION: Final = r'^(\*|(W/)?"?(0|[1-9][0-9]{0,14})"?)$'
+_IF_MATCH: Final = (
+    'The ETag of a read: the write is refused (412) if there is another revision by now. "0" is one that nobody has'
+    " written yet."
+)
+
+
+_Revision = Annotated[str, StringConstraints(pattern=REVISION)]
+
+
+async def _based(
+    once: Annotated[Guards, Depends(idempotency)],
+    if_match: Annotated[_Revision | Absent, Header(alias="If-Match", description=_IF_MATCH, examples=['"3"'])] = None,
+) -> Guards:
+    if if_match is None or if_match == "*":
+        return once
+    return Guards(once.event_id, int(if_match.removeprefix("W/").strip('"')))
+
+
+Based = Annotated[Guards, Depends(_based)]
+"""The guards of a write that replaces what was read."""
+
+NOTE: Final = "note_[0-9]{1,16}"
+TASK: Final = "^task_[0-9]{1,15}@[A-Za-z0-9_.@/:-]{1,120}$"
+
+
+class _Note(Convertor[str]):
+    """The part of a path that is the id of a note; what else may stand there, such as `search`, is none."""
+
+    regex = NOTE
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("note", _Note())
+
+NoteId = Annotated[str, Path(description="The id of a note.", pattern=f"^{NOTE}$", examples=["note_1795386035607"])]
+TaskId = Annotated[
+    str,
+    BeforeValidator(name_of),
+    StringConstraints(pattern=TASK),
+    Path(description="The id of a task, as beginning it answered; a slash in it is written %2F."),
+    WithJsonSchema({"type": "string", "pattern": TASK, "examples": ["task_1795386035607@s1"]}),
+]
+AgentName = Annotated[
+    str,
+    BeforeValidator(name_of),
+    StringConstraints(pattern=patterns.SESSION),
+    Path(description="The name of an agent; a slash in it is written %2F."),
+    WithJsonSchema({"type": "string", "pattern": patterns.SESSION, "examples": ["analyst"]}),
+]
+
+WRITTEN: Final[dict[str, Any]] = record(("revision",), revision={"type": "integer", "minimum": 0})
+REVISED: Final = document("The new revision, also as ETag", WRITTEN, {"revision": 4})
+TEXT: Final = document(
+    "The text, and its revision, also as ETag; of an earlier moment there is no revision",
+    record(
+        ("content", "revision"),
+        content={"type": "string"},
+        revision={"type": ["integer", "null"], "minimum": 0},
+    ),
+    {"content": "The bank answers on Mondays only.", "revision": 3},
+)
+
+
+def text_answer(content: str, revision: int | None) -> Response:
+    """Return a text with its revision as ETag."""
+    headers = {} if revision is None else {"ETag": f'"{revision}"'}
+    return answer({"content": content, "revision": revision}, headers=headers)
+
+
+def revised(revision: int) -> Response:
+    """Return the revision that a write made."""
+    return answer({"revision": revision}, headers={"ETag": f'"{revision}"'})
+
+
+async def events_answer(bus: AsyncBus, page: str, events: Iterable[Event], at: str | None) -> Response:
+    """Return events about a memory, up to a moment if one is given. Raises InvalidPosition, PositionLost."""
+    if at is not None:
+        end = (await bus.page(page).as_of(at)).position
+        events = [event for event in events if event.position <= end]
+    return answer({"items": [document_of(event) for event in events]})

@@ -1,0 +1,86 @@
+"""Bodies as models: each is the schema that OpenAPI shows, and the check of what is sent."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+from fastapi import Request
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from scratchbus.http import patterns
+from scratchbus.http.documents import body_of, fields_of
+from scratchbus.http.problems import Refusal
+from scratchbus.http.schemas import body
+
+NotBlank = Annotated[str, StringConstraints(pattern=patterns.NOT_BLANK)]
+"""A text that says something; the bus checks its size."""
+
+Label = Annotated[str, StringConstraints(pattern=patterns.LABEL, min_length=1, max_length=256)]
+"""A text of up to 256 printable characters."""
+
+
+def optional(**more: Any) -> Any:
+    """Return the default of a field that may be left out, but not be null; see `Body.given`."""
+    return Field(default=None, **more)
+
+
+def whole(value: object) -> object:
+    """Return a number as JSON Schema reads it, for which 2.0 is whole too."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+class Body(BaseModel):
+    """What a request says."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    @classmethod
+    async def of(cls, request: Request) -> Self:
+        """Return what a request says. Raises Refusal."""
+        return cls.checked(await body_of(request))
+
+    @classmethod
+    def checked(cls, document: dict[str, Any]) -> Self:
+        """Return a JSON object as this body. Raises Refusal for the first field that does not fit."""
+        required = tuple(name for name, field in cls.model_fields.items() if field.is_required())
+        fields_of(document, *cls.model_fields, required=required)
+        try:
+            return cls.model_validate(document)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            field = ".".join(map(str, first["loc"]))
+            raise Refusal(422, "invalid-field", f"{field}: {first['msg']}", field=field) from None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The fields that were given."""
+        return self.model_dump(exclude_unset=True)
+
+
+def takes(example: dict[str, Any], *models: type[Body]) -> dict[str, Any]:
+    """Return the request body of an operation, for `openapi_extra`: one of these, such as the example."""
+    found = [schema_of(model) for model in models]
+    required = any(word in schema for schema in found for word in ("required", "anyOf", "minProperties"))
+    return body(found[0] if len(found) == 1 else {"oneOf": found}, required=required, example=example)
+
+
+def schema_of(model: type[BaseModel], mode: str = "validation") -> dict[str, Any]:
+    """Return the JSON Schema of a model, with the schemas of its parts in place and without titles."""
+    whole = model.model_json_schema(mode=mode)  # type: ignore[arg-type]  # "validation" or "serialization"
+    return _plain(whole, whole.get("$defs", {}))  # type: ignore[no-any-return]  # a mapping, as `whole` is
+
+
+def _plain(part: Any, parts: dict[str, Any]) -> Any:
+    if isinstance(part, list):
+        return [_plain(each, parts) for each in part]
+    if not isinstance(part, dict):
+        return part
+    if "$ref" in part:
+        return _plain(parts[part["$ref"].rpartition("/")[2]], parts)
+    found = {}
+    for name, each in part.items():
+        if name in ("properties", "patternProperties"):
+            found[name] = {own: _plain(schema, parts) for own, schema in each.items()}
+        elif name not in ("$defs", "title") and (name, each) != ("default", None):
+            found[name] = _plain(each, parts)
+    return found

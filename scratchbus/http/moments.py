@@ -1,0 +1,54 @@
+"""Reads of another moment: `?at=` and `?without_source=`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Depends, Query
+from pydantic import BaseModel, StringConstraints
+
+from scratchbus import AsyncBus, AsyncPage, AsyncPastPage
+from scratchbus.http import patterns
+from scratchbus.http.parameters import Absent
+
+_AT = "A time (ISO 8601) or a position: the answer is what was true then."
+_WITHOUT = "Sources whose observations, and all that followed from them, are left out."
+
+
+class Moment(BaseModel):
+    """The moment that a read is about; now unless `at` says another."""
+
+    at: str | None = None
+    without_source: list[str] = []
+
+    @property
+    def is_now(self) -> bool:
+        """Whether the read is about the present, as it is."""
+        return self.at is None and not self.without_source
+
+    async def page(self, bus: AsyncBus, name: str) -> AsyncPage | AsyncPastPage:
+        """Return a page as it is, or as it was. Raises InvalidPosition, PositionLost."""
+        page = bus.page(name)
+        return page if self.is_now else await self.past(bus, name)
+
+    async def past(self, bus: AsyncBus, name: str) -> AsyncPastPage:
+        """Return a page as it was, also if that is now."""
+        return await bus.page(name).as_of(await self.when(bus), self.without_source)
+
+    async def when(self, bus: AsyncBus) -> Any:
+        """Return the moment as the bus takes it."""
+        return self.at if self.at is not None else await bus.position()
+
+
+AnyMoment = Annotated[str, StringConstraints(pattern=patterns.MOMENT)]
+When = Annotated[AnyMoment | Absent, Query(description=_AT, examples=["2026-11-22T22:20:36Z", "1795386035607-1"])]
+Silent = Annotated[
+    list[Annotated[str, StringConstraints(pattern=patterns.SOURCE)]], Query(description=_WITHOUT, examples=[["rules"]])
+]
+
+
+async def _moment(at: When = None, without_source: Silent = []) -> Moment:  # noqa: B006 - FastAPI copies it
+    return Moment(at=at, without_source=without_source)
+
+
+At = Annotated[Moment, Depends(_moment)]

@@ -1,0 +1,91 @@
+"""The OpenAPI document: what FastAPI makes of the routes, and what it cannot know.
+
+That is the schemas with names, how callers are known, problems as examples, and parameters written in JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from fastapi import FastAPI
+
+from scratchbus.http import problem_examples, problems, schemas
+from scratchbus.http.problems import Problem
+
+_SECURITY: Final = {
+    "token": {"type": "http", "scheme": "bearer", "description": "A token, or the key of this start of the server."},
+    "cookie": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": "scratchbus-PORT",
+        "description": "The same, for the console; its name has the server's port.",
+    },
+}
+
+_OPEN: Final = ("/healthz", "/readyz", "/api/v1/login", "/api/v1/logout")
+"""What answers without a caller."""
+
+
+def install(app: FastAPI, *, needs_token: bool) -> None:
+    """Complete the document of an application, where all callers need a token, or the user's own programs do not."""
+    made = app.openapi
+
+    def completed() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            _complete(made(), needs_token)
+        return made()
+
+    app.openapi = completed  # type: ignore[method-assign]
+
+
+def _complete(document: dict[str, Any], needs_token: bool) -> None:
+    components = document.setdefault("components", {})
+    components.setdefault("schemas", {}).update(schemas.COMPONENTS)
+    components["schemas"]["Problem"] = Problem.model_json_schema()
+    components["schemas"].pop("HTTPValidationError", None)
+    components["schemas"].pop("ValidationError", None)
+    components["securitySchemes"] = _SECURITY
+    document["security"] = [{"token": []}, {"cookie": []}, *([] if needs_token else [{}])]
+    for path, operation in _operations(document):
+        for parameter in operation.get("parameters", ()):
+            _in_json(parameter)
+        if path in _OPEN:
+            operation["security"] = []
+        _add_problems(path, operation)
+    components["examples"] = schemas.EXAMPLES | problem_examples.components()
+
+
+def _operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            yield path, operation
+
+
+def _in_json(parameter: dict[str, Any]) -> None:
+    """Describe a parameter that is written in JSON by the media type of its value."""
+    schema = parameter.get("schema", {})
+    kind = schema.pop("contentMediaType", None)
+    if kind is not None:
+        parameter["content"] = {kind: {"schema": parameter.pop("schema")}}
+
+
+def _add_problems(path: str, operation: dict[str, Any]) -> None:
+    """Add what any operation of its kind may answer."""
+    statuses = set(problems.EVERYWHERE)
+    if "requestBody" in operation:
+        statuses |= {400, 408, 409, 413, 415, 422}
+    if operation.get("parameters"):
+        statuses |= {404, 422}
+    if "{" in path:
+        statuses.add(400)
+    responses = operation["responses"]
+    for status in sorted(statuses):
+        if path.startswith("/api/"):
+            responses.setdefault(str(status), problems.documented(status))
+    if "422" in responses and problems.MEDIA_TYPE not in responses["422"].get("content", {}):
+        responses["422"] = problems.documented(422)  # FastAPI's own
+    for status, response in responses.items():
+        for kind, content in response.get("content", {}).items():
+            if kind == problems.MEDIA_TYPE:
+                content["examples"] = problem_examples.of_operation(int(status), operation.get("tags", ()))

@@ -1,0 +1,190 @@
+"""The parameters that many routes share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+from urllib.parse import unquote
+
+from fastapi import Depends, Header, Path, Query, Request
+from fastapi.dependencies.utils import get_flat_params
+from fastapi.params import Query as QueryParameter
+from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema
+from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import from_json
+from starlette.convertors import Convertor, register_url_convertor
+
+from scratchbus.http import patterns
+from scratchbus.http.problems import Refusal
+
+
+class _Ulid(Convertor[str]):
+    """The part of a path that is the id of an observation; what else may stand there, such as `batch`, is none."""
+
+    regex = patterns.ID[1:-1]
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("ulid", _Ulid())
+
+
+def name_of(text: str) -> str:
+    """Return the name that a part of a path has."""
+    return unquote(text, errors="replace") if "%" in text else text
+
+
+PageName = Annotated[
+    str,
+    BeforeValidator(name_of),
+    StringConstraints(pattern=patterns.PAGE),
+    Path(description="The name of a page; a slash in it is written %2F."),
+    WithJsonSchema({"type": "string", "pattern": patterns.PAGE, "examples": ["main"]}),
+]
+
+SessionName = Annotated[
+    str,
+    BeforeValidator(name_of),
+    StringConstraints(pattern=patterns.SESSION),
+    Path(description="The name of a session; a slash in it is written %2F."),
+    WithJsonSchema({"type": "string", "pattern": patterns.SESSION, "examples": ["s1"]}),
+]
+
+ScopeName = Annotated[
+    str,
+    BeforeValidator(name_of),
+    StringConstraints(pattern=patterns.SCOPE),
+    Path(description="The name of a scope, such as a user or a project; a slash in it is written %2F."),
+    WithJsonSchema({"type": "string", "pattern": patterns.SCOPE, "examples": ["ada/shop"]}),
+]
+
+Id = Annotated[
+    str,
+    Path(description="The id of an observation.", examples=["01M82NHKCCEBT4DDKQ2K3C35T3"], pattern=patterns.ID),
+]
+
+Limit = Annotated[int, Query(description="The most items of the answer.", ge=1, le=1000)]
+
+Absent = SkipJsonSchema[None]
+"""Of a parameter that may be left out; OpenAPI says that by itself."""
+
+AnyPage = Annotated[str, StringConstraints(pattern=patterns.PAGE)]
+AnyTypeName = Annotated[str, StringConstraints(pattern=patterns.TYPE)]
+_AnySource = Annotated[str, StringConstraints(pattern=patterns.SOURCE)]
+AnyId = Annotated[str, StringConstraints(pattern=patterns.ID)]
+AnyTime = Annotated[
+    str,
+    StringConstraints(pattern=patterns.TIME),
+    WithJsonSchema({"type": "string", "format": "date-time", "pattern": patterns.TIME}),
+]
+Positive = Annotated[int, Field(ge=1, le=1000)]
+_Some = Annotated[str, StringConstraints(min_length=1)]
+_Key = Annotated[str, StringConstraints(pattern=patterns.EVENT_ID)]
+_Version = Annotated[str, StringConstraints(pattern=patterns.VERSION)]
+_JsonText = Annotated[str, WithJsonSchema({"type": "object", "contentMediaType": "application/json"})]
+Label = Annotated[str, StringConstraints(pattern=patterns.LABEL, min_length=1, max_length=256)]
+
+AnyLimit = Annotated[Positive | Absent, Query(description="The most items; all without it.")]
+TypeName = Annotated[AnyTypeName | Absent, Query(description="The name of a type.", examples=["risk_alert"])]
+SourceName = Annotated[_AnySource | Absent, Query(description="Who published it.", examples=["fraud_detector"])]
+Owner = Annotated[Label | Absent, Query(description="Whom it concerns.", examples=["user:42"])]
+Since = Annotated[
+    AnyTime | Absent, Query(description="Created at this time or later.", examples=["2026-11-22T00:00:00Z"])
+]
+Cursor = Annotated[AnyId | Absent, Query(description="`next` of the previous answer.")]
+Part = Annotated[_Some | Absent, Query(description="Part of the content, in any case.", examples=["fraud"])]
+Least = Annotated[Annotated[float, Field(ge=0, le=1)] | Absent, Query(description="At least this.", examples=[0.5])]
+JsonObject = Annotated[
+    _JsonText | Absent,
+    Query(description="A JSON object; an observation has to have all of its names with the same values."),
+]
+
+
+@dataclass(frozen=True)
+class Guards:
+    """What the headers of a write say: an id that makes a retry safe, and the version that the write expects."""
+
+    event_id: str | None
+    expected_version: int | None = None
+
+    def as_keywords(self) -> dict[str, Any]:
+        """Return them as the methods of a page take them."""
+        return {"event_id": self.event_id, "expected_version": self.expected_version}
+
+
+async def idempotency(
+    idempotency_key: Annotated[
+        _Key | Absent,
+        Header(
+            alias="Idempotency-Key",
+            description="An id of yours for this write: sent again with it, the write is not made twice.",
+        ),
+    ] = None,
+) -> Guards:
+    """Return the guards of a write that compares no version itself."""
+    return Guards(idempotency_key)
+
+
+async def _guards(
+    once: Annotated[Guards, Depends(idempotency)],
+    if_match: Annotated[
+        _Version | Absent,
+        Header(
+            alias="If-Match",
+            description="The ETag of a read: the write is refused (412) if the version is another by now.",
+        ),
+    ] = None,
+) -> Guards:
+    if if_match is None or if_match == "*":
+        return once
+    return Guards(once.event_id, int(if_match.removeprefix("W/").strip('"')))
+
+
+async def _without_version(request: Request, once: Annotated[Guards, Depends(idempotency)]) -> Guards:
+    if "if-match" in request.headers:
+        detail = "If-Match: this operation compares no version; leave it out, or use a fence"
+        raise Refusal(422, "unknown-precondition", detail)
+    return once
+
+
+Once = Annotated[Guards, Depends(_without_version)]
+"""The guards of a write that makes something new."""
+
+Guarded = Annotated[Guards, Depends(_guards)]
+"""The guards of a write that changes what is there."""
+
+
+def object_of(field: str, text: str | None) -> dict[str, Any] | None:
+    """Return the JSON object that a query parameter has. Raises Refusal."""
+    if text is None:
+        return None
+    try:
+        found = from_json(text, allow_inf_nan=False)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise Refusal(
+            422, "invalid-parameter", f'{field}: write a JSON object, such as {{"task_id":"t1"}}', field=field
+        )
+    return found
+
+
+def refuse_unknown_parameters(request: Request) -> None:
+    """Refuse query parameters that the route does not have, which would be filters that do not filter."""
+    if not request.query_params:
+        return
+    route = request.scope["route"]
+    known = getattr(route, "known_parameters", None)
+    if known is None:
+        fields = get_flat_params(route.dependant)
+        known = route.known_parameters = {each.alias for each in fields if isinstance(each.field_info, QueryParameter)}
+    for name in request.query_params:
+        if name not in known:
+            told = f"use one of: {', '.join(sorted(known))}" if known else "there are none"
+            raise Refusal(
+                422, "unknown-parameter", f"{name[:100]}: unknown query parameter; {told}", known=sorted(known)
+            )

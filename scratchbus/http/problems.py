@@ -1,0 +1,261 @@
+"""Problem details (RFC 9457): the one table from the error tree to HTTP statuses.
+
+Every refusal is `application/problem+json`: `type`, `title`, `status` and `detail`, and what the error itself knows,
+such as `expected` and `actual` of a version conflict. `event_id` is there when the outcome of a write is unknown: send
+it as `Idempotency-Key` when retrying.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any, Final
+
+import anyio
+import msgspec
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict
+from pydantic_core import to_json, to_jsonable_python
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from scratchbus import errors
+from scratchbus.daemon import stderr_logger
+from scratchbus.http.methods import allowed
+
+MEDIA_TYPE: Final = "application/problem+json"
+
+MOST_LOOKED_AT: Final = 32 * 2**10
+"""The most bytes of a refused body that are compared with the OpenAPI document; 1,000 ids of evidence are fewer."""
+
+RETRY_AFTER: Final = "1"
+"""Seconds after which a request is worth a retry while the engine is away."""
+
+_STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
+    (errors.Unauthorized, 403),
+    (errors.InvalidInput, 422),
+    (errors.NotFound, 404),
+    (errors.VersionConflict, 412),
+    (errors.Conflict, 409),
+    (errors.EngineForbidden, 502),
+    (errors.EngineAuth, 502),
+    (errors.EngineError, 503),
+    (errors.ArchiveUnavailable, 503),
+    (errors.PositionLost, 410),
+    (errors.LogRewound, 410),
+    (errors.Behind, 503),
+    (errors.LogBlocked, 503),
+    (errors.BusClosed, 503),
+    (errors.IndexFailed, 503),
+    (errors.FilesUnavailable, 503),
+)
+
+EVERYWHERE: Final = (401, 403, 421, 500, 502, 503)
+"""The statuses of problems that any operation may answer."""
+
+_OWN: Final = {"args", "advice", "add_note", "with_traceback"}
+_encode: Final = msgspec.json.Encoder(enc_hook=to_jsonable_python).encode
+_CONTROLS: Final = re.compile(b"\xc2[\x80-\x9f]|\x7f")
+_WORDS: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+logger = stderr_logger()
+
+
+class Problem(BaseModel):
+    """Why a request was refused (RFC 9457); some problems have further members."""
+
+    model_config = ConfigDict(extra="allow", json_schema_extra={"additionalProperties": True})
+
+    type: str
+    title: str
+    status: int
+    detail: str
+
+
+class Refusal(Exception):
+    """A request that the HTTP interface refuses by itself, before it asks the bus."""
+
+    def __init__(
+        self, status: int, slug: str, detail: str, headers: Mapping[str, str] | None = None, **members: Any
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.slug = slug
+        self.detail = detail
+        self.headers = dict(headers or {})
+        self.members = members
+
+
+def json_bytes(document: object) -> bytes:
+    """Return a document as JSON in which a terminal finds nothing to obey: control characters are escaped."""
+    try:
+        found = _encode(document)
+    except OverflowError:  # an integer of more than 64 bits
+        found = to_json(document)
+    if b"\xc2" in found or b"\x7f" in found:
+        return _CONTROLS.sub(lambda match: b"\\u00%02x" % match[0][-1], found)
+    return found
+
+
+def status_of(error: BaseException) -> int:
+    """Return the status of an error of the bus: that of its class in the table, else 500."""
+    return next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
+
+
+def problem(status: int, slug: str, detail: str, headers: Mapping[str, str] | None = None, **members: Any) -> Response:
+    """Return a problem as a response."""
+    return Response(json_bytes(_body(status, slug, detail, members)), status, dict(headers or {}), MEDIA_TYPE)
+
+
+def problem_of(error: errors.ScratchbusError, status: int | None = None) -> Response:
+    """Return an error of the bus as a response, with the status of the table unless another is given."""
+    status = status_of(error) if status is None else status
+    headers = {"Retry-After": RETRY_AFTER} if status == 503 else {}
+    return Response(json_bytes(body_of(error, status)), status, headers, MEDIA_TYPE)
+
+
+def refusal(error: Refusal) -> Response:
+    """Return a refusal as a response."""
+    return problem(error.status, error.slug, error.detail, error.headers, **error.members)
+
+
+def body_of(error: errors.ScratchbusError, status: int) -> dict[str, Any]:
+    """Return what a problem says of an error of the bus."""
+    if isinstance(error, errors.FilesUnavailable):  # where the files are is nothing for clients
+        return _body(status, slug_of(type(error)), "the private files cannot be read or written; the log says why", {})
+    return _body(status, slug_of(type(error)), str(error), _members(error))
+
+
+def refusal_body(error: Refusal) -> dict[str, Any]:
+    """Return what a problem says of a refusal."""
+    return _body(error.status, error.slug, error.detail, error.members)
+
+
+def _body(status: int, slug: str, detail: str, members: Mapping[str, Any]) -> dict[str, Any]:
+    common = {"type": f"urn:scratchbus:problem:{slug}", "title": _title(slug), "status": status, "detail": detail}
+    return common | dict(members)
+
+
+def slug_of(kind: type[BaseException]) -> str:
+    """Return the last part of a problem's type: `version-conflict` for VersionConflict."""
+    return _WORDS.sub("-", kind.__name__).lower()
+
+
+def documented(status: int) -> dict[str, Any]:
+    """Return the OpenAPI response for a status; `openapi` adds the problems with that status as examples."""
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    response: dict[str, Any] = {"description": HTTPStatus(status).phrase, "content": content}
+    if status == 503:
+        retry = {"description": "Seconds until a retry makes sense.", "schema": {"type": "integer", "minimum": 0}}
+        response["headers"] = {"Retry-After": retry}
+    return response
+
+
+def answers(good: Mapping[int, dict[str, Any]], *statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return what an operation may answer, for OpenAPI: the good answers, and problems with these statuses."""
+    found: dict[int | str, dict[str, Any]] = dict(good.items())
+    return found | {status: documented(status) for status in sorted({*statuses, *EVERYWHERE})}
+
+
+def install(app: FastAPI) -> None:
+    """Answer all errors of an application with problems."""
+    for kind in (errors.ScratchbusError, Refusal, RequestValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, answer_to)
+
+
+async def answer_to(request: Request, error: Exception) -> Response:
+    """Return the answer to a request that failed."""
+    if isinstance(error, errors.ScratchbusError):
+        return await _failed(request, error)
+    if isinstance(error, Refusal):
+        return await _refused(request, error)
+    if isinstance(error, RequestValidationError):
+        return _invalid(error)
+    if isinstance(error, HTTPException):
+        return _http(request, error)
+    logger.error("request failed", method=request.method, path=request.url.path, exc_info=error)
+    return problem(500, "internal-error", "the server failed; its log says why")
+
+
+async def _failed(request: Request, error: errors.ScratchbusError) -> Response:
+    status = status_of(error)
+    if status == 422 and await _is_as_documented(request):
+        status = 404 if request.method in ("GET", "HEAD") else 409
+    elif isinstance(error, errors.VersionConflict) and "if-match" not in request.headers:
+        status = 409
+    elif isinstance(error, errors.FilesUnavailable):
+        logger.error("private files are unavailable", method=request.method, path=request.url.path, problem=str(error))
+    return problem_of(error, status)
+
+
+async def _is_as_documented(request: Request) -> bool:
+    """Return whether a request is as the OpenAPI document says, so that it is the bus that cannot take it as it is now.
+
+    Such are a type that it does not have, or a moment in the future. Parameters were checked before. A long body is not
+    looked at, since others would wait for that.
+    """
+    from scratchbus.http import conformity  # late: it imports jsonschema
+
+    schema = conformity.schema_of(request.app.openapi(), request.scope["route"].name)
+    if schema is None:
+        return True
+    body = await request.body()
+    if len(body) > MOST_LOOKED_AT:
+        return False
+    try:
+        document = conformity.read_body(body, request.headers.get("content-type", ""))
+    except ValueError:
+        return False  # it is of another media type, which only the route reads
+    return await anyio.to_thread.run_sync(conformity.fits, schema, document)
+
+
+async def _refused(request: Request, error: Refusal) -> Response:
+    if error.status == 422 and "field" in error.members and request.method not in ("GET", "HEAD"):
+        error.status = 409 if await _is_as_documented(request) else 422
+    return refusal(error)
+
+
+def _invalid(error: RequestValidationError) -> Response:
+    found: dict[str, str] = {}
+    for each in error.errors():
+        found.setdefault(".".join(str(part) for part in each["loc"][1:2]), each["msg"])  # further are parts of a union
+    field, message = next(iter(found.items()))
+    detail = f"{field}: {message}" if field else message
+    told = [{"field": name, "problem": text} for name, text in found.items()]
+    return problem(422, "invalid-request", detail, errors=told)
+
+
+def _http(request: Request, error: HTTPException) -> Response:
+    title = HTTPStatus(error.status_code).phrase
+    slug = title.lower().replace(" ", "-")
+    detail, headers = str(error.detail), dict(error.headers or {})
+    if error.status_code == 405:
+        headers["Allow"] = allowed(request.app.openapi(), request.scope["path"]) or headers.get("Allow", "GET")
+        detail = f"{request.method} is not possible here; use one of: {headers['Allow']}"
+    elif error.status_code == 404:
+        detail = "there is nothing at this path; /api/v1/openapi.json lists what there is"
+    return problem(error.status_code, slug, detail, headers)
+
+
+def _members(error: errors.ScratchbusError) -> dict[str, Any]:
+    known = {name: value for name, value in vars(error).items() if name not in _OWN and not name.startswith("_")}
+    return {
+        name: _plain(value) for name, value in known.items() if name not in ("type", "title", "status", "detail")
+    } | ({"observation_type": error.type} if isinstance(error, errors.UnknownType | errors.TypeInUse) else {})
+
+
+def _plain(value: object) -> object:
+    if value is None or isinstance(value, str | int | float | bool | datetime):
+        return value
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return str(value)
+    if isinstance(value, Iterable):
+        return [_plain(each) for each in value]
+    return str(value)
+
+
+def _title(slug: str) -> str:
+    return slug.replace("-", " ").capitalize()

@@ -1,0 +1,79 @@
+"""Long work: its result, or for who accepts a stream of events, its progress and then its result."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any, Final
+
+from fastapi import Request
+from pydantic_core import to_json
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.responses import Response
+
+from scratchbus.errors import ScratchbusError
+from scratchbus.http.documents import answer
+from scratchbus.http.metrics import open_stream
+from scratchbus.http.problems import Refusal, problem_of, refusal
+from scratchbus.http.server import caller_of, server_of
+
+STREAM: Final = "text/event-stream"
+
+_EACH: Final = 0.25
+"""Seconds between two events of progress."""
+
+RECHECK: Final = 2.0
+"""Seconds between two looks at whether a caller is still valid."""
+
+Work = Callable[[Callable[[int, int], object]], Awaitable[dict[str, Any]]]
+"""Long work, given what it tells its progress to: how much is done, and of how much."""
+
+
+async def answer_with_progress(request: Request, work: Work) -> Response:
+    """Return the result of long work; with `Accept: text/event-stream`, a stream that ends with it."""
+    if STREAM in request.headers.get("accept", ""):
+        server, caller = server_of(request), caller_of(request)
+        return EventSourceResponse(_events(work, lambda: server.callers.check_valid(caller)))
+    return answer(await work(lambda done, total: None))
+
+
+async def _events(work: Work, check_caller: Callable[[], None]) -> AsyncGenerator[ServerSentEvent, None]:
+    """Yield `progress` events, then one `result` or `problem`.
+
+    The work ends when the client leaves, or when its token is revoked: `check_caller` raises Refusal then.
+    """
+    told: tuple[int, int] | None = None
+    last = None
+
+    def tell(done: int, total: int) -> None:
+        nonlocal told
+        told = done, total
+
+    with open_stream():
+        task = asyncio.ensure_future(work(tell))
+        try:
+            checked = time.monotonic()
+            while not task.done():
+                await asyncio.wait({task}, timeout=_EACH)
+                if time.monotonic() - checked > RECHECK or task.done():
+                    check_caller()
+                    checked = time.monotonic()
+                if told is not None and told != last:
+                    last = told
+                    yield _event("progress", {"done": last[0], "total": last[1]})
+            yield _event("result", task.result())
+        except ScratchbusError as error:
+            yield _problem(problem_of(error))
+        except Refusal as error:
+            yield _problem(refusal(error))
+        finally:
+            task.cancel()
+
+
+def _event(kind: str, document: dict[str, Any]) -> ServerSentEvent:
+    return ServerSentEvent(to_json(document).decode(), event=kind)
+
+
+def _problem(answer: Response) -> ServerSentEvent:
+    return ServerSentEvent(bytes(answer.body).decode(), event="problem")

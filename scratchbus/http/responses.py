@@ -1,0 +1,220 @@
+"""The answers about observations, as the OpenAPI document describes them, and the links from each to what is next."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import TypeAdapter
+
+import scratchbus
+from scratchbus.http import examples
+from scratchbus.http.schemas import (
+    COMPONENTS,
+    ID,
+    POSITION,
+    REFERENCE,
+    Schema,
+    component,
+    document,
+    document_schema,
+    header,
+    link,
+    listed,
+    of_model,
+    or_null,
+)
+
+
+def _observation() -> Schema:
+    """Return the schema of an observation as it is answered: the fields of its specification, and what else is known.
+
+    Those that say nothing beyond their default are left out.
+    """
+    schema = document_schema(TypeAdapter(scratchbus.Observation).json_schema(mode="serialization"))
+    definitions = schema.pop("$defs")
+    claim = component("Claim", document_schema(definitions["Claim"]))
+    properties = schema["properties"]
+    properties |= {"claim": or_null(claim), "id": ID, "evidence": listed(ID), "blocked_by": listed(ID)}
+    properties |= {"position": POSITION, "added": POSITION}
+    always = ("id", "type", "content", "source", "owner", "status", "confidence", "context", "tags", "created_at")
+    schema["required"] = [*always, "updated_at", "expires_at", "metadata", "page", "version", "position", "priority"]
+    return schema
+
+
+KEPT: Final = component("Observation", _observation())
+_DISPLACED: Final = listed(ID, description="The observations that made room.")
+_ADDED: Final = component(
+    "AddedObservation",
+    {"allOf": [KEPT, {"type": "object", "required": ["displaced"], "properties": {"displaced": _DISPLACED}}]},
+)
+
+
+def _event() -> Schema:
+    """Return the schema of an event as it is answered: one for each kind, without the fields that are None."""
+    union = TypeAdapter(scratchbus.AnyEvent).json_schema(mode="serialization", ref_template=REFERENCE + "{model}")
+    names = {}
+    for name, schema in union["$defs"].items():
+        found = document_schema(schema)
+        if "kind" in found["properties"]:
+            found["properties"]["position"] = POSITION
+            always = ("id", "page", "subject", "kind", "type", "batch", "by", "at", "position")
+            found["required"] = list(dict.fromkeys([*always, *found["required"]]))
+            names[found["properties"]["kind"]["const"]] = component(f"{name}Event", found)
+        else:
+            component(name, found)
+    mapping = {kind: reference["$ref"] for kind, reference in names.items()}
+    return {"oneOf": [*names.values()], "discriminator": {"propertyName": "kind", "mapping": mapping}}
+
+
+EVENT: Final = component("Event", _event())
+EVENT_KINDS: Final = tuple(COMPONENTS["Event"]["discriminator"]["mapping"])
+
+_ETAG: Final = header("The version, for `If-Match`.", '"1"', required=True, pattern='^"[1-9][0-9]*"$')
+_LOCATION: Final = header("Where it is.", f"/api/v1/pages/main/observations/{examples.ID}", required=True)
+LINK: Final = header("The next page, unless this is the last.", '</api/v1/…&after=…>; rel="next"')
+_PAGE: Final = {"page": "$request.path.page"}
+_HERE: Final = {"page": "$response.body#/page", "id": "$response.body#/id"}
+
+
+_LINKS: Final = {
+    "get": link("get_observation", "Read it.", _HERE),
+    "update": link("update_observation", "Change it.", _HERE | {"header.If-Match": "$response.header.ETag"}),
+    "history": link("get_history", "Its events.", _HERE),
+    "consequences": link("get_consequences", "What followed from it.", _HERE),
+    "exposure": link("get_exposure", "Who saw it.", _HERE),
+    "evidence": link("get_evidence", "What it rests on.", _HERE),
+    "claim": link("claim_observation", "Claim it.", _HERE),
+    "release": link("release_observation", "Give the claim back.", _HERE),
+    "review": link("review_observation", "Send it to review.", _HERE),
+    "resolve": link("resolve_observation", "Close it.", _HERE),
+    "reopen": link("reopen_observation", "Make it active again.", _HERE),
+    "archive": link("archive_observation", "Archive it.", _HERE),
+    "refute": link("refute_observation", "Archive it as untrue.", _HERE),
+    "link": link("link_observation", "Record an action taken because of it.", _HERE),
+    "erase": link("erase_observation", "Erase it.", _HERE),
+}
+_FIRST: Final = {
+    "first": link("get_observation", "The first of them.", {**_PAGE, "id": "$response.body#/items/0/id"}),
+    "next": link("list_observations", "The next page.", {**_PAGE, "after": "$response.body#/next"}),
+}
+
+OBSERVATION: Final = document("The observation", KEPT, examples.OBSERVATION, {"ETag": _ETAG}, **_LINKS)
+_WITH_DISPLACED: Final = examples.OBSERVATION | {"displaced": []}
+ADDED: Final = document(
+    "The observation, which is new", _ADDED, _WITH_DISPLACED, {"ETag": _ETAG, "Location": _LOCATION}, **_LINKS
+)
+REPEATED: Final = document(
+    "The open observation with the same `dedupe_key`, counted again", _ADDED, _WITH_DISPLACED, {"ETag": _ETAG}, **_LINKS
+)
+ALL_ADDED: Final = document(
+    "The observations, in the order of the request",
+    {
+        "type": "object",
+        "required": ["items", "displaced"],
+        "properties": {"items": listed(KEPT), "displaced": _DISPLACED},
+    },
+    {"items": [examples.OBSERVATION], "displaced": []},
+    first=_FIRST["first"],
+)
+OBSERVATIONS: Final = document(
+    "The observations",
+    {
+        "type": "object",
+        "required": ["items", "next"],
+        "properties": {
+            "items": listed(KEPT),
+            "next": {**or_null(ID), "description": "The cursor of the next page; null at the end."},
+            "total": {"type": "integer", "description": "How many match, if asked for with `count`; at most 1,000."},
+        },
+    },
+    {"items": [examples.OBSERVATION], "next": None},
+    {"Link": LINK},
+    **_FIRST,
+)
+ACTIVE: Final = document(
+    "The active observations",
+    {"type": "object", "required": ["items"], "properties": {"items": listed(KEPT)}},
+    {"items": [examples.OBSERVATION]},
+    first=_FIRST["first"],
+)
+READY: Final = ACTIVE | {"description": "What can be claimed now"}
+CLAIM_ANSWER: Final = document("The claim", {"$ref": REFERENCE + "Claim"}, examples.CLAIMED)
+TOMBSTONE: Final = document("The tombstone", {"$ref": REFERENCE + "ErasedEvent"}, examples.ERASED)
+
+_OBSERVATIONS: Final[Schema] = {"type": "object", "additionalProperties": KEPT, "description": "Observations by id."}
+_NAMED: Final[Schema] = {"id": ID, "page": {"type": "string"}}
+
+
+def _shape(**properties: Schema) -> Schema:
+    """Return the schema of an object that has all of these."""
+    return {"type": "object", "required": [*properties], "properties": properties}
+
+
+def _items(items: Schema) -> Schema:
+    return _shape(items=listed(items))
+
+
+_DIFFERENCE: Final = component(
+    "Difference",
+    {
+        **_shape(
+            difference={"type": "string", "enum": ["added", "changed", "gone"]},
+            id=ID,
+            fields={
+                "type": "object",
+                "additionalProperties": _shape(before={}, after={}),
+                "description": "What changed, by field.",
+            },
+        ),
+    },
+)
+COMPONENTS["Difference"]["properties"] |= {"before": or_null(KEPT), "after": or_null(KEPT)}
+_MOTIVE: Final = component("Motive", _shape(id=ID, by={"type": "string"}, at={"type": "string", "format": "date-time"}))
+EVENTS: Final = document("The events, oldest first", _items(EVENT), {"items": [examples.ADDED_EVENT]})
+CONSEQUENCES: Final = document(
+    "What followed from it",
+    component(
+        "Consequences",
+        _shape(
+            **_NAMED,
+            observations=_OBSERVATIONS,
+            beneath={"type": "object", "additionalProperties": listed(ID), "description": "What rests on each."},
+            actions=listed({"type": "string"}),
+            events=listed(EVENT),
+        ),
+    ),
+    examples.CONSEQUENCES,
+)
+EXPOSURE: Final = document("Who was shown it", of_model(scratchbus.Exposure, "Exposure"), examples.EXPOSURE)
+EVIDENCE: Final = document("What it rests on", _items(KEPT), {"items": [examples.OBSERVATION]})
+TRACE: Final = document(
+    "What led to the action",
+    component(
+        "Trace",
+        _shape(action={"type": "string"}, page={"type": "string"}, motives=listed(_MOTIVE), observations=_OBSERVATIONS),
+    ),
+    examples.TRACE,
+)
+DIFFERENCES: Final = document("What differs", _items(_DIFFERENCE), {"items": [examples.DIFFERENCE]})
+
+CALLER: Final = document(
+    "Who you are here",
+    component(
+        "Caller",
+        _shape(
+            name={"type": "string"},
+            source={"type": "string"},
+            kind={"type": "string"},
+            scopes=listed({"type": "string", "enum": ["read", "publish", "act", "admin", "memory"]}),
+            may_name_source={"type": "boolean"},
+        ),
+    ),
+    {
+        "name": "rules",
+        "source": "fraud_detector",
+        "kind": "daemon",
+        "scopes": ["read", "publish"],
+        "may_name_source": False,
+    },
+)
+WELL: Final = document("All is well", _shape(status={"type": "string", "enum": ["ok"]}), {"status": "ok"})

@@ -1,0 +1,86 @@
+"""The caller and the server: who one is here, and whether all is well."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import RedirectResponse, Response
+
+from scratchbus.http import problems
+from scratchbus.http.bodies import LOGIN
+from scratchbus.http.callers import SCOPES
+from scratchbus.http.documents import answer, body_of, fields_of
+from scratchbus.http.problems import Refusal
+from scratchbus.http.responses import CALLER, WELL
+from scratchbus.http.schemas import body
+from scratchbus.http.server import CallerOf, ServerOf, server_of
+
+router = APIRouter(tags=["server"])
+health = APIRouter(tags=["server"])
+
+
+@router.get("/me", responses=problems.answers({200: CALLER}))
+async def get_caller(caller: CallerOf) -> Response:
+    """Return who you are here, and what you may do."""
+    scopes = [scope for scope in SCOPES if scope in caller.scopes]
+    who = {"name": caller.name, "source": caller.source, "kind": caller.kind}
+    return answer({**who, "scopes": scopes, "may_name_source": caller.may_name_source})
+
+
+@router.post(
+    "/login",
+    status_code=204,
+    responses=problems.answers({204: {"description": "The cookie is set"}}),
+    openapi_extra=body(LOGIN, example={"token": "sbt_example"}),
+)
+async def log_in(request: Request, server: ServerOf) -> Response:
+    """Keep a token in a cookie that scripts cannot read, for the console."""
+    token = fields_of(await body_of(request), "token", required=("token",))["token"]
+    if not isinstance(token, str):
+        raise Refusal(422, "invalid-field", "token: write a string", field="token")
+    await server.callers.check(token, request.client)
+    answer = Response(status_code=204)
+    set_cookie(answer, server.callers.cookie, token, server.is_secure)
+    return answer
+
+
+@router.post("/logout", status_code=204, responses=problems.answers({204: {"description": "The cookie is gone"}}))
+async def log_out(server: ServerOf) -> Response:
+    """Delete the cookie."""
+    answer = Response(status_code=204)
+    answer.delete_cookie(server.callers.cookie, httponly=True, samesite="strict", secure=server.is_secure)
+    return answer
+
+
+@health.get("/healthz", responses={200: WELL})
+async def get_health() -> dict[str, Any]:
+    """Return that this process works; it says nothing of the engine."""
+    return {"status": "ok"}
+
+
+@health.get("/readyz", responses={200: WELL, 503: problems.documented(503)})
+async def get_readiness(request: Request) -> Response:
+    """Return whether the engine answers; 503 while it does not."""
+    await (await server_of(request).own_bus()).position()
+    return answer({"status": "ok"})
+
+
+async def open_console(request: Request) -> Response | None:
+    """Return the answer to a URL that has the key of this start: the key moves to a cookie, out of the URL.
+
+    Raises Refusal.
+    """
+    key = request.query_params.get("key")
+    if key is None:
+        return None
+    server = server_of(request)
+    await server.callers.check(key, request.client)
+    answer = RedirectResponse("/", 303)
+    set_cookie(answer, server.callers.cookie, key, server.is_secure)
+    return answer
+
+
+def set_cookie(answer: Response, name: str, secret: str, is_secure: bool) -> None:
+    """Give a browser its secret, where neither scripts nor other sites reach it."""
+    answer.set_cookie(name, secret, httponly=True, samesite="strict", secure=is_secure, path="/")

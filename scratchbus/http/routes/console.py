@@ -1,0 +1,77 @@
+"""The console: static files, sent compressed, with what they may do said by the guard's headers."""
+
+from __future__ import annotations
+
+import gzip
+import mimetypes
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import NamedTuple
+
+import brotli
+from fastapi import APIRouter, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from scratchbus.http.routes.about import open_console
+
+router = APIRouter(include_in_schema=False)
+
+_TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
+_CACHED = "no-cache"  # asked again each time, by its ETag: a new version shows at once
+
+
+class _File(NamedTuple):
+    content: bytes
+    compressed: dict[str, bytes]
+    etag: str
+    kind: str
+
+
+@router.get("/")
+async def get_console(request: Request) -> Response:
+    """Return the console's page."""
+    return await open_console(request) or _sent(request, "index.html")
+
+
+@router.get("/console/{path:path}")
+async def get_file(request: Request, path: str) -> Response:
+    """Return a file of the console."""
+    return _sent(request, path)
+
+
+def _sent(request: Request, path: str) -> Response:
+    file = _files().get(path)
+    if file is None:
+        raise HTTPException(404)
+    headers = {"ETag": file.etag, "Cache-Control": _CACHED, "Vary": "Accept-Encoding"}
+    if request.headers.get("if-none-match") == file.etag:
+        return Response(status_code=304, headers=headers)
+    taken = request.headers.get("accept-encoding", "")
+    for encoding, content in file.compressed.items():
+        if encoding in taken:
+            return Response(content, headers={**headers, "Content-Encoding": encoding}, media_type=file.kind)
+    return Response(file.content, headers=headers, media_type=file.kind)
+
+
+@cache
+def _files() -> dict[str, _File]:
+    """Return all files of the console by their paths: only these are ever sent."""
+    found: dict[str, _File] = {}
+    _add_files(files("scratchbus.http").joinpath("console"), "", found)
+    return found
+
+
+def _add_files(directory: Traversable, prefix: str, found: dict[str, _File]) -> None:
+    for entry in directory.iterdir():
+        name = f"{prefix}{entry.name}"
+        if entry.is_dir():
+            _add_files(entry, f"{name}/", found)
+        elif not entry.name.endswith((".md", ".pyc")):
+            content = entry.read_bytes()
+            ending = "." + entry.name.rpartition(".")[2]
+            kind = _TYPES.get(ending) or mimetypes.guess_type(entry.name)[0] or "application/octet-stream"
+            compressed = {"br": brotli.compress(content, quality=5), "gzip": gzip.compress(content, 9, mtime=0)}
+            found[name] = _File(content, compressed, f'"{sha256(content).hexdigest()[:32]}"', kind)

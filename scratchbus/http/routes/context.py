@@ -1,0 +1,232 @@
+"""Contexts: the text that an agent is shown, with where each part of it comes from."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Request
+from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints
+from starlette.responses import Response
+
+from scratchbus import (
+    Context,
+    ContextPart,
+    Note,
+    Observation,
+    Surfaced,
+    TodoItem,
+    document_of,
+    estimate_tokens,
+)
+from scratchbus.daemon import counts
+from scratchbus.http import patterns, problems
+from scratchbus.http.callers import Caller
+from scratchbus.http.documents import answer, check_source
+from scratchbus.http.models import Body, optional, takes, whole
+from scratchbus.http.parameters import Once
+from scratchbus.http.schemas import document, record
+from scratchbus.http.server import CallerOf, MemoryBus
+
+router = APIRouter(tags=["context"])
+
+LARGEST: Final = 200_000
+"""The most tokens of a context."""
+
+Name = Annotated[str, StringConstraints(pattern=patterns.SESSION)]
+PageText = Annotated[str, StringConstraints(pattern=patterns.PAGE)]
+Budget = Annotated[int, Field(ge=1, le=LARGEST), BeforeValidator(whole)]
+
+
+class ContextRequest(Body):
+    """What a context is for; without a budget it is that of the settings."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"anyOf": [{"required": [name]} for name in ("session", "agent", "page")]}
+    )
+
+    session: Name = optional()
+    agent: Name = optional()
+    page: PageText = optional()
+    budget: Budget = optional()
+    query: str = optional()
+    sections: list[str] = Field(default=[], description="Texts of yours, which come first.")
+    record: bool = Field(default=False, description="Record which observations were shown.")
+    strict: bool = Field(default=False, description="Refuse (409) rather than cut `sections` or the notepad.")
+
+
+class Question(Body):
+    """What to find: notes of a session and open observations of a page."""
+
+    query: str
+    session: Name = optional()
+    page: PageText = "main"
+    budget: Budget = optional()
+    record: bool = Field(default=False, description="Record which observations were shown.")
+
+
+_TEXT: Final = {"type": "string"}
+_COUNT: Final = {"type": "integer", "minimum": 0}
+_COUNTS: Final = {"type": "object", "additionalProperties": _COUNT}
+_ITEM: Final = record(
+    ("text", "tokens", "kind"),
+    text=_TEXT,
+    tokens=_COUNT,
+    kind={"enum": ["observation", "note", "todo", "text"]},
+    id=_TEXT,
+    page=_TEXT,
+    version=_COUNT,
+    position=_TEXT,
+)
+_SECTION: Final = record(
+    ("name", "text", "tokens", "left_out", "items"),
+    name=_TEXT,
+    text=_TEXT,
+    tokens=_COUNT,
+    left_out=_COUNT,
+    items={"type": "array", "items": _ITEM},
+)
+_FIELDS: Final[dict[str, Any]] = {
+    "text": _TEXT,
+    "tokens": _COUNT,
+    "budget": _COUNT,
+    "left_out": _COUNTS,
+    "exposed": _COUNTS,
+    "position": {"type": ["string", "null"]},
+    "sections": {"type": "array", "items": _SECTION},
+}
+_LINE: Final = "- risk_alert from fraud_detector: 01M82NHKCCEBT4DDKQ2K3C35T3 v1, priority 90, …\n> A fraud ring …"
+_EXAMPLE: Final[dict[str, Any]] = {
+    "text": f"## Scratch Page: main\n{_LINE}",
+    "tokens": 61,
+    "budget": 4000,
+    "left_out": {"observations": 0},
+    "exposed": {"01M82NHKCCEBT4DDKQ2K3C35T3": 1},
+    "position": None,
+    "sections": [
+        {
+            "name": "observations",
+            "text": f"## Scratch Page: main\n{_LINE}",
+            "tokens": 61,
+            "left_out": 0,
+            "items": [
+                {
+                    "text": _LINE,
+                    "tokens": 52,
+                    "kind": "observation",
+                    "id": "01M82NHKCCEBT4DDKQ2K3C35T3",
+                    "page": "main",
+                    "version": 1,
+                    "position": "1795386035607-1",
+                }
+            ],
+        }
+    ],
+}
+_ASSEMBLED: Final = document(
+    "The text, its sections with their items, what had no room, and which observations are in it",
+    record(tuple(_FIELDS), **_FIELDS),
+    _EXAMPLE,
+)
+_MATCH: Final = record(
+    ("score", "kind", "item"),
+    score={"type": "number"},
+    kind={"enum": ["observation", "note"]},
+    item={"type": "object", "required": ["id", "content"]},
+)
+_SURFACED: Final = document(
+    "The same, and the matches in it, best first",
+    record((*_FIELDS, "matches"), **_FIELDS, matches={"type": "array", "items": _MATCH}),
+    {**_EXAMPLE, "matches": []},
+)
+
+
+@router.post(
+    "/context/assemble",
+    responses=problems.answers({200: _ASSEMBLED}, 400, 409, 413, 415, 422),
+    openapi_extra=takes({"session": "s1", "page": "main", "budget": 4000}, ContextRequest),
+)
+async def assemble_context(request: Request, bus: MemoryBus, caller: CallerOf, guards: Once) -> Response:
+    """Return one text within a token budget from the memories of an agent, a session and a page.
+
+    The observations of a page need the scope `read` too.
+    """
+    given = (await ContextRequest.of(request)).given
+    if given.get("page") is not None:
+        caller.need("read")
+    _check_agent(caller, given)
+    made = await bus.context.assemble(event_id=guards.event_id, **given)
+    return answer(_described(made))
+
+
+@router.post(
+    "/context/surface",
+    responses=problems.answers({200: _SURFACED}, 400, 409, 413, 415, 422),
+    openapi_extra=takes({"query": "missing payment", "session": "s1", "page": "main"}, Question),
+)
+async def surface_context(request: Request, bus: MemoryBus, caller: CallerOf, guards: Once) -> Response:
+    """Return the notes and open observations that are relevant to a query, best first, within a token budget.
+
+    The observations of a page need the scope `read` too.
+    """
+    given = (await Question.of(request)).given
+    if given.get("page", "main") is not None:
+        caller.need("read")
+    found: Surfaced = await bus.context.surface(given.pop("query"), event_id=guards.event_id, **given)
+    matches = [
+        {
+            "score": match.score,
+            "kind": "note" if isinstance(match.item, Note) else "observation",
+            "item": document_of(match.item),
+        }
+        for match in found.matches
+    ]
+    return answer({**_described(found), "matches": matches})
+
+
+def _check_agent(caller: Caller, given: dict[str, Any]) -> None:
+    """Refuse to record that another agent was shown something."""
+    if given.get("record"):
+        check_source(caller, given, "agent")
+
+
+def _described(made: Context) -> dict[str, Any]:
+    counts.contexts += 1
+    counts.context_tokens += made.tokens
+    return {
+        "text": made.text,
+        "tokens": made.tokens,
+        "budget": made.budget,
+        "left_out": dict(made.left_out),
+        "exposed": dict(made.exposed),
+        "position": None if made.position is None else str(made.position),
+        "sections": [_section(part, made.left_out.get(part.name, 0)) for part in made.parts],
+    }
+
+
+def _section(part: ContextPart, left_out: int) -> dict[str, Any]:
+    items = [{"text": each.text, "tokens": estimate_tokens(each.text), **_origin(each.item)} for each in part.items]
+    return {
+        "name": part.name,
+        "text": part.text,
+        "tokens": estimate_tokens(part.text),
+        "left_out": left_out,
+        "items": items,
+    }
+
+
+def _origin(item: object) -> dict[str, Any]:
+    """Return where an item comes from: an observation, a note, an item of the todo list, or a text."""
+    match item:
+        case Observation():
+            return {
+                "kind": "observation",
+                "id": item.id,
+                "page": item.page,
+                "version": item.version,
+                "position": str(item.position),
+            }
+        case Note():
+            return {"kind": "note", "id": item.id, "version": item.version, "position": str(item.position)}
+        case TodoItem():
+            return {"kind": "todo", "id": item.id}
+    return {"kind": "text"}

@@ -1,0 +1,274 @@
+"""Events: a list of them, a stream of them (SSE), and how many there are over time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Query, Request
+from pydantic import StringConstraints, WithJsonSchema
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from scratchbus import AsyncBus, BusPosition, Event, cloud_event, document_of
+from scratchbus.http import cloudevents, examples, patterns, problems
+from scratchbus.http.connections import Connection
+from scratchbus.http.documents import JSON, answer, paged
+from scratchbus.http.frames import Filter, Vector, moved, text_of, vector_of
+from scratchbus.http.metrics import open_stream
+from scratchbus.http.parameters import Absent, AnyPage, AnyTime, AnyTypeName, Limit, Positive
+from scratchbus.http.problems import Refusal
+from scratchbus.http.responses import EVENT, EVENT_KINDS
+from scratchbus.http.schemas import component, document, listed, record
+from scratchbus.http.server import ReadBus, caller_of, server_of
+from scratchbus.http.streams import EventStream, Streams
+
+router = APIRouter(tags=["events"])
+
+SSE: Final = "text/event-stream"
+
+BUFFERED: Final = 16 * 1024
+"""The most bytes that wait for a client which reads slowly."""
+
+_TIME: Final = {"type": "string", "format": "date-time"}
+_TEXT_OR_NULL: Final = {"type": ["string", "null"]}
+_CLOUD_EXAMPLE: Final = {
+    "specversion": "1.0",
+    "id": "1795386035607-1",
+    "source": "urn:scratchbus:default",
+    "type": "scratchbus.added",
+    "subject": examples.ID,
+    "time": "2026-11-22T22:20:35.607000Z",
+    "datacontenttype": "application/json",
+    "page": "main",
+    "position": "1795386035607-1",
+    "by": "fraud_detector",
+    "data": examples.ADDED_EVENT,
+}
+_CLOUD_EVENT: Final = component(
+    "CloudEvent",
+    {
+        "type": "object",
+        "required": ["specversion", "id", "source", "type"],
+        "properties": {name: {"type": "string"} for name in _CLOUD_EXAMPLE if name != "data"} | {"data": EVENT},
+    },
+)
+_EVENTS: Final = document(
+    "The events, oldest first. `next` is the cursor of what follows, null at the end; `previous` that of what came"
+    " before, when the last ones were asked for; a stream goes on behind `position`",
+    record(
+        ("items", "next", "previous", "position"),
+        items=listed(EVENT),
+        next=_TEXT_OR_NULL,
+        previous=_TEXT_OR_NULL,
+        position={"type": "string"},
+    ),
+    {"items": [examples.ADDED_EVENT], "next": None, "previous": None, "position": "1795386035607-1"},
+)
+_EVENTS["content"] |= {
+    SSE: {"schema": {"type": "string"}, "example": "id: 1795386035607-1\nevent: added\ndata: {…}\n\n"},
+    cloudevents.BATCH: {"schema": listed(_CLOUD_EVENT), "example": [_CLOUD_EXAMPLE]},
+}
+_BUCKET: Final = record(
+    ("at", "position", "count", "kinds"),
+    at=_TIME,
+    position=_TEXT_OR_NULL,
+    count={"type": "integer"},
+    kinds={"type": "object", "additionalProperties": {"type": "integer"}},
+)
+_TIME_OR_NULL: Final = {"type": ["string", "null"], "format": "date-time"}
+_HISTOGRAM: Final = document(
+    "How many events there are over time",
+    record(
+        ("since", "until", "buckets", "first", "last", "archived", "sampled"),
+        since=_TIME,
+        until=_TIME,
+        buckets={"type": "array", "items": _BUCKET},
+        first=_TIME_OR_NULL,
+        last=_TIME_OR_NULL,
+        archived={"type": "integer", "description": "Events that are only in the archive, and are not counted."},
+        sampled={"type": "boolean", "description": "Whether the counts of kinds are estimates."},
+    ),
+    {
+        "since": "2026-11-22T22:00:00.000000Z",
+        "until": "2026-11-22T23:00:00.000000Z",
+        "buckets": [
+            {"at": "2026-11-22T22:00:00.000000Z", "position": "1795386035607-1", "count": 1, "kinds": {"added": 1}}
+        ],
+        "first": "2026-11-22T22:20:35.607000Z",
+        "last": "2026-11-22T22:20:35.607000Z",
+        "archived": 0,
+        "sampled": False,
+    },
+)
+
+
+AnyKind = Annotated[
+    str,
+    StringConstraints(pattern=f"^({'|'.join(EVENT_KINDS)})$"),
+    WithJsonSchema({"type": "string", "enum": [*EVENT_KINDS]}),
+]
+AnySubject = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+BusPlace = Annotated[str, StringConstraints(pattern=patterns.BUS_POSITION)]
+Place = Annotated[str, StringConstraints(pattern=patterns.POSITION)]
+
+
+def streams_of(request: Request) -> Streams:
+    """Return the streams of this process."""
+    streams: Streams = request.app.state.streams
+    return streams
+
+
+async def _filter(
+    page: Annotated[list[AnyPage], Query(description="Any of these pages.", examples=[["main"]])] = [],  # noqa: B006
+    type: Annotated[list[AnyTypeName], Query(description="Any of these types.")] = [],  # noqa: B006
+    kind: Annotated[list[AnyKind], Query(description="Any of these kinds.", examples=[["added"]])] = [],  # noqa: B006
+    subject: Annotated[list[AnySubject], Query(description="Any of these subjects.")] = [],  # noqa: B006
+) -> Filter:
+    pages, types, kinds, subjects = (frozenset(each) or None for each in (page, type, kind, subject))
+    return Filter(pages, types, kinds, subjects)
+
+
+Wanted = Annotated[Filter, Depends(_filter)]
+
+
+@router.get("/events", responses=problems.answers({200: _EVENTS}, 404, 406, 409, 410, 422))
+async def list_events(
+    request: Request,
+    bus: ReadBus,
+    wanted: Wanted,
+    after: Annotated[
+        BusPlace | Absent,
+        Query(description="A position; of a list the beginning, of a stream now, unless it is given."),
+    ] = None,
+    limit: Limit = 100,
+    before: Annotated[Place | Absent, Query(description="The position of an event: the last ones before it.")] = None,
+    last: Annotated[Positive | Absent, Query(description="So many of the newest events.")] = None,
+) -> Response:
+    """List events, or stream them as they happen (`Accept: text/event-stream`).
+
+    Of a stream, `id` is the position of the bus, `event` the kind, and `data` the event. With the header
+    `Last-Event-ID` it goes on behind a position, without a gap or a duplicate. The events `position-lost` and `rewound`
+    say that some are missing: read the current state again. With `application/cloudevents+json` in `Accept`, events are
+    CloudEvents.
+    """
+    kind = _accepted(request)
+    if kind == SSE:
+        return await _stream(request, bus, wanted, after)
+    if before is not None or last is not None:
+        if after is not None:
+            raise Refusal(409, "conflicting-parameters", "after: cannot be combined with before or last", field="after")
+        return _listed(kind, bus, await _newest(bus, wanted, before, last or limit))
+    return await _forward(request, kind, bus, wanted, after, limit)
+
+
+@router.get("/events/histogram", responses=problems.answers({200: _HISTOGRAM}, 404, 422))
+async def get_histogram(
+    bus: ReadBus,
+    since: Annotated[AnyTime | Absent, Query(description="The first event unless it is given.")] = None,
+    until: Annotated[AnyTime | Absent, Query(description="After the last event unless it is given.")] = None,
+    buckets: Annotated[int, Query(description="How many, all of the same length.", ge=1, le=1000)] = 120,
+    page: Annotated[AnyPage | Absent, Query(description="Only the events of this page.", examples=["main"])] = None,
+) -> Response:
+    """Return how many events there are over time, by kind, for a time slider."""
+    found = await bus.histogram(since=since, until=until, buckets=buckets, page=page)
+    return answer(found.model_dump(mode="json"))
+
+
+def _accepted(request: Request) -> str:
+    """Return the media type to answer with. Raises Refusal."""
+    given = {part.partition(";")[0].strip().lower() for part in request.headers.get("accept", "*/*").split(",")}
+    if SSE in given:
+        return SSE
+    if given & {cloudevents.ONE, cloudevents.BATCH}:
+        return cloudevents.BATCH
+    if given & {JSON, "application/*", "*/*", ""}:
+        return JSON
+    raise Refusal(406, "not-acceptable", f"events come as {JSON}, {SSE} or {cloudevents.BATCH}")
+
+
+async def _forward(
+    request: Request, kind: str, bus: AsyncBus, wanted: Filter, after: str | None, limit: int
+) -> Response:
+    end = (await bus.position()).shards
+    where, found = vector_of(after, len(end)), list[Event]()
+    has_more = False
+    async for event in bus.events(BusPosition(where), **wanted.arguments()):
+        has_more = len(found) == limit
+        if has_more:
+            break
+        found.append(event)
+        where = moved(where, event)
+    where = where if has_more else tuple(map(max, where, end))
+    page = {"items": found, "next": text_of(where) if has_more else None, "previous": None, "position": text_of(where)}
+    link = paged(request, [], page["next"]).headers.get("link")  # type: ignore[arg-type]  # a text or None
+    return _listed(kind, bus, page, {} if link is None else {"Link": link})
+
+
+async def _newest(bus: AsyncBus, wanted: Filter, before: str | None, count: int) -> dict[str, Any]:
+    end = (await bus.position()).shards  # before they are read, so that a stream behind it misses none
+    found = await bus.last_events(count, before=before, **wanted.arguments())
+    there = [event for event in found if event.seq <= end[event.shard].seq]
+    previous = str(there[0].position) if len(found) == count and there else None
+    return {"items": there, "next": None, "previous": previous, "position": text_of(end)}
+
+
+def _listed(kind: str, bus: AsyncBus, page: dict[str, Any], headers: Mapping[str, str] | None = None) -> Response:
+    if kind == JSON:
+        return answer({**page, "items": [document_of(event) for event in page["items"]]}, headers=headers)
+    found = answer([cloud_event(event, bus.settings.bus) for event in page["items"]], headers=headers)
+    found.headers["Content-Type"] = cloudevents.BATCH
+    return found
+
+
+async def _stream(request: Request, bus: AsyncBus, wanted: Filter, after: str | None) -> Response:
+    end = (await bus.position()).shards
+    bus.events(**wanted.arguments())  # raises for what is no filter
+    after = request.headers.get("last-event-id") or after
+    where = end if after is None else vector_of(after, len(end))
+    as_cloud_events = cloudevents.ONE in request.headers.get("accept", "").lower()
+    return _Streamed(streams_of(request), where, wanted._replace(as_cloud_events=as_cloud_events))
+
+
+class _Streamed(Response):
+    """A stream of events; it ends when the client leaves, stops reading, or is no longer welcome."""
+
+    media_type = SSE
+
+    def __init__(self, streams: Streams, where: Vector, wanted: Filter) -> None:
+        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self._streams = streams
+        self._where = where
+        self._wanted = wanted
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        connection: Connection | None = scope.get("state", {}).get("connection")
+        if connection is not None:
+            connection.limit_buffers(BUFFERED)
+
+        server, caller = server_of(Request(scope)), caller_of(Request(scope))
+
+        def is_valid() -> bool:
+            return server.is_valid(caller)
+
+        async def write(frames: bytes) -> None:
+            await send({"type": "http.response.body", "body": frames, "more_body": True})
+
+        stream = EventStream(self._where, is_valid, connection.abort if connection is not None else lambda: None)
+        gone = asyncio.create_task(_until_gone(receive, stream))
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            await write(b"retry: 1000\nid: %b\n\n" % text_of(self._where).encode())
+            with open_stream():
+                await self._streams.run(stream, self._wanted, write)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            gone.cancel()
+
+
+async def _until_gone(receive: Receive, stream: EventStream) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    stream.close()

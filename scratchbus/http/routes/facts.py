@@ -1,0 +1,272 @@
+"""The facts of a scope: who or what is how related, since when and until when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Final
+from urllib.parse import quote
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import Field, StringConstraints
+from starlette.convertors import Convertor, register_url_convertor
+from starlette.responses import Response
+
+from scratchbus import document_of, estimate_tokens
+from scratchbus.http import fact_answers, patterns, problems
+from scratchbus.http.documents import answer
+from scratchbus.http.fact_answers import FACT, FACTS, Entity, Relation
+from scratchbus.http.models import Body, NotBlank, optional, takes
+from scratchbus.http.moments import AnyMoment
+from scratchbus.http.parameters import Absent, AnyId, AnyTime, Limit, Once, ScopeName
+from scratchbus.http.server import MemoryBus
+
+router = APIRouter(tags=["facts"])
+PATH: Final = "/scopes/{scope}/facts"
+ONE: Final = PATH + "/{fact:fact}"
+SAME: Final = PATH + "/same-as"
+
+LARGEST: Final = 200_000
+"""The most tokens of a text about facts."""
+
+_ID: Final = "fact_[0-9]{1,16}"
+
+
+class _Fact(Convertor[str]):
+    """The part of a path that is the id of a fact; what else may stand there, such as `path`, is none."""
+
+    regex = _ID
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("fact", _Fact())
+
+FactId = Annotated[str, Path(description="The id of a fact.", pattern=f"^{_ID}$", examples=["fact_1795386035607"])]
+At = Annotated[AnyTime | Absent, Query(description="What was true then; now without it.", examples=[fact_answers.TIME])]
+KnownAt = Annotated[
+    AnyMoment | Absent, Query(description="What was known then, a time or a position.", examples=[fact_answers.TIME])
+]
+AskedEntity = Annotated[Entity | Absent, Query(description="The name of an entity.", examples=["api"])]
+AskedRelation = Annotated[Relation | Absent, Query(description="A relation; an inverse swaps the two entities.")]
+Reason = Annotated[str, StringConstraints(pattern=patterns.NOT_BLANK)]
+
+_SURE: Final[dict[str, Any]] = {"description": "How sure it is."}
+_Confidence = Annotated[float, Field(ge=0, le=1)]
+_Evidence = list[AnyId]
+_EVIDENCE: Final[dict[str, Any]] = {"maxItems": 1_000, "description": "Observations that it rests on."}
+_SAYS: Final[dict[str, Any]] = {"maxLength": 65_536, "description": "The text that says so, up to 65,536 bytes."}
+_WHY: Final[dict[str, Any]] = {"maxLength": 4_096}
+
+
+class NewFact(Body):
+    """A fact to assert; without `valid_at` it is true from now on."""
+
+    subject: Entity
+    relation: Relation
+    object: Entity
+    valid_at: AnyTime = optional()
+    invalid_at: AnyTime = optional()
+    confidence: _Confidence = optional(json_schema_extra=_SURE)
+    evidence: _Evidence = optional(json_schema_extra=_EVIDENCE)
+    source_text: NotBlank = optional(json_schema_extra=_SAYS)
+
+
+class Ingestion(Body):
+    """A text whose lines `A -> relation -> B` are facts; with a `subject`, also lines `relation: value` about it."""
+
+    text: str
+    subject: Entity = optional()
+    valid_at: AnyTime = optional()
+    confidence: _Confidence = optional(json_schema_extra=_SURE)
+    evidence: _Evidence = optional(json_schema_extra=_EVIDENCE)
+
+
+class FactRetraction(Body):
+    """Why a fact is wrong."""
+
+    reason: NotBlank = Field(json_schema_extra=_WHY)
+
+
+class SameEntity(Body):
+    """Two names of one entity."""
+
+    a: Entity
+    b: Entity
+    evidence: _Evidence = optional(json_schema_extra=_EVIDENCE)
+    source_text: NotBlank = optional(json_schema_extra=_SAYS)
+
+
+_NEW: Final = {
+    "subject": "api",
+    "relation": "runs_on",
+    "object": "Node 24",
+    "source_text": "we upgraded to Node 24",
+}
+_REFUSALS: Final = (400, 409, 413, 415, 422)
+
+
+@router.get(PATH, responses=problems.answers({200: FACTS}, 404, 410, 422))
+async def query_facts(
+    bus: MemoryBus,
+    scope: ScopeName,
+    subject: AskedEntity = None,
+    relation: AskedRelation = None,
+    object: AskedEntity = None,
+    at: At = None,
+    known_at: KnownAt = None,
+    limit: Limit = 100,
+) -> Response:
+    """Return the facts that are true at a moment, the last asserted first.
+
+    With a subject or an object and a transitive relation, also those that it leads on to, the nearest first.
+    """
+    facts = bus.facts(scope)
+    return _listing(await facts.query(subject, relation, object, at=at, known_at=known_at, limit=limit))
+
+
+@router.post(
+    PATH,
+    status_code=201,
+    responses=problems.answers({201: fact_answers.ASSERTED}, *_REFUSALS),
+    openapi_extra=takes(_NEW, NewFact),
+)
+async def assert_fact(request: Request, bus: MemoryBus, scope: ScopeName, guards: Once) -> Response:
+    """Assert that a relation holds between a subject and an object.
+
+    A new value of a relation with one value at a time ends the one before it.
+    """
+    given = (await NewFact.of(request)).given
+    fact = await bus.facts(scope).assert_fact(**given, event_id=guards.event_id)
+    place = f"/api/v1/scopes/{quote(scope, safe='')}/facts/{fact.id}"
+    return answer(document_of(fact), 201, {"Location": place})
+
+
+@router.post(
+    PATH + "/ingest",
+    responses=problems.answers({200: FACTS}, *_REFUSALS),
+    openapi_extra=takes({"text": "api -> runs_on -> Node 24\napi -> depends_on -> postgres"}, Ingestion),
+)
+async def ingest_facts(request: Request, bus: MemoryBus, scope: ScopeName, guards: Once) -> Response:
+    """Assert the facts that a text tells, up to 1,000, all or none; return them."""
+    given = (await Ingestion.of(request)).given
+    return _listing(await bus.facts(scope).ingest(**given, event_id=guards.event_id))
+
+
+@router.get(PATH + "/neighbours", responses=problems.answers({200: fact_answers.NEIGHBOURS}, 404, 410, 422))
+async def get_neighbours(
+    bus: MemoryBus,
+    scope: ScopeName,
+    entity: Annotated[Entity, Query(description="The name of an entity.", examples=["api"])],
+    depth: Annotated[int, Query(description="How many facts away at most.", ge=1, le=20)] = 1,
+    at: At = None,
+    known_at: KnownAt = None,
+    limit: Limit = 100,
+) -> Response:
+    """Return the entities that facts connect with one, the nearest first."""
+    facts = bus.facts(scope)
+    return _listing(await facts.neighbours(entity, depth, at=at, known_at=known_at, limit=limit))
+
+
+@router.get(PATH + "/path", responses=problems.answers({200: FACTS}, 404, 410, 422))
+async def get_fact_path(
+    bus: MemoryBus,
+    scope: ScopeName,
+    a: Annotated[Entity, Query(description="Where it begins.", examples=["api"])],
+    b: Annotated[Entity, Query(description="Where it ends.", examples=["postgres"])],
+    at: At = None,
+    known_at: KnownAt = None,
+) -> Response:
+    """Return the facts that connect two entities in the fewest steps; none if nothing connects them."""
+    return _listing(await bus.facts(scope).path(a, b, at=at, known_at=known_at))
+
+
+@router.get(PATH + "/timeline", responses=problems.answers({200: fact_answers.SPANS}, 404, 410, 422))
+async def get_fact_timeline(
+    bus: MemoryBus,
+    scope: ScopeName,
+    subject: Annotated[Entity, Query(description="The name of an entity.", examples=["api"])],
+    relation: Annotated[Relation, Query(description="A relation.")],
+    known_at: KnownAt = None,
+    limit: Limit = 1000,
+) -> Response:
+    """Return every fact about a subject and a relation with the time in which it is true, by when it begins.
+
+    Those that have ended, are contested or retracted are there too. Of more than `limit`, the last ones.
+    """
+    return _listing(await bus.facts(scope).timeline(subject, relation, known_at=known_at, limit=limit))
+
+
+@router.get(PATH + "/triplets", responses=problems.answers({200: fact_answers.TRIPLETS}, 404, 410, 422))
+async def render_triplets(
+    bus: MemoryBus,
+    scope: ScopeName,
+    budget: Annotated[int, Query(description="The most tokens of the text.", ge=1, le=LARGEST, examples=[500])],
+    subject: AskedEntity = None,
+    at: At = None,
+    known_at: KnownAt = None,
+) -> Response:
+    """Return the facts that are true at a moment as lines `A -> relation -> B` within a token budget.
+
+    The last asserted come first, and the last line says how many are left out.
+    """
+    text = await bus.facts(scope).render_triplets(budget, subject=subject, at=at, known_at=known_at)
+    return answer({"text": text, "tokens": estimate_tokens(text)})
+
+
+@router.get(PATH + "/pending-review", responses=problems.answers({200: fact_answers.CONTESTED}, 422))
+async def list_contested_facts(bus: MemoryBus, scope: ScopeName) -> Response:
+    """Return the open observations that ask which of several facts is true; their `context` has the ids of these."""
+    return _listing(await bus.facts(scope).pending_review())
+
+
+@router.post(
+    SAME,
+    responses=problems.answers({200: FACT}, *_REFUSALS),
+    openapi_extra=takes({"a": "NYC", "b": "New York"}, SameEntity),
+)
+async def join_entities(request: Request, bus: MemoryBus, scope: ScopeName, guards: Once) -> Response:
+    """Say that two names mean one entity, from now on in every answer; return the fact that says so."""
+    given = (await SameEntity.of(request)).given
+    return answer(document_of(await bus.facts(scope).same_as(**given, event_id=guards.event_id)))
+
+
+@router.delete(SAME, responses=problems.answers({200: FACTS}, 404, 409, 422))
+async def part_entities(
+    bus: MemoryBus,
+    scope: ScopeName,
+    guards: Once,
+    a: Annotated[Entity, Query(description="One name.", examples=["NYC"])],
+    b: Annotated[Entity, Query(description="The other name.", examples=["New York"])],
+    reason: Annotated[Reason | Absent, Query(description="Why they are not the same.", max_length=4_096)] = None,
+) -> Response:
+    """Say that two names do not mean one entity after all; return the facts that were retracted.
+
+    409 if they are one through other names.
+    """
+    why = {} if reason is None else {"reason": reason}
+    return _listing(await bus.facts(scope).not_same_as(a, b, **why, event_id=guards.event_id))
+
+
+@router.get(ONE, responses=problems.answers({200: fact_answers.WHY}, 404, 410, 422))
+async def get_fact(bus: MemoryBus, scope: ScopeName, fact: FactId) -> Response:
+    """Return a fact and why it is known: its events, what it rests on, when it is true, and what ended it."""
+    return answer(document_of(await bus.facts(scope).why(fact)))
+
+
+@router.post(
+    ONE + "/retract",
+    responses=problems.answers({200: FACT}, 404, *_REFUSALS),
+    openapi_extra=takes({"reason": "it was misread"}, FactRetraction),
+)
+async def retract_fact(request: Request, bus: MemoryBus, scope: ScopeName, fact: FactId, guards: Once) -> Response:
+    """Take a fact back: it is not true at any time. Its history stays."""
+    given = await FactRetraction.of(request)
+    return answer(document_of(await bus.facts(scope).retract(fact, given.reason, event_id=guards.event_id)))
+
+
+def _listing(found: Iterable[object]) -> Response:
+    return answer({"items": [document_of(each) for each in found]})

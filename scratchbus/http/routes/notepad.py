@@ -1,0 +1,129 @@
+"""The notepad of a session."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from fastapi import APIRouter, Request
+from pydantic import Field
+from starlette.responses import Response
+
+from scratchbus.http import problems
+from scratchbus.http.documents import body_of
+from scratchbus.http.memories import REVISED, TEXT, Based, events_answer, revised, text_answer
+from scratchbus.http.models import Body, takes
+from scratchbus.http.moments import When
+from scratchbus.http.parameters import Once, SessionName
+from scratchbus.http.problems import Refusal
+from scratchbus.http.responses import EVENTS
+from scratchbus.http.server import MemoryBus
+
+router = APIRouter(tags=["notepad"])
+PATH: Final = "/sessions/{session}/notepad"
+
+
+class NotepadContent(Body):
+    """The whole text of a notepad; an empty one clears it."""
+
+    content: str
+
+
+class TextAddition(Body):
+    """A text to add at the beginning or the end; with `line`, at the end as a line of its own."""
+
+    operation: Literal["append", "prepend"]
+    content: str
+
+
+class LineAddition(Body):
+    """A text to add at the end as a line of its own."""
+
+    operation: Literal["append_line"]
+    content: str
+
+
+class TextDeletion(Body):
+    """A text to delete, which has to be there once; with `replace_all`, at least once."""
+
+    operation: Literal["delete"]
+    content: str = Field(min_length=1)
+    replace_all: bool = False
+
+
+class TextReplacement(Body):
+    """A text to replace by another, which has to be there once; with `replace_all`, at least once."""
+
+    operation: Literal["find_replace"]
+    find: str = Field(min_length=1)
+    replace: str
+    replace_all: bool = False
+
+
+_EDITS: Final[dict[str, type[Body]]] = {
+    "append": TextAddition,
+    "prepend": TextAddition,
+    "append_line": LineAddition,
+    "delete": TextDeletion,
+    "find_replace": TextReplacement,
+}
+
+
+@router.get(PATH, responses=problems.answers({200: TEXT}, 404, 410, 422))
+async def read_notepad(bus: MemoryBus, session: SessionName, at: When = None) -> Response:
+    """Return the text of a session's notepad; empty if it was never written."""
+    notepad = bus.notepad(session)
+    if at is not None:
+        return text_answer(await notepad.as_of(at), None)
+    return text_answer(*await notepad.read_with_revision())
+
+
+@router.put(
+    PATH,
+    responses=problems.answers({200: REVISED}, 400, 409, 412, 413, 415, 422),
+    openapi_extra=takes({"content": "The bank answers on Mondays only."}, NotepadContent),
+)
+async def write_notepad(request: Request, bus: MemoryBus, session: SessionName, guards: Based) -> Response:
+    """Replace the whole text."""
+    given = await NotepadContent.of(request)
+    notepad = bus.notepad(session)
+    return revised(await notepad.write(given.content, revision=guards.expected_version, event_id=guards.event_id))
+
+
+@router.patch(
+    PATH,
+    responses=problems.answers({200: REVISED}, 400, 409, 413, 415, 422),
+    openapi_extra=takes(
+        {"operation": "append", "content": "It closes at noon."},
+        TextAddition,
+        LineAddition,
+        TextDeletion,
+        TextReplacement,
+    ),
+)
+async def edit_notepad(request: Request, bus: MemoryBus, session: SessionName, guards: Once) -> Response:
+    """Edit a part of the text as it is by then, so that edits of two writers are both kept.
+
+    409 if the text to delete or to replace is not there, or more than once.
+    """
+    edit = await _edit_of(request)
+    notepad = bus.notepad(session)
+    given: dict[str, Any] = edit.given
+    if isinstance(edit, LineAddition):
+        return revised(await notepad.append(edit.content, line=True, event_id=guards.event_id))
+    return revised(await notepad.update(given.pop("operation"), event_id=guards.event_id, **given))
+
+
+async def _edit_of(request: Request) -> Body:
+    document = await body_of(request)
+    operation = document.get("operation")
+    kind = _EDITS.get(operation) if isinstance(operation, str) else None
+    if kind is None:
+        detail = f"operation: use one of: {', '.join(_EDITS)}"
+        raise Refusal(422, "invalid-field", detail, field="operation")
+    return kind.checked(document)
+
+
+@router.get(PATH + "/history", responses=problems.answers({200: EVENTS}, 404, 410, 422))
+async def get_notepad_history(bus: MemoryBus, session: SessionName, at: When = None) -> Response:
+    """Return all edits as events, oldest first, also after the session has ended."""
+    return await events_answer(bus, f"session:{session}", await bus.notepad(session).history(), at)

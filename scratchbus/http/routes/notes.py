@@ -1,0 +1,186 @@
+"""The notes of a session."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated, Any, Final
+from urllib.parse import quote
+
+from fastapi import APIRouter, Query, Request
+from pydantic import ConfigDict, Field
+from starlette.responses import Response
+
+from scratchbus import Note, NoteResult, NotesResult, document_of
+from scratchbus.http import problems
+from scratchbus.http.documents import answer
+from scratchbus.http.memories import Based, NoteId, events_answer
+from scratchbus.http.models import Body, Label, NotBlank, optional, takes
+from scratchbus.http.moments import When
+from scratchbus.http.parameters import Absent, Once, SessionName
+from scratchbus.http.problems import Refusal
+from scratchbus.http.responses import EVENTS
+from scratchbus.http.schemas import document, record
+from scratchbus.http.server import MemoryBus
+from scratchbus.settings import Settings
+
+router = APIRouter(tags=["notes"])
+PATH: Final = "/sessions/{session}/notes"
+ONE: Final = PATH + "/{note:note}"
+
+_DEFAULTS: Final = Settings.model_fields  # the settings of the bus decide
+_SIZE: Final = {"maxLength": _DEFAULTS["max_note_content"].default}
+_TAGS: Final = {"maxItems": _DEFAULTS["max_note_tags"].default}
+
+
+class NewNote(Body):
+    """A note to take."""
+
+    content: NotBlank = Field(json_schema_extra=_SIZE)
+    tags: list[Label] = Field(default=[], json_schema_extra=_TAGS)
+
+
+class NoteChange(Body):
+    """What to replace: the content, the tags, or both."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
+
+    content: NotBlank = optional(json_schema_extra=_SIZE)
+    tags: list[Label] = optional()
+
+
+_EXAMPLE: Final[dict[str, Any]] = {
+    "id": "note_1795386035607",
+    "content": "The bank answers on Mondays only.",
+    "tags": ["bank"],
+    "source": "analyst",
+    "version": 1,
+    "damaged": False,
+    "created_at": "2026-11-22T22:20:35.607000Z",
+    "updated_at": "2026-11-22T22:20:35.607000Z",
+    "position": "1795386035607-4",
+}
+_TEXT: Final = {"type": "string"}
+_TIME: Final = {"type": "string", "format": "date-time"}
+_FIELDS: Final[dict[str, Any]] = {
+    **dict.fromkeys(("id", "content", "source", "position"), _TEXT),
+    **dict.fromkeys(("created_at", "updated_at"), _TIME),
+    "tags": {"type": "array", "items": _TEXT},
+    "version": {"type": "integer", "minimum": 1},
+    "damaged": {"type": "boolean"},
+}
+_NOTE: Final = document("The note; its version is the ETag", record(tuple(_FIELDS), **_FIELDS), _EXAMPLE)
+_METADATA: Final = {"type": "object", "additionalProperties": True}
+_NOTES: Final = document(
+    "The notes, what was found in words, and in numbers",
+    record(
+        ("items", "message", "metadata"),
+        items={"type": "array", "items": record(tuple(_FIELDS), **_FIELDS)},
+        message=_TEXT,
+        metadata=_METADATA,
+    ),
+    {"items": [_EXAMPLE], "message": "1 note found.", "metadata": {"note_count": 1, "tag_filter": None}},
+)
+_COUNTS: Final = {"type": "object", "additionalProperties": {"type": "integer", "minimum": 1}}
+_IN_USE: Final = document("The tags, each with its notes", record(("tags",), tags=_COUNTS), {"tags": {"bank": 3}})
+
+Tag = Annotated[Label | Absent, Query(description="This tag, in any case.", examples=["bank"])]
+Tags = Annotated[list[Label], Query(alias="tag", description="All of these, in any case.", examples=[["bank"]])]
+
+
+@router.get(PATH, responses=problems.answers({200: _NOTES}, 404, 410, 422))
+async def list_notes(bus: MemoryBus, session: SessionName, tag: Tag = None, at: When = None) -> Response:
+    """Return all notes, or those with a tag, newest first."""
+    notes = bus.notes(session)
+    if at is not None:
+        return _listing(await notes.as_of(at, tags=[] if tag is None else [tag]))
+    return _listing(await notes.list(tag))
+
+
+@router.post(
+    PATH,
+    status_code=201,
+    responses=problems.answers({201: _NOTE}, 400, 409, 413, 415, 422),
+    openapi_extra=takes({"content": "The bank answers on Mondays only.", "tags": ["bank"]}, NewNote),
+)
+async def add_note(request: Request, bus: MemoryBus, session: SessionName, guards: Once) -> Response:
+    """Take a note; without tags it is a scratch note."""
+    given = await NewNote.of(request)
+    added = await bus.notes(session).add(given.content, given.tags, event_id=guards.event_id)
+    place = f"/api/v1/sessions/{quote(session, safe='')}/notes/{added.note.id}"
+    return _one(added.note, 201, {"Location": place})
+
+
+@router.get(PATH + "/search", responses=problems.answers({200: _NOTES}, 404, 410, 422))
+async def search_notes(
+    bus: MemoryBus,
+    session: SessionName,
+    query: Annotated[str, Query(description="A text in the content, in any case.", examples=["monday"])] = "",
+    tag: Tags = [],  # noqa: B006 - FastAPI copies it
+    at: When = None,
+) -> Response:
+    """Return the notes that contain a text and have all these tags; where it comes earlier is first."""
+    notes = bus.notes(session)
+    return _listing(await (notes.search(query, tag) if at is None else notes.as_of(at, query, tag)))
+
+
+@router.get(PATH + "/tags", responses=problems.answers({200: _IN_USE}, 404, 410, 422))
+async def list_tags(bus: MemoryBus, session: SessionName, at: When = None) -> Response:
+    """Return the tags in use, each with the number of its notes."""
+    notes = bus.notes(session)
+    if at is None:
+        return answer({"tags": (await notes.tags()).tags})
+    counts = Counter(tag for note in (await notes.as_of(at)).notes for tag in note.tags)
+    return answer({"tags": {tag: counts[tag] for tag in sorted(counts, key=lambda tag: (tag.casefold(), tag))}})
+
+
+@router.get(PATH + "/history", responses=problems.answers({200: EVENTS}, 404, 410, 422))
+async def get_notes_history(bus: MemoryBus, session: SessionName, at: When = None) -> Response:
+    """Return the events of all notes, oldest first, also of deleted ones."""
+    return await events_answer(bus, f"session:{session}", await bus.notes(session).history(), at)
+
+
+@router.get(ONE, responses=problems.answers({200: _NOTE}, 404, 410, 422))
+async def get_note(bus: MemoryBus, session: SessionName, note: NoteId, at: When = None) -> Response:
+    """Return a note."""
+    notes = bus.notes(session)
+    found = await (notes.list() if at is None else notes.as_of(at))
+    for each in found.notes:
+        if each.id == note:
+            return _one(each)
+    raise Refusal(404, "not-found", f"there is no {note} in session {session!r}; its history may still be there")
+
+
+@router.patch(
+    ONE,
+    responses=problems.answers({200: _NOTE}, 400, 404, 409, 412, 413, 415, 422),
+    openapi_extra=takes({"tags": ["bank", "hours"]}, NoteChange),
+)
+async def update_note(request: Request, bus: MemoryBus, session: SessionName, note: NoteId, guards: Based) -> Response:
+    """Replace the content of a note, its tags, or both."""
+    given = (await NoteChange.of(request)).given
+    changed = await bus.notes(session).update(note, revision=guards.expected_version, event_id=guards.event_id, **given)
+    return _one(changed.note)
+
+
+@router.delete(ONE, responses=problems.answers({200: _NOTE}, 404, 409, 412, 422))
+async def delete_note(bus: MemoryBus, session: SessionName, note: NoteId, guards: Based) -> Response:
+    """Delete a note, and return it as it was; its history stays."""
+    deleted: NoteResult = await bus.notes(session).delete(
+        note, revision=guards.expected_version, event_id=guards.event_id
+    )
+    return answer(document_of(deleted.note))
+
+
+@router.get(ONE + "/history", responses=problems.answers({200: EVENTS}, 404, 410, 422))
+async def get_note_history(bus: MemoryBus, session: SessionName, note: NoteId, at: When = None) -> Response:
+    """Return the events of a note, oldest first, also after it was deleted."""
+    return await events_answer(bus, f"session:{session}", await bus.notes(session).history(note), at)
+
+
+def _one(note: Note, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return answer(document_of(note), status, {"ETag": f'"{note.version}"', **(headers or {})})
+
+
+def _listing(found: NotesResult) -> Response:
+    items = [document_of(note) for note in found.notes]
+    return answer({"items": items, "message": found.message, "metadata": found.metadata})

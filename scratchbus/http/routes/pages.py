@@ -1,0 +1,61 @@
+"""Pages: which there are, and how many observations each has."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from scratchbus.http import problems
+from scratchbus.http.documents import answer
+from scratchbus.http.moments import At
+from scratchbus.http.parameters import PageName
+from scratchbus.http.schemas import document, record
+from scratchbus.http.server import ReadBus
+
+router = APIRouter(tags=["pages"])
+
+_COUNT: Final = {"type": "integer", "minimum": 0}
+_COUNTS: Final = {"type": "object", "additionalProperties": _COUNT}
+_PAGE: Final = record(
+    ("name", "open", "claimed"), name={"type": "string"}, open=_COUNT, claimed={"type": ["integer", "null"]}
+)
+_PAGES: Final = document(
+    "The pages; `claimed` is null for one with too many open observations to count their claims",
+    record(("items",), items={"type": "array", "items": _PAGE}),
+    {"items": [{"name": "main", "open": 17, "claimed": 2}, {"name": "session:s1", "open": 0, "claimed": 0}]},
+)
+_COUNTED: Final = document(
+    "The counts; `is_all` is false when there are more than `total`, of which the newest were counted",
+    record(
+        ("name", "total", "is_all", "statuses", "types"),
+        name={"type": "string"},
+        total=_COUNT,
+        is_all={"type": "boolean"},
+        statuses=_COUNTS,
+        types=_COUNTS,
+    ),
+    {
+        "name": "main",
+        "total": 19,
+        "is_all": True,
+        "statuses": {"active": 17, "resolved": 2},
+        "types": {"risk_alert": 4, "observation": 15},
+    },
+)
+
+
+@router.get("/pages", responses=problems.answers({200: _PAGES}))
+async def list_pages(bus: ReadBus) -> Response:
+    """List all pages, those with the most open observations first."""
+    found = await bus.pages()
+    return answer({"items": [{"name": each.page, "open": each.open, "claimed": each.claimed} for each in found]})
+
+
+@router.get("/pages/{page}", responses=problems.answers({200: _COUNTED}, 404, 410, 422))
+async def count_page(bus: ReadBus, page: PageName, moment: At) -> Response:
+    """Count the observations of a page by status and by type."""
+    reads = await moment.page(bus, page)
+    counts = (await reads.counts()).model_dump()
+    return answer({"name": counts.pop("page"), **counts})

@@ -1,0 +1,116 @@
+"""The preferences of a scope: how a user wants things done, in general or in a project."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Request
+from pydantic import Field, StringConstraints
+from starlette.responses import Response
+
+from scratchbus import Preference, document_of
+from scratchbus.http import patterns, problems
+from scratchbus.http.documents import answer
+from scratchbus.http.memories import Based, events_answer
+from scratchbus.http.models import Body, Label, NotBlank, optional, takes
+from scratchbus.http.moments import When
+from scratchbus.http.parameters import Absent, ScopeName
+from scratchbus.http.responses import EVENTS
+from scratchbus.http.schemas import component, document, header, listed, record
+from scratchbus.http.server import MemoryBus
+
+router = APIRouter(tags=["preferences"])
+PATH: Final = "/scopes/{scope}/preferences"
+
+Key = Annotated[str, StringConstraints(pattern=patterns.KEY, max_length=200)]
+AskedKey = Annotated[Key, Query(description="What it is about; see the keys of the list.", examples=["quotes in JS"])]
+
+
+class PreferenceText(Body):
+    """How something is to be done; `said_by` is who wants it, otherwise you."""
+
+    key: Key
+    text: NotBlank = Field(json_schema_extra={"maxLength": 4_000})
+    said_by: Label = optional()
+
+
+_TEXT: Final = {"type": "string"}
+_TIME: Final = {"type": "string", "format": "date-time"}
+_FIELDS: Final[dict[str, Any]] = {
+    **dict.fromkeys(("id", "key", "text", "said_by", "source", "position"), _TEXT),
+    **dict.fromkeys(("created_at", "updated_at"), _TIME),
+    "version": {"type": "integer", "minimum": 1},
+    "damaged": {"type": "boolean"},
+}
+_EXAMPLE: Final[dict[str, Any]] = {
+    "id": "preference_67a91a2df6a5b2f8",
+    "key": "quotes in JS",
+    "text": "Single quotes.",
+    "said_by": "ada",
+    "source": "analyst",
+    "version": 1,
+    "damaged": False,
+    "created_at": "2026-11-22T22:20:35.607000Z",
+    "updated_at": "2026-11-22T22:20:35.607000Z",
+    "position": "1795386035607-4",
+}
+_NEW: Final = {"key": "quotes in JS", "text": "Single quotes.", "said_by": "ada"}
+_SCHEMA: Final = component("Preference", record(tuple(_FIELDS), **_FIELDS))
+_ETAG: Final = header("The version, for `If-Match`.", '"1"', required=True, pattern='^"[1-9][0-9]*"$')
+_WRITTEN: Final = document("The preference; its version is the ETag", _SCHEMA, _EXAMPLE, {"ETag": _ETAG})
+_LEFT: Final = document("The preference as it was", _SCHEMA, _EXAMPLE)
+_PREFERENCES: Final = document(
+    "The preferences, in the order in which they were first remembered",
+    record(("items",), items=listed(_SCHEMA)),
+    {"items": [_EXAMPLE]},
+)
+_REFUSALS: Final = (400, 409, 412, 413, 415, 422)
+
+
+@router.get(PATH, responses=problems.answers({200: _PREFERENCES}, 404, 410, 422))
+async def list_preferences(bus: MemoryBus, scope: ScopeName, at: When = None) -> Response:
+    """Return the preferences of a scope."""
+    preferences = bus.preferences(scope)
+    found = await (preferences.list() if at is None else preferences.as_of(at))
+    return answer({"items": [document_of(each) for each in found]})
+
+
+@router.put(PATH, responses=problems.answers({200: _WRITTEN}, *_REFUSALS), openapi_extra=takes(_NEW, PreferenceText))
+async def remember_preference(request: Request, bus: MemoryBus, scope: ScopeName, guards: Based) -> Response:
+    """Remember a preference, in the place of the one with the same key if there is one.
+
+    Case, punctuation and the simple plural of English words do not count in a key.
+    """
+    given = (await PreferenceText.of(request)).given
+    preferences = bus.preferences(scope)
+    return _written(await preferences.remember(**given, revision=guards.expected_version, event_id=guards.event_id))
+
+
+@router.patch(
+    PATH, responses=problems.answers({200: _WRITTEN}, 404, *_REFUSALS), openapi_extra=takes(_NEW, PreferenceText)
+)
+async def edit_preference(request: Request, bus: MemoryBus, scope: ScopeName, guards: Based) -> Response:
+    """Replace the text of a preference that is there."""
+    given = (await PreferenceText.of(request)).given
+    preferences = bus.preferences(scope)
+    return _written(await preferences.edit(**given, revision=guards.expected_version, event_id=guards.event_id))
+
+
+@router.delete(PATH, responses=problems.answers({200: _LEFT}, 404, 409, 412, 422))
+async def forget_preference(bus: MemoryBus, scope: ScopeName, guards: Based, key: AskedKey) -> Response:
+    """Forget a preference, and return it as it was; its history stays."""
+    preferences = bus.preferences(scope)
+    left = await preferences.forget(key, revision=guards.expected_version, event_id=guards.event_id)
+    return answer(document_of(left))
+
+
+@router.get(PATH + "/history", responses=problems.answers({200: EVENTS}, 404, 410, 422))
+async def get_preferences_history(
+    bus: MemoryBus, scope: ScopeName, key: AskedKey | Absent = None, at: When = None
+) -> Response:
+    """Return the events of a preference, or of all of the scope, oldest first; also of forgotten ones."""
+    return await events_answer(bus, f"knowledge:{scope}", await bus.preferences(scope).history(key), at)
+
+
+def _written(preference: Preference) -> Response:
+    return answer(document_of(preference), headers={"ETag": f'"{preference.version}"'})

@@ -1,0 +1,73 @@
+"""Recall: what bears on a question, of all that scopes, sessions and a page know."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query
+from pydantic import StringConstraints
+from starlette.responses import Response
+
+from scratchbus import document_of
+from scratchbus.http import examples, patterns, problems
+from scratchbus.http.documents import answer
+from scratchbus.http.moments import When
+from scratchbus.http.parameters import Absent, AnyPage, Limit
+from scratchbus.http.schemas import component, document, listed, record
+from scratchbus.http.server import CallerOf, MemoryBus
+
+router = APIRouter(tags=["recall"])
+
+_Scope = Annotated[str, StringConstraints(pattern=patterns.SCOPE)]
+_Session = Annotated[str, StringConstraints(pattern=patterns.SESSION)]
+Scopes = Annotated[
+    list[_Scope], Query(alias="scope", description="Their preferences and facts.", examples=[["ada/shop"]])
+]
+Sessions = Annotated[
+    list[_Session], Query(alias="session", description="Their notes, notepads and others.", examples=[["s1"]])
+]
+
+_TEXT: Final = {"type": "string"}
+_REASON: Final = record(("list", "rank", "by"), list=_TEXT, rank={"type": "integer", "minimum": 1}, by=_TEXT)
+_FIELDS: Final[dict[str, Any]] = {
+    **dict.fromkeys(("kind", "page", "id", "text"), _TEXT),
+    "score": {"type": "number"},
+    "reasons": listed(_REASON),
+}
+_RECALLED: Final = document(
+    "What was recalled, the best first, with the part of its text that matters, and why it is there",
+    record(("items",), items=listed(component("Recalled", record(tuple(_FIELDS), **_FIELDS)))),
+    {
+        "items": [
+            {
+                "kind": "observation",
+                "page": "main",
+                "id": examples.ID,
+                "text": "A fraud ring targets customers of the shop",
+                "score": 0.016721,
+                "reasons": [{"list": "words", "rank": 1, "by": "fraud"}, {"list": "freshness", "rank": 1, "by": ""}],
+            }
+        ]
+    },
+)
+
+
+@router.get("/recall", responses=problems.answers({200: _RECALLED}, 404, 410, 422))
+async def recall(
+    bus: MemoryBus,
+    caller: CallerOf,
+    query: Annotated[str, Query(description="The question; an empty one finds the newest.", examples=["fraud"])],
+    scope: Scopes = [],  # noqa: B006 - FastAPI copies it
+    session: Sessions = [],  # noqa: B006
+    page: Annotated[AnyPage | Absent, Query(description="Its observations.", examples=["main"])] = None,
+    at: When = None,
+    limit: Limit = 10,
+) -> Response:
+    """Return what bears on a question, the best first, of all that some scopes and sessions and a page have.
+
+    Without any of these it is the page main. The observations of a page need the scope `read` too.
+    """
+    if page is not None or not (scope or session):
+        caller.need("read")
+    found = await bus.recall(query, scopes=scope, sessions=session, page=page, at=at, limit=limit)
+    return answer({"items": [document_of(each) for each in found]})

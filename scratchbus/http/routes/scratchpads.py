@@ -1,0 +1,75 @@
+"""The scratchpads of agents: each is read and written by its owner alone."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fastapi import APIRouter, Request
+from pydantic import Field
+from starlette.responses import Response
+
+from scratchbus.errors import Unauthorized
+from scratchbus.http import problems
+from scratchbus.http.callers import Caller
+from scratchbus.http.memories import (
+    REVISED,
+    TEXT,
+    AgentName,
+    Based,
+    events_answer,
+    revised,
+    text_answer,
+)
+from scratchbus.http.models import Body, takes
+from scratchbus.http.moments import When
+from scratchbus.http.responses import EVENTS
+from scratchbus.http.server import CallerOf, MemoryBus
+
+router = APIRouter(tags=["scratchpad"])
+PATH: Final = "/agents/{agent}/scratchpad"
+
+LONGEST: Final = 10_000
+
+
+class ScratchpadText(Body):
+    """The whole text of a scratchpad; a blank one clears it."""
+
+    content: str = Field(json_schema_extra={"maxLength": LONGEST})
+
+
+def check_owner(caller: Caller, agent: str) -> None:
+    """Raise Unauthorized unless the caller is this agent."""
+    if caller.kind != "subagent" or caller.source != agent:
+        raise Unauthorized(agent, caller.source, caller.kind)
+
+
+@router.get(PATH, responses=problems.answers({200: TEXT}, 404, 410, 422))
+async def read_scratchpad(bus: MemoryBus, caller: CallerOf, agent: AgentName, at: When = None) -> Response:
+    """Return the text of one's own scratchpad."""
+    check_owner(caller, agent)
+    pad = bus.scratchpad(agent)
+    if at is not None:
+        return text_answer(await pad.as_of(at), None)
+    return text_answer(*await pad.read_with_revision())
+
+
+@router.put(
+    PATH,
+    responses=problems.answers({200: REVISED}, 400, 409, 412, 413, 415, 422),
+    openapi_extra=takes({"content": "Ask for the account number first."}, ScratchpadText),
+)
+async def write_scratchpad(
+    request: Request, bus: MemoryBus, caller: CallerOf, agent: AgentName, guards: Based
+) -> Response:
+    """Replace the text of one's own scratchpad."""
+    check_owner(caller, agent)
+    given = await ScratchpadText.of(request)
+    pad = bus.scratchpad(agent)
+    return revised(await pad.write(given.content, revision=guards.expected_version, event_id=guards.event_id))
+
+
+@router.get(PATH + "/history", responses=problems.answers({200: EVENTS}, 404, 410, 422))
+async def get_scratchpad_history(bus: MemoryBus, caller: CallerOf, agent: AgentName, at: When = None) -> Response:
+    """Return the writes of one's own scratchpad and the ends of one's runs as events, oldest first."""
+    check_owner(caller, agent)
+    return await events_answer(bus, f"agent:{agent}", await bus.scratchpad(agent).history(), at)

@@ -1,0 +1,183 @@
+"""Sessions and their tasks."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+from urllib.parse import quote
+
+from fastapi import APIRouter, Request
+from pydantic import StringConstraints
+from starlette.responses import Response
+
+from scratchbus import AsyncBus, SessionInfo
+from scratchbus.http import patterns, problems
+from scratchbus.http.documents import answer, observation_answer
+from scratchbus.http.memories import TaskId
+from scratchbus.http.models import Body, NotBlank, optional, schema_of, takes
+from scratchbus.http.moments import When
+from scratchbus.http.parameters import Once, SessionName
+from scratchbus.http.problems import Refusal
+from scratchbus.http.responses import OBSERVATION
+from scratchbus.http.schemas import document, record
+from scratchbus.http.server import MemoryBus
+
+router = APIRouter(tags=["sessions"])
+ONE: Final = "/sessions/{session}"
+
+Name = Annotated[str, StringConstraints(pattern=patterns.SESSION)]
+
+
+class Spawn(Body):
+    """How to start a session from another: its name, else one is made; with a copy of the notepad, or without."""
+
+    session: Name = optional()
+    copy_notepad: bool = False
+
+
+class Fork(Body):
+    """How to start a session with a copy of the notepad: its name, else one is made."""
+
+    session: Name = optional()
+
+
+class NewTask(Body):
+    """A task to begin."""
+
+    title: NotBlank
+
+
+class TaskEnd(Body):
+    """What a task came to."""
+
+    summary: NotBlank
+
+
+class Result(Body):
+    """What a session tells its parent."""
+
+    result: NotBlank
+
+
+_INFO: Final[dict[str, Any]] = schema_of(SessionInfo, "serialization")
+_EXAMPLE: Final[dict[str, Any]] = {
+    "id": "s2",
+    "parent": "s1",
+    "fork": False,
+    "children": [],
+    "ended": False,
+    "agent": "analyst",
+    "updated_at": "2026-11-22T22:20:35.607000Z",
+}
+_SESSION: Final = document(
+    "The session; `agent` wrote its newest event", _INFO | {"additionalProperties": False}, _EXAMPLE
+)
+_SESSIONS: Final = document(
+    "All sessions, each with its parent and its children, and the agents that have a scratchpad",
+    record(
+        ("items", "agents"),
+        items={"type": "array", "items": _INFO | {"additionalProperties": False}},
+        agents={"type": "array", "items": {"type": "string"}},
+    ),
+    {"items": [_EXAMPLE], "agents": ["analyst"]},
+)
+_BEGUN: Final = document(
+    "The id of the task, by which it is ended",
+    record(("task",), task={"type": "string"}),
+    {"task": "task_1795386035607@s1"},
+)
+_ENDED: Final = document(
+    "The text that replaces everything said and done for the task in the conversation",
+    record(("text",), text={"type": "string"}),
+    {"text": "[Task ended: Find the missing payment — this summary replaces its steps]\nThe bank had returned it."},
+)
+
+
+@router.get("/sessions", responses=problems.answers({200: _SESSIONS}, 404, 410, 422))
+async def list_sessions(bus: MemoryBus, at: When = None) -> Response:
+    """List all sessions, and the agents that have a scratchpad."""
+    found = await bus.sessions(as_of=at)
+    return answer({"items": [each.model_dump(mode="json") for each in found], "agents": await bus.agents()})
+
+
+@router.get(ONE, responses=problems.answers({200: _SESSION}, 404, 410, 422))
+async def get_session(bus: MemoryBus, session: SessionName, at: When = None) -> Response:
+    """Return a session: its parent, its children, and whether it has ended."""
+    return answer(await _described(bus, session, at))
+
+
+@router.post(
+    ONE + "/spawn",
+    status_code=201,
+    responses=problems.answers({201: _SESSION}, 400, 409, 415, 422),
+    openapi_extra=takes({"session": "s2", "copy_notepad": True}, Spawn),
+)
+async def spawn_session(request: Request, bus: MemoryBus, session: SessionName, guards: Once) -> Response:
+    """Start a session from this one; its notepad is empty, or a copy."""
+    given = (await Spawn.of(request)).given
+    return await _begun(bus, await bus.spawn_session(session, event_id=guards.event_id, **given))
+
+
+@router.post(
+    ONE + "/fork",
+    status_code=201,
+    responses=problems.answers({201: _SESSION}, 400, 409, 415, 422),
+    openapi_extra=takes({"session": "s3"}, Fork),
+)
+async def fork_session(request: Request, bus: MemoryBus, session: SessionName, guards: Once) -> Response:
+    """Start a session from this one with a copy of its notepad."""
+    given = (await Fork.of(request)).given
+    return await _begun(bus, await bus.fork_session(session, event_id=guards.event_id, **given))
+
+
+@router.post(ONE + "/end", responses=problems.answers({200: _SESSION}, 409, 422))
+async def end_session(bus: MemoryBus, session: SessionName, guards: Once) -> Response:
+    """End a session: archive its notes, notepad and todo list in one step; what they were can still be read."""
+    await bus.end_session(session, event_id=guards.event_id)
+    return answer(await _described(bus, session))
+
+
+@router.post(
+    ONE + "/tasks",
+    status_code=201,
+    responses=problems.answers({201: _BEGUN}, 400, 409, 413, 415, 422),
+    openapi_extra=takes({"title": "Find the missing payment"}, NewTask),
+)
+async def begin_task(request: Request, bus: MemoryBus, session: SessionName, guards: Once) -> Response:
+    """Begin a task of a session."""
+    given = await NewTask.of(request)
+    return answer({"task": await bus.begin_task(session, given.title, event_id=guards.event_id)}, 201)
+
+
+@router.post(
+    "/tasks/{task}/end",
+    responses=problems.answers({200: _ENDED}, 400, 404, 409, 413, 415, 422),
+    openapi_extra=takes({"summary": "The bank had returned it."}, TaskEnd),
+)
+async def end_task(request: Request, bus: MemoryBus, task: TaskId, guards: Once) -> Response:
+    """End a task."""
+    given = await TaskEnd.of(request)
+    return answer({"text": await bus.end_task(task, given.summary, event_id=guards.event_id)})
+
+
+@router.post(
+    ONE + "/result",
+    status_code=201,
+    responses=problems.answers({201: OBSERVATION}, 400, 404, 409, 413, 415, 422),
+    openapi_extra=takes({"result": "The payment was returned on Monday."}, Result),
+)
+async def report_result(request: Request, bus: MemoryBus, session: SessionName, guards: Once) -> Response:
+    """Add the result of a session to the page of its parent, as an observation; no notepad is changed."""
+    given = await Result.of(request)
+    return observation_answer(await bus.report_result(session, given.result, event_id=guards.event_id), 201)
+
+
+async def _described(bus: AsyncBus, session: str, at: str | None = None) -> dict[str, Any]:
+    found = await bus.sessions([session], as_of=at)
+    if not found:
+        raise Refusal(404, "not-found", f"there is no session {session!r}; list the sessions to find their names")
+    return found[0].model_dump(mode="json")
+
+
+async def _begun(bus: AsyncBus, session: str) -> Response:
+    place = f"/api/v1/sessions/{quote(session, safe='')}"
+    return answer(await _described(bus, session), 201, {"Location": place})

@@ -1,0 +1,294 @@
+"""Durable subscriptions: declare, list, pull, ack, nack; and their dead letters."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+from urllib.parse import quote
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import BeforeValidator, StringConstraints, WithJsonSchema
+from pydantic_core import from_json
+from starlette.responses import Response
+
+from scratchbus import AsyncBus, DeadLetter, Pulled, SubscriptionStatus, document_of, duration_ms, new_webhook_secret
+from scratchbus.http import examples, patterns, problems
+from scratchbus.http.documents import answer, body_of, check_lists, fields_of
+from scratchbus.http.parameters import Absent, AnyPage, name_of
+from scratchbus.http.patterns import text
+from scratchbus.http.problems import Refusal
+from scratchbus.http.pulling import pull_for
+from scratchbus.http.responses import EVENT, EVENT_KINDS
+from scratchbus.http.schemas import COMPONENTS, LABEL, POSITION, body, document, link, listed, of_model, or_null, record
+from scratchbus.http.server import ActBus, AdminBus, CallerOf, ReadBus, ServerOf
+from scratchbus.http.webhooks import check_host
+
+router = APIRouter(tags=["subscriptions"])
+
+LONGEST_WAIT_MS: Final = 60_000
+"""The longest that a pull waits for events."""
+
+SubscriptionName = Annotated[
+    str,
+    BeforeValidator(name_of),
+    StringConstraints(pattern=patterns.PAGE),
+    Path(description="The name of a subscription; a slash in it is written %2F."),
+    WithJsonSchema({"type": "string", "pattern": patterns.PAGE, "examples": ["router"]}),
+]
+
+_TEXT: Final = {"type": "string", "minLength": 1}
+_TEXTS: Final = or_null(listed({"type": "string"}, minItems=1))
+
+
+def _duration(least: float, most: float, text: str) -> dict[str, Any]:
+    """Return the schema of a duration: seconds between these, or a text such as "30s"."""
+    number = {"type": "number", "minimum": least, "maximum": most}
+    return {"anyOf": [number, {"type": "string", "pattern": text}], "examples": ["30s"]}
+
+
+_SECONDS: Final = {"type": ["string", "number"], "description": 'Seconds, or a duration such as "30s".'}
+_POSITION: Final = POSITION
+_TEXT_OR_NULL: Final = {"type": ["string", "null"]}
+_DEFINITION: Final = record(
+    example={"types": ["risk_alert"], "max_attempts": 5, "retry_delay": "1s"},
+    pages=or_null(listed(text(patterns.PAGE), minItems=1)),
+    types=_TEXTS,
+    kinds=or_null(listed({"type": "string", "enum": [*EVENT_KINDS]}, minItems=1)),
+    tags=or_null(listed(LABEL)),
+    after=or_null(text(patterns.BUS_POSITION, "The position behind which a new subscription begins.")),
+    reset={"type": "boolean", "description": "Begin again at `after`."},
+    max_attempts={"type": "integer", "minimum": 1},
+    retry_delay=_duration(0, 3_153_600_000, "^[0-9]{1,3}(ms|s|m)$"),
+    url={
+        "type": ["string", "null"],
+        "pattern": "^https?://[!-~]+$",
+        "description": "Where its events are delivered to.",
+    },
+    secret={
+        "type": ["string", "null"],
+        "pattern": "^whsec_([A-Za-z0-9+/]{4}){8,21}$",
+        "description": "What signs them; made, and returned this once, unless it is given.",
+    },
+)
+_STATUS: Final = of_model(SubscriptionStatus, "Subscription")
+COMPONENTS["Subscription"]["properties"] |= {"filters": {"type": "object"}, "secret": _TEXT_OR_NULL}
+_HERE: Final = {"name": "$request.path.name"}
+_SUBSCRIPTION: Final = document(
+    "The subscription",
+    _STATUS,
+    examples.SUBSCRIPTION,
+    get=link("get_subscription", "Read it.", _HERE),
+    pull=link("pull_events", "Take its events.", _HERE),
+    retry=link("retry_dead_letters", "Deliver its dead letters again.", _HERE),
+    drop=link("drop_dead_letters", "Delete its dead letters.", _HERE),
+    delete=link("delete_subscription", "Delete it.", _HERE),
+)
+_PULL: Final = record(
+    example={"max": 10, "wait": "20s", "lease": "30s"},
+    max={"type": "integer", "minimum": 1, "maximum": 1000},
+    wait=_duration(0, 60, "^([0-9]{1,3}ms|[1-5]?[0-9]s)$"),
+    lease=_duration(1, 43_200, "^([1-9][0-9]{0,2}[sm]|[1-9]h)$"),
+)
+_DELIVERY: Final = record(
+    ("position", "attempt", "event"),
+    position=_POSITION,
+    attempt={"type": "integer"},
+    event=EVENT,
+)
+_PULLED: Final = document(
+    "The events, oldest first; without any, `token` is null",
+    record(
+        ("token", "until", "deliveries"),
+        token=_TEXT_OR_NULL,
+        until={"type": ["string", "null"], "format": "date-time"},
+        deliveries={"type": "array", "items": _DELIVERY},
+    ),
+    examples.PULLED,
+    ack=link(
+        "ack_events",
+        "They were handled.",
+        _HERE,
+        {"token": "$response.body#/token", "positions": ["$response.body#/deliveries/0/position"]},
+    ),
+)
+_ACK: Final = record(
+    ("token", "positions"),
+    {"token": "752668246383f4f78ecd233e562eed18", "positions": ["1795386035607-1"]},
+    token=_TEXT,
+    positions={"type": "array", "items": _POSITION, "minItems": 1},
+)
+_NACK: Final = record(
+    ("token", "position", "reason"),
+    {"token": "752668246383f4f78ecd233e562eed18", "position": "1795386035607-1", "reason": "the database is away"},
+    token=_TEXT,
+    position=_POSITION,
+    reason=_TEXT,
+    delay=or_null(_duration(0, 3_153_600_000, "^[0-9]{1,3}(ms|s|m)$")),
+)
+_POSITIONS: Final = record(example={}, positions=or_null(listed(_POSITION)))
+_COUNT: Final = document("How many", record(("count",), count={"type": "integer"}), {"count": 2})
+_ITEMS: Final = document(
+    "The subscriptions",
+    record(("items",), items={"type": "array", "items": _STATUS}),
+    {"items": [examples.SUBSCRIPTION]},
+)
+_LETTER: Final = of_model(DeadLetter, "DeadLetter")
+_LETTERS: Final = document(
+    "The dead letters", record(("items",), items={"type": "array", "items": _LETTER}), {"items": [examples.DEAD_LETTER]}
+)
+
+
+@router.get("/subscriptions", responses=problems.answers({200: _ITEMS}))
+async def list_subscriptions(bus: ReadBus) -> Response:
+    """List the subscriptions, with how far each is behind."""
+    return answer({"items": [_shown(each) for each in await bus.subscriptions()]})
+
+
+@router.get("/subscriptions/{name}", responses=problems.answers({200: _SUBSCRIPTION}, 404, 422))
+async def get_subscription(bus: ReadBus, name: SubscriptionName) -> Response:
+    """Return a subscription."""
+    return answer(_shown(await _status_of(bus, name)))
+
+
+@router.put(
+    "/subscriptions/{name}",
+    responses=problems.answers({200: _SUBSCRIPTION, 201: _SUBSCRIPTION}, 400, 409, 410, 422),
+    openapi_extra=body(_DEFINITION, required=False),
+)
+async def put_subscription(
+    request: Request, bus: ActBus, server: ServerOf, caller: CallerOf, name: SubscriptionName
+) -> Response:
+    """Declare a subscription, or replace its definition; its cursor stays where it is.
+
+    With a `url` its events are delivered there, each signed with the `secret` as Standard Webhooks has it. This needs
+    the scopes `act` and `read`; a `url` needs `admin` too, since it sends events out of the bus.
+    """
+    caller.need("read")
+    given = fields_of(await body_of(request), *_DEFINITION["properties"])
+    check_lists(given, "pages", "types", "kinds", "tags")
+    if given.get("url") is not None:
+        caller.need("admin")
+        check_host(given["url"], server.allow_private_webhooks)
+    made = await _secret_for(bus, name, given)
+    is_new = await bus.declare_subscription(name, **{**given, **made})
+    headers = {"Location": f"/api/v1/subscriptions/{quote(name, safe='')}"} if is_new else {}
+    return answer({**_shown(await _status_of(bus, name)), **made}, 201 if is_new else 200, headers)
+
+
+@router.delete(
+    "/subscriptions/{name}", status_code=204, responses=problems.answers({204: {"description": "Done"}}, 404, 409, 422)
+)
+async def delete_subscription(bus: ActBus, name: SubscriptionName) -> Response:
+    """Delete a subscription and its dead letters."""
+    await bus.unsubscribe(name)
+    return Response(status_code=204)
+
+
+@router.post(
+    "/subscriptions/{name}/pull",
+    responses=problems.answers({200: _PULLED}, 400, 404, 410, 422),
+    openapi_extra=body(_PULL, required=False),
+)
+async def pull_events(request: Request, bus: ActBus, caller: CallerOf, name: SubscriptionName) -> Response:
+    """Take the next events under a lease, waiting for them up to `wait` (a minute at most).
+
+    Ack each with the `token`. What is not acked when the lease ends is delivered again; until then nobody else gets
+    any. Any server process takes the ack. This needs the scopes `act` and `read`.
+
+    A batch that finds its client gone, or its token revoked, is given back at once.
+    """
+    caller.need("read")
+    given = fields_of(await body_of(request), "max", "wait", "lease")
+    if (duration_ms(given.get("wait", 0), "wait", least=0) or 0) > LONGEST_WAIT_MS:
+        raise Refusal(422, "invalid-field", "wait: a minute at most; pull again", field="wait")
+    pulled = await pull_for(request, bus, name, **given)
+    return Response(status_code=499) if pulled is None else answer(_pulled(pulled))
+
+
+@router.post(
+    "/subscriptions/{name}/ack",
+    status_code=204,
+    responses=problems.answers({204: {"description": "Done"}}, 400, 404, 409, 422),
+    openapi_extra=body(_ACK),
+)
+async def ack_events(request: Request, bus: ActBus, name: SubscriptionName) -> Response:
+    """Ack events that were pulled: all of these, or none. Acking again changes nothing."""
+    given = fields_of(await body_of(request), "token", "positions", required=("token", "positions"))
+    check_lists(given, "positions")
+    await bus.ack(name, given["token"], given["positions"])
+    return Response(status_code=204)
+
+
+@router.post(
+    "/subscriptions/{name}/nack",
+    status_code=204,
+    responses=problems.answers({204: {"description": "Done"}}, 400, 404, 409, 422),
+    openapi_extra=body(_NACK),
+)
+async def nack_event(request: Request, bus: ActBus, name: SubscriptionName) -> Response:
+    """Have an event that failed delivered again, after `delay`, or set aside after the last attempt."""
+    needed = ("token", "position", "reason")
+    given = fields_of(await body_of(request), *needed, "delay", required=needed)
+    await bus.nack(name, given["token"], given["position"], given["reason"], delay=given.get("delay"))
+    return Response(status_code=204)
+
+
+@router.get("/dead-letters", responses=problems.answers({200: _LETTERS}, 404, 422))
+async def list_dead_letters(
+    bus: ReadBus, subscription: Annotated[AnyPage | Absent, Query(description="Only those of this one.")] = None
+) -> Response:
+    """List the events that were set aside because handling them failed again and again."""
+    return answer({"items": [each.model_dump(mode="json") for each in await bus.dead_letters(subscription)]})
+
+
+@router.post(
+    "/subscriptions/{name}/dead-letters/retry",
+    responses=problems.answers({200: _COUNT}, 400, 404, 410, 422),
+    openapi_extra=body(_POSITIONS, required=False),
+)
+async def retry_dead_letters(request: Request, bus: AdminBus, name: SubscriptionName) -> Response:
+    """Deliver dead letters again, all or those at these positions."""
+    given = fields_of(await body_of(request), "positions")
+    check_lists(given, "positions")
+    return answer({"count": await bus.retry_dead_letters(name, given.get("positions"))})
+
+
+@router.post(
+    "/subscriptions/{name}/dead-letters/drop",
+    responses=problems.answers({200: _COUNT}, 400, 404, 422),
+    openapi_extra=body(_POSITIONS, required=False),
+)
+async def drop_dead_letters(request: Request, bus: AdminBus, name: SubscriptionName) -> Response:
+    """Delete dead letters, all or those at these positions."""
+    given = fields_of(await body_of(request), "positions")
+    check_lists(given, "positions")
+    return answer({"count": await bus.drop_dead_letters(name, given.get("positions"))})
+
+
+async def _status_of(bus: AsyncBus, name: str) -> SubscriptionStatus:
+    for each in await bus.subscriptions():
+        if each.name == name:
+            return each
+    raise Refusal(404, "not-found", f"there is no subscription {name!r}; PUT it first")
+
+
+def _shown(status: SubscriptionStatus) -> dict[str, Any]:
+    return {**status.model_dump(mode="json"), "filters": from_json(status.filters)}
+
+
+def _pulled(pulled: Pulled) -> dict[str, Any]:
+    return {
+        "token": pulled.token or None,
+        "until": pulled.until,
+        "deliveries": [
+            {"position": str(each.position), "attempt": each.attempt, "event": document_of(each.event)}
+            for each in pulled.deliveries
+        ],
+    }
+
+
+async def _secret_for(bus: AsyncBus, name: str, given: dict[str, Any]) -> dict[str, str]:
+    """Return a new secret where a webhook is declared without one, and has none yet."""
+    if given.get("url") is None or given.get("secret") is not None:
+        return {}
+    stored = next((each.url for each in await bus.subscriptions() if each.name == name), None)
+    return {"secret": new_webhook_secret()} if stored is None else {}

@@ -1,0 +1,108 @@
+"""The todo list of a session."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from scratchbus import TodoList
+from scratchbus.http import problems
+from scratchbus.http.documents import answer
+from scratchbus.http.memories import Based, events_answer
+from scratchbus.http.models import Body, Label, NotBlank, optional, schema_of, takes
+from scratchbus.http.moments import When
+from scratchbus.http.parameters import SessionName
+from scratchbus.http.responses import EVENTS
+from scratchbus.http.schemas import document
+from scratchbus.http.server import MemoryBus
+
+router = APIRouter(tags=["todo"])
+PATH: Final = "/sessions/{session}/todo"
+
+Status = Literal["pending", "in_progress", "completed", "cancelled"]
+
+
+class Item(Body):
+    """An item; its id is the agent's own. Content beyond 4,000 characters is cut."""
+
+    id: Label
+    content: NotBlank
+    status: Status = "pending"
+
+
+class ItemChange(Body):
+    """A change of the item with this id, or a new one, which needs content."""
+
+    id: Label
+    content: NotBlank = optional()
+    status: Status = optional()
+
+
+class Items(Body):
+    """A whole list, in order; items beyond the 256th are cut."""
+
+    todos: list[Item]
+
+
+class ItemChanges(Body):
+    """Changes of a list."""
+
+    todos: list[ItemChange]
+
+
+_LIST: Final[dict[str, Any]] = schema_of(TodoList, "serialization")
+_TODO: Final = document(
+    "The list, with the number of items in each status; its revision is the ETag",
+    _LIST | {"required": ["todos", "revision", "summary"]},
+    {
+        "todos": [{"id": "1", "content": "Ask the bank", "status": "in_progress"}],
+        "revision": 2,
+        "summary": {"total": 1, "pending": 0, "in_progress": 1, "completed": 0, "cancelled": 0},
+    },
+)
+_REFUSALS: Final = (400, 409, 412, 413, 415, 422)
+
+
+@router.get(PATH, responses=problems.answers({200: _TODO}, 404, 410, 422))
+async def read_todo(bus: MemoryBus, session: SessionName, at: When = None) -> Response:
+    """Return the todo list of a session."""
+    todo = bus.todo(session)
+    return _answer(await (todo.read() if at is None else todo.as_of(at)))
+
+
+@router.put(
+    PATH,
+    responses=problems.answers({200: _TODO}, *_REFUSALS),
+    openapi_extra=takes({"todos": [{"id": "1", "content": "Ask the bank"}]}, Items),
+)
+async def write_todo(request: Request, bus: MemoryBus, session: SessionName, guards: Based) -> Response:
+    """Replace the list."""
+    return await _write(bus, session, await Items.of(request), guards, merge=False)
+
+
+@router.patch(
+    PATH,
+    responses=problems.answers({200: _TODO}, *_REFUSALS),
+    openapi_extra=takes({"todos": [{"id": "1", "status": "completed"}]}, ItemChanges),
+)
+async def merge_todo(request: Request, bus: MemoryBus, session: SessionName, guards: Based) -> Response:
+    """Change the items with these ids, and append the others; 409 if one of those has no content."""
+    return await _write(bus, session, await ItemChanges.of(request), guards, merge=True)
+
+
+@router.get(PATH + "/history", responses=problems.answers({200: EVENTS}, 404, 410, 422))
+async def get_todo_history(bus: MemoryBus, session: SessionName, at: When = None) -> Response:
+    """Return all changes as events, oldest first, also after the session has ended."""
+    return await events_answer(bus, f"session:{session}", await bus.todo(session).history(), at)
+
+
+async def _write(bus: MemoryBus, session: str, given: Items | ItemChanges, guards: Based, *, merge: bool) -> Response:
+    todos = given.given["todos"]
+    written = await bus.todo(session).write(todos, merge, revision=guards.expected_version, event_id=guards.event_id)
+    return _answer(written)
+
+
+def _answer(found: TodoList) -> Response:
+    return answer(found.model_dump(mode="json"), headers={"ETag": f'"{found.revision}"'})

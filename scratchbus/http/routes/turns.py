@@ -1,0 +1,150 @@
+"""The conversation of a session."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BeforeValidator, Field, StringConstraints
+from starlette.responses import Response
+
+from scratchbus import document_of
+from scratchbus.http import patterns, problems
+from scratchbus.http.documents import answer, listing, paged
+from scratchbus.http.memories import TASK, events_answer
+from scratchbus.http.models import Body, NotBlank, optional, takes, whole
+from scratchbus.http.moments import When
+from scratchbus.http.parameters import Absent, AnyLimit, Once, SessionName
+from scratchbus.http.patterns import LARGEST
+from scratchbus.http.responses import EVENTS, LINK
+from scratchbus.http.schemas import component, document, listed, or_null, record
+from scratchbus.http.server import MemoryBus
+from scratchbus.settings import Settings
+
+router = APIRouter(tags=["turns"])
+PATH: Final = "/sessions/{session}/turns"
+
+_SIZE: Final[dict[str, Any]] = {"maxLength": Settings.model_fields["max_turn"].default}  # the bus's setting decides
+_NO_SUMMARY: Final[dict[str, Any]] = {
+    "not": {"const": "summary"},
+    "description": "A word such as user, assistant or tool.",
+}
+_MANY: Final[dict[str, Any]] = {
+    "minItems": 1,
+    "maxItems": 10_000,
+    "description": "The turns to replace; otherwise all that are shown.",
+}
+_Tokens = Annotated[int, Field(ge=0, le=LARGEST), BeforeValidator(whole)]
+_ShownId = Annotated[str, StringConstraints(pattern=patterns.SHOWN_TURN)]
+_TurnId = Annotated[str, StringConstraints(pattern=patterns.TURN)]
+AfterTurn = Annotated[_TurnId | Absent, Query(description="Those after this one.", examples=["turn_1795386035607"])]
+
+
+class NewTurn(Body):
+    """What was said; `tokens` is how long it is, `task` what it was said for."""
+
+    role: Annotated[str, StringConstraints(pattern=patterns.TYPE)] = Field(json_schema_extra=_NO_SUMMARY)
+    content: NotBlank = Field(json_schema_extra=_SIZE)
+    tokens: _Tokens = optional()
+    task: Annotated[str, StringConstraints(pattern=TASK)] = optional()
+
+
+class Compaction(Body):
+    """A summary that takes the place of turns."""
+
+    summary: NotBlank = Field(json_schema_extra=_SIZE)
+    turns: list[_ShownId] = optional(json_schema_extra=_MANY)
+    tokens: _Tokens = optional()
+
+
+_TEXT: Final = {"type": "string"}
+_TIME: Final = {"type": "string", "format": "date-time"}
+_FIELDS: Final[dict[str, Any]] = {
+    **dict.fromkeys(("id", "role", "content", "source", "position"), _TEXT),
+    **dict.fromkeys(("created_at", "updated_at"), _TIME),
+    "tokens": or_null({"type": "integer", "minimum": 0}),
+    "task": or_null(_TEXT),
+    "replaces": listed(_TEXT),
+    "version": {"type": "integer", "minimum": 1},
+    "damaged": {"type": "boolean"},
+}
+_EXAMPLE: Final[dict[str, Any]] = {
+    "id": "turn_1795386035607",
+    "role": "user",
+    "content": "Why does the payment fail?",
+    "tokens": 6,
+    "task": None,
+    "replaces": [],
+    "source": "analyst",
+    "version": 1,
+    "damaged": False,
+    "created_at": "2026-11-22T22:20:35.607000Z",
+    "updated_at": "2026-11-22T22:20:35.607000Z",
+    "position": "1795386035607-4",
+}
+_SUMMARY: Final = {**_EXAMPLE, "role": "summary", "content": "The bank is closed.", "replaces": ["turn_1795386035606"]}
+_SCHEMA: Final = component("Turn", record(tuple(_FIELDS), **_FIELDS))
+_TURN: Final = document("The turn", _SCHEMA, _EXAMPLE)
+_COMPACTED: Final = document("The summary, which is a turn", _SCHEMA, _SUMMARY)
+_TURNS: Final = document(
+    "The turns, oldest first; `next` is where they go on, null at the end",
+    record(("items", "next"), items=listed(_SCHEMA), next=or_null(_TEXT)),
+    {"items": [_EXAMPLE], "next": None},
+    {"Link": LINK},
+)
+_SHOWN: Final = document(
+    "The turns, with summaries in the place of what they replace",
+    record(("items",), items=listed(_SCHEMA)),
+    {"items": [_SUMMARY]},
+)
+
+
+@router.get(PATH, responses=problems.answers({200: _TURNS}, 404, 410, 422))
+async def list_turns(
+    request: Request,
+    bus: MemoryBus,
+    session: SessionName,
+    after: AfterTurn = None,
+    limit: AnyLimit = None,
+    at: When = None,
+) -> Response:
+    """Return the turns as they were said, oldest first."""
+    found = await bus.turns(session).list(after=after, limit=limit, at=at)
+    return paged(request, found, found[-1].id if found and len(found) == limit else None)
+
+
+@router.post(
+    PATH,
+    status_code=201,
+    responses=problems.answers({201: _TURN}, 400, 409, 413, 415, 422),
+    openapi_extra=takes({"role": "user", "content": "Why does the payment fail?", "tokens": 6}, NewTurn),
+)
+async def append_turn(request: Request, bus: MemoryBus, session: SessionName, guards: Once) -> Response:
+    """Append a turn; without a task it belongs to each task that is open."""
+    given = (await NewTurn.of(request)).given
+    return answer(document_of(await bus.turns(session).append(**given, event_id=guards.event_id)), 201)
+
+
+@router.get(PATH + "/shown", responses=problems.answers({200: _SHOWN}, 404, 410, 422))
+async def list_shown_turns(bus: MemoryBus, session: SessionName, at: When = None) -> Response:
+    """Return the turns as an agent is shown them, with summaries in the place of what they replace."""
+    turns = bus.turns(session)
+    return answer(listing(await (turns.shown() if at is None else turns.as_of(at))))
+
+
+@router.post(
+    PATH + "/compact",
+    status_code=201,
+    responses=problems.answers({201: _COMPACTED}, 400, 404, 409, 413, 415, 422),
+    openapi_extra=takes({"summary": "The bank is closed."}, Compaction),
+)
+async def compact_turns(request: Request, bus: MemoryBus, session: SessionName, guards: Once) -> Response:
+    """Let a summary take the place of turns, or of all that are shown; the turns stay in the list."""
+    given = (await Compaction.of(request)).given
+    return answer(document_of(await bus.turns(session).compact(**given, event_id=guards.event_id)), 201)
+
+
+@router.get(PATH + "/history", responses=problems.answers({200: EVENTS}, 404, 410, 422))
+async def get_turns_history(bus: MemoryBus, session: SessionName, at: When = None) -> Response:
+    """Return the turns and compactions as events, oldest first, also after the session has ended."""
+    return await events_answer(bus, f"session:{session}", await bus.turns(session).history(), at)

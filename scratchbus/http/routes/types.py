@@ -1,0 +1,235 @@
+"""The observation types: list, check, publish."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import yaml
+from fastapi import APIRouter, Request
+from pydantic_core import from_json
+from starlette.responses import Response
+
+from scratchbus import ObservationType, Registry, RegistryChanges, document_of, parse_registry
+from scratchbus.errors import RegistryError
+from scratchbus.http import patterns, problems
+from scratchbus.http.documents import JSON, answer
+from scratchbus.http.memories import Based
+from scratchbus.http.problems import Refusal
+from scratchbus.http.schemas import document, record
+from scratchbus.http.server import AdminBus, ReadBus
+
+router = APIRouter(tags=["types"])
+
+YAML: Final = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", "text/plain")
+FILE: Final = "types.yaml"
+"""What problems call the text that was sent."""
+
+_TEXT: Final = {"type": "string"}
+_NAMES: Final = {"type": "array", "items": _TEXT}
+_OR_NULL: Final = {"type": ["string", "null"]}
+_COUNT: Final = {"type": "integer", "minimum": 0}
+_TYPE: Final = record(
+    ("name", "description", "priority", "lifecycle", "max_content", "max_tags"),
+    name=_TEXT,
+    description=_TEXT,
+    priority={"type": "integer", "minimum": 0, "maximum": 100},
+    default_ttl=_OR_NULL,
+    default_owner=_OR_NULL,
+    initial_status=_TEXT,
+    lifecycle=record(
+        ("name", "statuses", "initial", "transitions"),
+        name=_TEXT,
+        statuses={"type": "object", "additionalProperties": {"enum": ["open", "closed", "final"]}},
+        initial=_NAMES,
+        transitions={"type": "object", "additionalProperties": _NAMES},
+    ),
+    max_content=_COUNT,
+    max_tags=_COUNT,
+    auto_archive_after=_OR_NULL,
+    dedupe=_NAMES,
+    context={"type": ["object", "null"]},
+    metadata={"type": ["object", "null"]},
+)
+_EXAMPLE: Final[dict[str, Any]] = {
+    "name": "risk_alert",
+    "description": "Something may go wrong",
+    "priority": 90,
+    "default_ttl": "1d",
+    "default_owner": None,
+    "initial_status": "active",
+    "lifecycle": {
+        "name": "default",
+        "statuses": {"active": "open", "pending_review": "open", "resolved": "closed", "archived": "final"},
+        "initial": ["active", "pending_review"],
+        "transitions": {"active": ["archived", "pending_review", "resolved"], "archived": []},
+    },
+    "max_content": 65536,
+    "max_tags": 32,
+    "auto_archive_after": None,
+    "dedupe": [],
+    "context": None,
+    "metadata": None,
+}
+_TYPES: Final = document(
+    "The types by priority, the version of the registry, also as ETag, and its text in YAML",
+    record(("items", "version", "text"), items={"type": "array", "items": _TYPE}, version=_COUNT, text=_TEXT),
+    {"items": [_EXAMPLE], "version": 3, "text": "types:\n  risk_alert:\n    priority: 90\n"},
+)
+_CHANGES: Final = dict.fromkeys(("added", "removed", "changed"), _NAMES)
+_PROBLEM: Final = record(
+    ("line", "column", "key", "problem", "allowed"),
+    line={"type": ["integer", "null"]},
+    column={"type": ["integer", "null"]},
+    key=_OR_NULL,
+    problem=_TEXT,
+    allowed={"type": ["array", "null"], "items": _TEXT},
+)
+_CHECKED: Final = document(
+    "Whether the text is valid, what is wrong with it, and how its types differ from those in use",
+    record(
+        ("is_valid", "problems", "added", "removed", "changed"),
+        is_valid={"type": "boolean"},
+        problems={"type": "array", "items": _PROBLEM},
+        **_CHANGES,
+    ),
+    {
+        "is_valid": False,
+        "problems": [
+            {
+                "line": 3,
+                "column": 5,
+                "key": "types.risk_alert.priority",
+                "problem": "'high' is not a whole number from 0 to 100",
+                "allowed": None,
+            }
+        ],
+        "added": [],
+        "removed": [],
+        "changed": [],
+    },
+)
+_PUBLISHED: Final = document(
+    "The version of the registry, also as ETag, and what is different in it",
+    record(("has_changed", "version", *_CHANGES), has_changed={"type": "boolean"}, version=_COUNT, **_CHANGES),
+    {"has_changed": True, "version": 4, "added": ["price_alert"], "removed": [], "changed": []},
+)
+_EXAMPLE_REGISTRY: Final = {"types": {"price_alert": {"description": "A price has moved", "priority": 60}}}
+_NAME: Final = {"type": "string", "pattern": patterns.TYPE}
+_SAYS: Final = {"type": "string", "pattern": patterns.NOT_BLANK}
+_LIFE: Final = {"description": 'Such as "2h" or "never".', "anyOf": [_SAYS, {"type": "number", "exclusiveMinimum": 0}]}
+_LIFECYCLE: Final = record(
+    ("statuses", "initial"),
+    statuses={"type": "object", "additionalProperties": {"enum": ["open", "closed", "final"]}, "propertyNames": _NAME},
+    initial={"type": "array", "items": _NAME, "minItems": 1},
+    transitions={"type": "object", "additionalProperties": {"type": "array", "items": _NAME}},
+)
+_NEW_TYPE: Final = record(
+    description=_SAYS,
+    priority={"type": "integer", "minimum": 0, "maximum": 100},
+    default_ttl=_LIFE,
+    default_owner=_SAYS | {"maxLength": 256},
+    initial_status=_NAME,
+    lifecycle={"description": "The name of one, or one of its own.", "anyOf": [_NAME, _LIFECYCLE]},
+    max_content={"type": "integer", "minimum": 1, "maximum": 65_536},
+    max_tags={"type": "integer", "minimum": 0, "maximum": 256},
+    auto_archive_after=_LIFE,
+    dedupe={"type": "array", "items": _SAYS, "minItems": 1},
+    context={"type": "object", "description": "A JSON Schema."},
+    metadata={"type": "object", "description": "A JSON Schema."},
+)
+_REGISTRY_SCHEMA: Final = record(
+    ("types",),
+    types={
+        "type": "object",
+        "additionalProperties": _NEW_TYPE | {"type": ["object", "null"]},
+        "propertyNames": _NAME,
+        "minProperties": 1,
+    },
+    lifecycles={"type": "object", "additionalProperties": _LIFECYCLE, "propertyNames": _NAME},
+)
+
+
+def _body(description: str, *, is_checked: bool) -> dict[str, Any]:
+    """Return the body of an operation, whose schema is that of a registry unless what is wrong is what is asked."""
+    in_yaml: dict[str, Any] = _REGISTRY_SCHEMA if is_checked else {}
+    in_json: dict[str, Any] = _REGISTRY_SCHEMA if is_checked else {"type": "object"}
+    content = {
+        YAML[0]: {"schema": in_yaml, "example": _EXAMPLE_REGISTRY},
+        JSON: {"schema": in_json, "example": _EXAMPLE_REGISTRY},
+    }
+    return {"requestBody": {"required": True, "description": description, "content": content}}
+
+
+_TO_CHECK: Final = _body("What may be a registry, in YAML or JSON.", is_checked=False)
+_TO_PUBLISH: Final = _body("A registry, in YAML as `config/observation_types.yaml`, or in JSON.", is_checked=True)
+
+
+@router.get("/types", responses=problems.answers({200: _TYPES}))
+async def list_types(bus: ReadBus) -> Response:
+    """List the observation types, the highest priority first."""
+    await bus.refresh_types()
+    kinds: list[ObservationType] = sorted(bus.types.types.values(), key=lambda each: (-each.priority, each.name))
+    found = {"items": [document_of(each) for each in kinds], "version": bus.types_version, "text": bus.types.text}
+    return answer(found, headers={"ETag": f'"{bus.types_version}"'})
+
+
+@router.post("/types/check", responses=problems.answers({200: _CHECKED}, 400, 413, 415, 422), openapi_extra=_TO_CHECK)
+async def check_types(request: Request, bus: ReadBus) -> Response:
+    """Check a registry without publishing it."""
+    await bus.refresh_types()
+    try:
+        registry = await _registry_of(request)
+    except RegistryError as problem:
+        found = {name: getattr(problem, name) for name in ("line", "column", "key", "problem", "allowed")}
+        return answer({"is_valid": False, "problems": [found], **_said(RegistryChanges())})
+    return answer({"is_valid": True, "problems": [], **_said(registry.changes_from(bus.types))})
+
+
+@router.put(
+    "/types", responses=problems.answers({200: _PUBLISHED}, 400, 409, 412, 413, 415, 422), openapi_extra=_TO_PUBLISH
+)
+async def push_types(request: Request, bus: AdminBus, guards: Based) -> Response:
+    """Publish a registry to the whole bus; with If-Match, only if nobody else has published since."""
+    await bus.refresh_types()
+    registry = await _registry_of(request)
+    changes = registry.changes_from(bus.types)
+    has_changed = await bus.push_types(registry, expected_version=guards.expected_version, event_id=guards.event_id)
+    version = bus.types_version
+    told = {"has_changed": has_changed, "version": version, **_said(changes)}
+    return answer(told, headers={"ETag": f'"{version}"'})
+
+
+def _said(changes: RegistryChanges) -> dict[str, list[str]]:
+    return {name: list(getattr(changes, name)) for name in ("added", "removed", "changed")}
+
+
+async def _registry_of(request: Request) -> Registry:
+    """Return the registry that a body describes, in YAML or in JSON. Raises Refusal, RegistryError."""
+    given = await request.body()
+    if not given:
+        raise Refusal(422, "invalid-body", "the body is empty; send a registry, in YAML or JSON")
+    kind = request.headers.get("content-type", YAML[0]).partition(";")[0].strip().lower()
+    if kind == JSON or kind.endswith("+json"):
+        return _registry_of_json(given)
+    if kind not in YAML:
+        raise Refusal(415, "unsupported-media-type", f"the body is {kind[:100]}; send {YAML[0]} or {JSON}")
+    try:
+        return parse_registry(given.decode(), FILE)
+    except UnicodeDecodeError as problem:
+        raise Refusal(400, "bad-text", f"the body is not UTF-8: {problem.reason}") from None
+
+
+def _registry_of_json(given: bytes) -> Registry:
+    """Return the registry of a JSON object. A problem has no line, since the object is read as YAML of our own."""
+    try:
+        document = from_json(given, allow_inf_nan=False)
+    except ValueError as problem:
+        raise Refusal(400, "bad-json", f"the body is not JSON: {problem}") from None
+    if not isinstance(document, dict):
+        raise Refusal(422, "invalid-body", 'the body is not a JSON object; send one, such as {"types": {…}}')
+    try:
+        return parse_registry(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), FILE)
+    except RecursionError:
+        raise Refusal(422, "invalid-body", "the body is nested too deep; flatten it") from None
+    except RegistryError as problem:
+        raise RegistryError(FILE, None, problem.key, problem.problem, problem.allowed) from None

@@ -1,0 +1,192 @@
+"""Serving of the routes that FastAPI declares and documents.
+
+FastAPI finds a route through the routers that include it, and solves every dependency with all that one could have: for
+a read of a page this took longer than the read. Here the routes are one list, and each dependency is a call. A route
+that uses more of FastAPI than ours do is left to it, and so is a path that none has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from copy import copy
+from inspect import iscoroutinefunction, signature
+from typing import Any, NamedTuple, get_type_hints
+
+from fastapi import FastAPI, Request
+from fastapi._compat import field_annotation_is_sequence, get_missing_field_error
+from fastapi.dependencies.models import Dependant
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import RouteContext, iter_route_contexts
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+from starlette.types import Receive, Scope, Send
+
+from scratchbus.http import problems
+
+
+class Routes:
+    """The routes of an application, in their order."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self.declared = app
+        self._routes = [_Route.of(each) for each in iter_route_contexts(app.routes) if each.path is not None]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a connection; what a request uses is in `state["uses"]` until its answer is sent."""
+        if scope["type"] == "http":
+            with ExitStack() as uses:
+                scope["state"]["uses"] = uses
+                await self._answer(scope, receive, send)
+        else:
+            await self.declared(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        method, path = scope["method"], scope["path"]
+        for route in self._routes:
+            if route.methods is None or method in route.methods:
+                found = route.pattern.match(path)
+                if found is not None:
+                    scope.get("found", {})["route"] = route.declared  # for the metrics
+                    if route.call is None:
+                        break
+                    scope.update(app=self.declared, path_params=found.groupdict(), route=route.declared)
+                    await self._serve(route.call, scope, receive, send)
+                    return
+        await self.declared(scope, receive, send)
+
+    async def _serve(self, call: _Call, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive, send)
+        try:
+            values, errors = await call.arguments(request)
+            if errors:
+                raise RequestValidationError(errors)
+            answer = await call.function(**values)
+        except Exception as error:
+            answer = await problems.answer_to(request, error)
+        try:
+            await answer(scope, receive, send)
+        except problems.Refusal:
+            raise
+        except Exception as error:
+            await problems.answer_to(request, error)  # to log it: the answer has begun
+            raise
+
+
+class _Parameter(NamedTuple):
+    """A parameter of a request: which part of it has it, and under which name."""
+
+    part: str
+    alias: str
+    field: Any
+    location: tuple[str, str]
+    is_list: bool
+
+    @classmethod
+    def all_of(cls, dependant: Dependant) -> list[_Parameter]:
+        """Return the parameters that a dependant takes itself."""
+        parts = (
+            ("path_params", dependant.path_params),
+            ("query_params", dependant.query_params),
+            ("headers", dependant.header_params),
+        )
+        return [cls._of(part, field) for part, fields in parts for field in fields]
+
+    @classmethod
+    def _of(cls, part: str, field: Any) -> _Parameter:
+        info = field.field_info
+        is_list = field_annotation_is_sequence(info.annotation)
+        return cls(part, field.alias, field, (info.in_.value, field.alias), is_list)
+
+    def read(self, request: Request) -> tuple[Any, list[Any]]:
+        """Return its value, and what is wrong with it."""
+        given = getattr(request, self.part)
+        if self.alias not in given:
+            if self.field.field_info.is_required():
+                return None, [get_missing_field_error(loc=self.location)]
+            return copy(self.field.default), []
+        value = given.getlist(self.alias) if self.is_list else given[self.alias]
+        found: tuple[Any, list[Any]] = self.field.validate(value, {}, loc=self.location)
+        return found
+
+
+class _Call(NamedTuple):
+    """A function that is called for a request: an endpoint, or a dependency of one."""
+
+    function: Callable[..., Awaitable[Any]]
+    needs: list[tuple[str | None, _Call]]
+    parameters: list[_Parameter]
+    request_name: str | None
+
+    @classmethod
+    def of(cls, dependant: Dependant) -> _Call | None:
+        """Return the call that a dependant describes; None if it takes what is not known here."""
+        needs = [(each.name, cls.of(each)) for each in dependant.dependencies]
+        known = [(name, call) for name, call in needs if call is not None]
+        function = dependant.call
+        if len(known) < len(needs) or function is None or _takes_more(dependant):
+            return None
+        is_async = iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - it is of a class
+        parameters = _Parameter.all_of(dependant)
+        return cls(function, known, parameters, dependant.request_param_name) if is_async else None
+
+    async def arguments(self, request: Request) -> tuple[dict[str, Any], list[Any]]:
+        """Return its arguments, and what is wrong with the parameters of the request."""
+        values: dict[str, Any] = {}
+        errors: list[Any] = []
+        for name, call in self.needs:
+            given, wrong = await call.arguments(request)
+            errors += wrong
+            if not wrong:
+                found = await call.function(**given)
+                if name is not None:
+                    values[name] = found
+        for parameter in self.parameters:
+            value, wrong = parameter.read(request)
+            values[parameter.field.name] = value
+            errors += wrong
+        if self.request_name is not None:
+            values[self.request_name] = request
+        return values, errors
+
+
+def _takes_more(dependant: Dependant) -> bool:
+    """Return whether a function takes something besides dependencies, parameters and the request."""
+    others = (
+        dependant.body_params,
+        dependant.cookie_params,
+        dependant.websocket_param_name,
+        dependant.http_connection_param_name,
+        dependant.response_param_name,
+        dependant.background_tasks_param_name,
+        dependant.security_scopes_param_name,
+    )
+    return any(others)
+
+
+class _Route(NamedTuple):
+    """A route: what it matches, and what it calls; None if FastAPI is to serve it."""
+
+    pattern: Any
+    methods: frozenset[str] | None
+    call: _Call | None
+    declared: BaseRoute
+
+    @classmethod
+    def of(cls, route: RouteContext) -> _Route:
+        """Return a route that is declared."""
+        methods = None if route.methods is None else frozenset(route.methods)
+        dependant: Dependant | None = getattr(route, "dependant", None)
+        if dependant is None:
+            return cls(route.path_regex, methods, None, route.original_route)
+        is_plain = all(get_type_hints(each.convert)["return"] is str for each in route.param_convertors.values())
+        call = _Call.of(dependant) if is_plain and _answers_itself(dependant.call) else None
+        return cls(route.path_regex, methods, call, route.original_route)
+
+
+def _answers_itself(function: Callable[..., Any] | None) -> bool:
+    """Return whether an endpoint returns responses, which FastAPI would not change."""
+    if function is None:
+        return False
+    kind = signature(function, eval_str=True).return_annotation
+    return isinstance(kind, type) and issubclass(kind, Response)

@@ -1,0 +1,146 @@
+"""The JSON Schemas of bodies and documents, for OpenAPI; the bus itself checks what is sent.
+
+A schema that has a name is a component of the document, which others refer to.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from pydantic import TypeAdapter
+
+from scratchbus.http import examples, patterns
+from scratchbus.http.patterns import text
+
+Schema = dict[str, Any]
+
+COMPONENTS: Final[dict[str, Schema]] = {}
+"""The schemas that have names."""
+
+EXAMPLES: Final[dict[str, Any]] = {}
+"""The examples of answers, by the slugs of their descriptions; FastAPI would drop what is null in them."""
+
+REFERENCE: Final = "#/components/schemas/"
+_PLACES: Final = ("shard", "ms", "seq", "added_ms", "added_seq", "prev")
+"""What models know of their places in the log, which documents show as positions."""
+
+
+def component(name: str, schema: Schema) -> Schema:
+    """Give a schema a name, which no other has; return the reference to it."""
+    if COMPONENTS.setdefault(name, schema) != schema:
+        raise ValueError(f"two schemas are named {name}")
+    return {"$ref": REFERENCE + name}
+
+
+def body(schema: Schema, *, required: bool = True, example: Any = None) -> dict[str, Any]:
+    """Return the request body of an operation, for `openapi_extra`."""
+    content: dict[str, Any] = {"schema": schema}
+    if example is not None:
+        content["example"] = example
+    return {"requestBody": {"required": required, "content": {"application/json": content}}}
+
+
+def document(
+    description: str, schema: Schema, example: Any = None, headers: dict[str, Any] | None = None, **links: Any
+) -> dict[str, Any]:
+    """Return the response of an operation, for `responses`; the links name operations that its document leads to."""
+    content: dict[str, Any] = {"schema": schema}
+    if example is not None:
+        name = re.sub(r"\W+", "-", description.lower()).strip("-")
+        EXAMPLES[name] = {"value": example}
+        content["examples"] = {name: {"$ref": f"#/components/examples/{name}"}}
+    found: dict[str, Any] = {"description": description, "content": {"application/json": content}}
+    if headers:
+        found["headers"] = headers
+    return found | ({"links": links} if links else {})
+
+
+def record(required: tuple[str, ...] = (), example: Any = None, **properties: Any) -> Schema:
+    """Return the schema of an object with these properties and no others."""
+    schema: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    if required:
+        schema["required"] = list(required)
+    return schema if example is None else schema | {"examples": [example]}
+
+
+def listed(items: Schema, **more: Any) -> Schema:
+    """Return the schema of a list."""
+    return {"type": "array", "items": items, **more}
+
+
+def or_null(schema: Schema) -> Schema:
+    """Return a schema that null fits too."""
+    if "type" in schema and "enum" not in schema:
+        return {**schema, "type": [schema["type"], "null"]}
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def of_model(model: Any, name: str) -> Schema:
+    """Make a component of a pydantic model, as it is written, and of those inside it; return the reference to it."""
+    schema = TypeAdapter(model).json_schema(mode="serialization", ref_template=REFERENCE + "{model}")
+    for inner, found in schema.pop("$defs", {}).items():
+        if inner not in COMPONENTS:  # an observation is described in more detail
+            component(inner, document_schema(found))
+    return component(name, document_schema(schema))
+
+
+def document_schema(schema: Schema) -> Schema:
+    """Return the schema of a model's document: without titles, defaults, and the numbers that make up positions."""
+    schema.pop("title", None)
+    for field in _PLACES:
+        schema.get("properties", {}).pop(field, None)
+    for found in schema.get("properties", {}).values():
+        if isinstance(found, dict):
+            found.pop("title", None)
+            found.pop("default", None)
+    if "required" in schema:
+        schema["required"] = [name for name in schema["required"] if name not in _PLACES]
+    return schema
+
+
+def link(operation: str, description: str, parameters: dict[str, str], body: Any = None) -> dict[str, Any]:
+    """Return the link from an answer to an operation, with its parameters and body taken from the answer."""
+    found: dict[str, Any] = {"operationId": operation, "description": description, "parameters": parameters}
+    return found if body is None else {**found, "requestBody": body}
+
+
+def header(description: str, example: str, *, required: bool = False, pattern: str | None = None) -> dict[str, Any]:
+    """Return the header of a response."""
+    schema: Schema = {"type": "string"} if pattern is None else {"type": "string", "pattern": pattern}
+    return {"description": description, "required": required, "schema": schema, "example": example}
+
+
+ID: Final = component("Id", text(patterns.ID, "A ULID.", examples=[examples.ID]))
+LABEL: Final = component(
+    "Label", text(patterns.LABEL, "Printable characters, not only spaces.", minLength=1, maxLength=256)
+)
+SOURCE: Final = component("Source", text(patterns.SOURCE, "Who speaks: a daemon, an agent, a person."))
+TYPE: Final = component(
+    "TypeName",
+    {
+        "description": "The name of a type: one of those that come with scratchbus, or of those that this bus has.",
+        "anyOf": [
+            {"type": "string", "enum": [*examples.TYPES]},
+            {"type": "string", "pattern": patterns.TYPE},
+        ],
+    },
+)
+TIME: Final = component(
+    "Time", text(patterns.TIME, "RFC 3339, with its zone.", format="date-time", examples=["2030-01-31T14:02:00Z"])
+)
+DURATION: Final = component(
+    "Duration",
+    {
+        "description": "A number of seconds, or a text such as 90s, 2h, 1h30m or 7d.",
+        "anyOf": [
+            text(patterns.DURATION, examples=["2h"]),
+            {"type": "number", "minimum": 0.001, "maximum": 3_153_600_000},
+        ],
+    },
+)
+LIFE: Final = component(
+    "Life", {"description": "A duration, or never.", "anyOf": [DURATION, {"type": "string", "enum": ["never"]}]}
+)
+OBJECT: Final = component("Object", {"type": "object", "description": "At most 64 KiB and 100 levels."})
+POSITION: Final = component("Position", text(patterns.POSITION, "The place of an event in the log."))

@@ -1,0 +1,155 @@
+"""What all routes share: the settings of a server, its callers, and an open bus for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from secrets import token_hex
+from typing import Annotated, Any, Final
+
+import anyio
+from anyio.abc import TaskGroup
+from fastapi import Depends, Request
+
+from scratchbus import AsyncBus
+from scratchbus.http.callers import Caller, Callers
+from scratchbus.http.parameters import refuse_unknown_parameters
+
+MOST_BUSES: Final = 256
+"""The most buses that are open at once; beyond that, the unused one that was used longest ago is closed."""
+
+_SELF: Final = Caller("serve", "serve", frozenset(), "daemon", "serve" + token_hex(16))
+
+
+@dataclass
+class _Opened:
+    """A caller's bus, and how many requests use it."""
+
+    bus: AsyncBus
+    users: int = 0
+
+    @contextmanager
+    def use(self) -> Iterator[AsyncBus]:
+        """Count a request as using it while the `with` lasts."""
+        self.users += 1
+        try:
+            yield self.bus
+        finally:
+            self.users -= 1
+
+
+@dataclass
+class Server:
+    """A server: who may use it, and the bus that it serves.
+
+    `settings` are the arguments of `AsyncBus.connect`: `url`, `config`, `bus`, and others. `hosts` are the values of
+    the header `Host` that it answers to; None for any. `is_secure` says that it speaks TLS.
+    """
+
+    callers: Callers
+    settings: Mapping[str, Any]
+    hosts: frozenset[str] | None = None
+    is_secure: bool = False
+    allow_private_webhooks: bool = False
+    _buses: dict[Caller, _Opened] = field(default_factory=dict)
+    _turn: anyio.Lock = field(default_factory=anyio.Lock)
+    _tasks: TaskGroup | None = None
+
+    def is_valid(self, caller: Caller) -> bool:
+        """Return whether a caller still is who they were: ask every few seconds while they read a stream."""
+        return self.callers.is_valid(caller)
+
+    @property
+    def tasks(self) -> TaskGroup:
+        """What runs until the server ends."""
+        assert self._tasks is not None  # noqa: S101 - it serves only while it runs
+        return self._tasks
+
+    async def bus_of(self, caller: Caller, uses: ExitStack) -> AsyncBus:
+        """Return the bus on which a caller speaks, opened on first use; it stays open until `uses` is closed.
+
+        Raises EngineError.
+        """
+        return uses.enter_context((await self._opened(caller)).use())
+
+    async def own_bus(self) -> AsyncBus:
+        """Return a bus for what no caller asks for, such as whether the engine answers. It stays open."""
+        return (await self._opened(_SELF)).bus
+
+    async def _opened(self, caller: Caller) -> _Opened:
+        if caller not in self._buses:
+            async with self._turn:
+                if caller not in self._buses:
+                    await self._make_room()
+                    who = {"source": caller.source, "instance": caller.key, "kind": caller.kind}
+                    self._buses[caller] = _Opened(await AsyncBus.connect(**self.settings, **who))
+        found = self._buses.pop(caller)
+        self._buses[caller] = found  # the one used last is the last
+        return found
+
+    async def _make_room(self) -> None:
+        """Close unused buses, the one that was used longest ago first, until there is room or all are in use."""
+        while len(self._buses) >= MOST_BUSES:
+            idle = (each for each, opened in self._buses.items() if not opened.users and each is not _SELF)
+            oldest = next(idle, None)
+            if oldest is None:
+                break
+            await self._buses.pop(oldest).bus.close()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """End all tasks and close all buses at exit."""
+        try:
+            async with anyio.create_task_group() as self._tasks:
+                yield
+                self._tasks.cancel_scope.cancel()
+        finally:
+            while self._buses:  # a request that is still running may open one meanwhile
+                await self._buses.popitem()[1].bus.close()
+
+
+def server_of(request: Request) -> Server:
+    """Return the server that a request reached."""
+    server: Server = request.app.state.server
+    return server
+
+
+def caller_of(request: Request) -> Caller:
+    """Return who sent a request. Raises Refusal."""
+    caller: Caller = request.state.caller
+    return caller
+
+
+async def _server(request: Request) -> Server:
+    return server_of(request)
+
+
+async def _caller(request: Request) -> Caller:
+    refuse_unknown_parameters(request)
+    return caller_of(request)
+
+
+ServerOf = Annotated[Server, Depends(_server)]
+CallerOf = Annotated[Caller, Depends(_caller)]
+
+
+class Need:
+    """The dependency of a route on the caller's bus, which needs a scope."""
+
+    def __init__(self, scope: str) -> None:
+        self.scope = scope
+
+    async def __call__(self, request: Request) -> AsyncBus:
+        """Return the bus. Raises Refusal without the scope, and for query parameters that the route does not have."""
+        refuse_unknown_parameters(request)
+        caller = caller_of(request)
+        caller.need(self.scope)
+        return await server_of(request).bus_of(caller, request.state.uses)
+
+
+ReadBus = Annotated[AsyncBus, Depends(Need("read"))]
+PublishBus = Annotated[AsyncBus, Depends(Need("publish"))]
+ActBus = Annotated[AsyncBus, Depends(Need("act"))]
+AdminBus = Annotated[AsyncBus, Depends(Need("admin"))]
+MemoryBus = Annotated[AsyncBus, Depends(Need("memory"))]

@@ -1,0 +1,227 @@
+"""Webhooks: the events of a subscription, delivered to a URL.
+
+Each server process pulls for every webhook; the subscription's lease says which one delivers. An event is a CloudEvent,
+signed as Standard Webhooks has it, and acked when the receiver has answered with 2xx. Anything else is a failure, which
+is retried, and in the end set aside, by the subscription's own rules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hmac
+import socket
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
+from hashlib import sha256
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import Final
+from urllib.parse import urlsplit
+
+import httpcore2
+from pydantic_core import to_json
+
+from scratchbus import AsyncBus, Event, PulledEvent, Webhook, cloud_event
+from scratchbus.daemon import stderr_logger
+from scratchbus.errors import Conflict, LogError, NotFound, ScratchbusError
+from scratchbus.http.cloudevents import ONE
+from scratchbus.http.problems import Refusal
+from scratchbus.http.server import Server
+
+TIMEOUT: Final = 10.0
+"""Seconds for a receiver to answer."""
+
+LEASE: Final = 20.0
+"""Seconds after which another process delivers what this one was about to."""
+
+LOOK: Final = 2.0
+"""Seconds between two looks at which subscriptions have a webhook."""
+
+_WAIT: Final = 10.0
+_EMBEDDING: Final = IPv6Network("64:ff9b::/96")  # IPv4 behind a translator
+_NOT_PUBLIC: Final = (IPv4Network("192.88.99.0/24"), IPv6Network("3fff::/20"))  # old 6to4 relays; documentation
+
+logger = stderr_logger()
+
+Address = IPv4Address | IPv6Address
+
+
+class Refused(Exception):
+    """An address that is not public."""
+
+
+def is_public(address: Address) -> bool:
+    """Return whether an address is one of the public internet: neither of this host or network, nor of many."""
+    if isinstance(address, IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
+        if address in _EMBEDDING:
+            inner = IPv4Address(int(address) & 0xFFFFFFFF)
+        if inner is not None:
+            return is_public(inner)
+        if address.is_site_local:
+            return False
+    if any(address in network for network in _NOT_PUBLIC):
+        return False
+    return address.is_global and not (address.is_multicast or address.is_reserved or address.is_unspecified)
+
+
+def check_host(url: object, allow_private: bool) -> None:
+    """Refuse the URL of a webhook whose host no resolver takes, or is an address that is not public. Raises Refusal.
+
+    A name is resolved when it is used. What is no URL at all is left to the bus.
+    """
+    try:
+        host = (urlsplit(url).hostname or "") if isinstance(url, str) else ""
+    except ValueError:
+        return
+    address = _address_of(host)
+    if address is None:
+        try:
+            host.encode("idna")
+        except UnicodeError:
+            detail = f"url: {host[:100]!r} is not a host name; its parts have 1 to 63 characters each"
+            raise Refusal(422, "invalid-field", detail, field="url") from None
+    name = host.removesuffix(".")
+    is_local = name == "localhost" or name.endswith(".localhost")
+    if not allow_private and (is_local or (address is not None and not is_public(address))):
+        detail = f"url: {host} is not a public address; start the server with --allow-private-webhooks"
+        raise Refusal(422, "private-address", detail, field="url")
+
+
+def _address_of(host: str) -> Address | None:
+    """Return the address that a host is; also one that resolvers read so: "127.1", "0x7f000001" or "127.0.0.1."."""
+    host = host.removesuffix(".")
+    try:
+        return ip_address(host.partition("%")[0])
+    except ValueError:
+        pass
+    try:
+        return IPv4Address(socket.inet_aton(host))
+    except (OSError, ValueError):
+        return None
+
+
+def signature(webhook: Webhook, id: str, timestamp: int, content: bytes) -> str:
+    """Return the signature of a delivery."""
+    signed = b"%b.%d.%b" % (id.encode(), timestamp, content)
+    return f"v1,{base64.b64encode(hmac.digest(webhook.key, signed, sha256)).decode()}"
+
+
+class CheckedNetwork(httpcore2.AsyncNetworkBackend):
+    """Connects to public addresses only: to the very address that was checked, whatever the name says next time."""
+
+    def __init__(self, allow_private: bool) -> None:
+        self._allow_private = allow_private
+        self._network = httpcore2.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109  # as httpcore calls it
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        """Resolve a name, check all of its addresses, and connect to one of them. Raises Refused."""
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = [ip_address(str(row[4][0]).partition("%")[0]) for row in found]
+        if not self._allow_private and not all(map(is_public, addresses)):
+            raise Refused(f"{host} is not a public address; start the server with --allow-private-webhooks")
+        problem: Exception | None = None
+        for address in addresses[:3]:
+            try:
+                return await self._network.connect_tcp(str(address), port, timeout, local_address, socket_options)
+            except httpcore2.NetworkError as error:
+                problem = error
+        raise problem or OSError(f"{host} has no address")
+
+
+class Webhooks:
+    """Delivers the events of all subscriptions with a URL, as far as other processes do not."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._pool = httpcore2.AsyncConnectionPool(
+            max_connections=100,
+            max_keepalive_connections=20,
+            keepalive_expiry=30,
+            network_backend=CheckedNetwork(server.allow_private_webhooks),
+        )
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Deliver until exit; what is on its way then is delivered again by another process."""
+        watching = asyncio.create_task(self._watch(), name="webhooks")
+        try:
+            yield
+        finally:
+            tasks = [watching, *self._tasks.values()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._pool.aclose()
+
+    async def _watch(self) -> None:
+        while True:
+            with suppress(ScratchbusError):  # an engine that is away: look again
+                bus = await self._server.own_bus()
+                names = {each.name for each in await bus.subscriptions() if each.url}
+                for name in names - self._tasks.keys():
+                    self._tasks[name] = asyncio.create_task(self._deliver(name), name=f"webhook {name}")
+                for name in self._tasks.keys() - names:
+                    self._tasks.pop(name).cancel()
+            await asyncio.sleep(LOOK)
+
+    async def _deliver(self, name: str) -> None:
+        """Deliver the events of one subscription, one after the other."""
+        was_told = ""
+        while True:
+            try:
+                bus = await self._server.own_bus()
+                pulled = await bus.pull(name, max=1, wait=_WAIT, lease=LEASE, by="webhook")
+                for delivery in pulled.deliveries:
+                    await self._hand_over(bus, name, pulled.token, delivery)
+                was_told = ""
+            except NotFound:
+                await asyncio.sleep(LOOK)  # the subscription was removed, or is being replaced
+            except Exception as problem:  # one webhook must not end the others, nor itself
+                if str(problem) != was_told:
+                    logger.warning("a webhook waits", subscription=name, reason=str(problem))
+                    was_told = str(problem)
+                await asyncio.sleep(30.0 if isinstance(problem, LogError) else 1.0)
+
+    async def _hand_over(self, bus: AsyncBus, name: str, token: str, delivery: PulledEvent) -> None:
+        webhook = await bus.webhook(name)
+        failure = await self._send(webhook, delivery.event, bus.settings.bus)
+        with suppress(Conflict):  # the lease has ended: another process delivers it
+            if failure is None:
+                await bus.ack(name, token, delivery.position)
+            else:
+                logger.warning("a webhook failed", subscription=name, attempt=delivery.attempt, reason=failure)
+                await bus.nack(name, token, delivery.position, failure)
+
+    async def _send(self, webhook: Webhook, event: Event, bus: str) -> str | None:
+        """Send an event; return why that failed, None if it did not."""
+        content = to_json(cloud_event(event, bus))
+        timestamp = int(time.time())
+        headers: dict[bytes | str, bytes | str] = {
+            "Content-Type": ONE,
+            "User-Agent": "scratchbus",
+            "webhook-id": event.id,
+            "webhook-timestamp": str(timestamp),
+            "webhook-signature": signature(webhook, event.id, timestamp, content),
+        }
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                async with self._pool.stream("POST", webhook.url, headers=headers, content=content) as answer:
+                    return None if 200 <= answer.status < 300 else f"it answered {answer.status}"
+        except TimeoutError:
+            return f"it did not answer within {TIMEOUT:.0f} s"
+        except Refused as refused:
+            return str(refused)
+        except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException, OSError) as problem:
+            return f"{type(problem).__name__}: it cannot be reached"
+        except ValueError as problem:
+            return f"{type(problem).__name__}: its URL names no host"

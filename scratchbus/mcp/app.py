@@ -1,0 +1,158 @@
+"""The MCP application: answer each request over streamable HTTP as the identity of its token.
+
+Every token has its own server, opened on first use, so that one token does not hold the claims of another. The SDK
+authenticates requests (`SlowingBackend`, which calls our `verify_token`) and refuses those without a token. Its session
+manager binds a session to the token that started it, and keeps web pages from reaching a server on a loopback address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final, NamedTuple
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
+from mcp.server.auth.middleware.bearer_auth import RequireAuthMiddleware
+from mcp.server.auth.provider import AccessToken
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from scratchbus.daemon import stderr_logger
+from scratchbus.errors import ScratchbusError, SettingsError
+from scratchbus.mcp.admission import SlowingBackend, refused_unchecked
+from scratchbus.mcp.identity import GROUPS, Identity, groups_of
+from scratchbus.mcp.server import server_of
+from scratchbus.mcp.tokens import Token, Tokens
+from scratchbus.mcp.workspace import Workspace
+
+RECHECKED: Final = 2.0
+"""Seconds between checks whether a token in use is still valid; if not, its open streams end."""
+
+LOCAL: Final = TransportSecuritySettings(
+    allowed_hosts=["127.0.0.1:*", "localhost:*", "[::1]:*"],
+    allowed_origins=["http://127.0.0.1:*", "http://localhost:*", "http://[::1]:*"],
+)
+"""The hosts and origins of requests to a server that only this machine can reach."""
+
+logger = stderr_logger()
+
+
+@asynccontextmanager
+async def mcp_app(
+    tokens: Tokens, groups: Collection[str] | None = None, settings: Mapping[str, Any] | None = None, *, is_local: bool
+) -> AsyncIterator[ASGIApp]:
+    """Open an ASGI application that serves MCP to clients with a token, at every path; close it on exit.
+
+    It offers these groups of tools, all by default; `settings` are arguments of `Bus.connect`. One that `is_local`
+    refuses requests to other hosts than this machine, as web pages send them. Mount it in an application of your own,
+    whose lifespan opens it: at `Route("/mcp", app)`, since `Mount` redirects `/mcp` to `/mcp/`. Raises InvalidField
+    for unknown groups.
+    """
+    offered = groups_of(GROUPS if groups is None else groups)
+    async with anyio.create_task_group() as tasks:
+        reception = _Reception(tokens, offered, dict(settings or {}), LOCAL if is_local else None, tasks)
+        admission = Middleware(AuthenticationMiddleware, backend=SlowingBackend(reception), on_error=refused_unchecked)
+        routes = [Route("/{path:path}", endpoint=RequireAuthMiddleware(reception, []))]
+        yield Starlette(routes=routes, middleware=[admission, Middleware(AuthContextMiddleware)])
+        tasks.cancel_scope.cancel()
+
+
+class Admission(NamedTuple):
+    """What a token gives; a token that replaces another of its name is another grant."""
+
+    name: str
+    digest: str
+    identity: Identity
+
+
+class Admitted(AccessToken):
+    """A valid token with what it grants."""
+
+    grant: Admission
+
+
+class _Reception:
+    """Routes each request to the server of its token."""
+
+    def __init__(
+        self,
+        tokens: Tokens,
+        groups: Collection[str],
+        settings: dict[str, Any],
+        security: TransportSecuritySettings | None,
+        tasks: TaskGroup,
+    ) -> None:
+        self._tokens = tokens
+        self._groups = groups
+        self._settings = settings
+        self._security = security
+        self._tasks = tasks
+        self._managers: dict[Admission, StreamableHTTPSessionManager] = {}
+        self._turn = anyio.Lock()
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        """Return the access a token gives; None if it is unknown."""
+        try:
+            found = self._tokens.find(token)
+        except SettingsError as problem:
+            logger.error("cannot read the tokens file", reason=str(problem))
+            return None
+        if found is None:
+            return None
+        grant = self._grant(found)
+        return Admitted(token=token, client_id=found.name, scopes=list(grant.identity.tools), grant=grant)
+
+    def _grant(self, token: Token) -> Admission:
+        return Admission(token.name, token.digest, token.identity.narrowed(self._groups))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve an authenticated request."""
+        admitted = scope["user"].access_token
+        try:
+            answer = self._refusal(admitted.grant.identity) or (await self._manager(admitted.grant)).handle_request
+        except ScratchbusError as problem:
+            answer = _error(503, "temporarily_unavailable", str(problem))
+        await answer(scope, receive, send)
+
+    def _refusal(self, identity: Identity) -> JSONResponse | None:
+        if identity.tools:
+            return None
+        return _error(403, "insufficient_scope", f"this token grants none of the tools here: {', '.join(self._groups)}")
+
+    async def _manager(self, grant: Admission) -> StreamableHTTPSessionManager:
+        async with self._turn:
+            if grant not in self._managers:
+                self._managers[grant] = await self._tasks.start(self._host, grant)
+            return self._managers[grant]
+
+    async def _host(self, grant: Admission, *, task_status: TaskStatus[StreamableHTTPSessionManager]) -> None:
+        instance = self._settings.get("instance")
+        settings = self._settings | {"instance": instance and f"{instance} token {grant.name}"}
+        async with Workspace.opened(grant.identity, is_shared=True, **settings) as workspace:
+            manager = StreamableHTTPSessionManager(server_of(workspace), security_settings=self._security)
+            async with manager.run():
+                task_status.started(manager)
+                while self._is_valid(grant):  # noqa: ASYNC110 - the file says so, and files do not tell
+                    await anyio.sleep(RECHECKED)
+                self._managers.pop(grant, None)
+        logger.info("token no longer valid; its streams have ended", token=grant.name)
+
+    def _is_valid(self, grant: Admission) -> bool:
+        try:
+            token = self._tokens.named(grant.name)
+        except SettingsError:
+            return True  # the file cannot be read, which takes nothing from anyone
+        return token is not None and self._grant(token) == grant
+
+
+def _error(status: int, code: str, text: str) -> JSONResponse:
+    headers = {"WWW-Authenticate": f'Bearer error="{code}"'} if status == 403 else None
+    return JSONResponse({"error": code, "error_description": text}, status, headers)

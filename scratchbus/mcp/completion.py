@@ -1,0 +1,37 @@
+"""Completion: the values that an argument of a prompt or of a resource's URI can have."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from scratchbus.mcp.prompts import OUTCOMES
+from scratchbus.mcp.protocol import Client, Params, Result
+from scratchbus.mcp.workspace import Workspace
+
+MOST: Final = 100
+"""The most values of an answer, as the protocol has it."""
+
+
+class Completions:
+    """The completions of one connection."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    async def complete(self, _: Client, params: Params) -> Result:
+        """Return the values that begin with what was typed, or, of ids, end with it; none for an unknown argument."""
+        argument, typed = params["argument"]["name"], params["argument"]["value"].lower()
+        every = await self._values(params["ref"]["type"] == "ref/resource", argument)
+        found = [each for each in every if each.lower().startswith(typed) or each.lower().endswith(typed)]
+        return {"completion": {"values": found[:MOST], "total": len(found), "hasMore": len(found) > MOST}}
+
+    async def _values(self, is_of_a_resource: bool, argument: str) -> list[str]:
+        who = self._workspace.identity
+        if not is_of_a_resource:
+            return list(OUTCOMES) if argument == "outcome" else []
+        if argument == "id" and who.has("observations"):
+            return [each.id for each in (await self._workspace.look()).active()]
+        if argument == "type" and who.has("observations"):
+            return list(self._workspace.bus.types.types)
+        own = {"page": who.page, "session": self._workspace.known_session, "agent": who.agent}.get(argument)
+        return [own] if own else []

@@ -1,0 +1,150 @@
+"""The tools for facts: those of the connection's last scope, or else of the one with the name of its page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
+
+from scratchbus.mcp.answers import Moment, text_of
+from scratchbus.mcp.parameters import EventId, Limit
+from scratchbus.mcp.toolbox import ADDS, READS, SETS, ToolGroup, tool
+from scratchbus.mcp.workspace import Workspace
+
+if TYPE_CHECKING:
+    from scratchbus import AsyncFacts, Fact
+
+Entity = Annotated[str, Field(description="A name, as people use it.")]
+Relation = Annotated[str, Field(description="As uses, depends_on, runs_on; an error lists all.")]
+Time = Annotated[str | None, Field(description="ISO 8601; default: now.")]
+
+
+class FactAnswer(TypedDict):
+    """A fact; `valid_at` and `invalid_at` say since and until when, if that was given."""
+
+    id: str
+    subject: str
+    relation: str
+    object: str
+    source: str
+    valid_at: NotRequired[Moment]
+    invalid_at: NotRequired[Moment]
+
+
+class FoundFacts(TypedDict):
+    """The facts that are true then, the last asserted first."""
+
+    facts: list[FactAnswer]
+
+
+class NearEntity(TypedDict):
+    """An entity, how many facts away it is, and the last of these."""
+
+    entity: str
+    distance: int
+    fact: str
+
+
+class Connections(TypedDict):
+    """What is near an entity, the nearest first; or `path`, the facts on the shortest way to another, if any."""
+
+    near: NotRequired[list[NearEntity]]
+    path: NotRequired[list[FactAnswer]]
+
+
+class Explanation(TypedDict):
+    """Why a fact is known, in a few lines."""
+
+    explanation: str
+
+
+class FactsTools(ToolGroup):
+    """The tools for the facts of one scope."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    @property
+    def _facts(self) -> AsyncFacts:
+        who = self._workspace.identity
+        return self._workspace.bus.facts(who.knowledge[-1] if who.knowledge else who.page)
+
+    @tool("Assert a fact", ADDS)
+    async def assert_fact(
+        self,
+        subject: Entity,
+        relation: Relation,
+        object: Entity,
+        valid_at: Time = None,
+        source_text: Annotated[str | None, Field(description="The words that say so.")] = None,
+        evidence: Annotated[list[str] | None, Field(description="Ids of observations.")] = None,
+        event_id: EventId = None,
+    ) -> FactAnswer:
+        """Save a lasting fact that outlives the session; a new value of a one-valued relation ends the old one."""
+        fact = await self._facts.assert_fact(
+            subject, relation, object, valid_at=valid_at, source_text=source_text, evidence=evidence or (),
+            event_id=event_id,
+        )  # fmt: skip
+        return _answer(fact)
+
+    @tool("Retract a fact", SETS)
+    async def retract_fact(self, id: str, reason: str, event_id: EventId = None) -> FactAnswer:
+        """Take a wrong fact back. If it only ended, assert the new value instead."""
+        return _answer(await self._facts.retract(id, reason, event_id=event_id))
+
+    @tool("Query facts", READS)
+    async def query_facts(
+        self,
+        subject: str | None = None,
+        relation: str | None = None,
+        object: str | None = None,
+        at: Time = None,
+        limit: Limit = 20,
+    ) -> FoundFacts:
+        """Find facts that are true, by any of their parts."""
+        found = await self._facts.query(subject, relation, object, at=at, limit=limit)
+        return {"facts": _answers(found)}
+
+    @tool("Find connections", READS)
+    async def find_connections(
+        self,
+        entity: Entity,
+        to: Annotated[str | None, Field(description="Find the way to this.")] = None,
+        depth: Annotated[int, Field(ge=1, le=20)] = 1,
+        limit: Limit = 20,
+    ) -> Connections:
+        """Find what facts connect with an entity, or how it is connected with another."""
+        if to is not None:
+            return {"path": _answers(await self._facts.path(entity, to))}
+        found = await self._facts.neighbours(entity, depth, limit=limit)
+        return {
+            "near": [
+                {"entity": each.entity, "distance": each.distance, "fact": each.fact.triplet} for each in found
+            ]
+        }  # fmt: skip
+
+    @tool("Explain a fact", READS)
+    async def explain_fact(self, id: str) -> Explanation:
+        """Show who asserted a fact, from which text, on what evidence, and what ended or contests it."""
+        return {"explanation": (await self._facts.why(id)).text()}
+
+
+def _answers(facts: Sequence[Fact]) -> list[FactAnswer]:
+    return [_answer(fact) for fact in facts]
+
+
+def _answer(fact: Fact) -> FactAnswer:
+    answer: FactAnswer = {
+        "id": fact.id,
+        "subject": fact.subject,
+        "relation": fact.relation,
+        "object": fact.object,
+        "source": fact.source,
+    }
+    if fact.valid_at is not None:
+        answer["valid_at"] = text_of(fact.valid_at)
+    if fact.invalid_at is not None:
+        answer["invalid_at"] = text_of(fact.invalid_at)
+    return answer

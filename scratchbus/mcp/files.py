@@ -1,0 +1,86 @@
+"""The tools for the private files of a session."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import Field
+from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
+
+from scratchbus import AsyncFiles, ScratchFile
+from scratchbus.errors import InvalidField, shown
+from scratchbus.mcp.parameters import EventId
+from scratchbus.mcp.toolbox import READS, REPLACES, ToolGroup, tool
+from scratchbus.mcp.workspace import Workspace
+
+MOST_READ: Final = 100_000
+"""The most characters of a file that an answer has."""
+
+Path = Annotated[str, Field(description="Relative, as scripts/check.py.")]
+
+
+class Listed(TypedDict):
+    """A file: its path, its bytes, and the SHA-256 of these."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+class Listing(TypedDict):
+    """The files, by path; programs find them in the directory."""
+
+    files: list[Listed]
+    directory: str
+
+
+class Content(TypedDict):
+    """The text of a file."""
+
+    content: str
+
+
+class FileTools(ToolGroup):
+    """The tools for the files of one session."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    @property
+    def _files(self) -> AsyncFiles:
+        return self._workspace.bus.files(self._workspace.session)
+
+    @tool("List private files", READS)
+    async def list_private_files(self) -> Listing:
+        """List your private files, which no workspace has, and their directory."""
+        return {
+            "files": [_listed(each) for each in await self._files.sync()],
+            "directory": str(await self._files.path()),
+        }
+
+    @tool("Read a private file", READS)
+    async def read_private_file(self, path: Path) -> Content:
+        """Read a private file as text."""
+        content = await self._files.read(path)
+        try:
+            text = content.decode()
+        except UnicodeDecodeError:
+            raise InvalidField("path", f"{shown(path)} is not text; use it from its directory") from None
+        if len(text) > MOST_READ:
+            raise InvalidField("path", f"{shown(path)} has {len(text):,} characters; use it from its directory")
+        return {"content": text}
+
+    @tool("Write a private file", REPLACES)
+    async def write_private_file(self, path: Path, content: str, event_id: EventId = None) -> Listed:
+        """Write a private file as a whole, for scripts and results that the workspace should not have."""
+        return _listed(await self._files.write(path, content, event_id=event_id))
+
+    @tool("Delete a private file", REPLACES)
+    async def delete_private_file(self, path: Path, event_id: EventId = None) -> Listing:
+        """Delete a private file; list those that are left."""
+        await self._files.delete(path, event_id=event_id)
+        return await self.list_private_files()
+
+
+def _listed(file: ScratchFile) -> Listed:
+    return {"path": file.path, "size": file.size, "sha256": file.sha256}

@@ -1,0 +1,102 @@
+"""The tools for what was: the history of an observation, what led to an action, the page as it used to be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
+
+from scratchbus.mcp.answers import Happened, Moment, ObservationList, brief, happened, text_of
+from scratchbus.mcp.paging import cursor_of, first, position_in, rank, rank_of
+from scratchbus.mcp.parameters import Cursor, Limit
+from scratchbus.mcp.toolbox import READS, ToolGroup, tool
+from scratchbus.mcp.workspace import Workspace
+
+if TYPE_CHECKING:
+    from scratchbus import Branch
+
+
+class HistoryAnswer(TypedDict):
+    """The events of an observation, oldest first."""
+
+    events: list[Happened]
+    more: NotRequired[Annotated[int, Field(description="How many follow; `next_cursor` leads to them.")]]
+    next_cursor: NotRequired[str]
+
+
+class TracedBranch(TypedDict):
+    """An observation of a trace; what rests beneath another is one deeper."""
+
+    depth: int
+    id: str
+    type: NotRequired[str]
+    content: NotRequired[str]
+    source: NotRequired[str]
+
+
+class MotiveAnswer(TypedDict):
+    """An observation that the action was linked to: by whom, and when."""
+
+    id: str
+    by: str
+    at: Moment
+
+
+class TraceAnswer(TypedDict):
+    """What led to an action: the observations linked to it, each followed by its evidence."""
+
+    action: str
+    motives: list[MotiveAnswer]
+    tree: list[TracedBranch]
+
+
+class HistoryTools(ToolGroup):
+    """The tools for the history of one page."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._page = workspace.page
+
+    @tool("See the history of an observation", READS)
+    async def history(
+        self,
+        id: Annotated[str, Field(description="Id of an observation.")],
+        limit: Limit = 50,
+        cursor: Cursor = None,
+    ) -> HistoryAnswer:
+        """See everything that happened to an observation, oldest first, also after it has left the page."""
+        begin = None if cursor is None else position_in(cursor)
+        events = [x for x in await self._page.history(id) if begin is None or x.position > begin]
+        answer: HistoryAnswer = {"events": [happened(event, None) for event in events[:limit]]}
+        if len(events) > limit:
+            answer["more"], answer["next_cursor"] = len(events) - limit, answer["events"][-1]["position"]
+        return answer
+
+    @tool("Trace an action", READS)
+    async def trace(
+        self, action: Annotated[str, Field(description="As it was linked, such as a ticket or commit.")]
+    ) -> TraceAnswer:
+        """See what led to an action: the observations linked to it, and the evidence they rest on."""
+        found = await self._page.trace(action)
+        motives: list[MotiveAnswer] = [{"id": x.id, "by": x.by, "at": text_of(x.at)} for x in found.motives]
+        return {"action": action, "motives": motives, "tree": [_branch(each) for each in found.tree()]}
+
+    @tool("See the page as it was", READS)
+    async def as_of(
+        self,
+        when: Annotated[str, Field(description="A time, such as 2026-01-31T09:00:00Z, or a position.")],
+        limit: Limit = 20,
+        cursor: Cursor = None,
+    ) -> ObservationList:
+        """See which observations were active at a time, highest priority first."""
+        place = rank_of(cursor) if cursor is not None else None
+        found = await (await self._page.as_of(when)).active()
+        return first(found if place is None else [x for x in found if rank(x) > place], limit, cursor_of)
+
+
+def _branch(branch: Branch) -> TracedBranch:
+    line: TracedBranch = {"depth": branch.depth, "id": branch.id}
+    if branch.observation is not None:
+        seen = brief(branch.observation)
+        line["type"], line["content"], line["source"] = seen["type"], seen["content"], seen["source"]
+    return line

@@ -1,0 +1,80 @@
+"""The methods of the server of one identity: what it answers, whatever carries the requests."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from importlib.metadata import version
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from scratchbus.mcp.completion import Completions
+from scratchbus.mcp.groups import toolbox_of
+from scratchbus.mcp.instructions import instructions
+from scratchbus.mcp.notifications import ResourceSubscriptions
+from scratchbus.mcp.prompts import Prompts
+from scratchbus.mcp.protocol import LEVEL_KEY, Client, Method, Params, Result
+from scratchbus.mcp.resources import Resources
+from scratchbus.mcp.workspace import Workspace
+
+INFO: Final = {
+    "name": "scratchbus",
+    "title": "scratchbus",
+    "version": version("scratchbus"),
+    "description": "The shared working memory of daemons and agents.",
+}
+"""What the server tells clients about itself."""
+
+_QUIET: Final = ("error", "critical", "alert", "emergency")
+"""The levels at which a client does not want to be told of tools that failed."""
+
+
+class Methods:
+    """The methods of one identity, by name, and what clients are told when they connect."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._toolbox = toolbox_of(workspace)
+        self._levels: WeakKeyDictionary[object, str] = WeakKeyDictionary()
+        resources, prompts = Resources(workspace), Prompts(workspace)
+        self._subscriptions = ResourceSubscriptions(workspace, resources)
+        self.instructions = instructions(workspace.identity, self._toolbox.names)
+        self.by_name: dict[str, Method] = {
+            "ping": self._ping,
+            "tools/list": self._list_tools,
+            "tools/call": self._call_tool,
+            "prompts/list": prompts.list,
+            "prompts/get": prompts.get,
+            "completion/complete": Completions(workspace).complete,
+            "logging/setLevel": self._set_level,
+        }
+        if resources.kinds:  # those of an identity that has tools for what they show
+            self.by_name |= {
+                "resources/list": resources.list,
+                "resources/templates/list": resources.list_templates,
+                "resources/read": resources.read,
+                "resources/subscribe": self._subscriptions.subscribe,
+                "resources/unsubscribe": self._subscriptions.unsubscribe,
+                "subscriptions/listen": self._subscriptions.listen,
+            }
+
+    def serving(self) -> AbstractAsyncContextManager[None]:
+        """Serve subscriptions until exit."""
+        return self._subscriptions.serving()
+
+    async def _ping(self, _: Client, __: Params) -> Result:
+        return {}
+
+    async def _list_tools(self, _: Client, __: Params) -> Result:
+        return {"tools": self._toolbox.listed}
+
+    async def _call_tool(self, client: Client, params: Params) -> Result:
+        result = await self._toolbox.call(params["name"], params.get("arguments") or {})
+        level = (params.get("_meta") or {}).get(LEVEL_KEY) or self._levels.get(client.connection)
+        if result["isError"] and level is not None and level not in _QUIET:
+            told = {"tool": params["name"], "error": result["content"][0]["text"]}
+            message: dict[str, Any] = {"level": "warning", "logger": "scratchbus", "data": told}
+            await client.notify("notifications/message", message, is_of_request=True)
+        return result
+
+    async def _set_level(self, client: Client, params: Params) -> Result:
+        self._levels[client.connection] = params["level"]
+        return {}

@@ -1,0 +1,157 @@
+"""The tools that change observations, and claim them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+from uuid import uuid4
+
+from pydantic import Field
+
+from scratchbus.errors import EngineError
+from scratchbus.mcp.answers import ClearedIds, HeldClaim, NextClaim, ObservationAnswer, brief, held, whole
+from scratchbus.mcp.observation_fields import (
+    Confidence,
+    Context,
+    Fence,
+    Id,
+    KnownType,
+    Metadata,
+    Reason,
+    Seconds,
+    When,
+)
+from scratchbus.mcp.parameters import EventId
+from scratchbus.mcp.toolbox import ADDS, EDITS, REPLACES, SETS, ToolGroup, tool
+from scratchbus.mcp.workspace import Workspace
+
+
+class ObservationChanges(ToolGroup):
+    """The tools that change the observations of one page."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._page = workspace.page
+
+    @tool("Change an observation", REPLACES)
+    async def update_observation(
+        self,
+        id: Id,
+        content: str | None = None,
+        status: Annotated[str | None, Field(description="pending_review: doubtful; active: reopen.")] = None,
+        owner: str | None = None,
+        confidence: Confidence = None,
+        tags: list[str] | None = None,
+        expires_at: When = None,
+        context: Context = None,
+        metadata: Metadata = None,
+        expected_version: int | None = None,
+        fence: Fence = None,
+        release: Annotated[bool, Field(description="End your claim.")] = False,
+        event_id: EventId = None,
+    ) -> ObservationAnswer:
+        """Change the fields you pass."""
+        fields: dict[str, Any] = {"content": content, "status": status, "owner": owner, "confidence": confidence}
+        fields |= {"tags": tags, "context": context, "metadata": metadata, "expires_at": expires_at}
+        changes = {name: value for name, value in fields.items() if value is not None}
+        if not release:
+            how: dict[str, Any] = {"expected_version": expected_version, "fence": fence, "event_id": event_id}
+            return brief(await self._page.update(id, **how, **changes))
+        own = event_id or uuid4().hex
+        with _of_one_call(own):
+            if changes:
+                await self._page.update(id, expected_version=expected_version, fence=fence, event_id=own, **changes)
+            return brief(await self._page.release(id, fence=fence, event_id=f"{own}/release"))
+
+    @tool("Resolve an observation", SETS)
+    async def resolve_observation(
+        self,
+        id: Id,
+        reason: Reason = None,
+        action: Annotated[str | None, Field(description="What you did, as a commit id.")] = None,
+        fence: Fence = None,
+        event_id: EventId = None,
+    ) -> ObservationAnswer:
+        """Close an observation that has been dealt with."""
+        if action is None:
+            return brief(await self._page.resolve(id, reason=reason, fence=fence, event_id=event_id))
+        own = event_id or uuid4().hex
+        with _of_one_call(own):
+            await self._page.link(id, action, fence=fence, event_id=f"{own}/link")
+            return brief(await self._page.resolve(id, reason=reason, fence=fence, event_id=own))
+
+    @tool("Refute an observation", REPLACES)
+    async def refute_observation(
+        self, id: Id, reason: str, fence: Fence = None, event_id: EventId = None
+    ) -> ObservationAnswer:
+        """Archive an observation as untrue; open ones that rest on it as evidence go to review."""
+        return brief(await self._page.refute(id, reason=reason, fence=fence, event_id=event_id))
+
+    @tool("Archive an observation", REPLACES)
+    async def archive_observation(
+        self, id: Id, reason: Reason = None, fence: Fence = None, event_id: EventId = None
+    ) -> ObservationAnswer:
+        """Archive an observation that no longer matters; its history stays."""
+        return brief(await self._page.archive(id, reason=reason, fence=fence, event_id=event_id))
+
+    @tool("Clear resolved observations", EDITS)
+    async def clear_resolved(
+        self,
+        ids: Annotated[list[str], Field(min_length=1, max_length=1000, description="Ids of resolved observations.")],
+        event_id: EventId = None,
+    ) -> ClearedIds:
+        """Remove resolved observations from the page, all of them or none; their history stays."""
+        await self._page.clear_resolved(ids, event_id=event_id)
+        return {"cleared": ids}
+
+    @tool("Claim an observation", ADDS)
+    async def claim_observation(
+        self,
+        id: Id,
+        ttl: Seconds = 300,
+        fence: Fence = None,
+        event_id: EventId = None,
+    ) -> HeldClaim:
+        """Claim an observation, so that nobody else acts on it."""
+        return held(id, await self._page.claim(id, ttl=ttl, fence=fence, event_id=event_id))
+
+    @tool("Claim the next observation", ADDS)
+    async def claim_next(
+        self,
+        types: list[KnownType] | None = None,
+        tags: Annotated[list[str] | None, Field(description="All of these.")] = None,
+        ttl: Seconds = 300,
+        event_id: EventId = None,
+    ) -> NextClaim:
+        """Claim the unclaimed active observation of the highest priority; null when there is none."""
+        job = await self._page.claim_next(types=types, tags=tags, ttl=ttl, event_id=event_id)
+        if job is None:
+            return {"observation": None}
+        claim = job.observation.claim
+        got: NextClaim = {"observation": whole(job.observation, self._workspace.bus.owner)}
+        if claim is not None:
+            got["claim"] = held(job.id, claim)
+        return got
+
+    @tool("Link an action to an observation", SETS)
+    async def link_observation(
+        self,
+        id: Id,
+        action: Annotated[str, Field(description="What you did because of it, such as a ticket or commit.")],
+        fence: Fence = None,
+        event_id: EventId = None,
+    ) -> ObservationAnswer:
+        """Record an action you took because of an observation, so that it can be traced back."""
+        return brief(await self._page.link(id, action, fence=fence, event_id=event_id))
+
+
+@contextmanager
+def _of_one_call(event_id: str) -> Iterator[None]:
+    """Let an error of two writes name the id that makes a retry of both safe."""
+    try:
+        yield
+    except EngineError as error:
+        error.event_id = event_id
+        error.in_doubt()
+        raise

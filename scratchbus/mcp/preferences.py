@@ -1,0 +1,64 @@
+"""The tools for what people want done how."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
+
+from scratchbus import AsyncPreferences, Preference
+from scratchbus.errors import InvalidField, shown
+from scratchbus.mcp.parameters import EventId
+from scratchbus.mcp.toolbox import REPLACES, ToolGroup, tool
+from scratchbus.mcp.workspace import Workspace
+
+Key = Annotated[str, Field(description="A few words, as `quotes in JS`.")]
+Scope = Annotated[str | None, Field(description="One of your scopes; none: the last.")]
+
+
+class Preferred(TypedDict):
+    """A preference, and who said so."""
+
+    key: str
+    text: str
+    said_by: str
+    scope: str
+
+
+class PreferenceTools(ToolGroup):
+    """The tools for the preferences of the scopes of the identity."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    @tool("Remember a preference", REPLACES)
+    async def remember_preference(
+        self,
+        key: Key,
+        text: Annotated[str, Field(description="What they want, in their words.")],
+        said_by: Annotated[str | None, Field(description="Who wants it.")] = None,
+        scope: Scope = None,
+        event_id: EventId = None,
+    ) -> Preferred:
+        """Remember how a person wants things done from now on; replaces what the key had."""
+        scope, preferences = self._of(scope)
+        return _preferred(await preferences.remember(key, text, said_by=said_by, event_id=event_id), scope)
+
+    @tool("Forget a preference", REPLACES)
+    async def forget_preference(self, key: Key, scope: Scope = None, event_id: EventId = None) -> Preferred:
+        """Forget a preference that no longer holds."""
+        scope, preferences = self._of(scope)
+        return _preferred(await preferences.forget(key, event_id=event_id), scope)
+
+    def _of(self, scope: str | None) -> tuple[str, AsyncPreferences]:
+        """Return the scope, by default the last one of the identity, and its preferences. Raises InvalidField."""
+        known = self._workspace.identity.knowledge
+        chosen = known[-1] if scope is None else scope
+        if chosen not in known:
+            raise InvalidField("scope", f"{shown(chosen)} is none of your scopes; use one of: {', '.join(known)}")
+        return chosen, self._workspace.bus.preferences(chosen)
+
+
+def _preferred(preference: Preference, scope: str) -> Preferred:
+    return {"key": preference.key, "text": preference.text, "said_by": preference.said_by, "scope": scope}

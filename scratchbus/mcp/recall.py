@@ -1,0 +1,61 @@
+"""The tool that searches everything the agent may read."""
+
+from __future__ import annotations
+
+from typing import Annotated, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
+
+from scratchbus.mcp.parameters import Limit
+from scratchbus.mcp.toolbox import READS, ToolGroup, tool
+from scratchbus.mcp.workspace import Workspace
+
+
+class Found(TypedDict):
+    """What bears on the question, where it is, and why it was found."""
+
+    kind: str
+    id: str
+    text: str
+    why: str
+    page: NotRequired[str]
+
+
+class Recollection(TypedDict):
+    """What bears on the question, the best first."""
+
+    found: list[Found]
+
+
+class RecallTools(ToolGroup):
+    """The tool for recall."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    @tool("Recall", READS)
+    async def recall(
+        self,
+        query: str,
+        at: Annotated[str | None, Field(description="What was known then (ISO 8601).")] = None,
+        limit: Limit = 10,
+    ) -> Recollection:
+        """Search notes, notepad, observations, facts and preferences at once, best match first."""
+        who, session = self._workspace.identity, self._workspace.known_session
+        sessions = () if session is None else (session,)
+        found = await self._workspace.bus.recall(
+            query, scopes=who.knowledge, sessions=sessions, page=who.page, at=at, limit=limit
+        )
+        return {
+            "found": [
+                {
+                    "kind": each.kind,
+                    "id": each.id,
+                    "text": each.text,
+                    "why": "; ".join(map(str, each.reasons)),
+                    "page": each.page,
+                }
+                for each in found
+            ]
+        }

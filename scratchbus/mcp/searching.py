@@ -1,0 +1,26 @@
+"""Word search: notes and observations that match a question, best first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar, cast
+
+from scratchbus import Note, Observation, rank_matches
+
+Item = TypeVar("Item", Note, Observation)
+
+
+def search(text: str, items: Sequence[Item]) -> list[Item]:
+    """Return the items that have words of a text, best match first, then those that contain it as it is.
+
+    The words match in any order and grammatical form: "build main" finds "the builds fail on main". A text without
+    words matches everything; what matches equally well stays in the order given.
+    """
+    if not text.strip():
+        return list(items)
+    places = {item.id: place for place, item in enumerate(items)}
+    matches = sorted(rank_matches(text, items), key=lambda match: (-float(f"{match.score:.6g}"), places[match.item.id]))
+    found = cast(list[Item], [match.item for match in matches])
+    known = {item.id for item in found}
+    lower = text.lower()
+    return found + [item for item in items if item.id not in known and lower in item.content.lower()]

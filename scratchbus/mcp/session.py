@@ -1,0 +1,270 @@
+"""The protocol over one stream of JSON-RPC messages: what each of its versions has, and one task for each request.
+
+Up to version 2025-11-25 a connection begins with `initialize`; since 2026-07-28 each request says its version and what
+the client can do. The first request decides which of both a connection speaks. What is answered here is compared with
+what the SDK answers (`tests/edges/mcp/test_session.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from functools import cache
+from typing import Annotated, Any, Final, Literal, NotRequired
+
+import anyio
+from anyio.abc import TaskGroup
+from pydantic import Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
+
+from scratchbus.daemon import stderr_logger
+from scratchbus.mcp.methods import INFO, Methods
+from scratchbus.mcp.protocol import (
+    CAPABILITIES_KEY,
+    EARLIER,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    LATER,
+    METHOD_NOT_FOUND,
+    SERVER_KEY,
+    UNSUPPORTED_VERSION,
+    VERSION_KEY,
+    Client,
+    Method,
+    Params,
+    ProtocolError,
+    Result,
+    completed,
+)
+
+_ONLY_EARLIER: Final = {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
+_ONLY_LATER: Final = {"server/discover", "subscriptions/listen"}
+
+Id = str | int
+Message = dict[str, Any]
+Level = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+
+_BUG: Final = ProtocolError(INTERNAL_ERROR, "internal error, a bug in the server; see its log")
+
+logger = stderr_logger()
+
+
+class _Initialize(TypedDict):
+    protocolVersion: str
+    capabilities: dict[str, Any]
+    clientInfo: Annotated[dict[str, Any], Field(min_length=1)]
+
+
+class _List(TypedDict):
+    cursor: NotRequired[str | None]
+
+
+class _Call(TypedDict):
+    name: str
+    arguments: NotRequired[dict[str, Any] | None]
+
+
+class _GetPrompt(TypedDict):
+    name: str
+    arguments: NotRequired[dict[str, str] | None]
+
+
+class _OfResource(TypedDict):
+    uri: str
+
+
+class _SetLevel(TypedDict):
+    level: Level
+
+
+class _Prompt(TypedDict):
+    type: Literal["ref/prompt"]
+    name: str
+
+
+class _Template(TypedDict):
+    type: Literal["ref/resource"]
+    uri: str
+
+
+class _Argument(TypedDict):
+    name: str
+    value: str
+
+
+class _Complete(TypedDict):
+    ref: _Prompt | _Template
+    argument: _Argument
+
+
+class _Wanted(TypedDict):
+    toolsListChanged: NotRequired[bool | None]
+    promptsListChanged: NotRequired[bool | None]
+    resourcesListChanged: NotRequired[bool | None]
+    resourceSubscriptions: NotRequired[list[str] | None]
+
+
+class _Listen(TypedDict):
+    notifications: _Wanted
+
+
+_PARAMS: Final[Mapping[str, Any]] = {
+    "initialize": _Initialize,
+    "tools/call": _Call,
+    "prompts/get": _GetPrompt,
+    "resources/read": _OfResource,
+    "resources/subscribe": _OfResource,
+    "resources/unsubscribe": _OfResource,
+    "logging/setLevel": _SetLevel,
+    "completion/complete": _Complete,
+    "subscriptions/listen": _Listen,
+}
+"""The parameters of the methods that are not those of a list."""
+
+
+@cache
+def _checks_of(method: str) -> TypeAdapter[Any]:
+    return TypeAdapter(_PARAMS.get(method, _List))
+
+
+class Session:
+    """A client, and the requests that it waits for; `send` sends it a message."""
+
+    def __init__(self, methods: Methods, tasks: TaskGroup, send: Callable[[Message], Awaitable[None]]) -> None:
+        self.ending = AsyncExitStack()
+        self._methods = methods
+        self._tasks = tasks
+        self._send = send
+        self._is_later: bool | None = None  # until the first request
+        self._is_initialized = False
+        self._own: dict[str, Method] = {"initialize": self._initialize, "server/discover": self._discover}
+        self._requests: dict[str, anyio.CancelScope] = {}
+        self._answered = anyio.Event()
+
+    def take(self, message: Message) -> None:
+        """Take a message of the client. Its answers are left out, since nothing is asked of it."""
+        method, params, id = message.get("method"), message.get("params") or {}, message.get("id")
+        if method is None:
+            return
+        if id is not None:
+            if self._is_later is None:
+                self._is_later = method != "initialize" and _has_version(params)
+            self._requests[str(id)] = scope = anyio.CancelScope()
+            self._tasks.start_soon(self._answer, id, method, params, scope)
+        elif method == "notifications/cancelled":
+            cancelled = self._requests.get(str(params.get("requestId")))
+            if cancelled is not None:
+                cancelled.cancel()
+
+    def settle(self, id: Id | None) -> None:
+        """Note that a request has been answered, or need not be."""
+        self._requests.pop(str(id), None)
+        self._answered.set()
+
+    async def rest(self) -> None:
+        """Wait until all requests are answered."""
+        while self._requests:
+            self._answered = anyio.Event()
+            await self._answered.wait()
+
+    async def notify(self, method: str, params: dict[str, Any]) -> None:
+        """Send a notification."""
+        await self._send({"jsonrpc": "2.0", "method": method, "params": params})
+
+    async def _answer(self, id: Id, method: str, params: Params, scope: anyio.CancelScope) -> None:
+        answer: Message = {"jsonrpc": "2.0", "id": id}
+        with scope:
+            try:
+                answer["result"] = await self._result(_Request(self, id), method, params)
+            except ProtocolError as problem:
+                answer["error"] = problem.document
+            except Exception:
+                logger.exception("a request failed", method=method)
+                answer["error"] = _BUG.document
+        if scope.cancelled_caught:
+            self.settle(id)  # the protocol wants no answer
+        else:
+            await self._send(answer)
+
+    async def _result(self, client: Client, method: str, params: Params) -> Result:
+        """Return the result of a request. Raises ProtocolError."""
+        if self._is_later:
+            _check_version(method, params)
+        elif _has_version(params) and method != "initialize":
+            raise ProtocolError(INVALID_REQUEST, f"this connection began with initialize; leave {VERSION_KEY} out")
+        handle = self._own.get(method) or self._methods.by_name.get(method)
+        if handle is None or method in (_ONLY_EARLIER if self._is_later else _ONLY_LATER):
+            raise ProtocolError(METHOD_NOT_FOUND, "Method not found", method)
+        if not isinstance(params.get("_meta") or {}, dict):
+            raise ProtocolError(INVALID_PARAMS, f"{method}: params._meta is not an object")
+        try:
+            _checks_of(method).validate_python(params)
+        except ValidationError as problem:
+            first = problem.errors(include_url=False)[0]
+            field = ".".join(map(str, first["loc"]))
+            raise ProtocolError(INVALID_PARAMS, f"{method}: params.{field}: {first['msg']}") from None
+        if not (self._is_later or self._is_initialized or method in ("initialize", "ping")):
+            raise ProtocolError(INVALID_PARAMS, f"{method}: initialize the connection first")
+        result = await handle(client, params)
+        if not self._is_later:
+            return result
+        return {**completed(method, result), "_meta": {**result.get("_meta", {}), SERVER_KEY: INFO}}
+
+    async def _initialize(self, _: Client, params: Params) -> Result:
+        wanted = params["protocolVersion"]
+        self._is_initialized = True
+        return {
+            "protocolVersion": wanted if wanted in EARLIER else EARLIER[-1],
+            "capabilities": self._capabilities(),
+            "serverInfo": INFO,
+            "instructions": self._methods.instructions,
+        }
+
+    async def _discover(self, _: Client, __: Params) -> Result:
+        return {
+            "supportedVersions": list(LATER),
+            "capabilities": self._capabilities(),
+            "instructions": self._methods.instructions,
+        }
+
+    def _capabilities(self) -> dict[str, Any]:
+        """Return what the server can do; later versions do not tell apart who is notified of which list."""
+        has_resources = "resources/list" in self._methods.by_name
+        changes = {"listChanged": bool(self._is_later) and has_resources}
+        known: dict[str, Any] = {"completions": {}, "logging": {}, "prompts": changes, "tools": changes}
+        return known | ({"resources": {**changes, "subscribe": True}} if has_resources else {})
+
+
+class _Request:
+    """A request of a session's client."""
+
+    def __init__(self, session: Session, id: Id) -> None:
+        self.connection = session
+        self.request_id = id
+        self.ending = session.ending
+
+    async def notify(self, method: str, params: dict[str, Any], *, is_of_request: bool = False) -> None:
+        await self.connection.notify(method, params)
+
+
+def _has_version(params: Params) -> bool:
+    """Return whether a request says which version of the protocol it is of."""
+    meta = params.get("_meta")
+    return isinstance(meta, dict) and VERSION_KEY in meta
+
+
+def _check_version(method: str, params: Params) -> None:
+    """Raise ProtocolError unless a request says that it is of a later version, and what the client can do."""
+    meta = params.get("_meta")
+    supported = {"supported": list(LATER)}
+    if method == "initialize":
+        data = {**supported, "requested": params.get("protocolVersion")}
+        raise ProtocolError(UNSUPPORTED_VERSION, f"this connection speaks {LATER[-1]}, without initialize", data)
+    if not isinstance(meta, dict) or not (VERSION_KEY in meta and CAPABILITIES_KEY in meta):
+        raise ProtocolError(INVALID_PARAMS, f"{method}: params._meta needs {VERSION_KEY} and {CAPABILITIES_KEY}")
+    version = meta[VERSION_KEY]
+    if not isinstance(version, str):
+        raise ProtocolError(INVALID_PARAMS, f"{method}: {VERSION_KEY} is not a text")
+    if version not in LATER:
+        raise ProtocolError(UNSUPPORTED_VERSION, "Unsupported protocol version", {**supported, "requested": version})

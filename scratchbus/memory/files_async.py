@@ -1,0 +1,80 @@
+"""The private files of a session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from scratchbus.commands import files
+from scratchbus.domain.conversations import ScratchFile, check_path, subject_of
+from scratchbus.domain.events import AnyEvent
+from scratchbus.domain.values import page_of_session
+from scratchbus.projections.files import PREFIX
+from scratchbus.readmodel.history import history
+from scratchbus.readmodel.scope import AsyncHost
+from scratchbus.timetravel import When, documents_as_of
+
+Events = list[AnyEvent]  # inside a class with a method `list`, that name is taken
+FileList = list[ScratchFile]
+
+
+class AsyncFiles:
+    """The private files of a session, outside of every workspace. Get them from `AsyncBus.files`.
+
+    They are on the disk of this machine, in `<data directory>/brain/<session>/scratch/`; the log lists them with size
+    and SHA-256. A session that was spawned uses the files of the session that it was spawned from; a fork has its own.
+    A path is relative, with names between slashes, and leads nowhere else: not through `..` or a symbolic link.
+    Whatever a path or content is wrong for is an InvalidField or TooLarge; then nothing has changed. Writes raise
+    SessionOver once the session has ended, and FilesUnavailable when there is no space or no permission.
+    """
+
+    def __init__(self, bus: AsyncHost, session: str) -> None:
+        self._bus = bus
+        page_of_session(session)
+        self._session = session
+
+    async def write(self, path: str, content: str | bytes, *, event_id: str | None = None) -> ScratchFile:
+        """Write a file as a whole, and the directories above it; return it as the log lists it.
+
+        Until all of it is on disk, the file is as it was before. Files that have become too old, and the oldest ones
+        while all together are larger than `max_files` bytes, are evicted.
+        """
+        return await self._bus.converse(files.write(self._bus.core, await self._root(), locals()))
+
+    async def read(self, path: str) -> bytes:
+        """Return the content of a file. Raises NotFound."""
+        return await self._bus.converse(files.read(self._bus.core, await self._root(), path))
+
+    async def list(self) -> FileList:
+        """Return the files that the log lists, by path."""
+        return await self._bus.converse(files.present(self._bus.core, await self._root()))
+
+    async def as_of(self, when: When) -> FileList:
+        """Return what `list` returned at a position or a time. Raises InvalidPosition."""
+        page = page_of_session(await self._root())
+        return files.listed((await self._bus.converse(documents_as_of(self._bus.core, page, when)))[1])
+
+    async def delete(self, path: str, *, event_id: str | None = None) -> None:
+        """Delete a file, and the directories that it leaves empty. Raises NotFound."""
+        await self._bus.converse(files.delete(self._bus.core, await self._root(), locals()))
+
+    async def sync(self) -> FileList:
+        """List what programs have written to the directory or deleted from it, evict what is too much; return `list`.
+
+        Symbolic links, devices, and files whose names no path can have, are left out.
+        """
+        return await self._bus.converse(files.sync(self._bus.core, await self._root()))
+
+    async def path(self, path: str | None = None) -> Path:
+        """Return where the directory is on this machine, or a file in it, for programs that are to use it.
+
+        Makes the directory. What such programs write, `sync` lists.
+        """
+        return await self._bus.converse(files.place(self._bus.core, await self._root(), path))
+
+    async def history(self, path: str) -> Events:
+        """Return the events about a path, oldest first. Raises PositionLost when some of them have left the log."""
+        page = page_of_session(await self._root())
+        return await self._bus.converse(history(self._bus.core.log, page, subject_of(PREFIX, check_path(path))))
+
+    async def _root(self) -> str:
+        return await self._bus.converse(files.root_of(self._bus.core, self._session))

@@ -1,0 +1,55 @@
+"""The items of a store."""
+
+# Generated from items_async.py by tools/generate_blocking.py. Edit that file, then run `make generate`.
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from scratchbus.commands import items
+from scratchbus.commands.items import StoreItems
+from scratchbus.domain.events import AnyEvent
+from scratchbus.domain.items import ItemChange, StoreItem
+from scratchbus.domain.values import page_of_store
+from scratchbus.readmodel.scope import Host
+
+
+class Items:
+    """Values by namespace and key, which outlive sessions. Get them from `Bus.items`.
+
+    A namespace is 1 to 32 labels, a value a JSON object of at most 64 KiB. The last write of a key counts. Writes raise
+    InvalidField and TooLarge before anything is written; every read sees all writes acknowledged before it began.
+    """
+
+    def __init__(self, bus: Host, store: str) -> None:
+        self._bus = bus
+        self._page = page_of_store(store)
+
+    def read(self) -> StoreItems:
+        """Return the items as they are now, to get and search any number of them."""
+        return self._bus.converse(items.read(self._bus.core, self._page))
+
+    def put(self, namespace: Sequence[str], key: str, value: Mapping[str, Any], *, ttl: int | None = None) -> None:
+        """Put a value. With `ttl`, in milliseconds, it expires that long after its last use."""
+        self.write([ItemChange(namespace, key, value, ttl=ttl)])
+
+    def delete(self, namespace: Sequence[str], key: str) -> None:
+        """Delete an item, if it is there; its history stays."""
+        self.write([ItemChange(namespace, key, None)])
+
+    def write(self, changes: Iterable[ItemChange]) -> int:
+        """Put and delete items, up to 1,000 in a batch; return how many."""
+        return self._bus.converse(items.write(self._bus.core, self._page, changes))
+
+    def use(self, used: Iterable[StoreItem]) -> int:
+        """Begin the time to live of items again; return of how many. Those that never expire are left out."""
+        return self._bus.converse(items.use(self._bus.core, self._page, used))
+
+    def sweep(self) -> int:
+        """Delete the items that have expired, which reads leave out already; return how many."""
+        return self._bus.converse(items.sweep(self._bus.core, self._page))
+
+    def history(self, namespace: Sequence[str], key: str) -> list[AnyEvent]:
+        """Return the events about an item, oldest first, also of a deleted one. Raises PositionLost."""
+        return self._bus.converse(items.history_of_item(self._bus.core, self._page, namespace, key))

@@ -1,0 +1,55 @@
+"""The items of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from scratchbus.commands import items
+from scratchbus.commands.items import StoreItems
+from scratchbus.domain.events import AnyEvent
+from scratchbus.domain.items import ItemChange, StoreItem
+from scratchbus.domain.values import page_of_store
+from scratchbus.readmodel.scope import AsyncHost
+
+
+class AsyncItems:
+    """Values by namespace and key, which outlive sessions. Get them from `AsyncBus.items`.
+
+    A namespace is 1 to 32 labels, a value a JSON object of at most 64 KiB. The last write of a key counts. Writes raise
+    InvalidField and TooLarge before anything is written; every read sees all writes acknowledged before it began.
+    """
+
+    def __init__(self, bus: AsyncHost, store: str) -> None:
+        self._bus = bus
+        self._page = page_of_store(store)
+
+    async def read(self) -> StoreItems:
+        """Return the items as they are now, to get and search any number of them."""
+        return await self._bus.converse(items.read(self._bus.core, self._page))
+
+    async def put(
+        self, namespace: Sequence[str], key: str, value: Mapping[str, Any], *, ttl: int | None = None
+    ) -> None:
+        """Put a value. With `ttl`, in milliseconds, it expires that long after its last use."""
+        await self.write([ItemChange(namespace, key, value, ttl=ttl)])
+
+    async def delete(self, namespace: Sequence[str], key: str) -> None:
+        """Delete an item, if it is there; its history stays."""
+        await self.write([ItemChange(namespace, key, None)])
+
+    async def write(self, changes: Iterable[ItemChange]) -> int:
+        """Put and delete items, up to 1,000 in a batch; return how many."""
+        return await self._bus.converse(items.write(self._bus.core, self._page, changes))
+
+    async def use(self, used: Iterable[StoreItem]) -> int:
+        """Begin the time to live of items again; return of how many. Those that never expire are left out."""
+        return await self._bus.converse(items.use(self._bus.core, self._page, used))
+
+    async def sweep(self) -> int:
+        """Delete the items that have expired, which reads leave out already; return how many."""
+        return await self._bus.converse(items.sweep(self._bus.core, self._page))
+
+    async def history(self, namespace: Sequence[str], key: str) -> list[AnyEvent]:
+        """Return the events about an item, oldest first, also of a deleted one. Raises PositionLost."""
+        return await self._bus.converse(items.history_of_item(self._bus.core, self._page, namespace, key))

@@ -1,0 +1,147 @@
+"""The sessions and the agents of a bus: those on whose pages something was written."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from scratchbus.commands.memory import folded, history_of
+from scratchbus.domain.document import Document
+from scratchbus.domain.event import Event
+from scratchbus.domain.memories import Session, SessionInfo
+from scratchbus.domain.position import Position
+from scratchbus.domain.values import moment_of_place, page_of_session
+from scratchbus.engine.steps import Step, ask, ask_all
+from scratchbus.errors import EngineForbidden, EngineReadOnly
+from scratchbus.eventlog.below_floor import read_floor
+from scratchbus.eventlog.checkpoint import read_checkpoint
+from scratchbus.eventlog.codec import decode_item
+from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.positions import WIDTH, count_positions, unpack
+from scratchbus.eventlog.stored_documents import decode_document
+from scratchbus.projections import scratchpad, session
+from scratchbus.readmodel.catch_up import catch_up
+from scratchbus.readmodel.queries import recollect
+from scratchbus.readmodel.scope import Core
+from scratchbus.timetravel import When
+from scratchbus.timetravel.cut import Cut, cut_at
+
+_AGENTS = "agent:"
+_AT_ONCE = 500  # pages that one round trip asks about
+
+
+def list_sessions(core: Core, names: Collection[str] | None, when: When | None) -> Step[list[SessionInfo]]:
+    """Return the sessions, or those of them with these names, by their names; as they were at a moment, if so.
+
+    For now it costs a few round trips for each 500 sessions; for a moment, also the events of each session itself.
+    """
+    wanted = None if names is None else [page_of_session(name) for name in names]
+    found: list[SessionInfo] = []
+    for shard in range(core.log.shards):
+        pages = yield from _pages(core, shard, session.PAGES, wanted)
+        cut = (yield from cut_at(core, pages[0], when)) if pages and when is not None else None
+        for some in _slices(pages):
+            found += yield from _describe(core, shard, some, cut)
+    return sorted(found, key=lambda each: each.id)
+
+
+def list_agents(core: Core) -> Step[list[str]]:
+    """Return the agents that have written to their scratchpads, by their names."""
+    found: list[str] = []
+    for shard in range(core.log.shards):
+        for some in _slices((yield from _pages(core, shard, _AGENTS, None))):
+            keys = core.log.keys(shard)
+            written = yield from ask_all(shard, [("HEXISTS", keys.heads(page), scratchpad.SUBJECT) for page in some])
+            found += [page.removeprefix(_AGENTS) for page, has_pad in zip(some, written, strict=True) if has_pad]
+    return sorted(found)
+
+
+def _pages(core: Core, shard: int, prefix: str, wanted: Collection[str] | None) -> Step[list[str]]:
+    """Return the pages of a shard that begin with a prefix, or those of them that are wanted."""
+    key = core.log.keys(shard).pages
+    if wanted is None:
+        names = [name.decode() for name in (yield from ask(shard, "HKEYS", key))]
+        return sorted(name for name in names if name.startswith(prefix))
+    here = [page for page in dict.fromkeys(wanted) if core.log.shard(page) == shard]
+    known = (yield from ask(shard, "HMGET", key, *here)) if here else []
+    return [page for page, row in zip(here, known, strict=True) if row is not None]
+
+
+def _slices(pages: Sequence[str]) -> Iterator[Sequence[str]]:
+    for at in range(0, len(pages), _AT_ONCE):
+        yield pages[at : at + _AT_ONCE]
+
+
+def _describe(core: Core, shard: int, pages: Sequence[str], cut: Cut | None) -> Step[list[SessionInfo]]:
+    records, build = yield from _records(core, shard, pages)
+    last = yield from _last_positions(core, shard, pages, build, cut)
+    agents = yield from _writers(core, shard, last)
+    is_whole = (yield from read_floor(core.log, shard)).position.seq == 0
+    found = []
+    for page, record, position in zip(pages, records, last, strict=True):
+        if cut is not None:
+            if position is None and is_whole:
+                continue  # it began later; where events have left the log, nobody can tell
+            if isinstance(record, Session):
+                events = yield from history_of(core, page, session.SUBJECT)
+                record = folded(events, session.SUBJECT, cut.position)
+        known = record if isinstance(record, Session) else None
+        found.append(
+            SessionInfo(
+                id=page.removeprefix(session.PAGES),
+                parent=known.parent if known else None,
+                fork=known is not None and known.fork,
+                children=known.children if known else [],
+                ended=known is not None and known.ended,
+                agent=agents.get(position) if position else None,
+                updated_at=moment_of_place(position.ms) if position else None,
+            )
+        )
+    return found
+
+
+def _records(core: Core, shard: int, pages: Sequence[str]) -> Step[tuple[list[Document | None], int]]:
+    """Return what is known of each session itself, None for nothing, and the build of the state that it is from."""
+    keys = core.log.keys(shard)
+    try:
+        checkpoint = yield from catch_up(core.log, shard)
+    except (EngineReadOnly, EngineForbidden):  # one by one, each with what is not folded yet
+        found: list[Document | None] = []
+        for page in pages:
+            known = yield from recollect(core.log, page, [session.SUBJECT], core.fresh)
+            found.append(known.get(session.SUBJECT))
+        return found, (yield from read_checkpoint(keys)).build
+    while True:
+        hashes = [PageKeys(keys, page, checkpoint.build).memory for page in pages]
+        rows = yield from ask_all(shard, [("HGET", key, session.SUBJECT) for key in hashes])
+        now = yield from read_checkpoint(keys)
+        if now.build == checkpoint.build:
+            return [decode_document(session.SUBJECT, row) if row else None for row in rows], now.build
+        checkpoint = now  # it was rebuilt meanwhile
+
+
+def _last_positions(
+    core: Core, shard: int, pages: Sequence[str], build: int, cut: Cut | None
+) -> Step[list[Position | None]]:
+    """Return where the newest event of each page is, up to a moment; None for one that has left the log."""
+    keys = [PageKeys(core.log.keys(shard), page, build).positions for page in pages]
+    ends = [-WIDTH] * len(keys)
+    if cut is not None:
+        for place, key in enumerate(keys):
+            before, _ = yield from count_positions(shard, key, cut.position)
+            ends[place] = (before - 1) * WIDTH
+    asked = [("GETRANGE", key, end, end + WIDTH - 1) for key, end in zip(keys, ends, strict=True)]
+    rows = yield from ask_all(shard, asked)
+    return [
+        unpack(row, shard)[0] if len(row) == WIDTH and (cut is None or end >= 0) else None
+        for row, end in zip(rows, ends, strict=True)
+    ]
+
+
+def _writers(core: Core, shard: int, positions: Sequence[Position | None]) -> Step[dict[Position, str | None]]:
+    """Return who wrote the events at these positions, as far as they are still in the log."""
+    there = [each for each in positions if each is not None]
+    key = core.log.keys(shard).log
+    asked = [("XRANGE", key, each.stream_id, each.stream_id) for each in there]
+    replies = (yield from ask_all(shard, asked)) if asked else []
+    events = [decode_item(entries[0], shard) if entries else None for entries in replies]
+    return {at: event.by for at, event in zip(there, events, strict=True) if isinstance(event, Event)}

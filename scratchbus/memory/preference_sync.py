@@ -1,0 +1,185 @@
+"""Keep the preferences of a scope and a part of a text file the same."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from scratchbus.commands import preferences
+from scratchbus.domain.memories import Preference
+from scratchbus.domain.preference_file import FileChange, FilePart, SyncedAt, find_part, merge, replaced
+from scratchbus.engine.steps import Step, ask
+from scratchbus.errors import Conflict, InvalidField, InvalidPosition, LogError, RevisionConflict, shown
+from scratchbus.projections.preferences import PREFIX
+from scratchbus.readmodel.scope import Core
+from scratchbus.timetravel import preferences_as_of
+
+_TRIES: Final = 5
+_LONGEST: Final = 4 * 1024 * 1024  # bytes of a file
+
+
+class Synced(NamedTuple):
+    """What a sync did: the keys that it remembered and forgot on the bus, and whether it wrote the file.
+
+    `conflicts` are the keys that the file and the bus had both changed; the bus has them as the file had.
+    """
+
+    remembered: list[str]
+    forgotten: list[str]
+    conflicts: list[str]
+    is_written: bool
+
+    @property
+    def wrote(self) -> bool:
+        """Whether it changed anything on either side."""
+        return bool(self.remembered or self.forgotten or self.is_written)
+
+
+def sync(core: Core, page: str, path: Path) -> Step[Synced]:
+    """See `AsyncPreferences.sync`."""
+    done = Synced([], [], [], False)
+    scope = page.removeprefix(preferences.PAGES)
+    for _ in range(_TRIES):
+        target, before = _read(path)
+        text = _decoded(path, before or b"")
+        try:
+            part = find_part(text, PREFIX)
+        except InvalidField as refused:
+            raise _refusal(path, str(refused).removeprefix("file: ")) from None
+        if part.scope not in ("", scope):
+            advice = "sync it with that one, or remove the part first"
+            raise _refusal(path, f"has the preferences of scope {part.scope!r}; {advice}")
+        _check_writable(path, target)
+        log = yield from _log_id(core, page)
+        known = {each.id: each for each in (yield from preferences.read_all(core, page))}
+        merged = merge(part.items, (yield from _base(core, page, part, log)), _held(known))
+        done.conflicts.extend(merged.conflicts)
+        try:
+            for change in merged.changes:
+                yield from _write(core, page, change, known.get(change.subject))
+                (done.forgotten if change.text is None else done.remembered).append(change.key)
+        except RevisionConflict:
+            continue  # someone was faster: look again
+        known = {each.id: each for each in (yield from preferences.read_all(core, page))}
+        last = max((each.position for each in known.values()), default=None)
+        synced = SyncedAt(log, last) if last is not None else None
+        after = replaced(text, part, scope, synced, _held(known)).encode()
+        if after == before:
+            return done
+        if _replace(path, target, before, after):
+            return done._replace(is_written=True)
+    raise Conflict(f"{path} or the preferences keep changing; try again")
+
+
+def _held(known: Mapping[str, Preference]) -> dict[str, Preference]:
+    return {subject: each for subject, each in known.items() if not each.forgotten}
+
+
+def _log_id(core: Core, page: str) -> Step[str]:
+    """Return what tells the log of a page from others; "none" before its first event."""
+    shard = core.log.shard(page)
+    origin = yield from ask(shard, "GET", core.log.keys(shard).origin)
+    return origin.decode()[:8] if origin else "none"
+
+
+def _base(core: Core, page: str, part: FilePart, log: str) -> Step[dict[str, Preference] | None]:
+    """Return what the file and the bus had when they were last the same; None if that is not known."""
+    if part.synced is None or part.synced.log != log:
+        return None
+    try:
+        then = yield from preferences_as_of(core, page, part.synced.position)
+    except (InvalidPosition, LogError):
+        return None
+    return {each.id: each for each in then}
+
+
+def _write(core: Core, page: str, change: FileChange, known: Preference | None) -> Step[None]:
+    revision = known.version if known is not None else 0
+    given = {"key": change.key, "revision": revision}
+    if change.text is None:
+        yield from preferences.forget(core, page, given)
+    else:
+        given |= {"text": change.text}
+        yield from preferences.write(core, page, preferences.RememberPreference, given)
+
+
+def _refusal(path: Path, problem: str) -> InvalidField:
+    return InvalidField("file", f"{path}: {problem}")
+
+
+def _read(path: Path) -> tuple[Path, bytes | None]:
+    """Return the file that a path leads to, and its bytes; None for one that is not there yet.
+
+    A link may lead to a file beside it, as CLAUDE.md to AGENTS.md, but not elsewhere: it may be someone else's.
+    """
+    try:
+        target = path.resolve()
+        if target.parent != path.parent.resolve():
+            raise _refusal(path, f"is a link to {shown(str(target))}, in another directory; name that file")
+        with open(target, "rb", opener=_open_at_once) as file:  # Path.open takes no opener
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise _refusal(path, "is not a regular file; name a text file")
+            found = file.read(_LONGEST + 1)
+    except FileNotFoundError:
+        return target, None
+    except (OSError, ValueError, RuntimeError) as problem:  # RuntimeError: a loop of links
+        reason = getattr(problem, "strerror", None) or problem
+        raise _refusal(path, f"cannot be read: {reason}; check the path") from None
+    if len(found) > _LONGEST:
+        raise _refusal(path, f"is larger than {_LONGEST // 1024**2} MiB; name a text file")
+    return target, found
+
+
+def _open_at_once(name: str, flags: int) -> int:
+    """Open a file without waiting for the writer of a pipe."""
+    return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _decoded(path: Path, content: bytes) -> str:
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as problem:
+        line = content.count(b"\n", 0, problem.start) + 1
+        byte = f"the byte 0x{content[problem.start]:02x} in line {line}"
+        raise _refusal(path, f"is not UTF-8 ({byte}); save it as UTF-8, then sync again") from None
+    if "\0" in text:
+        raise _refusal(path, "is not a text: it has null bytes; save it as UTF-8, then sync again")
+    return text
+
+
+def _check_writable(path: Path, target: Path) -> None:
+    """Raise InvalidField if the file could not be replaced, before anything is written to the bus."""
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        reason = "is not writable" if target.parent.is_dir() else "does not exist"
+        raise _refusal(path, f"cannot be written: the directory {shown(str(target.parent))} {reason}")
+
+
+def _replace(path: Path, target: Path, before: bytes | None, after: bytes) -> bool:
+    """Replace a file in one step; return False if someone else has changed it meanwhile.
+
+    It keeps its permissions. Raises InvalidField, and the file is as it was.
+    """
+    own = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}")
+    try:
+        try:
+            with own.open("xb") as file:
+                file.write(after)
+                file.flush()
+                os.fsync(file.fileno())
+            if before is not None:
+                own.chmod(stat.S_IMODE(target.stat().st_mode))
+            if _read(path) != (target, before):
+                return False
+            own.replace(target)
+        finally:
+            with suppress(FileNotFoundError):
+                own.unlink()
+    except OSError as problem:
+        reason = f"cannot be written: {problem.strerror or problem}"
+        raise _refusal(path, f"{reason}; it is as it was, and the bus has its changes. Sync again") from None
+    return True

@@ -1,0 +1,69 @@
+"""The texts of a scope, by path."""
+
+# Generated from texts_async.py by tools/generate_blocking.py. Edit that file, then run `make generate`.
+
+from __future__ import annotations
+
+from scratchbus.commands import texts
+from scratchbus.commands.memory import history_of
+from scratchbus.domain.conversations import Text, check_path, subject_of
+from scratchbus.domain.events import AnyEvent
+from scratchbus.domain.values import page_of_scope
+from scratchbus.projections.texts import PREFIX
+from scratchbus.readmodel.scope import Host
+from scratchbus.timetravel import When, remembered_as_of
+
+Events = list[AnyEvent]  # inside a class with a method `list`, that name is taken
+TextList = list[Text]
+
+
+class Texts:
+    """Texts that outlive sessions, by path, such as `projects/q3.md`. Get them from `Bus.texts`.
+
+    They are on the log, so every process sees the same. An edit applies to the text as it is when the edit is
+    appended, so writers at once lose nothing. A directory is there while a text is in it. Writes take `event_id`, an
+    id of the caller's that makes a retry safe; they raise InvalidField, TooLarge, NotFound or Conflict, and then
+    nothing has changed.
+    """
+
+    def __init__(self, bus: Host, scope: str) -> None:
+        self._bus = bus
+        self._page = page_of_scope(scope)
+
+    def create(self, path: str, content: str, *, event_id: str | None = None) -> Text:
+        """Write a text of up to `max_text` characters where there is none. Raises Conflict."""
+        return self._bus.converse(texts.create(self._bus.core, self._page, locals()))
+
+    def read(self, path: str) -> Text:
+        """Return a text. Raises NotFound."""
+        return self._bus.converse(texts.read(self._bus.core, self._page, path))
+
+    def list(self, under: str | None = None) -> TextList:
+        """Return all texts, or those in a directory, by path."""
+        return self._bus.converse(texts.present(self._bus.core, self._page, under))
+
+    def replace(self, path: str, old: str, new: str, *, event_id: str | None = None) -> Text:
+        """Replace a part of a text; the part must be in it once."""
+        return self._bus.converse(texts.change(self._bus.core, self._page, texts.ReplaceInText, locals()))
+
+    def insert(self, path: str, line: int, text: str, *, event_id: str | None = None) -> Text:
+        """Insert a text as lines behind this many lines; 0 puts it first."""
+        return self._bus.converse(texts.change(self._bus.core, self._page, texts.InsertIntoText, locals()))
+
+    def delete(self, path: str, *, event_id: str | None = None) -> None:
+        """Delete a text, or all texts in a directory; their history stays."""
+        self._bus.converse(texts.delete(self._bus.core, self._page, path, event_id))
+
+    def rename(self, path: str, to: str, *, event_id: str | None = None) -> None:
+        """Move a text, or all texts in a directory, to a path where there is nothing yet."""
+        self._bus.converse(texts.rename(self._bus.core, self._page, path, to, event_id))
+
+    def history(self, path: str) -> Events:
+        """Return the events about a path, oldest first. Raises PositionLost when some of them have left the log."""
+        return self._bus.converse(history_of(self._bus.core, self._page, subject_of(PREFIX, check_path(path))))
+
+    def as_of(self, path: str, when: When) -> str | None:
+        """Return a text as it was at a position or a time; None if there was none. Raises InvalidPosition."""
+        subject = subject_of(PREFIX, check_path(path))
+        found = self._bus.converse(remembered_as_of(self._bus.core, self._page, subject, when))
+        return found.content if isinstance(found, Text) and not found.deleted else None

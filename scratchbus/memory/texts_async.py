@@ -1,0 +1,67 @@
+"""The texts of a scope, by path."""
+
+from __future__ import annotations
+
+from scratchbus.commands import texts
+from scratchbus.commands.memory import history_of
+from scratchbus.domain.conversations import Text, check_path, subject_of
+from scratchbus.domain.events import AnyEvent
+from scratchbus.domain.values import page_of_scope
+from scratchbus.projections.texts import PREFIX
+from scratchbus.readmodel.scope import AsyncHost
+from scratchbus.timetravel import When, remembered_as_of
+
+Events = list[AnyEvent]  # inside a class with a method `list`, that name is taken
+TextList = list[Text]
+
+
+class AsyncTexts:
+    """Texts that outlive sessions, by path, such as `projects/q3.md`. Get them from `AsyncBus.texts`.
+
+    They are on the log, so every process sees the same. An edit applies to the text as it is when the edit is
+    appended, so writers at once lose nothing. A directory is there while a text is in it. Writes take `event_id`, an
+    id of the caller's that makes a retry safe; they raise InvalidField, TooLarge, NotFound or Conflict, and then
+    nothing has changed.
+    """
+
+    def __init__(self, bus: AsyncHost, scope: str) -> None:
+        self._bus = bus
+        self._page = page_of_scope(scope)
+
+    async def create(self, path: str, content: str, *, event_id: str | None = None) -> Text:
+        """Write a text of up to `max_text` characters where there is none. Raises Conflict."""
+        return await self._bus.converse(texts.create(self._bus.core, self._page, locals()))
+
+    async def read(self, path: str) -> Text:
+        """Return a text. Raises NotFound."""
+        return await self._bus.converse(texts.read(self._bus.core, self._page, path))
+
+    async def list(self, under: str | None = None) -> TextList:
+        """Return all texts, or those in a directory, by path."""
+        return await self._bus.converse(texts.present(self._bus.core, self._page, under))
+
+    async def replace(self, path: str, old: str, new: str, *, event_id: str | None = None) -> Text:
+        """Replace a part of a text; the part must be in it once."""
+        return await self._bus.converse(texts.change(self._bus.core, self._page, texts.ReplaceInText, locals()))
+
+    async def insert(self, path: str, line: int, text: str, *, event_id: str | None = None) -> Text:
+        """Insert a text as lines behind this many lines; 0 puts it first."""
+        return await self._bus.converse(texts.change(self._bus.core, self._page, texts.InsertIntoText, locals()))
+
+    async def delete(self, path: str, *, event_id: str | None = None) -> None:
+        """Delete a text, or all texts in a directory; their history stays."""
+        await self._bus.converse(texts.delete(self._bus.core, self._page, path, event_id))
+
+    async def rename(self, path: str, to: str, *, event_id: str | None = None) -> None:
+        """Move a text, or all texts in a directory, to a path where there is nothing yet."""
+        await self._bus.converse(texts.rename(self._bus.core, self._page, path, to, event_id))
+
+    async def history(self, path: str) -> Events:
+        """Return the events about a path, oldest first. Raises PositionLost when some of them have left the log."""
+        return await self._bus.converse(history_of(self._bus.core, self._page, subject_of(PREFIX, check_path(path))))
+
+    async def as_of(self, path: str, when: When) -> str | None:
+        """Return a text as it was at a position or a time; None if there was none. Raises InvalidPosition."""
+        subject = subject_of(PREFIX, check_path(path))
+        found = await self._bus.converse(remembered_as_of(self._bus.core, self._page, subject, when))
+        return found.content if isinstance(found, Text) and not found.deleted else None

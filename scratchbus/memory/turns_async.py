@@ -1,0 +1,88 @@
+"""The conversation of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scratchbus.commands import turns as operations
+from scratchbus.domain.conversations import Turn
+from scratchbus.domain.events import AnyEvent
+from scratchbus.domain.values import page_of_session
+from scratchbus.readmodel.scope import AsyncHost
+from scratchbus.timetravel import When, conversation_as_of
+
+Events = list[AnyEvent]  # inside a class with a method `list`, that name is taken
+TurnList = list[Turn]
+
+
+class AsyncTurns:
+    """What was said in a session, as far as the host appends it. Get it from `AsyncBus.turns`.
+
+    A write takes `event_id`, an id of the caller's that makes a retry safe: the retry returns the turn as it is. It
+    raises InvalidField, InvalidId or TooLarge for bad arguments, and SessionOver once the session has ended; then
+    nothing has changed. Every read sees all writes acknowledged before it began. `page.erase` erases a turn by its id.
+    """
+
+    def __init__(self, bus: AsyncHost, session: str) -> None:
+        self._bus = bus
+        self._page = page_of_session(session)
+
+    async def append(
+        self,
+        role: str,
+        content: str,
+        *,
+        tokens: int | None = None,
+        task: str | None = None,
+        event_id: str | None = None,
+    ) -> Turn:
+        """Append a turn of up to `max_turn` characters.
+
+        The role is a word, such as `user`, `assistant` or `tool`. `tokens` is how long the turn is, if you know. The
+        turn belongs to `task`, an id that `begin_task` returned; without one, to each task that is open by then.
+        """
+        return await self._bus.converse(operations.add(self._bus.core, self._page, locals()))
+
+    async def list(self, *, after: str | None = None, limit: int | None = None, at: When | None = None) -> TurnList:
+        """Return the turns as they were said, oldest first: all, or those after the turn with this id.
+
+        With `at`, a position or a time, those that had been said then. Raises InvalidPosition.
+        """
+        if at is None:
+            return await self._bus.converse(operations.said(self._bus.core, self._page, after, limit))
+        operations.check_slice(after, limit)
+        return (await self._bus.converse(conversation_as_of(self._bus.core, self._page, at))).said(after, limit)
+
+    async def shown(self) -> TurnList:
+        """Return the turns as an agent is shown them, with summaries in the place of what they replace.
+
+        A summary is a turn with the role `summary`, and `replaces` has the ids of the turns it stands for. It is one
+        that `compact` made, or that of a task that has ended, with the id of that task.
+        """
+        return await self._bus.converse(operations.shown_turns(self._bus.core, self._page))
+
+    async def compact(
+        self,
+        summary: str,
+        *,
+        turns: Sequence[str] | None = None,
+        tokens: int | None = None,
+        event_id: str | None = None,
+    ) -> Turn:
+        """Let a summary take the place of the turns with these ids, or of all that `shown` returns; return it.
+
+        The ids may be those of summaries and of tasks that have ended. The turns stay in `list` and in the history.
+        Raises NotFound for an id that is not there.
+        """
+        return await self._bus.converse(operations.compact(self._bus.core, self._page, locals()))
+
+    async def history(self) -> Events:
+        """Return the turns and compactions as events, oldest first, also after the session has ended.
+
+        Raises PositionLost when some of them have left the log.
+        """
+        return await self._bus.converse(operations.history_of_turns(self._bus.core, self._page))
+
+    async def as_of(self, when: When) -> TurnList:
+        """Return what `shown` returned at a position or a time. Raises InvalidPosition."""
+        return (await self._bus.converse(conversation_as_of(self._bus.core, self._page, when))).shown()

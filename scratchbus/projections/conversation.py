@@ -1,0 +1,145 @@
+"""The conversation of one session in memory: its turns, and what stands for those that were summed up.
+
+It is told what happens; it never asks. Two threads may not use it at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from scratchbus.domain.conversations import SUMMARY, Turn
+from scratchbus.domain.event import Event
+from scratchbus.domain.tasks import PREFIX as TASKS
+from scratchbus.domain.tasks import replacement
+from scratchbus.domain.values import trusted
+from scratchbus.projections import turns
+from scratchbus.projections.table import is_over, projection_of
+from scratchbus.projections.tasks import Task
+
+_BYTES = 1_500  # about what a turn or a task takes, besides its text
+
+
+class Conversation:
+    """The turns and tasks of a session, by their ids; `size` is about how many bytes they take."""
+
+    def __init__(self) -> None:
+        self._turns: dict[str, Turn] = {}
+        self._tasks: dict[str, Task] = {}
+        self.size = 0
+
+    def load(self, documents: Mapping[str, Any]) -> None:
+        """Take some of the turns and tasks that there are, by their ids, in any order."""
+        for id, document in documents.items():
+            self._put(id, document)
+
+    def loaded(self) -> None:
+        """Do nothing: all that was loaded is there."""
+
+    def evolve(self, event: Event) -> None:
+        """Fold an event; one that is already folded, or cannot follow the events before it, changes nothing."""
+        if is_over(event):
+            for known in (self._turns, self._tasks):
+                for id in [id for id, document in known.items() if document.seq < event.seq]:
+                    self._put(id, None)
+        elif event.subject.startswith((turns.PREFIX, TASKS)):
+            before = self._turns.get(event.subject) or self._tasks.get(event.subject)
+            if before is None or before.seq < event.seq:
+                self._put(event.subject, projection_of(event.subject).fold(before, event)[0])
+
+    def _put(self, id: str, document: Any) -> None:
+        known: dict[str, Any] = self._tasks if id.startswith(TASKS) else self._turns
+        before = known.pop(id, None)
+        self.size += _size(document) - _size(before)
+        if document is not None:
+            known[id] = document
+
+    def __contains__(self, id: str) -> bool:
+        return id in self._turns or id in self._tasks
+
+    def said(self, after: str | None = None, limit: int | None = None) -> list[Turn]:
+        """Return the turns in order, without summaries: those after one of them, and so many at most."""
+        begin = -1 if after is None else _order(after)
+        found = [turn for turn in self._in_order() if turn.role != SUMMARY and _order(turn.id) > begin]
+        return found if limit is None else found[:limit]
+
+    def documents(self) -> list[tuple[str, Turn | Task]]:
+        """Return all turns, summaries and tasks by their ids, in the order in which they began."""
+        found: list[tuple[str, Turn | Task]] = [*self._turns.items(), *self._tasks.items()]
+        return sorted(found, key=lambda each: each[1].added_seq)
+
+    def _in_order(self) -> list[Turn]:
+        return sorted(self._turns.values(), key=lambda turn: _order(turn.id))
+
+    def shown(self) -> list[Turn]:
+        """Return what an agent is shown: turns, and where some were summed up what stands for them.
+
+        The summary of a task that is over stands, under the id of the task, for the turns that belong to it: those
+        that named it or no task, and were appended before it ended.
+        """
+        replaced = {id for turn in self._turns.values() for id in turn.replaces}
+        ended = self._ended_tasks()
+        covered: dict[str, list[str]] = {id: [] for id in ended}
+        places: dict[str, int] = {}
+        tasks: dict[str, list[str]] = {}
+        for turn in sorted(self._turns.values(), key=lambda turn: turn.added_seq):  # what it replaces comes before it
+            place = min((places[id] for id in turn.replaces if id in places), default=_order(turn.id))
+            own = [tasks[id] for id in turn.replaces if id in tasks]
+            places[turn.id], tasks[turn.id] = place, _in_all(own) if own else _tasks_of(turn, ended)
+            for id in tasks[turn.id]:
+                places[id] = min(place, places.get(id, place))
+                if turn.id not in replaced:
+                    covered[id].append(turn.id)
+        shown = [turn for id, turn in self._turns.items() if id not in replaced and not tasks[id]]
+        for id, (task, outer) in ended.items():
+            if id not in replaced and covered[id] and not any(covered[other] for other in outer):
+                shown.append(_summary_of(id, task, covered[id]))
+        return sorted(shown, key=lambda turn: places[turn.id])
+
+    def _ended_tasks(self) -> dict[str, tuple[Task, list[str]]]:
+        """Return the tasks that are over by their ids, each with those that began before and ended after it."""
+        ended = {id: task for id, task in self._tasks.items() if task.summary is not None}
+        return {
+            id: (task, [other for other, its in ended.items() if its.added_seq < task.added_seq and task.seq < its.seq])
+            for id, task in ended.items()
+        }
+
+
+def conversation_of(documents: Mapping[str, Any]) -> Conversation:
+    """Return the conversation among the documents of a session, by their subjects."""
+    conversation = Conversation()
+    conversation.load({id: each for id, each in documents.items() if isinstance(each, Turn | Task)})
+    return conversation
+
+
+def _tasks_of(turn: Turn, ended: Mapping[str, tuple[Task, list[str]]]) -> list[str]:
+    """Return the tasks that are over and that a turn belongs to: what came after the end is not in the summary."""
+    if turn.task is None:
+        return [id for id, (task, _) in ended.items() if task.added_seq < turn.added_seq < task.seq]
+    task, outer = ended.get(turn.task, (None, []))
+    return [turn.task, *outer] if task is not None and turn.added_seq < task.seq else []
+
+
+def _in_all(lists: list[list[str]]) -> list[str]:
+    """Return what is in all of these lists; a summary belongs to the tasks to which all that it replaces does."""
+    return [id for id in lists[0] if all(id in other for other in lists[1:])]
+
+
+def _order(id: str) -> int:
+    """Return the millisecond in the id of a turn, which grows with each turn and stays as it is in a fork.
+
+    It is in thousandths: a turn whose id the fork had given away has two more digits.
+    """
+    return int(id.partition("_")[2].ljust(16, "0"))
+
+
+def _summary_of(id: str, task: Task, replaces: list[str]) -> Turn:
+    fields = {"id": id, "role": SUMMARY, "content": replacement(task.title, task.summary or ""), "tokens": None}
+    own = {name: value for name, value in task.__dict__.items() if name not in ("title", "summary")}
+    return trusted(Turn, {**own, **fields, "task": id, "replaces": replaces, "source": ""})
+
+
+def _size(document: Turn | Task | None) -> int:
+    if document is None:
+        return 0
+    return _BYTES + (len(document.content) if isinstance(document, Turn) else len(document.summary or ""))

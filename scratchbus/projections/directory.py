@@ -1,0 +1,64 @@
+"""What has a path on a page, in memory: files or texts.
+
+It is told what happens; it never asks. Two threads may not use it at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import attrgetter
+
+from scratchbus.domain.conversations import ScratchFile, Text
+from scratchbus.domain.event import Event
+from scratchbus.projections import files, texts
+from scratchbus.projections.table import is_over, projection_of
+
+_BYTES = 1_000  # about what an entry takes, besides its text
+
+Entry = ScratchFile | Text
+
+
+class Directory:
+    """The files or texts of a page, also those that are gone; `size` is about how many bytes they take."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}
+        self.size = 0
+
+    def load(self, documents: Mapping[str, Entry]) -> None:
+        """Take some of the entries that there are, by their subjects, in any order."""
+        for id, entry in documents.items():
+            self._put(id, entry)
+
+    def loaded(self) -> None:
+        """Do nothing: all that was loaded is there."""
+
+    def evolve(self, event: Event) -> None:
+        """Fold an event; one that is already folded, or cannot follow the events before it, changes nothing."""
+        if is_over(event):
+            for id in [id for id, entry in self._entries.items() if entry.seq < event.seq]:
+                self._put(id, None)
+        elif event.subject.startswith((files.PREFIX, texts.PREFIX)):
+            before = self._entries.get(event.subject)
+            if before is None or before.seq < event.seq:
+                self._put(event.subject, projection_of(event.subject).fold(before, event)[0])
+
+    def get(self, id: str) -> Entry | None:
+        """Return the file or text with this subject, also one that is gone."""
+        return self._entries.get(id)
+
+    def present(self) -> list[Entry]:
+        """Return what is there, by path."""
+        return sorted((entry for entry in self._entries.values() if not entry.deleted), key=attrgetter("path"))
+
+    def _put(self, id: str, entry: Entry | None) -> None:
+        before = self._entries.pop(id, None)
+        self.size += _size(entry) - _size(before)
+        if entry is not None:
+            self._entries[id] = entry
+
+
+def _size(entry: Entry | None) -> int:
+    if entry is None:
+        return 0
+    return _BYTES + (len(entry.content) if isinstance(entry, Text) else 0)

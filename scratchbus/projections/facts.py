@@ -1,0 +1,30 @@
+"""The facts of a scope: each is a document of its own, which says what was asserted and whether it was taken back."""
+
+from __future__ import annotations
+
+from scratchbus.domain.event import Event
+from scratchbus.domain.fact_events import FactAsserted, FactRetracted
+from scratchbus.domain.facts import Fact, Retraction
+from scratchbus.projections.memory_document import begun, grown
+from scratchbus.projections.projection import FoldError
+
+PREFIX = "fact_"
+"""How the subject of a fact begins; the millisecond comes behind it."""
+
+
+def evolve(fact: Fact | None, event: Event) -> Fact | None:
+    """Return a fact after an event; None once it is erased. What was retracted stays so for the first reason."""
+    if isinstance(event, FactAsserted):
+        fields = {name: getattr(event, name) for name in _SAID}
+        return begun(Fact, event, id=event.subject, subject=event.about, source=event.by, **fields)
+    if event.kind == "erased":
+        return None
+    if isinstance(event, FactRetracted):
+        if fact is None:
+            raise FoldError("the retraction of a fact that is not there")
+        said = Retraction(by=event.by, reason=event.reason, refuted=event.refuted, ms=event.ms, seq=event.seq)
+        return grown(fact, event, retraction=fact.retraction or said)
+    return fact
+
+
+_SAID = ("relation", "object", "valid_at", "invalid_at", "confidence", "evidence", "source_text")

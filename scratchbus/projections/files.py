@@ -1,0 +1,28 @@
+"""The private files of a session: each is a document of its own, without its content."""
+
+from __future__ import annotations
+
+from scratchbus.domain.conversation_events import FileRemoved, FileWritten
+from scratchbus.domain.conversations import ScratchFile
+from scratchbus.domain.event import Event
+from scratchbus.domain.events import Erased
+from scratchbus.projections.memory_document import begun, begun_or_grown, grown
+from scratchbus.projections.projection import FoldError
+
+PREFIX = "file_"
+"""How the subject of a file begins; a hash of its path comes behind it."""
+
+
+def evolve(file: ScratchFile | None, event: Event) -> ScratchFile | None:
+    """Return a file after an event. What is left of one that is gone is its version, for the file that comes next."""
+    if isinstance(event, Erased):
+        gone = {"id": event.subject, "path": "", "source": event.by, "deleted": True}
+        return begun(ScratchFile, event, **gone, version=event.version)
+    if isinstance(event, FileWritten):
+        said = {"id": event.subject, "path": event.path, "size": event.size, "sha256": event.sha256}
+        return begun_or_grown(ScratchFile, file, event, **said, source=event.by, deleted=False)
+    if isinstance(event, FileRemoved):
+        if file is None:
+            raise FoldError("the end of a file that was never written")
+        return grown(file, event, size=0, sha256="", source=event.by, deleted=True)
+    return file

@@ -1,0 +1,250 @@
+"""The items of one store in memory, with what finds them: namespaces, filters, and the words of their texts.
+
+It is told what happens; it never asks. Two threads may not use it at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from scratchbus.domain.event import Event
+from scratchbus.domain.items import PREFIX, Namespace, StoreItem
+from scratchbus.errors import InvalidField, shown
+from scratchbus.projections.table import PROJECTIONS
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+_BYTES: Final = 2_000  # about what an item takes, besides its text
+_WORD: Final = re.compile(r"\w+")
+_MOST_WORDS: Final = 64
+
+
+class FoundItem(NamedTuple):
+    """An item that was found; with a query, the higher its score the better it matches."""
+
+    item: StoreItem
+    score: float | None = None
+
+
+class NamespaceMatch(NamedTuple):
+    """A namespace that begins or ends with a path, in which `*` stands for any label."""
+
+    end: Literal["prefix", "suffix"]
+    path: Namespace
+
+    def matches(self, namespace: Namespace) -> bool:
+        """Return whether a namespace does."""
+        if len(namespace) < len(self.path):
+            return False
+        path, its = (self.path, namespace) if self.end == "prefix" else (self.path[::-1], namespace[::-1])
+        return all(wanted in ("*", label) for wanted, label in zip(path, its, strict=False))
+
+
+class ItemIndex:
+    """The items of a store, deleted ones too."""
+
+    def __init__(self) -> None:
+        self._all: dict[str, StoreItem] = {}
+        self._spaces: dict[Namespace, dict[str, StoreItem]] = {}
+        self._mortal: set[str] = set()
+        self._words: Connection | None = None
+        self._unread: dict[str, None] = {}
+        self._rows: dict[str, int] = {}
+        self.size = 0
+
+    def load(self, documents: Mapping[str, StoreItem]) -> None:
+        """Take some of the items that there are, by their subjects, in any order."""
+        for item in documents.values():
+            self._put(item)
+
+    def loaded(self) -> None:
+        """Bring the items into the order in which they were first put."""
+        items, self._spaces = sorted(self._all.values(), key=lambda item: item.added_seq), {}
+        for item in items:
+            self._put(item)
+
+    def evolve(self, event: Event) -> None:
+        """Fold an event; one that is already folded changes nothing."""
+        before = self._all.get(event.subject)
+        if event.subject.startswith(PREFIX) and (before is None or before.seq < event.seq):
+            after, _ = PROJECTIONS["item"].fold(before, event)
+            if isinstance(after, StoreItem):
+                self._put(after)
+
+    @property
+    def has_mortals(self) -> bool:
+        """Whether there is an item that may expire."""
+        return bool(self._mortal)
+
+    def get(self, namespace: Namespace, key: str, now_ms: float) -> StoreItem | None:
+        """Return an item, None if there is none, or it has expired."""
+        item = self._spaces.get(namespace, {}).get(key)
+        return item if item is not None and _lives(item, now_ms) else None
+
+    def expired(self, now_ms: float) -> list[StoreItem]:
+        """Return the items that have expired and are not deleted."""
+        return [item for item in map(self._all.__getitem__, self._mortal) if not _lives(item, now_ms)]
+
+    def search(
+        self, prefix: Namespace, wanted: Mapping[str, Any], query: str, limit: int, offset: int, now_ms: float
+    ) -> list[FoundItem]:
+        """Return the items below a namespace that match a filter, and a query if it has words.
+
+        In the order in which they were first put; those that match a query best come first. Raises InvalidField for an
+        operator that does not exist.
+        """
+        test = _test_of(wanted)
+        if _WORD.search(query):
+            labels, depth = list(prefix), len(prefix)
+            candidates = (each for each in self._matching(query) if each.item.namespace[:depth] == labels)
+            matching = (each for each in candidates if _lives(each.item, now_ms) and test(each.item.value))
+        else:
+            below = (item for item in self._below(prefix) if test(item.value))
+            matching = (FoundItem(item) for item in below if _lives(item, now_ms))
+        return list(islice(matching, offset, offset + limit))
+
+    def namespaces(
+        self, matches: Sequence[NamespaceMatch], max_depth: int | None, limit: int, offset: int, now_ms: float
+    ) -> list[Namespace]:
+        """Return the namespaces that have items and match, cut to a depth, in alphabetical order."""
+        found = {
+            namespace[:max_depth]
+            for namespace, items in self._spaces.items()
+            if all(match.matches(namespace) for match in matches)
+            and any(_lives(each, now_ms) for each in items.values())
+        }
+        return sorted(found)[offset : offset + limit]
+
+    def _below(self, prefix: Namespace) -> Iterator[StoreItem]:
+        for namespace, items in self._spaces.items():
+            if namespace[: len(prefix)] == prefix:
+                yield from items.values()
+
+    def _put(self, item: StoreItem) -> None:
+        before = self._all.get(item.id)
+        self.size += _BYTES if before is None else 0
+        self._all[item.id] = item
+        self._unread[item.id] = None
+        if item.expires_ms is None:
+            self._mortal.discard(item.id)
+        else:
+            self._mortal.add(item.id)
+        if not item.deleted:
+            self._spaces.setdefault(tuple(item.namespace), {})[item.key] = item
+        elif before is not None and not before.deleted:
+            space = self._spaces.get(tuple(before.namespace), {})
+            space.pop(before.key, None)
+            if not space:
+                self._spaces.pop(tuple(before.namespace), None)
+
+    def _matching(self, query: str) -> Iterator[FoundItem]:
+        """Yield the items that have some of the words of a query, best match first."""
+        words = self._indexed()
+        terms = " OR ".join(f'"{word}"' for word in _WORD.findall(query)[:_MOST_WORDS])
+        rows = words.execute("SELECT id, -rank FROM items WHERE text MATCH ? ORDER BY rank, rowid", (terms,)).fetchall()
+        yield from (FoundItem(self._all[id], score) for id, score in rows)
+
+    def _indexed(self) -> Connection:
+        """Return the index of words with every item in it."""
+        if self._words is None:
+            from sqlite3 import connect  # late: only a query needs it
+
+            self._words = connect(":memory:", check_same_thread=False, isolation_level=None)
+            self._words.execute(
+                "CREATE VIRTUAL TABLE items USING fts5(id UNINDEXED, text, tokenize='porter unicode61')"
+            )
+        changed = [self._all[id] for id in self._unread]
+        self._words.execute("BEGIN")
+        old = [(self._rows[item.id],) for item in changed if item.id in self._rows]
+        self._words.executemany("DELETE FROM items WHERE rowid = ?", old)
+        for item in changed:
+            row = self._rows.setdefault(item.id, len(self._rows))
+            if text := "" if item.deleted else text_of(item):
+                self._words.execute("INSERT INTO items (rowid, id, text) VALUES (?, ?, ?)", (row, item.id, text))
+        self._words.execute("COMMIT")
+        self._unread.clear()
+        return self._words
+
+
+def text_of(item: StoreItem) -> str:
+    """Return what a search finds an item by."""
+    return "\n".join(_texts(item.value)) if item.text is None else item.text
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _texts(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each)
+
+
+def _lives(item: StoreItem, now_ms: float) -> bool:
+    return item.expires_ms is None or item.expires_ms > now_ms
+
+
+_Test = Callable[[Any], bool]
+
+
+def _test_of(wanted: Any) -> _Test:
+    """Return the test whether a value is what a filter wants: equal, or as its operators say; objects field by field.
+
+    Raises InvalidField for an operator that does not exist.
+    """
+    if isinstance(wanted, Mapping):
+        if any(isinstance(name, str) and name.startswith("$") for name in wanted):
+            applied = [_applied(name, operand) for name, operand in wanted.items()]
+            return applied[0] if len(applied) == 1 else lambda value: all(test(value) for test in applied)
+        fields = [(name, _test_of(each)) for name, each in wanted.items()]
+        return lambda value: isinstance(value, dict) and all(test(value.get(name)) for name, test in fields)
+    if isinstance(wanted, list | tuple):
+        parts = [_test_of(each) for each in wanted]
+        return lambda value: (
+            isinstance(value, list)
+            and len(value) == len(parts)
+            and all(test(part) for test, part in zip(parts, value, strict=True))
+        )
+    return lambda value: bool(value == wanted)
+
+
+_OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "$eq": lambda value, operand: bool(value == operand),
+    "$ne": lambda value, operand: bool(value != operand),
+    "$gt": lambda value, operand: bool(value > operand),
+    "$gte": lambda value, operand: bool(value >= operand),
+    "$lt": lambda value, operand: bool(value < operand),
+    "$lte": lambda value, operand: bool(value <= operand),
+}
+
+
+def _applied(name: Any, operand: Any) -> _Test:
+    """Return what an operator says of values; what cannot be compared does not match. Raises InvalidField."""
+    apply = _OPERATORS.get(name)
+    if apply is None:
+        raise InvalidField("filter", f"{shown(name)} is not an operator; use one of: {', '.join(_OPERATORS)}")
+    if name in ("$eq", "$ne"):
+        return lambda value: apply(value, operand)
+    number = _number(operand)
+
+    def compares(value: Any) -> bool:
+        try:
+            return apply(_number(value), number)
+        except TypeError:
+            return False
+
+    return compares
+
+
+def _number(value: Any) -> Any:
+    """Return a text that is a number as that."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value

@@ -1,0 +1,47 @@
+"""The texts of a scope: each is a document of its own."""
+
+from __future__ import annotations
+
+from scratchbus.domain.conversation_events import TextDeleted, TextEdited, TextWritten
+from scratchbus.domain.conversations import Text
+from scratchbus.domain.event import Event
+from scratchbus.domain.events import Erased
+from scratchbus.projections.memory_document import begun, begun_or_grown, grown
+from scratchbus.projections.projection import FoldError
+
+PREFIX = "text_"
+"""How the subject of a text begins; a hash of its path comes behind it."""
+
+
+def evolve(text: Text | None, event: Event) -> Text | None:
+    """Return a text after an event. What is left of one that is gone is its version, for the text that comes next."""
+    if isinstance(event, Erased):
+        return begun(Text, event, id=event.subject, path="", source=event.by, deleted=True, version=event.version)
+    if isinstance(event, TextWritten):
+        said = {"id": event.subject, "path": event.path, "content": event.content, "source": event.by, "deleted": False}
+        return begun_or_grown(Text, text, event, **said)
+    if isinstance(event, TextEdited | TextDeleted):
+        if text is None or text.deleted:
+            raise FoldError(f"{event.kind} of a text that is not there")
+        if isinstance(event, TextDeleted):
+            return grown(text, event, content="", source=event.by, deleted=True)
+        return grown(text, event, content=edited(text.content, event), source=event.by)
+    return text
+
+
+def edited(content: str, edit: TextEdited) -> str:
+    """Return a text after an edit. Raises FoldError for one that does not apply."""
+    if edit.line is not None:
+        lines = lines_of(content)
+        if not 0 <= edit.line <= len(lines):
+            raise FoldError(f"a line behind {edit.line} of {len(lines)} lines")
+        lines.insert(edit.line, edit.content)
+        return "\n".join([*lines, ""])
+    if not edit.find or edit.find not in content:
+        raise FoldError("an edit of a part that is not there")
+    return content.replace(edit.find, edit.content, 1)
+
+
+def lines_of(content: str) -> list[str]:
+    """Return the lines of a text; a line break at its end begins no other line."""
+    return content.removesuffix("\n").split("\n") if content else []

@@ -1,0 +1,38 @@
+"""The turns of a session: each is a document of its own, and so is each summary of some."""
+
+from __future__ import annotations
+
+from scratchbus.domain.conversation_events import TurnAppended, TurnsCompacted
+from scratchbus.domain.conversations import SUMMARY, Turn
+from scratchbus.domain.event import Event
+from scratchbus.projections.memory_document import begun
+
+PREFIX = "turn_"
+"""How the subject of a turn begins; the millisecond comes behind it."""
+
+
+def evolve(turn: Turn | None, event: Event) -> Turn | None:
+    """Return a turn after an event; None once it is erased."""
+    if isinstance(event, TurnAppended):
+        return begun(
+            Turn,
+            event,
+            id=event.subject,
+            role=event.role,
+            content=event.content,
+            tokens=event.tokens,
+            task=event.task,
+            source=event.by,
+        )
+    if isinstance(event, TurnsCompacted):
+        return begun(
+            Turn,
+            event,
+            id=event.subject,
+            role=SUMMARY,
+            content=event.content,
+            tokens=event.tokens,
+            replaces=event.turns,
+            source=event.by,
+        )
+    return None if event.kind == "erased" else turn

@@ -1,0 +1,63 @@
+"""The commits of stretches of a log, one after the other, each of which may be sent before its outcome is wanted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from scratchbus.engine.steps import Send, Sent, Step
+from scratchbus.eventlog.checkpoint import Checkpoint, Commit, Outcome, commit
+from scratchbus.telemetry.counters import counts
+from scratchbus.telemetry.tracing import TraceSpan
+
+
+class FoldStep(NamedTuple):
+    """The outcome of one step: how many events were folded, whether that was all, and whether it was committed.
+
+    `pages` says how many of them were of each page.
+    """
+
+    events: int
+    is_all: bool
+    outcome: Outcome
+    pages: Mapping[str, int] = {}
+
+
+class Folded(NamedTuple):
+    """A stretch that was folded: the commit to make, and how many events of each page are in it."""
+
+    commit: Commit
+    pages: Mapping[str, int]
+    span: TraceSpan | None = None
+
+
+class Commits:
+    """The commits of one stretch after the other: `checkpoint` is where they have come to, `done` what they did."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self.checkpoint = checkpoint
+        self.done = FoldStep(0, False, Outcome.DONE)
+        self._sent: tuple[Folded, Sent] | None = None
+
+    def send(self, folded: Folded) -> Step[None]:
+        """Send a commit without waiting for its outcome; `settle` does."""
+        self._sent = folded, (yield Send(folded.commit.call))
+
+    def settle(self) -> Step[bool]:
+        """Wait for the commit that was sent, if there is one; return whether all commits so far were made."""
+        if self._sent is not None:
+            sent, self._sent = self._sent, None
+            yield from self.make(*sent)
+        return self.done.outcome is Outcome.DONE
+
+    def make(self, folded: Folded, sent: Sent | None = None) -> Step[None]:
+        """Make a commit, unless it is `sent` already, and count what was folded."""
+        outcome, self.checkpoint = yield from commit(folded.commit, sent)
+        events = sum(folded.pages.values()) if outcome is Outcome.DONE else 0
+        pages = Counter(self.done.pages) + Counter(folded.pages if events else {})
+        self.done = FoldStep(self.done.events + events, False, outcome, pages)
+        counts.commits[outcome.name.lower()] += 1
+        counts.folded += events
+        if folded.span is not None:
+            folded.span.end(None if outcome is Outcome.DONE else outcome.name.lower())

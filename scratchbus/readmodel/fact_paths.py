@@ -1,0 +1,99 @@
+"""Ways from one entity to others along facts."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from scratchbus.errors import TooLarge
+from scratchbus.readmodel.fact_index import Edge
+
+MOST_FOLLOWED: Final = 200_000
+"""How many facts are looked at for one answer."""
+
+Links = Callable[[int], Iterator[tuple[int, Edge]]]
+"""Returns the facts that lead on from an entity, each with the entity that it leads to."""
+
+_Before = dict[
+    int, tuple[int, Edge]
+]  # for each entity that a search has reached, the one before it and the fact between
+
+
+class Reached(NamedTuple):
+    """An entity in reach, how many facts away it is, the one before it, and the fact between the two."""
+
+    entity: int
+    distance: int
+    before: int
+    edge: Edge
+
+
+class Followed:
+    """Counts the facts that are looked at for one answer."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def each(self, edges: Iterator[Edge]) -> Iterator[Edge]:
+        """Yield facts. Raises TooLarge once there were too many."""
+        for edge in edges:
+            self._count += 1
+            if self._count > MOST_FOLLOWED:
+                advice = "ask with a smaller depth, or about entities that are nearer to each other"
+                raise TooLarge("depth", self._count, MOST_FOLLOWED, "facts to follow", advice)
+            yield edge
+
+
+def walk(start: int, links: Links, depth: int | None = None) -> Iterator[Reached]:
+    """Yield each entity that is in reach, the nearest first; cycles end where they close."""
+    seen, waiting = {start}, deque([(start, 0)])
+    while waiting:
+        entity, far = waiting.popleft()
+        for other, edge in links(entity) if depth is None or far < depth else ():
+            if other not in seen:
+                seen.add(other)
+                waiting.append((other, far + 1))
+                yield Reached(other, far + 1, entity, edge)
+
+
+def way(start: int, end: int, links: Links) -> list[Edge]:
+    """Return the facts of a shortest way along links that lead in one direction; none if there is none."""
+    before: _Before = {}
+    for each in walk(start, links):
+        before[each.entity] = each.before, each.edge
+        if each.entity == end:
+            return _way_back(before, end)[::-1]
+    return []
+
+
+def shortest(start: int, end: int, links: Links) -> list[Edge]:
+    """Return the facts of a shortest way along links that lead in both directions; none if there is none.
+
+    It is searched from both ends at once, each level of the smaller side: so an entity with very many neighbours is
+    rarely followed to all of these, as a recursive query would.
+    """
+    before: tuple[_Before, _Before] = {}, {}  # from the start, and from the end
+    levels = [[start], [end]]
+    while start != end and all(levels):
+        side = 0 if len(levels[0]) <= len(levels[1]) else 1
+        near, far, reached = before[side], before[1 - side], list[int]()
+        for entity in levels[side]:
+            for other, edge in links(entity):
+                if other in near or other == (start, end)[side]:
+                    continue
+                near[other] = entity, edge
+                reached.append(other)
+                if other in far or other == (end, start)[side]:
+                    return [*_way_back(before[0], other)[::-1], *_way_back(before[1], other)]
+        levels[side] = reached
+    return []
+
+
+def _way_back(before: _Before, at: int) -> list[Edge]:
+    """Return the facts from an entity back to where a search began."""
+    facts: list[Edge] = []
+    while at in before:
+        at, edge = before[at]
+        facts.append(edge)
+    return facts

@@ -1,0 +1,251 @@
+"""How many events there are over time: exact counts from a few entries of the log, since `seq` counts without a gap."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import pairwise
+from typing import NamedTuple
+
+from pydantic import BaseModel
+
+from scratchbus.domain.checks import as_time
+from scratchbus.domain.position import START, Position, in_time
+from scratchbus.domain.values import LARGEST, Moment, check_page, check_whole, millis, moment
+from scratchbus.engine.steps import Step, ask, ask_all
+from scratchbus.errors import InvalidField
+from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.below_floor import entries_at
+from scratchbus.eventlog.checkpoint import read_checkpoint
+from scratchbus.eventlog.codec import RawEntry, entry_fields, entry_kind, entry_position, text_of
+from scratchbus.eventlog.foreign import up_to
+from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.lag import end_of
+from scratchbus.eventlog.positions import count_many_positions, read_positions
+
+MOST_BUCKETS = 1_000
+
+EXACT = 5_000
+"""Up to so many events, and about as many of more, are looked at to count their kinds."""
+
+_AT_ONCE = 1_000
+
+
+class Bucket(BaseModel):
+    """The events from `at` up to the next bucket. `position` is that of the first, None without any."""
+
+    at: datetime
+    position: str | None = None
+    count: int = 0
+    kinds: dict[str, int] = {}
+
+
+class Histogram(BaseModel):
+    """The events from `since` up to, but not at, `until`, in buckets of the same length; none without any event.
+
+    `first` and `last` are the times of the first and last event in the log. `archived` events before them are only in
+    the archive, and are not counted. The counts are exact; with `sampled` the counts of kinds are estimates.
+    """
+
+    since: datetime
+    until: datetime
+    buckets: list[Bucket]
+    first: datetime | None
+    last: datetime | None
+    archived: int
+    sampled: bool
+
+
+class _Ends(NamedTuple):
+    """The first and the last event in a shard's log; both without `seq` when there is none."""
+
+    first: Position
+    last: Position
+
+
+_Counted = tuple[list[int], list[Position | None]]
+
+
+class _ShardCounts(NamedTuple):
+    """One shard's events: of each bucket how many, the position of the first, and the kinds of those looked at."""
+
+    counts: list[int]
+    firsts: list[Position | None]
+    kinds: list[Counter[str]]
+
+
+def histogram(log: Log, since: Moment | None, until: Moment | None, buckets: int, page: str | None) -> Step[Histogram]:
+    """Return how many events there are over time, of one page or of all. Raises InvalidInput."""
+    check_whole("buckets", buckets, most=MOST_BUCKETS)
+    shards = range(log.shards) if page is None else [log.shard(check_page(page))]
+    begin, end = (None if each is None else millis(as_time(name, each)) for name, each in _named(since, until))
+    logs: dict[int, _Ends] = {}
+    for shard in shards:
+        logs[shard] = yield from _ends(log, shard)
+    there = [each for each in logs.values() if each.last.seq]
+    first = min((each.first.ms for each in there), default=None)
+    last = max((each.last.ms for each in there), default=None)
+    begin = begin if begin is not None else first if first is not None else end or 0
+    end = end if end is not None else max(begin, (last or 0) + 1)
+    if end < begin:
+        raise InvalidField("until", f"{moment(end).isoformat()} is before since, {moment(begin).isoformat()}")
+    edges = _edges(begin, end, buckets) if there else [begin]
+    counted = {}
+    for shard in shards:
+        counted[shard] = yield from _count(log, logs[shard].last._replace(shard=shard), edges, page)
+    total = sum(count for counts, _ in counted.values() for count in counts)
+    busy = sum(count > 0 for counts, _ in counted.values() for count in counts)
+    most = total if total <= EXACT else max(1, EXACT // busy)
+    parts: list[_ShardCounts] = []
+    for shard, (counts, firsts) in counted.items():
+        parts += [_ShardCounts(counts, firsts, (yield from _look(log, shard, counts, firsts, most, page)))]
+    return Histogram(
+        since=moment(begin),
+        until=moment(end),
+        buckets=[_bucket(parts, at, edge) for at, edge in enumerate(edges[:-1])],
+        first=None if first is None else moment(first),
+        last=None if last is None else moment(last),
+        archived=sum(each.first.seq - 1 for each in there),
+        sampled=total > EXACT,
+    )
+
+
+def _named(since: Moment | None, until: Moment | None) -> list[tuple[str, Moment | None]]:
+    return [("since", since), ("until", until)]
+
+
+def _edges(begin: int, end: int, buckets: int) -> list[int]:
+    """Return where buckets begin, in ms, and where the last ends."""
+    buckets = min(buckets, end - begin)
+    return [begin + (end - begin) * at // buckets for at in range(buckets)] + [end] if buckets else [begin]
+
+
+def _ends(log: Log, shard: int) -> Step[_Ends]:
+    keys = log.keys(shard)
+    entries, tail = yield from ask_all(shard, [("XRANGE", keys.log, "-", "+", "COUNT", 1), ("GET", keys.tail)])
+    last = end_of(tail, shard)
+    there = up_to(last, entries)
+    return _Ends(entry_position(there[0], shard), last) if there else _Ends(START, START)
+
+
+def _count(log: Log, last: Position, edges: Sequence[int], page: str | None) -> Step[_Counted]:
+    """Return the number of events in each bucket, and the position of the first, by the ids at their edges."""
+    if page is not None:
+        return (yield from _count_page(log, last, edges, page))
+    shard = last.shard
+    keys = log.keys(shard)
+    rows = yield from ask_all(
+        shard, [*(("XRANGE", keys.log, edge, "+", "COUNT", 1) for edge in edges), ("ZCARD", keys.erased)]
+    )
+    at = [entry_position(there[0], shard) if (there := up_to(last, row)) else None for row in rows[:-1]]
+    seqs = [each.seq if each else last.seq + 1 for each in at]
+    counts = [after - before for before, after in pairwise(seqs)]
+    if rows[-1] and counts:
+        gone = yield from ask_all(
+            shard, [("ZCOUNT", keys.erased, before, after - 1) for before, after in pairwise(seqs)]
+        )
+        counts = [count - erased for count, erased in zip(counts, gone, strict=True)]
+    return counts, [each if count else None for each, count in zip(at, counts, strict=False)]
+
+
+def _count_page(log: Log, last: Position, edges: Sequence[int], page: str) -> Step[_Counted]:
+    """Return the same of one page, by its history index and the events that are not folded yet."""
+    shard, keys = last.shard, log.keys(last.shard)
+    folded = yield from read_checkpoint(keys)
+    key = PageKeys(keys, page, folded.build).positions
+    spots = yield from _spots(shard, key, edges, min(folded.position, last))  # `new` has what is folded meanwhile
+    new = yield from _unfolded(log, folded.position, last, edges, page)
+    counts, firsts = [], list[Position | None]()
+    for at, (before, after) in enumerate(pairwise(spots)):
+        behind = [place for place in new if edges[at] <= place.ms < edges[at + 1]]
+        count = after[0] - before[0]
+        counts.append(count + len(behind))
+        firsts.append(before[1] if count else behind[0] if behind else None)
+    return counts, firsts
+
+
+def _spots(shard: int, key: str, edges: Sequence[int], until: Position) -> Step[list[tuple[int, Position | None]]]:
+    """Return how many events of a page there are before each moment, of those up to a position, and the next one."""
+    found: list[tuple[int, Position | None]] = []
+    for start in range(0, len(edges), 250):
+        some = [(key, min(until, Position(edge - 1, LARGEST))) for edge in edges[start : start + 250]]
+        found += yield from count_many_positions(shard, some)
+    return found
+
+
+def _unfolded(log: Log, after: Position, last: Position, edges: Sequence[int], page: str) -> Step[list[Position]]:
+    """Return the positions of the events of a page behind the checkpoint."""
+    name, at, found = log.keys(last.shard).log, after, list[Position]()
+    while at < last and edges[-1] > after.ms:
+        rows = yield from ask(last.shard, "XRANGE", name, f"({at.stream_id}", last.stream_id, "COUNT", _AT_ONCE)
+        if not rows:
+            break
+        at = entry_position(rows[-1], last.shard)
+        found += [entry_position(row, last.shard) for row in rows if _is_of(row, page)]
+    return found
+
+
+def _is_of(entry: RawEntry, page: str) -> bool:
+    return text_of(entry_fields(entry).get(b"page", b"")) == page
+
+
+def _look(
+    log: Log, shard: int, counts: Sequence[int], firsts: Sequence[Position | None], most: int, page: str | None
+) -> Step[list[Counter[str]]]:
+    """Return the kinds of the first events of each bucket, up to so many of each."""
+    kinds = [Counter[str]() for _ in counts]
+    some = [(at, first, min(most, counts[at])) for at, first in enumerate(firsts) if first is not None]
+    name = log.keys(shard).log
+    if page is None:
+        for start in range(0, len(some), 50):
+            part = some[start : start + 50]
+            rows = yield from ask_all(
+                shard, [("XRANGE", name, first.stream_id, "+", "COUNT", count) for _, first, count in part]
+            )
+            for (at, _, _), entries in zip(part, rows, strict=True):
+                kinds[at].update(text_of(entry_kind(entry)) for entry in entries)
+        return kinds
+    for at, first, count in some:
+        spots = yield from _page_spots(log, first, count, page)
+        kinds[at].update(text_of(entry_kind(entry)) for entry in (yield from entries_at(log, spots)))
+    return kinds
+
+
+def _page_spots(log: Log, first: Position, count: int, page: str) -> Step[list[Position]]:
+    """Return the positions of some events of a page, from one on."""
+    keys = log.keys(first.shard)
+    folded = yield from read_checkpoint(keys)
+    key = PageKeys(keys, page, folded.build).positions
+    before = first._replace(seq=first.seq - 1)
+    spots = yield from read_positions(first.shard, key, before, count)
+    if len(spots) < count:
+        last = end_of((yield from ask(first.shard, "GET", keys.tail)), first.shard)
+        after = max(folded.position, before, *spots)  # the index may have more than `folded` by now
+        spots += yield from _unfolded(log, after, last, [LARGEST], page)
+    return spots[:count]
+
+
+def _bucket(parts: Sequence[_ShardCounts], at: int, edge: int) -> Bucket:
+    count = sum(part.counts[at] for part in parts)
+    firsts = [first for part in parts if (first := part.firsts[at]) is not None]
+    estimates: Counter[str] = Counter()
+    for part in parts:
+        seen = part.kinds[at].total()
+        for kind, number in part.kinds[at].items():
+            estimates[kind] += number * part.counts[at] / seen  # type: ignore[assignment]  # rounded below
+    return Bucket(
+        at=moment(edge),
+        position=str(min(firsts, key=in_time)) if firsts else None,
+        count=count,
+        kinds=_rounded(estimates, count),
+    )
+
+
+def _rounded(estimates: Counter[str], total: int) -> dict[str, int]:
+    """Return estimates as whole numbers with this sum, those that lose most by rounding down rounded up."""
+    whole = {kind: int(number) for kind, number in sorted(estimates.items())}
+    left = total - sum(whole.values())
+    for kind in sorted(whole, key=lambda kind: whole[kind] - estimates[kind])[: max(0, left)]:
+        whole[kind] += 1
+    return whole

@@ -1,0 +1,282 @@
+"""The facts that were known at one place of the log: when each is true, and what they connect.
+
+Nothing that follows is stored. A fact of a relation with one value at a time is valid until the next moment at which
+another fact about the same subject begins, among those that were known and not retracted then. So the order in which
+facts arrive does not matter, and what was known earlier is read from the same rows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from scratchbus.domain.facts import Fact
+from scratchbus.domain.knowledge import Neighbour, Span, SpanState
+from scratchbus.domain.relation_registry import SAME_AS, Read, Relation
+from scratchbus.domain.values import moment
+from scratchbus.readmodel.fact_index import EVER, NOW, WHOLE, Edge, FactIndex
+from scratchbus.readmodel.fact_paths import Followed, Links, shortest, walk, way
+from scratchbus.readmodel.live_edges import LIVE, LiveEdges
+
+
+class _Moment(NamedTuple):
+    """What the facts about one subject that begin at the same moment come to: the valid one, or those that disagree."""
+
+    valid: int | None
+    contested: Sequence[int] = ()
+
+
+class KnownFacts(LiveEdges):
+    """The facts of an index that were known up to a place (seq) of its log."""
+
+    def __init__(self, index: FactIndex, until: int = NOW) -> None:
+        super().__init__(index, until)
+        self._moments: dict[tuple[int, str, int], _Moment] = {}
+        self._followed = Followed()
+
+    def now(self, at: int | None = None) -> int:
+        """Return a moment (ms), by default now: by this machine's clock, or the newest event if that is later."""
+        return max(time.time_ns() // 1_000_000, self._index.newest) if at is None else at
+
+    def facts(self, ids: Iterable[str]) -> list[Fact]:
+        """Return the facts with these ids; those that were not known are left out."""
+        found = [fact for id in ids if (fact := self._index.fact(id)) is not None]
+        return [self._fact(fact.added_seq) for fact in found if fact.added_seq <= self._until]
+
+    def true_of(self, ids: Iterable[str], at: int) -> set[str]:
+        """Return those of these ids whose facts hold at a moment."""
+        where = "seq = (SELECT seq FROM facts WHERE id = ?) ORDER BY side LIMIT 1"
+        return {id for id in ids for edge in self._index.edges(where, id) if self._holds(edge, at)}
+
+    # -- when facts are true -------------------------------------------------------------------------------------------
+
+    def span(self, seq: int) -> Span:
+        """Return a fact, by the place where it was asserted, and when it is true."""
+        edge = self._edge(seq)
+        state, ends, ended_by, against = self._judge(edge)
+        return Span(
+            fact=self._fact(seq),
+            begins=moment(edge.begins),
+            ends=None if ends >= EVER else moment(ends),
+            state=state,
+            ended_by=None if ended_by is None else self._fact(ended_by).id,
+            contested_by=[self._fact(other).id for other in against],
+        )
+
+    def at_same_moment(self, seq: int) -> list[Fact]:
+        """Return the other facts about the same subject and relation that begin at the same moment as one."""
+        edge = self._edge(seq)
+        rows = self._rows("subject", edge.subject, edge.relation, "begins = ?", edge.begins)
+        return [self._fact(other) for other in dict.fromkeys(row.seq for row in rows) if other != seq]
+
+    def _edge(self, seq: int) -> Edge:
+        return next(self._index.edges("seq = ? ORDER BY side LIMIT 1", seq))
+
+    def _fact(self, seq: int) -> Fact:
+        """Return a fact as it was known."""
+        fact = self._index.fact_at(seq)
+        if fact.retraction is not None and fact.retraction.seq > self._until:
+            before = {"retraction": None, "version": 1, "ms": fact.added_ms, "seq": fact.added_seq}
+            return fact.model_copy(update=before)
+        return fact
+
+    def _holds(self, edge: Edge, at: int) -> bool:
+        if not (edge.seq <= self._until < edge.retracted and edge.begins <= at < edge.ends):
+            return False
+        state, ends, *_ = self._judge(edge)
+        return state == "valid" and at < ends
+
+    def _judge(self, edge: Edge) -> tuple[SpanState, int, int | None, Sequence[int]]:
+        """Return the state of a fact, when it ends, which fact ends it, and which ones contest it."""
+        if edge.retracted <= self._until:
+            return "retracted", edge.begins, None, ()
+        ends, ended_by = edge.ends, None
+        for subject in self._decisive(edge):
+            here = self._at_moment(subject, edge.relation, edge.begins)
+            if edge.seq in here.contested:
+                return "contested", edge.begins, None, [seq for seq in here.contested if seq != edge.seq]
+            if edge.seq != here.valid:
+                return "superseded", edge.begins, None, ()
+            then = self._begins(subject, edge.relation, "begins > ?", edge.begins, "ASC")
+            if then is not None and then < ends:
+                after = self._at_moment(subject, edge.relation, then)
+                ends, ended_by = then, after.contested[0] if after.valid is None else after.valid
+        return "valid", ends, ended_by, ()
+
+    def _decisive(self, edge: Edge) -> Sequence[int]:
+        """Return the entities that have one value at a time of the relation of a fact."""
+        relation = self._index.relations.read(edge.relation).relation
+        if not relation.is_single:
+            return ()
+        return (edge.subject, edge.object) if relation.symmetric else (edge.subject,)
+
+    def _at_moment(self, subject: int, relation: str, begins: int) -> _Moment:
+        key = self._one(subject), relation, begins
+        if key not in self._moments:
+            self._moments[key] = self._decide(list(self._rows("subject", subject, relation, "begins = ?", begins)))
+        return self._moments[key]
+
+    def _decide(self, rows: list[Edge]) -> _Moment:
+        """Return what facts that begin at the same moment come to.
+
+        Each source corrects itself: its last word counts. Sources that gave this very moment and name different objects
+        contest each other; otherwise the last word of all counts.
+        """
+        last: dict[str, Edge] = {}
+        for row in sorted(rows, key=lambda row: row.seq):
+            last[row.source] = row
+        dated = [row for row in last.values() if row.is_dated]
+        if len({self._one(row.object) for row in dated}) > 1:
+            return _Moment(None, [row.seq for row in dated])
+        return _Moment(max((row.seq for row in last.values()), default=None))
+
+    def _begins(self, subject: int, relation: str, condition: str, than: int, order: str) -> int | None:
+        """Return the nearest moment at which a fact about a subject begins."""
+        where = f"{condition} ORDER BY begins {order} LIMIT 1"
+        found = [
+            row.begins
+            for name in self._names(subject)
+            for row in self._index.edges(f"subject = ? AND relation = ? AND {LIVE} AND {where}", name, relation,
+                                         self._until, self._until, than)
+        ]  # fmt: skip
+        return (min if order == "ASC" else max)(found, default=None)
+
+    # -- what is found -------------------------------------------------------------------------------------------------
+
+    def find(
+        self, at: int, subject: str | None, read: Read | None, object: str | None, limit: int | None
+    ) -> list[Fact]:
+        """Return the facts that hold at a moment, the last asserted first; of a chain the nearest first."""
+        return [self._fact(seq) for seq in islice(self._holding(at, subject, read, object), limit)]
+
+    def find_and_count(self, at: int, subject: str | None, most: int) -> tuple[list[Fact], int]:
+        """Return the first facts that hold at a moment, and how many there are in all."""
+        found = list(self._holding(at, subject, None, None))
+        return [self._fact(seq) for seq in found[:most]], len(found)
+
+    def _holding(self, at: int, subject: str | None, read: Read | None, object: str | None) -> Iterator[int]:
+        """Yield each of the facts that hold at a moment, by its seq."""
+        if read is not None and read.is_inverse:
+            subject, object = object, subject
+        start, end = (None if name is None else self._index.entity(name) for name in (subject, object))
+        if (start is None and subject is not None) or (end is None and object is not None):
+            return
+        seen = set[int]()
+        for edge in self._find(at, start, read.relation if read is not None else None, end):
+            if edge.seq not in seen and self._holds(edge, at):
+                seen.add(edge.seq)
+                yield edge.seq
+
+    def _find(self, at: int, start: int | None, relation: Relation | None, end: int | None) -> Iterator[Edge]:
+        """Yield the facts that may be meant."""
+        if relation is not None and relation.transitive and relation.name != SAME_AS:
+            if start is not None:
+                links = self._onward(at, "subject", relation.name)
+                if end is not None:
+                    return iter(way(self._one(start), self._one(end), links))
+                return (each.edge for each in walk(self._one(start), links))
+            if end is not None:
+                return (each.edge for each in walk(self._one(end), self._onward(at, "object", relation.name)))
+        found = self._begun(at, start, relation, end)
+        return found if end is None else (edge for edge in found if self._one(edge.object) == self._one(end))
+
+    def _begun(self, at: int, start: int | None, relation: Relation | None, end: int | None) -> Iterator[Edge]:
+        name = relation.name if relation is not None else None
+        if start is not None and relation is not None and relation.is_single:
+            begins = self._begins(start, relation.name, "begins <= ?", at, "DESC")
+            return iter(()) if begins is None else self._rows("subject", start, name, "begins = ?", begins)
+        if start is not None:
+            ends = () if end is None else self._names(end)
+            among = f"object IN ({','.join('?' * len(ends))})" if ends else ""
+            return self._rows("subject", start, name, among, *ends)
+        if end is not None:
+            return self._rows("object", end, name)
+        if name is not None:
+            return self._index.edges(f"relation = ? AND {LIVE} ORDER BY seq DESC", name, self._until, self._until)
+        return self._index.edges(f"{LIVE} ORDER BY seq DESC", self._until, self._until)
+
+    def timeline(self, subject: str, read: Read, limit: int) -> list[Span]:
+        """Return all facts about a subject and a relation, by when they begin; of many the last ones."""
+        found = self._index.entity(subject)
+        if found is None:
+            return []
+        column = "object" if read.is_inverse else "subject"
+        order = "ORDER BY begins DESC, seq DESC LIMIT ?"
+        rows = [
+            (row.begins, row.seq)
+            for name in self._names(found)
+            for row in self._index.edges(
+                f"{column} = ? AND relation = ? AND seq <= ? {order}", name, read.relation.name, self._until, limit
+            )
+        ]
+        return [self.span(seq) for _, seq in sorted(set(rows))[-limit:]]
+
+    # -- what is connected ---------------------------------------------------------------------------------------------
+
+    def neighbours(self, entity: str, depth: int, at: int, limit: int | None) -> list[Neighbour]:
+        """Return the entities that are at most so many facts away, the nearest first."""
+        start = self._index.entity(entity)
+        if start is None:
+            return []
+        return [
+            Neighbour(entity=self._name(each.entity, each.edge), distance=each.distance, fact=self._fact(each.edge.seq))
+            for each in islice(walk(self._one(start), self._links(at), depth), limit)
+        ]
+
+    def path(self, one: str, other: str, at: int) -> list[Fact]:
+        """Return the facts of a shortest way from one entity to another, in either direction; none if there is none."""
+        start, end = self._index.entity(one), self._index.entity(other)
+        if start is None or end is None:
+            return []
+        return [self._fact(edge.seq) for edge in shortest(self._one(start), self._one(end), self._links(at))]
+
+    def joined(self, one: str, other: str) -> tuple[list[Fact], list[Fact]]:
+        """Return the facts that say that two names are one entity, and those that say so through other names."""
+        start, end = self._index.entity(one), self._index.entity(other)
+        if start is None or end is None:
+            return [], []
+        live = [row for name in self._names(start) for row in self._of(name, SAME_AS)]
+        direct = {row.seq for row in live if {row.subject, row.object} == {start, end}}
+
+        def links(entity: int) -> Iterator[tuple[int, Edge]]:
+            return ((row.object, row) for row in self._of(entity, SAME_AS) if row.seq not in direct)
+
+        through = shortest(start, end, links)
+        return [self._fact(seq) for seq in sorted(direct)], [self._fact(edge.seq) for edge in through]
+
+    def _of(self, name: int, relation: str) -> Iterator[Edge]:
+        """Yield the live facts about a name alone, whatever it is joined with."""
+        where = f"subject = ? AND relation = ? AND {LIVE}"
+        return self._index.edges(where, name, relation, self._until, self._until)
+
+    def _links(self, at: int) -> Links:
+        """Return what leads on from an entity along any relation, in both directions."""
+
+        def links(entity: int) -> Iterator[tuple[int, Edge]]:
+            for edge in self._followed.each(self._rows("subject", entity)):
+                if edge.relation != SAME_AS and self._holds(edge, at):
+                    yield self._one(edge.object), edge
+            others = self._rows("object", entity, None, "side = ?", WHOLE)  # the rest have a mirror image
+            for edge in self._followed.each(others):
+                if self._holds(edge, at):
+                    yield self._one(edge.subject), edge
+
+        return links
+
+    def _onward(self, at: int, column: str, relation: str | None) -> Links:
+        """Return what leads on along one relation, from its subjects or from its objects."""
+
+        def links(entity: int) -> Iterator[tuple[int, Edge]]:
+            for edge in self._followed.each(self._rows(column, entity, relation)):
+                if self._holds(edge, at):
+                    yield self._one(edge.object if column == "subject" else edge.subject), edge
+
+        return links
+
+    def _name(self, entity: int, edge: Edge) -> str:
+        """Return the name that an entity has in a fact."""
+        fact = self._fact(edge.seq)
+        number = self._index.entity(fact.object)
+        return fact.object if number is not None and self._one(number) == entity else fact.subject

@@ -1,0 +1,182 @@
+"""Memories as this process holds them, so that no call reads all that a session or a scope has.
+
+Each is read once from the state, and from then on kept up by the log: a read takes in, in one round trip, what has
+happened since the one before it. After a log was replaced or has lost events, the memory is read again.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from scratchbus.domain.document import Document
+from scratchbus.domain.event import Event
+from scratchbus.engine.steps import Step, ask, ask_all
+from scratchbus.errors import EngineForbidden, EngineReadOnly, IndexFailed, LogGap, LogRewound, PositionLost
+from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
+from scratchbus.eventlog.codec import Poison, RawEntry, decode_entry, entry_fields, entry_position, text_of
+from scratchbus.eventlog.cursor import Cursor
+from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.reader import read
+from scratchbus.eventlog.stored_documents import decode_document
+from scratchbus.projections.projection import Store
+from scratchbus.readmodel.catch_up import catch_up
+
+MOST_BYTES = 64 * 1024 * 1024
+"""About how many bytes of one kind of memory a bus holds; the one that was used last is always among them."""
+
+_AT_ONCE = 1_000  # documents that one look takes: about a millisecond of the engine's time
+
+
+class Memory(Protocol):
+    """What is held of one page."""
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        ...
+
+    def load(self, documents: Mapping[str, Any]) -> None:
+        """Take some of the documents that are stored, by their subjects, in any order; some may come again."""
+        ...
+
+    def loaded(self) -> None:
+        """Get ready for events: all documents have come."""
+        ...
+
+    def evolve(self, event: Event) -> None:
+        """Fold an event; one that is already folded changes nothing."""
+        ...
+
+
+M = TypeVar("M", bound=Memory)
+
+
+class MemoryKind(NamedTuple, Generic[M]):
+    """A kind of memory: what makes an empty one, of which documents it is made, and how their subjects begin.
+
+    `follows` are beginnings of the subjects whose events it is told. `stores` are the hashes that have the documents.
+    """
+
+    make: Callable[[], M]
+    documents: tuple[type[Document], ...]
+    follows: tuple[str, ...]
+    stores: tuple[Store, ...] = ("memory",)
+
+
+class CachedMemory(Generic[M]):
+    """The memory of one page, and up to where in the log it is known. Use `memory` with the lock."""
+
+    def __init__(self, page: str, memory: M, follows: tuple[str, ...], cursor: Cursor) -> None:
+        self.lock = threading.Lock()
+        self.memory = memory
+        self.cursor = cursor
+        self._page = page
+        self._name = page.encode()
+        self._wanted = tuple(each.encode() for each in follows)
+
+    def catch_up(self, log: Log) -> Step[None]:
+        """Take in what has happened since. Raises PositionLost, LogRewound or LogGap."""
+        ahead = replace(self.cursor)
+        while True:
+            chunks = yield from read(log, [ahead])
+            self._take(chunks[0][1] if chunks else [], ahead)
+            if not ahead.has_more:
+                return
+            ahead.page = self._page  # it is far behind: by the index of the page, as far as that goes
+
+    def _take(self, entries: Sequence[RawEntry], ahead: Cursor) -> None:
+        shard = ahead.position.shard
+        with self.lock:
+            for entry in entries:
+                fields = entry_fields(entry)
+                is_ours = fields.get(b"page") == self._name and fields.get(b"subject", b"").startswith(self._wanted)
+                if is_ours and entry_position(entry, shard) > self.cursor.position:
+                    with suppress(Poison):
+                        self.memory.evolve(decode_entry(entry, shard))
+            if ahead.position >= self.cursor.position:
+                self.cursor = replace(ahead, page="")
+
+
+class MemoryCache(Generic[M]):
+    """The memories of one kind that a bus was asked for last. Safe to share between threads."""
+
+    def __init__(self, kind: MemoryKind[M], most_bytes: int = MOST_BYTES) -> None:
+        self._kind = kind
+        self._most_bytes = most_bytes
+        self._lock = threading.Lock()
+        self._held: OrderedDict[tuple[int, str], CachedMemory[M]] = OrderedDict()
+
+    def fresh(self, log: Log, page: str) -> Step[CachedMemory[M]]:
+        """Return the memory of a page with all that was acknowledged before. Raises as reading the log does."""
+        key = os.getpid(), page  # a fork would share what is in files
+        for is_last in (False, True):
+            held = self._held.get(key) or (yield from self._read(log, page))
+            try:
+                yield from held.catch_up(log)
+            except (PositionLost, LogRewound, LogGap, IndexFailed) as error:
+                self.drop(page)
+                if is_last or isinstance(error, IndexFailed):
+                    raise
+            else:
+                self._keep(key, held)
+                return held
+        raise AssertionError("the last try returns or raises")
+
+    def drop(self, page: str) -> None:
+        """Forget the memory of a page; the next call reads it again."""
+        with self._lock:
+            self._held.pop((os.getpid(), page), None)
+
+    def _keep(self, key: tuple[int, str], held: CachedMemory[M]) -> None:
+        with self._lock:
+            self._held[key] = held
+            self._held.move_to_end(key)
+            size = sum(each.memory.size for each in self._held.values())
+            while size > self._most_bytes and len(self._held) > 1:
+                _, gone = self._held.popitem(last=False)
+                size -= gone.memory.size
+
+    def _read(self, log: Log, page: str) -> Step[CachedMemory[M]]:
+        """Read the memory of a page from the state, some documents at a time.
+
+        Some may be newer than the checkpoint that was read before them: what they have in them already changes nothing.
+        """
+        shard = log.shard(page)
+        keys = log.keys(shard)
+        with suppress(EngineReadOnly, EngineForbidden):  # then more is read from the log
+            yield from catch_up(log, shard)
+        while True:
+            row, origin = yield from ask_all(shard, [("GET", checkpoint_key(keys)), ("GET", keys.origin)])
+            checkpoint = Checkpoint.parse(row, shard)
+            memory = self._kind.make()
+            names = PageKeys(keys, page, checkpoint.build)
+            for store in self._kind.stores:
+                yield from self._load(memory, shard, getattr(names, store))
+            if (yield from read_checkpoint(keys)).build == checkpoint.build:
+                memory.loaded()
+                cursor = Cursor(checkpoint.position, checkpoint.event_id, (origin or b"").decode())
+                return CachedMemory(page, memory, self._kind.follows, cursor)
+
+    def _load(self, memory: M, shard: int, name: str) -> Step[None]:
+        at = b"0"
+        while True:
+            at, flat = yield from ask(shard, "HSCAN", name, at, "COUNT", _AT_ONCE)
+            memory.load(self._documents(flat))
+            if int(at) == 0:
+                return
+
+    def _documents(self, flat: Sequence[bytes]) -> dict[str, Document]:
+        found: dict[str, Document] = {}
+        for subject, row in zip(map(text_of, flat[::2]), flat[1::2], strict=True):
+            if subject.startswith(self._kind.follows):
+                document = decode_document(subject, row)
+                if isinstance(document, self._kind.documents):
+                    found[subject] = document
+        return found

@@ -1,0 +1,72 @@
+"""What is published to a whole bus as an event on the system page: the observation types, the relations of facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, cast
+
+from scratchbus.domain.checks import check_guards
+from scratchbus.domain.digest import digest_of
+from scratchbus.domain.events import RelationsChanged, TypesChanged
+from scratchbus.domain.values import check_whole
+from scratchbus.engine.steps import Step
+from scratchbus.errors import VersionConflict
+from scratchbus.eventlog.append import Log, append
+from scratchbus.eventlog.ids import new_event_id
+from scratchbus.eventlog.keys import SYSTEM_PAGE
+from scratchbus.eventlog.writes import Op, Write
+from scratchbus.readmodel.history import known_events
+from scratchbus.readmodel.queries import read_head
+
+_NEVER = -1  # no subject has this version
+
+
+class Published(NamedTuple):
+    """What someone publishes: the event, without an id, and how the caller guards it; `verb` is for its digest."""
+
+    verb: str
+    event: TypesChanged | RelationsChanged
+    event_id: str | None
+    expected_version: int | None
+
+
+def read_published(log: Log, subject: str, known: int = 0) -> Step[tuple[int, str | None]]:
+    """Return the version that is published, 0 for none, and its text unless it is the known one."""
+    head = yield from read_head(log, SYSTEM_PAGE, subject)
+    if head is None or head.version == known:
+        return head.version if head else 0, None
+    (event,) = yield from known_events(log, [head.event_position(0)])
+    return head.version, cast(TypesChanged | RelationsChanged, event).text
+
+
+def publish(log: Log, given: Published, check: Callable[[str | None], Step[None]]) -> Step[tuple[bool, int]]:
+    """Publish a text; return whether that changed anything, and its version if it was appended now, else 0.
+
+    `check` gets the text in force, None if there is none, and may refuse. Raises VersionConflict when someone else
+    published meanwhile, or since the expected version. A retry with the same event id is answered as the first.
+    """
+    check_guards(given.event_id)
+    if given.expected_version is not None:
+        check_whole("expected_version", given.expected_version, least=0)
+    subject, text = given.event.subject, given.event.text
+    version, current = yield from read_published(log, subject)
+    digest = digest_of(given.verb, text) if given.event_id is not None else ""
+    event = given.event.placed(id=given.event_id or new_event_id())
+    if given.event_id is not None and (yield from _is_known(log, Write(event, Op.PUT, digest, version=_NEVER))):
+        return True, 0
+    if given.expected_version is not None and given.expected_version != version:
+        raise VersionConflict(subject, given.expected_version, version)
+    if current == text:
+        return False, 0
+    yield from check(current)
+    done = yield from append(log, SYSTEM_PAGE, [Write(event, Op.PUT, digest, version=version)])
+    return True, done.written[0].version if done.written else 0
+
+
+def _is_known(log: Log, write: Write) -> Step[bool]:
+    """Return whether a retry has appended its event already. Raises EventIdReused."""
+    try:
+        yield from append(log, SYSTEM_PAGE, [write])
+        return True
+    except VersionConflict:
+        return False

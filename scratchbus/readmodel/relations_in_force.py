@@ -1,0 +1,64 @@
+"""The relations of facts that are in force: those that were published to the bus, else those of the file."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from scratchbus.domain.events import RelationsChanged
+from scratchbus.domain.relation_registry import RelationRegistry, parse_relations
+from scratchbus.engine.steps import Step
+from scratchbus.errors import RelationsError, shown
+from scratchbus.eventlog.keys import SYSTEM_PAGE
+from scratchbus.readmodel import fact_index
+from scratchbus.readmodel.memory_cache import MemoryCache
+from scratchbus.readmodel.published import Published, publish, read_published
+from scratchbus.readmodel.scope import REGISTRY_AGE, Core
+from scratchbus.settings import read_text
+
+SUBJECT = "relations"
+"""The subject, on the system page, whose last event has the relations in force."""
+
+
+def relations_for(core: Core, *names: object) -> Step[RelationRegistry]:
+    """Return the relations.
+
+    Newer ones are looked for every few seconds, and at once when one of these names is unknown.
+    """
+    is_unknown = any(isinstance(name, str) and not core.relations.knows(name) for name in names)
+    if is_unknown or time.monotonic() - core.relations_checked > REGISTRY_AGE:
+        yield from refresh_relations(core)
+    return core.relations
+
+
+def refresh_relations(core: Core) -> Step[bool]:
+    """Take the published relations if they are newer than those in use; return whether they were."""
+    version, text = yield from read_published(core.log, SUBJECT, core.relations_version)
+    core.relations_checked = time.monotonic()
+    if text is not None:
+        _use(core, parse_relations(text, f"relations (version {version})"), version)
+    return text is not None
+
+
+def push_relations(core: Core, file: object, event_id: str | None, expected_version: int | None) -> Step[bool]:
+    """Publish a file of relations; return whether that changed anything. Raises RelationsError, VersionConflict."""
+    if not isinstance(file, Path | str) or "\0" in str(file):
+        raise RelationsError(shown(file), None, None, "is not the path of a file")
+    text = read_text(Path(file), RelationsError)
+    relations = parse_relations(text, str(file))
+    event = RelationsChanged(page=SYSTEM_PAGE, subject=SUBJECT, by=core.by, text=text)
+    published = Published("push_relations", event, event_id, expected_version)
+    has_changed, version = yield from publish(core.log, published, _accept)
+    if version:
+        _use(core, relations, version)
+    return has_changed
+
+
+def _accept(current: str | None) -> Step[None]:
+    """Accept anything: the relations decide how facts are read, not how they are stored."""
+    yield from ()
+
+
+def _use(core: Core, relations: RelationRegistry, version: int) -> None:
+    core.relations, core.relations_version = relations, version
+    core.facts = MemoryCache(fact_index.kind(relations))  # those that are held were read by the others

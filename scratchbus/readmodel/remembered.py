@@ -1,0 +1,37 @@
+"""What was on a page at a position, folded from its events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from scratchbus.domain.position import START, Position
+from scratchbus.engine.steps import Step
+from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.codec import Poison, decode_item, entry_position
+from scratchbus.eventlog.cursor import cursors
+from scratchbus.eventlog.reader import read
+from scratchbus.projections.table import fold_page, is_remembered
+
+
+def documents_at(
+    log: Log, page: str, end: Position, is_wanted: Callable[[str], bool] = lambda subject: True
+) -> Step[dict[str, Any]]:
+    """Return the documents of a page at a position whose subjects are wanted; None for those that were gone.
+
+    Raises PositionLost.
+    """
+    documents: dict[str, Any] = {}
+    (cursor,) = yield from cursors(log, START._replace(shard=end.shard), [page])
+    while cursor.position < end and (chunks := (yield from read(log, [cursor]))):
+        for entry in chunks[0][1]:
+            if entry_position(entry, end.shard) <= end:
+                event = decode_item(entry, end.shard)
+                if not isinstance(event, Poison) and event.page == page and is_wanted(event.subject):
+                    fold_page(documents, event)
+    return documents
+
+
+def remembered_at(log: Log, page: str, end: Position) -> Step[dict[str, Any]]:
+    """Return all that was remembered on a page at a position, by subject. Raises PositionLost."""
+    return documents_at(log, page, end, is_remembered)

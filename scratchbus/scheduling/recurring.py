@@ -1,0 +1,78 @@
+"""What recurs: when its time comes, one like it is added, and the next time is set, in one batch.
+
+The ids of these events derive from the slot, so that each slot is filled once, however many expirers run. Slots that
+passed while none ran count as one.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from scratchbus.commands.add import Ids, decide
+from scratchbus.domain.events import Due
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.recurrence import next_slot
+from scratchbus.domain.values import moment
+from scratchbus.engine.steps import Step
+from scratchbus.errors import Conflict, EventIdReused, InvalidInput, VersionConflict
+from scratchbus.eventlog.append import append
+from scratchbus.eventlog.ids import new_id
+from scratchbus.eventlog.layouts import Head
+from scratchbus.eventlog.writes import Op, Write
+from scratchbus.readmodel.queries import get
+from scratchbus.readmodel.scope import Core, type_of
+from scratchbus.telemetry.counters import counts
+from scratchbus.telemetry.logs import stderr_logger
+
+_COPIED = ("content", "source", "owner", "confidence", "context", "tags", "metadata", "evidence")
+
+logger = stderr_logger()
+
+
+def recurs(subject: str, head: Head) -> bool:
+    """Return whether the head is that of an observation that recurs: it is blocked by itself."""
+    return head.tags.endswith(f"%{subject}") and head.status_class == "o"
+
+
+def fill_slot(core: Core, page: str, subject: str, head: Head, now: int) -> Step[int]:
+    """Add one like an observation that recurs, for the slot that has come; return how many events that took."""
+    kept = (yield from get(core.log, page, [subject], core.fresh)).get(subject)
+    if kept is None or kept.every is None or kept.version != head.version:
+        return 0
+    try:
+        writes = [_due(core, kept, head, now), (yield from _added(core, kept, head.wake))]
+        settings = core.settings
+        done = yield from append(core.log, page, writes, room=settings.max_observations, on_full=settings.on_full)
+    except (VersionConflict, EventIdReused):  # another expirer was faster
+        return 0
+    except (Conflict, InvalidInput) as problem:  # the page is full, or its type has changed: at the next sweep
+        logger.warning("nothing was added for what recurs", observation=subject, reason=str(problem))
+        return 0
+    counts.fallen_due["due"] += 1
+    return len(done.written)
+
+
+def _due(core: Core, kept: Observation, head: Head, now: int) -> Write:
+    """Return the write that sets the next time."""
+    following = next_slot(kept.every or "", head.wake, now)
+    event = Due(
+        id=f"{kept.id}/{head.wake}",
+        page=kept.page,
+        subject=kept.id,
+        type=kept.type,
+        by=core.by,
+        next=moment(following),
+    )
+    return Write(event, Op.NOTE, "every", version=head.version, wake=str(following), rest=str(following))
+
+
+def _added(core: Core, kept: Observation, slot: int) -> Step[Write]:
+    """Return the write that adds one like it; while the one before is open, that one is counted again."""
+    said = {name: value for name in _COPIED if (value := getattr(kept, name)) not in (None, [], {})}
+    said |= {"type": kept.type, "dedupe_key": f"every:{kept.id}"}
+    ids = Ids(new_id(), f"{kept.id}/{slot}/added")
+    kind = yield from type_of(core, kept.type)
+    why = {"cause": str(kept.position)}
+    write = decide(datetime.now(UTC), ids, core.settings, kind, said, kept.page, why)
+    write.digest, write.is_plain = "every", False
+    return write

@@ -1,0 +1,29 @@
+"""Several handlers at once."""
+
+# Generated from concurrency_async.py by tools/generate_blocking.py. Edit that file, then run `make generate`.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+
+MOST_AT_ONCE = 1_000
+"""How many handlers may run at once."""
+
+
+Worker = Callable[[], object]
+
+
+def run_together(workers: Sequence[Worker], halt: Worker) -> None:
+    """Run workers at once until all have ended. When one fails, `halt` ends the others, and its error is raised."""
+    if len(workers) == 1:
+        workers[0]()
+        return
+    with ThreadPoolExecutor(len(workers), "handler") as pool:
+        running = [pool.submit(worker) for worker in workers]
+        try:
+            for each in wait(running, return_when=FIRST_EXCEPTION).done:
+                each.result()
+        except BaseException:
+            halt()
+            raise

@@ -1,0 +1,55 @@
+"""Several handlers at once."""
+
+from __future__ import annotations
+
+# asyncio only:
+import asyncio
+
+# end
+from collections.abc import Awaitable, Callable, Sequence
+
+# blocking only:
+# from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+# end
+
+MOST_AT_ONCE = 1_000
+"""How many handlers may run at once."""
+
+
+Worker = Callable[[], Awaitable[object]]
+
+
+async def run_together(workers: Sequence[Worker], halt: Worker) -> None:
+    """Run workers at once until all have ended. When one fails, `halt` ends the others, and its error is raised."""
+    if len(workers) == 1:
+        await workers[0]()
+        return
+    # asyncio only:
+    tasks = [asyncio.ensure_future(_of(worker)) for worker in workers]
+    try:
+        await asyncio.gather(*tasks)
+    except BaseException:
+        await halt()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+    # end
+    # blocking only:
+    # with ThreadPoolExecutor(len(workers), "handler") as pool:
+    #     running = [pool.submit(worker) for worker in workers]
+    #     try:
+    #         for each in wait(running, return_when=FIRST_EXCEPTION).done:
+    #             each.result()
+    #     except BaseException:
+    #         halt()
+    #         raise
+    # end
+
+
+# asyncio only:
+async def _of(worker: Worker) -> None:
+    await worker()
+
+
+# end

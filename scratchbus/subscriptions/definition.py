@@ -1,0 +1,107 @@
+"""The definition of a subscription: its filters, its rules for retries, and its webhook."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import secrets
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from scratchbus.domain.checks import check_flag
+from scratchbus.domain.position import BusPosition
+from scratchbus.domain.values import delay_ms
+from scratchbus.engine.steps import Step
+from scratchbus.errors import InvalidField, NotFound, shown
+from scratchbus.eventlog.consumers import read_hash, removed
+from scratchbus.eventlog.cursor import cursors
+from scratchbus.eventlog.pulls import Definition, define
+from scratchbus.readmodel.scope import Core
+from scratchbus.subscriptions.filters import Filters
+from scratchbus.subscriptions.options import Terms, check_attempts, check_name
+
+_PREFIX = "whsec_"
+_LEAST_KEY, _MOST_KEY = 24, 64  # bytes, as Standard Webhooks has it
+_LONGEST_URL = 2_048
+
+
+class Webhook(NamedTuple):
+    """Where the events of a subscription are delivered to, and the secret that signs them; do not show it."""
+
+    subscription: str
+    url: str
+    secret: str
+
+    @property
+    def key(self) -> bytes:
+        """The key of the signatures."""
+        return _key_of(self.secret)
+
+    def __repr__(self) -> str:
+        return f"Webhook({self.subscription!r}, {self.url!r})"
+
+
+def new_webhook_secret() -> str:
+    """Return a new random secret for a webhook, as Standard Webhooks writes it: `whsec_` and base64."""
+    return _PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
+
+
+def declare(core: Core, name: str, filters: Filters, terms: Terms, url: str | None, secret: str | None) -> Step[bool]:
+    """Store the definition of a subscription; return whether the name is new.
+
+    Raises InvalidInput, SubscriptionHeld, or PositionLost for one that was dropped.
+    """
+    definition = Definition(
+        str(filters),
+        check_attempts(terms.max_attempts),
+        delay_ms(terms.retry_delay, "retry_delay"),
+        _check_url(url) if url is not None else "",
+        _check_secret(secret) if secret is not None else "",
+    )
+    if definition.secret and not definition.url:
+        raise InvalidField("secret", "signs the deliveries of a webhook; pass its url too")
+    check_flag("reset", terms.reset)
+    places = yield from cursors(core.log, terms.after)
+    start = str(BusPosition(tuple(place.position for place in places)))
+    return (yield from define(core.log.keys(0), check_name(name), definition, start, terms.reset))
+
+
+def read_webhook(core: Core, name: str) -> Step[Webhook]:
+    """Return the webhook of a subscription. Raises NotFound if it has none."""
+    keys = core.log.keys(0)
+    state = yield from read_hash(keys, keys.subscription(check_name(name)))
+    if not state:
+        raise removed(name)
+    if not state.get("url"):
+        raise NotFound(f"subscription {name!r} has no webhook; declare it with a url")
+    return Webhook(name, state["url"], state.get("secret", ""))
+
+
+def _check_url(url: object) -> str:
+    try:
+        parts = urlsplit(url) if isinstance(url, str) and url.isascii() and url.isprintable() else None
+        is_valid = parts is not None and parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        parts, is_valid = None, False
+    if parts is None or not is_valid or " " in parts.geturl() or len(parts.geturl()) > _LONGEST_URL:
+        raise InvalidField("url", f"{shown(url)} is not a URL; write http(s)://host/path in at most 2,048 characters")
+    if "@" in parts.netloc or parts.fragment:
+        raise InvalidField("url", f"{shown(parts.hostname)}: leave out the user, the password and the fragment")
+    return parts.geturl()
+
+
+def _check_secret(secret: object) -> str:
+    if isinstance(secret, str) and secret.startswith(_PREFIX):
+        try:
+            if _LEAST_KEY <= len(_key_of(secret)) <= _MOST_KEY:
+                return secret
+        except (ValueError, binascii.Error):
+            pass
+    raise InvalidField(
+        "secret", "is not a secret of a webhook; write whsec_ and 24 to 64 random bytes in base64, as"
+        " `new_webhook_secret()` does"
+    )  # fmt: skip
+
+
+def _key_of(secret: str) -> bytes:
+    return base64.b64decode(secret.removeprefix(_PREFIX), validate=True)

@@ -1,0 +1,253 @@
+"""Deliveries for clients that pull: each batch is handed out under a lease of its own, and nothing is kept here.
+
+What is handed out is stored with the subscription, so that any process may take an ack, or the next pull.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import datetime
+from secrets import token_hex
+from typing import Any, NamedTuple
+
+from scratchbus.domain.events import AnyEvent
+from scratchbus.domain.position import Position, in_time
+from scratchbus.domain.values import Duration, check_whole, duration_ms, moment
+from scratchbus.engine.steps import Step
+from scratchbus.errors import InvalidTTL, LeaseLost, ScratchbusError, shown
+from scratchbus.eventlog.codec import Poison
+from scratchbus.eventlog.consumers import CursorEnd, Grant, HeldByOther, SubscriptionLease, open_cursors, origins_of
+from scratchbus.eventlog.cursor import Cursor
+from scratchbus.eventlog.pulls import (
+    OUT,
+    WAITING,
+    OutEntry,
+    hand_out,
+    read_out,
+)
+from scratchbus.eventlog.reader import Narrow, read
+from scratchbus.eventlog.tail import LogEntry
+from scratchbus.readmodel.scope import Core
+from scratchbus.subscriptions.consumer import NAP
+from scratchbus.subscriptions.dead_letters import read_again
+from scratchbus.subscriptions.filters import Filters, Tags
+from scratchbus.subscriptions.options import Terms, check_name
+from scratchbus.subscriptions.settling import event_at, give_up, requeue
+from scratchbus.telemetry import tracing
+from scratchbus.telemetry.counters import counts
+from scratchbus.telemetry.logs import stderr_logger
+
+MOST_PULLED = 1_000
+"""The most events in one batch."""
+
+LONGEST_LEASE_MS = 12 * 3_600_000
+
+LOOK_AGAIN = 2.0
+"""The most seconds that a pull waits for an event without asking the engine what else has changed."""
+
+WENT_AWAY = "its consumers went away while they had it"
+
+logger = stderr_logger()
+
+
+class PulledEvent(NamedTuple):
+    """An event that was pulled, and which attempt at handling it this is, counted from 1."""
+
+    event: AnyEvent
+    attempt: int
+
+    @property
+    def position(self) -> Position:
+        """The position of the event, by which it is acked."""
+        return self.event.position
+
+
+class Pulled(NamedTuple):
+    """A batch of events, oldest first, to be acked with this token `until` its lease ends; perhaps none."""
+
+    token: str
+    until: datetime | None
+    deliveries: list[PulledEvent]
+
+
+class Attempt(NamedTuple):
+    """What one attempt to pull gave. With nothing, there may be something in so many seconds, or behind the cursors.
+
+    `wanted` are the events behind the cursors to wake up for.
+    """
+
+    pulled: Pulled
+    seconds: float = 0.0
+    cursors: Sequence[Cursor] = ()
+    wanted: Narrow = Narrow()
+
+
+NOTHING = Pulled("", None, [])
+
+_Events = list[tuple[LogEntry, AnyEvent]]  # entries of the log with their events
+
+
+class Pull:
+    """What a client wants to pull from a subscription. Raises InvalidInput."""
+
+    def __init__(self, core: Core, name: str, most: int, lease: Duration, by: str | None) -> None:
+        self._core = core
+        self._name = check_name(name)
+        self._most = check_whole("max", most, most=MOST_PULLED)
+        ms = duration_ms(lease, "lease", least=1000)
+        if ms is None or ms > LONGEST_LEASE_MS:
+            raise InvalidTTL(f"lease: {shown(lease)} is not a valid lease; use 1s to 12h")
+        self._lease_ms = ms
+        self._who = by or core.process
+        self._tags = Tags(core)
+
+    def attempt(self) -> Step[Attempt]:
+        """Take the lease and hand out what is there; without anything, release it.
+
+        Raises NotFound, PositionLost, LogRewound or LogGap.
+        """
+        core = self._core
+        brief = min(self._lease_ms, round(core.settings.seconds("subscription_lease") * 1000))
+        lease = SubscriptionLease(core.log.keys(0), self._name, token_hex(16), self._who, brief)
+        grant = yield from lease.take_to_pull()
+        if isinstance(grant, HeldByOther):
+            return Attempt(NOTHING, min(NAP, grant.left_ms / 1000 + 0.01) * random.uniform(0.5, 1))
+        try:
+            return (yield from self._pull(lease._replace(ms=self._lease_ms), grant, brief))
+        except LeaseLost:
+            return Attempt(NOTHING)
+        except ScratchbusError:
+            with suppress(ScratchbusError):
+                yield from lease.leave()
+            raise
+
+    def requeue(self, pulled: Pulled) -> Step[None]:
+        """Give a batch back unhandled. Raises LeaseLost, NotDelivered or NotFound."""
+        return requeue(self._core, self._name, pulled.token, [each.position for each in pulled.deliveries])
+
+    def _pull(self, lease: SubscriptionLease, grant: Grant, brief: int) -> Step[Attempt]:
+        filters = Filters.parse(grant.filters)
+        if known := read_out(grant.out):
+            return (yield from self._pull_again(lease, grant, known))
+        if grant.again:
+            items, gone = yield from read_again(self._core, self._name)
+            for letter in gone:
+                yield from lease.bury(letter.position, letter.model_dump_json(), grant.ends)
+            if events := _events(items[: self._most]):
+                out = [_entry(item, comes_again=True) for item, _ in events]
+                return (
+                    yield from self._hand_out(
+                        lease, grant, [event for _, event in events], out, grant.ends, grant.origins
+                    )
+                )
+        log, ends = self._core.log, list(grant.ends)
+        places = yield from open_cursors(log, grant.ends, grant.origins, filters.pages)
+        while True:
+            chunks = yield from read(log, places)
+            origins = origins_of(log, grant.origins, places)
+            if not chunks:
+                yield from hand_out(lease, [], ends, origins)
+                return Attempt(NOTHING, LOOK_AGAIN, places, filters.reading)
+            events, busy = yield from self._wanted(filters, chunks)
+            for place in places:
+                if (shard := place.position.shard) not in busy:
+                    ends[shard] = CursorEnd(place.position, place.event_id)
+            if events:
+                return (yield from self._pull_new(lease, grant, events, ends, origins))
+            yield from lease._replace(ms=brief).keep(ends, origins)
+
+    def _wanted(self, filters: Filters, chunks: Iterable[tuple[int, Sequence[Any]]]) -> Step[tuple[_Events, set[int]]]:
+        """Return the next wanted events, and the shards that have these or others that were not looked at."""
+        items = [LogEntry(entry, shard) for shard, entries in chunks for entry in entries]
+        items.sort(key=lambda item: in_time(item.position))
+        events: _Events = []
+        at = 0
+        while at < len(items) and len(events) < self._most:
+            if (yield from filters.wants(items[at], self._tags)):
+                if not items[at].is_event:
+                    LogEntry.decode(items[at:])
+                events += _events(items[at : at + 1])
+            at += 1
+        return events, {item.shard for item, _ in events} | {item.shard for item in items[at:]}
+
+    def _pull_new(
+        self, lease: SubscriptionLease, grant: Grant, events: _Events, ends: Sequence[CursorEnd], origins: str
+    ) -> Step[Attempt]:
+        """Hand out events that were not handed out before to a client that pulls; one that has failed alone."""
+        tried = next((at for at, (item, _) in enumerate(events) if str(item.position) == grant.trying), None)
+        if tried:
+            events = events[:tried]
+        elif tried == 0:
+            due = grant.now + grant.wait_ms if grant.wait_ms else 0
+            first = _entry(events[0][0], attempt=grant.attempts + 1)._replace(due=due, state=WAITING)
+            return (yield from self._pull_again(lease, grant._replace(ends=list(ends), origins=origins), [first]))
+        out = [_entry(item) for item, _ in events]
+        return (yield from self._hand_out(lease, grant, [event for _, event in events], out, ends, origins))
+
+    def _pull_again(self, lease: SubscriptionLease, grant: Grant, known: list[OutEntry]) -> Step[Attempt]:
+        """Hand out what comes back: an event that has failed alone, then those after it that have not together.
+
+        If a client dies of an event, no other one has failed.
+        """
+        head, *rest = (each._replace(state=WAITING) if each.state == OUT else each for each in known)
+        if known[0].state == OUT:  # the lease of its client has ended
+            head = head._replace(attempt=head.attempt + 1, due=0)
+        if head.due > grant.now:
+            yield from hand_out(lease, [head, *rest], grant.ends, grant.origins)
+            return Attempt(NOTHING, (head.due - grant.now) / 1000)
+        out = [head._replace(state=OUT), *rest]
+        event = yield from event_at(self._core, head.position)
+        most = grant.max_attempts or Terms().max_attempts
+        if event is None or head.attempt > most:
+            yield from hand_out(lease, out, grant.ends, grant.origins)
+            yield from give_up(self._core, self._name, lease.token, head, event, WENT_AWAY, head.attempt - 1)
+            return Attempt(NOTHING)
+        events = [event]
+        while head.attempt == 1 and len(events) < min(self._most, len(out)) and _is_first_attempt(out[len(events)]):
+            event = yield from event_at(self._core, out[len(events)].position)
+            if event is None:
+                break
+            out[len(events)] = out[len(events)]._replace(state=OUT)
+            events.append(event)
+        return (yield from self._hand_out(lease, grant, events, out, grant.ends, grant.origins))
+
+    def _hand_out(
+        self,
+        lease: SubscriptionLease,
+        grant: Grant,
+        events: Sequence[AnyEvent],
+        out: Sequence[OutEntry],
+        ends: Sequence[CursorEnd],
+        origins: str,
+    ) -> Step[Attempt]:
+        yield from hand_out(lease, out, ends, origins)
+        counts.subscriptions[self._name].delivered += len(events)
+        deliveries = [PulledEvent(event, out[at].attempt) for at, event in enumerate(events)]
+        if tracing.active is not None:
+            for each in deliveries:
+                tracing.active.deliver(self._name, each.event, each.attempt).end()
+        return Attempt(Pulled(lease.token, moment(grant.now + lease.ms), deliveries))
+
+
+def _is_first_attempt(entry: OutEntry) -> bool:
+    return entry.state == WAITING and entry.attempt == 1
+
+
+def _entry(item: LogEntry, *, attempt: int = 1, comes_again: bool = False) -> OutEntry:
+    return OutEntry.at(CursorEnd(item.position, item.id), attempt=attempt, comes_again=comes_again)
+
+
+def _events(items: Sequence[LogEntry]) -> _Events:
+    """Return entries with their events; log and leave out those that are no events."""
+    found: _Events = []
+    for item in items:
+        if not item.is_event:
+            LogEntry.decode(items)
+        event = item.event
+        if isinstance(event, Poison):
+            logger.warning("not an event", position=str(event.position), reason=event.reason)
+        else:
+            found.append((item, event))
+    return found

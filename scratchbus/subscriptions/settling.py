@@ -1,0 +1,97 @@
+"""Settling of events that were pulled: they are acked, taken back, or given back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from scratchbus.domain.checks import MAX_REASON, check_content
+from scratchbus.domain.events import AnyEvent, Event
+from scratchbus.domain.position import Position
+from scratchbus.domain.values import Duration, delay_ms
+from scratchbus.engine.steps import Step
+from scratchbus.errors import InvalidField, shown
+from scratchbus.eventlog.codec import Poison, decode_item
+from scratchbus.eventlog.pulls import ACKED, OUT, WAITING, OutEntry, read_settling, settle
+from scratchbus.readmodel.scope import Core
+from scratchbus.subscriptions.dead_letters import DeadLetter, find_entry
+from scratchbus.subscriptions.options import Terms, check_name, retry_seconds
+from scratchbus.telemetry.counters import counts
+from scratchbus.telemetry.logs import stderr_logger
+
+logger = stderr_logger()
+
+_Positions = Iterable[Position | str] | Position | str
+
+
+def ack_pulled(core: Core, name: str, token: str, positions: _Positions) -> Step[None]:
+    """Ack events that were pulled: all of these, or none. Raises LeaseLost, NotDelivered, NotFound or InvalidInput."""
+    wanted = _texts(positions)
+    yield from settle(core.log.keys(0), check_name(name), _token(token), wanted, ACKED)
+    counts.subscriptions[name].acked += len(wanted)
+
+
+def requeue(core: Core, name: str, token: str, positions: _Positions) -> Step[None]:
+    """Give pulled events back unhandled: all of these, or none; the attempt does not count.
+
+    Raises LeaseLost, NotDelivered, NotFound or InvalidInput.
+    """
+    yield from settle(core.log.keys(0), check_name(name), _token(token), _texts(positions), WAITING)
+
+
+def take_back(
+    core: Core, name: str, token: str, position: Position | str, reason: str, delay: Duration | None
+) -> Step[None]:
+    """Take back a pulled event that failed: it is delivered again, or set aside after the last attempt.
+
+    Raises LeaseLost, NotDelivered, NotFound or InvalidInput.
+    """
+    at = str(position if isinstance(position, Position) else Position.parse(position))
+    token, reason = _token(token), check_content(reason, MAX_REASON, "reason")
+    keys, waiting = core.log.keys(0), None if delay is None else delay_ms(delay, "delay")
+    rules = yield from read_settling(keys, check_name(name))
+    entry = rules.entries.get(at)
+    if entry is not None and entry.state == OUT and rules.token == token:
+        counts.subscriptions[name].failed += 1
+        if entry.attempt >= (rules.max_attempts or Terms().max_attempts):
+            event = yield from event_at(core, at)
+            yield from give_up(core, name, token, entry, event, reason[:1000], entry.attempt)
+            return
+        if waiting is None:
+            delay_s = (rules.retry_ms if rules.retry_ms is not None else 1000) / 1000
+            waiting = round(retry_seconds(delay_s, entry.attempt) * 1000)
+    yield from settle(keys, name, token, [at], WAITING, wait_ms=waiting or 0, attempts=1)
+
+
+def give_up(
+    core: Core, name: str, token: str, entry: OutEntry, event: Event | None, reason: str, attempts: int
+) -> Step[None]:
+    """Set an event aside as a dead letter; one that was erased is acked."""
+    letter = ""
+    if event is not None:
+        letter = DeadLetter.of(name, event, reason, attempts).model_dump_json()
+        logger.error("set aside as a dead letter", subscription=name, position=entry.position, attempts=attempts,
+                     reason=reason)  # fmt: skip
+        counts.subscriptions[name].dead += 1
+    yield from settle(core.log.keys(0), name, token, [entry.position], ACKED, letter=letter)
+
+
+def _texts(positions: _Positions) -> list[str]:
+    if not isinstance(positions, Iterable):
+        raise InvalidField("positions", f"{shown(positions)} is neither a position nor a list of positions")
+    given = [positions] if isinstance(positions, Position | str) else list(positions)
+    if not given:
+        raise InvalidField("positions", "is empty; name at least one event of the batch")
+    return [str(each if isinstance(each, Position) else Position.parse(each)) for each in given]
+
+
+def _token(token: object) -> str:
+    if not isinstance(token, str) or not token:
+        raise InvalidField("token", f"{shown(token)} is not the token of a batch; pass that of `pull`")
+    return token
+
+
+def event_at(core: Core, position: str) -> Step[AnyEvent | None]:
+    """Return the event at a position; None if it was erased."""
+    entry = yield from find_entry(core, position)
+    event = None if entry is None else decode_item(entry, Position.parse(position).shard)
+    return None if isinstance(event, Poison) else event

@@ -1,0 +1,118 @@
+"""A page long ago: what was open then is in memory, from the nearest snapshot; all else is folded when it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from scratchbus.commands.read import Reads
+from scratchbus.domain.checks import check_limit
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import Position
+from scratchbus.engine.steps import Step, ask
+from scratchbus.errors import NotFound
+from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.cursor import cursors
+from scratchbus.eventlog.gaps import count_all_erased
+from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.stored_documents import decode_observations
+from scratchbus.projections.filters import Filter, matching
+from scratchbus.projections.page_in_memory import LivePage
+from scratchbus.readmodel import snapshots
+from scratchbus.readmodel.history import history
+from scratchbus.readmodel.scope import Core
+from scratchbus.timetravel.cut import Cut
+from scratchbus.timetravel.fold_page import Documents, OpenAlong, apply, fold_events
+
+
+@dataclass(slots=True)
+class LazyPage:
+    """A page of which `live` has at least what was open, as `Reads`; `fold` gives the whole of it, which takes long."""
+
+    core: Core
+    names: PageKeys
+    cut: Cut
+    live: LivePage
+    fold: Callable[[], Step[Reads]]
+    folded: Reads | None = None
+
+    @property
+    def page(self) -> str:
+        """See `Reads`."""
+        return self.names.page
+
+    def get(self, ids: list[str]) -> Step[Documents]:
+        """See `Reads`."""
+        found = {id: self.live.get(id) for id in ids}
+        missing = [id for id, each in found.items() if each is None]
+        if missing and (yield from _are_damaged(self.core.log, self.names, missing)):
+            return (yield from (yield from self._whole()).get(ids))
+        closed = LivePage((yield from read_closed(self.core.log, self.names, self.cut, missing)).values(), self.cut.ms)
+        return {id: each for id in ids if (each := found[id] or closed.get(id)) is not None}
+
+    def active(self, limit: int | None) -> Step[list[Observation]]:
+        """See `Reads`."""
+        yield from ()
+        check_limit(limit)
+        return self.live.active(limit)
+
+    def search(self, wanted: Filter, limit: int | None, below: int | None) -> Step[list[Observation]]:
+        """See `Reads`."""
+        if wanted.status and all(self._is_open(status) for status in wanted.status):
+            return matching(self.live, wanted, limit, below)
+        return (yield from (yield from self._whole()).search(wanted, limit, below))
+
+    def place_of(self, id: str) -> Step[int | None]:
+        """See `Reads`."""
+        found = (yield from self.get([id])).get(id)
+        return None if found is None else found.added_seq
+
+    def _is_open(self, status: str) -> bool:
+        """Return whether a status is open wherever there is one of this name."""
+        lives = [kind.lifecycle.statuses for kind in self.core.registry.types.values()]
+        return {life[status] for life in lives if status in life} == {"open"}
+
+    def _whole(self) -> Step[Reads]:
+        if self.folded is None:
+            self.folded = yield from self.fold()
+        return self.folded
+
+
+def read_open(
+    core: Core, names: PageKeys, cut: Cut, base: tuple[Position, list[Observation]], fold: Callable[[], Step[Reads]]
+) -> Step[LazyPage]:
+    """Return a page as it was at a moment, from what was open at an earlier one.
+
+    Raises PositionLost, LogRewound, LogGap or CodeTooOld.
+    """
+    log, (begin, opened) = core.log, base
+    documents: Documents = {each.id: each for each in opened}
+    reopened: set[str] = set()
+    erased = yield from count_all_erased(log.keys(begin.shard))
+    (cursor,) = yield from cursors(log, begin, [names.page])
+    along = OpenAlong()
+    yield from fold_events(log, names.page, cursor, cut.position, documents, along=along, reopened=reopened)
+    if not reopened:  # what is made along the way lacks them
+        yield from snapshots.store_open(log.keys(begin.shard), names, along.made, erased)
+    documents |= yield from read_closed(log, names, cut, [*reopened])
+    return LazyPage(core, names, cut, LivePage(documents.values(), cut.ms), fold)
+
+
+def read_closed(log: Log, names: PageKeys, cut: Cut, ids: list[str]) -> Step[Documents]:
+    """Fold the histories of observations, up to a moment. Raises PositionLost."""
+    documents: Documents = {}
+    for id in ids:
+        try:
+            events = yield from history(log, names.page, id)
+        except NotFound:
+            continue
+        for event in events:
+            if event.position <= cut.position:
+                apply(documents, event)
+    return documents
+
+
+def _are_damaged(log: Log, names: PageKeys, ids: list[str]) -> Step[bool]:
+    """Return whether one of these is damaged: its history may lack what damaged it."""
+    rows = yield from ask(log.shard(names.page), "HMGET", names.docs, *ids)
+    return any(document.damaged for document in decode_observations([row for row in rows if row]))

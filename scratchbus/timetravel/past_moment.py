@@ -1,0 +1,88 @@
+"""A moment of the past as relations see it: which events had happened, and how each page was."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from scratchbus.commands import trace
+from scratchbus.domain.events import AnyEvent
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import Position
+from scratchbus.domain.trace import Consequences
+from scratchbus.engine.steps import Step
+from scratchbus.readmodel.scope import Core
+from scratchbus.timetravel.cut import cut_at
+from scratchbus.timetravel.past import PastReads, as_of
+
+
+class PastPages:
+    """The pages of a bus as they were when a page of the past was, as a `Moment`; each is read when it is needed."""
+
+    def __init__(self, past: PastReads) -> None:
+        self._past = past
+        self._pages = {past.reads.page: past}
+        self._ends = {past.cut.position.shard: past.cut.position}
+
+    @property
+    def core(self) -> Core:
+        """See `Moment`."""
+        return self._past.core
+
+    def history(self, page: str, id: str) -> Step[list[AnyEvent]]:
+        """See `Moment`."""
+        return (yield from (yield from self._page(page)).history(id))
+
+    def gather(self, pages: Mapping[str, str]) -> Step[dict[str, Observation]]:
+        """See `Moment`."""
+        by_page: dict[str, list[str]] = defaultdict(list)
+        for id, page in pages.items():
+            by_page[page].append(id)
+        found: dict[str, Observation] = {}
+        for page, ids in by_page.items():
+            found |= yield from (yield from self._page(page)).reads.get(ids)
+        return {id: found[id] for id in pages if id in found}
+
+    def happened(self, events: list[AnyEvent]) -> Step[list[AnyEvent]]:
+        """See `Moment`."""
+        exclusion = self._past.exclusion
+        found = []
+        for event in events:
+            if event.position > (yield from self._end(event.page)):
+                continue
+            if not (exclusion and exclusion.has_left_out(event.position)):
+                found.append(event)
+        return found
+
+    def _page(self, name: str) -> Step[PastReads]:
+        if name not in self._pages:
+            exclusion = self._past.exclusion
+            sources = exclusion.sources if exclusion else ()
+            self._pages[name] = yield from as_of(self.core, name, self._past.when, sources, None)
+        return self._pages[name]
+
+    def _end(self, page: str) -> Step[Position]:
+        """Return the last event that had happened on the shard of a page."""
+        shard = self.core.log.shard(page)
+        if shard not in self._ends:
+            self._ends[shard] = (yield from cut_at(self.core, page, self._past.when)).position
+        return self._ends[shard]
+
+
+def consequences(past: PastReads, id: str) -> Step[Consequences]:
+    """Return what rested on an observation then, the actions these had led to, and the events it had caused.
+
+    Raises NotFound for what had never been on the page.
+    """
+    found = yield from trace.consequences(PastPages(past), past.reads.page, id)
+    there = found.observations
+    beneath: dict[str, list[str]] = {}
+    waiting = [found.id]
+    while waiting:
+        at = waiting.pop(0)
+        if at not in beneath:
+            beneath[at] = [one for one in found.beneath.get(at, ()) if one in there and at in there[one].evidence]
+            waiting += beneath[at]
+    observations = {one: each for one, each in there.items() if one in beneath}
+    actions = list(dict.fromkeys(action for each in observations.values() for action in each.links))
+    return found.model_copy(update={"observations": observations, "beneath": beneath, "actions": actions})

@@ -1,0 +1,64 @@
+"""Handlers: functions that a program declares for events and for jobs, and runs together."""
+
+# Generated from handlers_async.py by tools/generate_blocking.py. Edit that file, then run `make generate`.
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from inspect import iscoroutinefunction
+from typing import Any, TypeVar
+
+from scratchbus.errors import InvalidInput
+from scratchbus.eventlog.reader import Stop
+from scratchbus.subscriptions.concurrency import run_together
+from scratchbus.subscriptions.subscription import Subscription
+from scratchbus.work.work import Work
+
+Handler = TypeVar("Handler", bound=Callable[..., object])
+
+Source = Subscription | Work
+
+
+class Handlers:
+    """The handlers of a bus, each with what opens its subscription or its work."""
+
+    def __init__(self) -> None:
+        self._declared: dict[str, Callable[[Stop | None], None]] = {}
+        self._open: list[Source] = []
+        self._is_halted = False
+
+    def declare(self, name: str | None, concurrency: int, open: Callable[..., Source]) -> Callable[[Handler], Handler]:
+        """Return a decorator that declares a handler, by its own name unless one is given. Raises InvalidInput."""
+
+        def decorate(handler: Handler) -> Handler:
+            own = name or handler.__name__
+            if iscoroutinefunction(handler):  # its event would be acked, and it would never run
+                raise InvalidInput(f"handler {own!r} is a coroutine function, which this bus cannot run; write def")
+            if own in self._declared:
+                raise InvalidInput(f"two handlers are called {own!r}; give one of them another name=")
+            self._declared[own] = partial(self._run, handler, concurrency, partial(open, own))
+            return handler
+
+        return decorate
+
+    def run(self, stop: Stop | None) -> None:
+        """Run all handlers until `stop` is set, or one of them cannot go on. Raises InvalidInput without any."""
+        if not self._declared:
+            raise InvalidInput("no handler is declared; decorate functions with @bus.on(type) or @bus.on_job(type)")
+        self._is_halted = False
+        run_together([partial(each, stop) for each in self._declared.values()], self._close)
+
+    def _run(self, handler: Any, concurrency: int, open: Callable[..., Source], stop: Stop | None) -> None:
+        with open(stop=stop) as source:
+            self._open.append(source)
+            try:
+                if not self._is_halted:
+                    source.run(handler, concurrency=concurrency)
+            finally:
+                self._open.remove(source)
+
+    def _close(self) -> None:
+        self._is_halted = True
+        for source in list(self._open):
+            source.close()

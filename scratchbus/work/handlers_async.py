@@ -1,0 +1,67 @@
+"""Handlers: functions that a program declares for events and for jobs, and runs together."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+# blocking only:
+# from inspect import iscoroutinefunction
+# end
+from typing import Any, TypeVar
+
+from scratchbus.errors import InvalidInput
+from scratchbus.eventlog.reader import Stop
+from scratchbus.subscriptions.concurrency_async import run_together
+from scratchbus.subscriptions.subscription_async import AsyncSubscription
+from scratchbus.work.work_async import AsyncWork
+
+Handler = TypeVar("Handler", bound=Callable[..., Awaitable[object]])
+
+Source = AsyncSubscription | AsyncWork
+
+
+class AsyncHandlers:
+    """The handlers of a bus, each with what opens its subscription or its work."""
+
+    def __init__(self) -> None:
+        self._declared: dict[str, Callable[[Stop | None], Awaitable[None]]] = {}
+        self._open: list[Source] = []
+        self._is_halted = False
+
+    def declare(self, name: str | None, concurrency: int, open: Callable[..., Source]) -> Callable[[Handler], Handler]:
+        """Return a decorator that declares a handler, by its own name unless one is given. Raises InvalidInput."""
+
+        def decorate(handler: Handler) -> Handler:
+            own = name or handler.__name__
+            # blocking only:
+            # if iscoroutinefunction(handler):  # its event would be acked, and it would never run
+            #     raise InvalidInput(f"handler {own!r} is a coroutine function, which this bus cannot run; write def")
+            # end
+            if own in self._declared:
+                raise InvalidInput(f"two handlers are called {own!r}; give one of them another name=")
+            self._declared[own] = partial(self._run, handler, concurrency, partial(open, own))
+            return handler
+
+        return decorate
+
+    async def run(self, stop: Stop | None) -> None:
+        """Run all handlers until `stop` is set, or one of them cannot go on. Raises InvalidInput without any."""
+        if not self._declared:
+            raise InvalidInput("no handler is declared; decorate functions with @bus.on(type) or @bus.on_job(type)")
+        self._is_halted = False
+        await run_together([partial(each, stop) for each in self._declared.values()], self._close)
+
+    async def _run(self, handler: Any, concurrency: int, open: Callable[..., Source], stop: Stop | None) -> None:
+        async with open(stop=stop) as source:
+            self._open.append(source)
+            try:
+                if not self._is_halted:
+                    await source.run(handler, concurrency=concurrency)
+            finally:
+                self._open.remove(source)
+
+    async def _close(self) -> None:
+        self._is_halted = True
+        for source in list(self._open):
+            await source.close()

@@ -1,0 +1,232 @@
+"""The boxes of a Markdown file: where each is, and edits that leave the rest of the text as it is.
+
+Pure: `parse` finds the items by markdown-it-py, `edited` changes, adds and removes some by their lines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from scratchbus.errors import Conflict, SettingsError
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+MARKS: Final = {"pending": " ", "in_progress": ">", "completed": "x", "cancelled": "-"}
+"""The mark in the box of each status."""
+
+STATUSES: Final = {mark: status for status, mark in MARKS.items()} | {
+    "X": "completed",
+    "/": "in_progress",
+    "~": "cancelled",
+}
+"""The status of each mark, also of those that only people write."""
+
+BREAK: Final = " ⏎ "
+"""Stands for a line break in the text of an item, which is one line of the file."""
+
+_LINE: Final = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")  # as Markdown ends lines, unlike `splitlines`
+_BOX: Final = re.compile(
+    r"(?P<lead>[\s>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)+)\[(?P<mark>[ xX>/~-])\](?P<gap>[ \t]+)(?P<text>\S[^\r\n]*)"
+)
+_SIMPLE: Final = re.compile(r"[\s>]*(?:[-*+]|(?P<number>\d{1,8})(?=[.)]))[.)]?[ \t]+")
+_BREAKS: Final = re.compile(r"\s*[\r\n]\s*")
+
+
+class Entry(NamedTuple):
+    """What an item says: its text, on one line, and its status."""
+
+    text: str
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An item of a file: its paragraph is the lines from `start` to before `end`, what is below it ends at `stop`.
+
+    `lead` is what comes before its box, `mark_at` and `text_at` are the columns of its mark and its text.
+    """
+
+    entry: Entry
+    lead: str
+    mark_at: int
+    text_at: int
+    start: int
+    end: int
+    stop: int
+
+
+class Slot(NamedTuple):
+    """An item as it should be: what it says, and which one of the file it was, by number; None for a new one."""
+
+    entry: Entry
+    number: int | None = None
+
+
+def on_one_line(content: str) -> str:
+    """Return the content of a todo item as the text of an item of a file."""
+    return _BREAKS.sub(BREAK, content.replace("\0", "\ufffd").strip())
+
+
+def content_of(text: str) -> str:
+    """Return the text of an item of a file as the content of a todo item."""
+    return text.replace(BREAK, "\n")
+
+
+def lines_of(text: str) -> list[str]:
+    """Return the lines of a text, each with its end."""
+    return _LINE.findall(text)
+
+
+def parse(text: str) -> list[Item]:
+    """Return the items with a box, in their order."""
+    lines = lines_of(text)
+    return [item for span in _paragraphs(text) if (item := _item(lines, *span))]
+
+
+def entries(text: str) -> list[Entry]:
+    """Return what the items of a text say."""
+    return [item.entry for item in parse(text)]
+
+
+def edited(text: str, slots: Sequence[Slot]) -> str:
+    """Return a text with these items, and all else as it was. Raises Conflict if its formatting makes that impossible.
+
+    A changed item keeps its list marker and indentation. A new one comes behind the item before it; the result is
+    parsed again, and if it does not have these items there, they are put at the end, else at the beginning.
+    """
+    wanted = Counter(slot.entry for slot in slots)
+    for place in (_behind, _at_the_end, _at_the_beginning, _apart):
+        for remove in (_without, _unboxed):
+            found = _edit(text, slots, place, remove)
+            if Counter(entries(found)) == wanted:
+                return found
+    raise Conflict("its lists cannot be edited without changing others of its items; put the items into one plain list")
+
+
+@cache
+def _parser() -> MarkdownIt:
+    try:
+        from markdown_it import MarkdownIt
+    except ImportError as problem:
+        raise SettingsError(f"workspace sync needs: pip install 'scratchbus[workspace]' ({problem})") from None
+    parser = MarkdownIt("commonmark")
+    parser.core.ruler.enableOnly(["normalize", "block"])
+    return parser
+
+
+def _paragraphs(text: str) -> Iterator[tuple[int, int, int]]:
+    """Yield the first paragraph of each list item: its first line, the line behind it, the one behind the item."""
+    tokens = _parser().parse(text)
+    for item, paragraph in pairwise(tokens):
+        if item.type == "list_item_open" and paragraph.type == "paragraph_open" and item.map and paragraph.map:
+            yield paragraph.map[0], paragraph.map[1], item.map[1]
+
+
+def _item(lines: Sequence[str], start: int, end: int, stop: int) -> Item | None:
+    match = _BOX.match(lines[start])
+    if match is None:
+        return None
+    is_quoted = ">" in match["lead"]
+    more = [line.lstrip(" \t>" if is_quoted else None) for line in lines[start + 1 : end]]
+    text = " ".join(part.strip() for part in (match["text"], *more)).strip()
+    while stop > end and not lines[stop - 1].strip(" \t\r\n>"):
+        stop -= 1
+    entry = Entry(text, STATUSES[match["mark"]])
+    return Item(entry, match["lead"], match.start("mark"), match.start("text"), start, end, stop)
+
+
+class _Spot(NamedTuple):
+    """Where an item is added: before which line, what begins its line, and the lines above and below it."""
+
+    line: int
+    lead: str = "- "
+    above: str = ""
+    below: str = ""
+
+
+_Place = Callable[[Sequence[str], Sequence[Item], Item | None], _Spot]
+"""Returns where an item is added behind another one, or as the first."""
+
+_Removal = Callable[[Sequence[str], Item], list[str]]
+"""Returns what takes the place of the paragraph of an item that is removed."""
+
+
+def _edit(text: str, slots: Sequence[Slot], place: _Place, remove: _Removal) -> str:
+    lines, items = lines_of(text), parse(text)
+    ending = next((line[len(line.rstrip("\r\n")) :] for line in lines if line.endswith(("\r", "\n"))), "\n")
+    if lines and not lines[-1].endswith(("\r", "\n")) and any(slot.number is None for slot in slots):
+        lines[-1] += ending
+    changed = {item.start: (item.end, remove(lines, item)) for item in items}
+    added: dict[int, str] = {}
+    before: Item | None = None
+    for slot in slots:
+        if slot.number is None:
+            spot = place(lines, items, before)
+            there = added.get(spot.line, spot.above).removesuffix(spot.below)
+            added[spot.line] = f"{there}{spot.lead}[{MARKS[slot.entry.status]}] {slot.entry.text}\n{spot.below}"
+        else:
+            before = items[slot.number]
+            changed[before.start] = before.end, _changed(lines, before, slot.entry)
+    found: list[str] = []
+    at = 0
+    while at <= len(lines):
+        found += added.get(at, "").replace("\n", ending)
+        end, instead = changed.get(at, (at + 1, lines[at : at + 1]))
+        found += instead
+        at = end
+    return "".join(found)
+
+
+def _changed(lines: Sequence[str], item: Item, entry: Entry) -> list[str]:
+    """Return the paragraph of an item as it should be; what has not changed stays as it was written."""
+    first, *more = lines[item.start : item.end]
+    if entry.status != item.entry.status:
+        first = first[: item.mark_at] + MARKS[entry.status] + first[item.mark_at + 1 :]
+    if entry.text != item.entry.text:
+        last = more[-1] if more else first
+        first, more = first[: item.text_at] + entry.text + last[len(last.rstrip("\r\n")) :], []
+    return [first, *more]
+
+
+def _without(lines: Sequence[str], item: Item) -> list[str]:
+    return [] if item.stop == item.end else _unboxed(lines, item)
+
+
+def _unboxed(lines: Sequence[str], item: Item) -> list[str]:
+    """Return the paragraph without its box: what is below it belongs to it, and stays."""
+    text = lines[item.start][item.text_at :]
+    return [item.lead + ("\\" if text.startswith("[") else "") + text, *lines[item.start + 1 : item.end]]
+
+
+def _behind(lines: Sequence[str], items: Sequence[Item], before: Item | None) -> _Spot:
+    near = before or (items[0] if items else None)
+    match = _SIMPLE.fullmatch(near.lead) if near else None
+    if near is None or match is None:
+        return _at_the_end(lines, items, before)
+    if before is None:
+        return _Spot(near.start, near.lead)
+    lead = near.lead
+    if match["number"]:
+        lead = lead[: match.start("number")] + str(int(match["number"]) + 1) + lead[match.end("number") :]
+    return _Spot(near.stop, lead)
+
+
+def _at_the_end(lines: Sequence[str], items: Sequence[Item], before: Item | None) -> _Spot:
+    is_below_text = bool(lines) and bool(lines[-1].strip()) and not (items and items[-1].stop == len(lines))
+    return _Spot(len(lines), above="\n" if is_below_text else "")
+
+
+def _at_the_beginning(lines: Sequence[str], items: Sequence[Item], before: Item | None) -> _Spot:
+    return _Spot(0, below="\n" if lines and lines[0].strip() else "")
+
+
+def _apart(lines: Sequence[str], items: Sequence[Item], before: Item | None) -> _Spot:
+    """Return the beginning, with a comment below: it ends a list also where indented lines follow."""
+    return _Spot(0, below="\n<!-- -->\n\n")

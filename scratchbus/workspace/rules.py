@@ -1,0 +1,102 @@
+"""The rules of a project, `CLAUDE.md`, `AGENTS.md` and `.claude/rules/*.md`, as an agent is shown them."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, NamedTuple
+
+MOST_FILES: Final = 50
+"""The most files of rules."""
+
+MOST_BYTES: Final = 32 * 1024
+"""The most bytes of one file that are shown."""
+
+MOST_IN_ALL: Final = 128 * 1024
+"""The most bytes of all files together."""
+
+_FILES: Final = ("CLAUDE.md", "AGENTS.md")
+_FOLDER: Final = ".claude/rules"
+
+
+class Rule(NamedTuple):
+    """A file of rules: its path in the project, the text to show, and the SHA-256 of the whole file.
+
+    `problem` says why the text is not all of it, or empty.
+    """
+
+    path: str
+    text: str
+    sha256: str
+    problem: str = ""
+
+    @property
+    def section(self) -> str:
+        """The text as a section of a context."""
+        said = f" ({self.problem})" if self.problem else ""
+        return f"## Rules: {self.path}{said}\n{self.text}".rstrip("\n")
+
+
+def read_rules(directory: str | Path) -> list[Rule]:
+    """Return the rules of a project, in the order in which they are shown.
+
+    A file is cut at 32 KiB, and all together at 128 KiB; a file that another one is a copy of, or a link to, is left
+    out, as is one that links to outside of the project. A file that cannot be read has a `problem` and no text.
+    """
+    root = Path(directory).resolve()
+    rules: list[Rule] = []
+    seen: set[str] = set()
+    left = MOST_IN_ALL
+    for path in _paths(root):
+        rule = _read(root, path, left)
+        if rule is not None and (rule.sha256 not in seen or not rule.sha256):
+            seen.add(rule.sha256)
+            left -= len(rule.text.encode())
+            rules.append(rule)
+    return rules[:MOST_FILES]
+
+
+def _paths(root: Path) -> Iterator[str]:
+    yield from _FILES
+    try:
+        found = sorted(path.name for path in (root / _FOLDER).iterdir() if path.suffix == ".md")
+    except OSError:
+        return
+    yield from (f"{_FOLDER}/{name}" for name in found)
+
+
+def _read(root: Path, path: str, left: int) -> Rule | None:
+    """Return a file as a rule; None if it does not exist, or is outside of the project."""
+    try:
+        target = (root / path).resolve()
+        if not target.is_relative_to(root):
+            return None
+        file = os.open(target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    except (OSError, RuntimeError) as problem:
+        return Rule(path, "", "", f"cannot be read: {getattr(problem, 'strerror', None) or problem}")
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        return None
+    with os.fdopen(file, "rb") as opened:
+        digest, data = sha256(), b""
+        while block := opened.read(1024 * 1024):
+            digest.update(block)
+            data = data or block[: MOST_BYTES + 1]
+    room = min(MOST_BYTES, max(left, 0))
+    whole = digest.hexdigest()
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        if len(data) <= MOST_BYTES or problem.start < MOST_BYTES - 4:  # else the cut is within a character
+            return Rule(path, "", whole, "is not UTF-8 text; save it as UTF-8")
+        text = data[: problem.start].decode("utf-8-sig")
+    if "\0" in text:
+        return Rule(path, "", whole, "is binary")
+    if len(data) <= room:
+        return Rule(path, text, whole)
+    return Rule(path, text.encode()[:room].decode(errors="ignore"), whole, f"cut after {room:,} bytes")

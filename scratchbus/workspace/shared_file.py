@@ -1,0 +1,119 @@
+"""A text file that others edit too: read as it is, and replaced only if it is still what was read."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+from scratchbus.errors import Conflict, InvalidInput
+
+T = TypeVar("T")
+
+MOST_BYTES: Final = 1024 * 1024
+"""The most bytes of a file."""
+
+_QUIET = 0.1  # seconds
+_LONGEST_WAIT: Final = 2.0
+_BOM: Final = b"\xef\xbb\xbf"
+_NOT_THERE: Final = 0o666
+
+
+def settled(path: Path, read: Callable[[], T]) -> T:
+    """Return what `read` returns once the file has not changed for a moment, at most 2 seconds later.
+
+    Some editors empty a file first, and write then.
+    """
+    deadline = time.monotonic() + _LONGEST_WAIT
+    while True:
+        found = read()
+        try:
+            age = time.time() - path.stat().st_mtime
+        except OSError:
+            return found
+        if not 0 <= age < _QUIET or time.monotonic() > deadline:
+            return found
+        time.sleep(_QUIET - age)
+
+
+class FileChanged(Conflict):
+    """Someone else changed a file between its reading and its writing."""
+
+
+class Content(NamedTuple):
+    """What a file held when it was read; `data` is None for one that does not exist."""
+
+    text: str
+    data: bytes | None
+    mode: int = _NOT_THERE
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether it holds nothing, as one that was deleted, or that an editor is about to write."""
+        return not self.text.strip()
+
+
+class SharedFile:
+    """A file of a directory, by its name."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        self.path = directory / name
+
+    def read(self) -> Content:
+        """Return its content. Raises InvalidInput for anything but UTF-8 text of at most 1 MiB, and OSError."""
+        data, mode = self._bytes()
+        if data is None:
+            return Content("", None)
+        if len(data) > MOST_BYTES:
+            raise InvalidInput(f"{self.path} is larger than {MOST_BYTES:,} bytes; move a part of it to another file")
+        if b"\0" in data:
+            raise InvalidInput(f"{self.path} is binary; replace it with a text, or move it away")
+        try:
+            text = data.removeprefix(_BOM).decode()
+        except UnicodeDecodeError as problem:
+            what = f"byte {problem.object[problem.start]:#04x} at {problem.start}"
+            raise InvalidInput(f"{self.path} is not UTF-8 text ({what}); save it as UTF-8") from None
+        return Content(text, data, mode)
+
+    def replace(self, text: str, seen: Content) -> None:
+        """Write a text in one step, with the permissions of the file. Raises OSError.
+
+        Raises FileChanged if its content is no longer what was `seen`; then it stays as it is.
+        """
+        data = (_BOM if (seen.data or b"").startswith(_BOM) else b"") + text.encode()
+        part = self.path.with_name(f".{self.path.name}.{secrets.token_hex(6)}.part")
+        file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, seen.mode)
+        try:
+            with os.fdopen(file, "wb") as opened:
+                opened.write(data)
+                opened.flush()
+                if seen.data is not None:
+                    os.fchmod(opened.fileno(), seen.mode)
+                os.fsync(opened.fileno())
+            if self._bytes()[0] != seen.data:
+                raise FileChanged(f"{self.path} was changed meanwhile; try again")
+            part.replace(self.path)
+        except BaseException:
+            with suppress(OSError):
+                part.unlink()
+            raise
+
+    def _bytes(self) -> tuple[bytes | None, int]:
+        """Return its bytes, one more than allowed at most, and its permissions. Raises InvalidInput."""
+        try:
+            if self.path.is_symlink():
+                raise InvalidInput(f"{self.path} is a symbolic link; put a file of its own there")
+            file = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return None, _NOT_THERE
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(file)
+            raise InvalidInput(f"{self.path} is not a file; move it away")
+        with os.fdopen(file, "rb") as opened:
+            return opened.read(MOST_BYTES + 1), stat.S_IMODE(status.st_mode)

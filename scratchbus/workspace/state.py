@@ -1,0 +1,65 @@
+"""The last state that a workspace and a session both had, in a file of the data directory.
+
+It is written after both sides. A process that is killed before finds both sides alike the next time, and merges what
+changed since the state before.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from scratchbus.workspace.checklist import Entry
+
+
+@dataclass
+class Synced:
+    """What was on both sides: items by id in the order of the file, the text of the notes, and where in the log."""
+
+    items: dict[str, Entry] = field(default_factory=dict)
+    notes: str = ""
+    position: str = ""
+
+
+class State:
+    """The state of one workspace with one session of one bus."""
+
+    def __init__(self, home: Path, *names: str) -> None:
+        self._path = home / "workspace" / f"{sha256(json.dumps(names).encode()).hexdigest()[:32]}.json"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from syncing the same workspace while the `with` lasts. Raises OSError."""
+        for directory in (self._path.parent.parent, self._path.parent):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._path.with_suffix(".lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def read(self) -> Synced:
+        """Return the state, an empty one if there is none that can be read: then nothing counts as removed."""
+        try:
+            known: dict[str, Any] = json.loads(self._path.read_bytes())
+            items = {str(id): Entry(str(text), str(status)) for id, (text, status) in known["items"].items()}
+            return Synced(items, str(known["notes"]), str(known["position"]))
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            return Synced()
+
+    def write(self, synced: Synced) -> None:
+        """Keep a state, in one step. Raises OSError."""
+        part = self._path.with_suffix(f".{os.getpid()}.part")
+        try:
+            with part.open("w", encoding="utf-8") as file:
+                json.dump(asdict(synced), file)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(self._path)
+        finally:
+            part.unlink(missing_ok=True)

@@ -1,0 +1,161 @@
+"""Keep `TODO.md` and `NOTES.md` of a directory and the todo list and notepad of a session the same, both ways."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from scratchbus import MAX_TODO_CONTENT, MAX_TODO_ITEMS, Bus, TodoItem, TodoList, embedded_directory
+from scratchbus.errors import (
+    Conflict,
+    InvalidInput,
+    LogRewound,
+    NotFound,
+    PositionLost,
+    RevisionConflict,
+    SessionOver,
+    TooLarge,
+)
+from scratchbus.workspace.checklist import Entry, content_of, edited, entries, on_one_line
+from scratchbus.workspace.merging import Named, merge_items, merge_text
+from scratchbus.workspace.shared_file import FileChanged, SharedFile, settled
+from scratchbus.workspace.state import State, Synced
+
+TODO: Final = "TODO.md"
+NOTES: Final = "NOTES.md"
+"""The files that are kept, by their names."""
+
+_NEW_TODO: Final = "# TODO\n\n"
+_TRIES: Final = 20
+
+
+class WorkspaceSynced(NamedTuple):
+    """What one sync wrote, by its name: TODO.md, NOTES.md, todo, notepad."""
+
+    wrote: tuple[str, ...]
+
+
+class WorkspaceSync:
+    """The files of a directory and the memory of a session. Any number may sync one directory, one at a time."""
+
+    def __init__(self, bus: Bus, directory: str | Path, session: str) -> None:
+        """Take a directory that exists. Raises InvalidInput."""
+        self.directory = Path(directory).resolve()
+        if not self.directory.is_dir():
+            raise InvalidInput(f"{directory} is not a directory; give that of the project")
+        settings = bus.settings
+        self.bus, self.session = bus, session
+        self._todo, self._notepad = bus.todo(session), bus.notepad(session)
+        self._todo_file, self._notes_file = SharedFile(self.directory, TODO), SharedFile(self.directory, NOTES)
+        home = embedded_directory(None, settings.home) or Path()
+        url = settings.url or f"embedded:{home.resolve()}"
+        self._state = State(home, str(self.directory), url, settings.bus, session)
+
+    def run(self) -> WorkspaceSynced:
+        """Bring both sides to what each has changed since the last time; return what was written.
+
+        Raises InvalidInput for a file that is no text, SessionOver, TooLarge for what a session does not hold,
+        Conflict when others keep changing it, OSError, and EngineError. Then nothing is lost: what was written already
+        is found on both sides the next time.
+        """
+        with self._state.locked():
+            record = self.bus.session(self.session)
+            if record is not None and record.ended:
+                raise SessionOver(self.session)  # its memories read as empty, which nobody meant for the files
+            synced = self._state.read()
+            wrote = [*self._sync_todo(synced), *self._sync_notes(synced)]
+        return WorkspaceSynced(tuple(wrote))
+
+    def _sync_todo(self, synced: Synced) -> list[str]:
+        wrote: list[str] = []
+        for _ in range(_TRIES):
+            file, list_ = settled(self._todo_file.path, self._todo_file.read), self._todo.read()
+            text = _unless_blank(file.text)
+            bus = [(item.id, Entry(on_one_line(item.content), item.status)) for item in list_.todos]
+            base = {} if file.is_blank else self._base(synced, bus)
+            merged = merge_items(base, entries(text), bus)
+            after = _unless_blank(edited(text, merged.slots))
+            try:
+                if merged.todos != bus:
+                    self._todo.write(_as_todos(list_, merged.todos), revision=list_.revision)
+                    wrote.append("todo")
+                if after != file.text or file.data is None:
+                    self._todo_file.replace(after, file)
+                    wrote.append(TODO)
+            except (RevisionConflict, FileChanged):
+                continue
+            items = _in_the_order_of_the_file(entries(after), merged.todos)
+            if (items, list(items)) != (synced.items, list(synced.items)):
+                synced.items, synced.position = items, str(self.bus.position())
+                self._state.write(synced)
+            return wrote
+        raise Conflict(f"{self._todo_file.path} keeps changing; try again")
+
+    def _sync_notes(self, synced: Synced) -> list[str]:
+        wrote: list[str] = []
+        for _ in range(_TRIES):
+            file, (content, revision) = (
+                settled(self._notes_file.path, self._notes_file.read),
+                self._notepad.read_with_revision(),
+            )
+            shown = content.replace("\0", "\ufffd")  # a file with it would be binary
+            after = shown if file.is_blank else merge_text(synced.notes, file.text, shown)
+            try:
+                if after != shown:
+                    self._notepad.write(after, revision=revision)
+                    wrote.append("notepad")
+                if after != file.text or file.data is None:
+                    self._notes_file.replace(after, file)
+                    wrote.append(NOTES)
+            except (RevisionConflict, FileChanged):
+                continue
+            if after != synced.notes:
+                synced.notes = after
+                self._state.write(synced)
+            return wrote
+        raise Conflict(f"{self._notes_file.path} keeps changing; try again")
+
+    def _base(self, synced: Synced, bus: list[Named]) -> dict[str, Entry]:
+        """Return the items that both sides had, none if the log has never had those that are missing on the bus now."""
+        missing = synced.items.keys() - dict(bus).keys()
+        if missing:
+            try:
+                had = {item.id for item in self._todo.as_of(synced.position).todos}
+            except (InvalidInput, NotFound, PositionLost, LogRewound):
+                had = set()
+            if not missing <= had:
+                return {}  # another log, such as that of a new engine: its list does not say that they were removed
+        return synced.items
+
+
+def _unless_blank(text: str) -> str:
+    """Return a text, or that of a new file: one without any text counts as missing."""
+    return text if text.strip() else _NEW_TODO
+
+
+def _as_todos(before: TodoList, items: list[Named]) -> list[TodoItem]:
+    """Return items as a todo list; where the text is the same, the content stays that of the bus. Raises TooLarge."""
+    known = {item.id: item.content for item in before.todos}
+    todos = [
+        TodoItem.model_validate(
+            {
+                "id": id,
+                "content": known[id] if on_one_line(known.get(id, "")) == entry.text else content_of(entry.text),
+                "status": entry.status,
+            }
+        )
+        for id, entry in items
+    ]
+    if len(todos) > MAX_TODO_ITEMS:
+        raise TooLarge(TODO, len(todos), MAX_TODO_ITEMS, "items", "remove what is done")
+    longest = max((len(todo.content) for todo in todos), default=0)
+    if longest > MAX_TODO_CONTENT:
+        raise TooLarge(TODO, longest, MAX_TODO_CONTENT, "characters in one item", "shorten it")
+    return todos
+
+
+def _in_the_order_of_the_file(file: list[Entry], todos: list[Named]) -> dict[str, Entry]:
+    ids: dict[Entry, list[str]] = {}
+    for id, entry in todos:
+        ids.setdefault(entry, []).append(id)
+    return {ids[entry].pop(0): entry for entry in file}

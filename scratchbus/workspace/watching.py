@@ -1,0 +1,135 @@
+"""Sync files again and again: when one of them changes, and when the bus does."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from scratchbus import Bus, Synced
+from scratchbus.errors import ScratchbusError, SettingsError
+from scratchbus.workspace.shared_file import settled
+from scratchbus.workspace.sync import NOTES, TODO, WorkspaceSync, WorkspaceSynced
+
+AT_LEAST_EVERY: Final = 30.0
+"""After how many seconds it looks without having been told of a change, as on a file system that tells of none."""
+
+_AGAIN: Final = 1.0  # seconds after what failed
+_DEBOUNCE: Final = 200  # milliseconds in which an editor may write several times
+_OF_SESSION: Final = {"subjects": ("todo", "notepad", "session")}
+_OF_PREFERENCES: Final = {"kinds": ("preference_remembered", "preference_forgotten", "erased")}
+
+
+class _Watched(NamedTuple):
+    """What is kept the same: files of a directory, by their names, and what these events of a page are about."""
+
+    bus: Bus
+    directory: Path
+    files: Collection[str]
+    page: str
+    events: Mapping[str, Collection[str]]
+    sync: Callable[[], Any]
+
+
+def watch_workspace(
+    sync: WorkspaceSync, report: Callable[[WorkspaceSynced | Exception], object], stop: threading.Event
+) -> None:
+    """Sync until `stop` is set. What goes wrong is reported once, and tried again. Raises SettingsError.
+
+    `report` is called with what each sync wrote, if it wrote something, and with what went wrong.
+    """
+    page = f"session:{sync.session}"
+    _watch(_Watched(sync.bus, sync.directory, (TODO, NOTES), page, _OF_SESSION, sync.run), report, stop)
+
+
+def watch_preferences(
+    bus: Bus, scope: str, file: Path | str, report: Callable[[Synced | Exception], object], stop: threading.Event
+) -> None:
+    """Keep a part of a text file the same as the preferences of a scope until `stop` is set; see `watch_workspace`."""
+    path, preferences = Path(file), bus.preferences(scope)
+    names = {path.name, path.resolve().name}  # a link may lead to a file beside it
+
+    def sync() -> Synced:
+        settled(path, lambda: None)
+        return preferences.sync(path)
+
+    _watch(_Watched(bus, path.parent.resolve(), names, f"knowledge:{scope}", _OF_PREFERENCES, sync), report, stop)
+
+
+def _watch(watched: _Watched, report: Callable[[Any], object], stop: threading.Event) -> None:
+    try:
+        import watchfiles  # noqa: F401  # said now, not in a thread
+    except ImportError as problem:
+        raise SettingsError(f"--watch needs: pip install 'scratchbus[workspace]' ({problem})") from None
+    changed = threading.Event()
+    with _following(_watch_files, watched, changed, stop), _following(_watch_bus, watched, changed, stop):
+        said = ""
+        while not stop.is_set():
+            changed.clear()
+            said = _sync(watched, report, said)
+            changed.wait(_AGAIN if said else AT_LEAST_EVERY)
+
+
+def _sync(watched: _Watched, report: Callable[[Any], object], said: str) -> str:
+    """Sync once; return what went wrong, which is reported unless it was said before."""
+    try:
+        done = watched.sync()
+    except (ScratchbusError, OSError) as problem:
+        if str(problem) != said:
+            report(problem)
+        return str(problem)
+    if done.wrote:
+        report(done)
+    return ""
+
+
+_Watch = Callable[[_Watched, threading.Event, threading.Event], None]
+
+
+@contextmanager
+def _following(watch: _Watch, watched: _Watched, changed: threading.Event, stop: threading.Event) -> Iterator[None]:
+    """Run a watch in a thread while the `with` lasts."""
+
+    def run() -> None:
+        while not stop.is_set():
+            try:
+                watch(watched, changed, stop)
+            except (ScratchbusError, OSError):  # the sync meets it too, and reports it
+                changed.set()
+                stop.wait(_AGAIN)
+        changed.set()
+
+    thread = threading.Thread(target=run, name=watch.__name__, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _watch_files(watched: _Watched, changed: threading.Event, stop: threading.Event) -> None:
+    from watchfiles import Change, watch
+
+    def is_ours(_: Change, path: str) -> bool:
+        return path.rpartition("/")[2] in watched.files
+
+    changes = watch(
+        watched.directory,
+        watch_filter=is_ours,
+        stop_event=stop,
+        debounce=_DEBOUNCE,
+        recursive=False,
+        raise_interrupt=False,
+    )
+    for _ in changes:
+        changed.set()
+
+
+def _watch_bus(watched: _Watched, changed: threading.Event, stop: threading.Event) -> None:
+    start = watched.bus.position()
+    changed.set()  # what happened before
+    for _ in watched.bus.events(start, follow=True, pages=[watched.page], stop=stop, **watched.events):
+        changed.set()

@@ -1,0 +1,195 @@
+"""Traces: what one process publishes and others do with it is one trace, by the context that goes with the event."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scratchbus import AsyncBus
+from scratchbus.errors import VersionConflict
+from scratchbus.telemetry import tracing
+from tests.waiting import eventually
+
+ROOT = Path(__file__).parents[2]
+
+pytest.importorskip("opentelemetry.sdk", reason="NOT TESTED: the extra otel and its SDK are not installed")
+
+from opentelemetry.sdk.trace import TracerProvider  # noqa: E402 - there is an SDK
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor  # noqa: E402
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter  # noqa: E402
+from opentelemetry.trace import SpanKind, StatusCode  # noqa: E402
+
+from scratchbus.adapters.opentelemetry import ScratchbusInstrumentor  # noqa: E402
+
+# A publisher as a process of its own: it prints the spans that it made, as its exporter in memory has them.
+PUBLISHER = """
+import json, sys
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from scratchbus import Bus
+from scratchbus.adapters.opentelemetry import ScratchbusInstrumentor
+exporter, provider = InMemorySpanExporter(), TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(exporter))
+ScratchbusInstrumentor().instrument(tracer_provider=provider)
+with Bus.connect(sys.argv[1], bus=sys.argv[2], source="detector") as bus:
+    with provider.get_tracer("test").start_as_current_span("look"):
+        bus.page("main").add("risk_alert", "Fraud ring", tags=["x"])
+print(json.dumps([{"name": s.name, "trace": s.context.trace_id, "span": s.context.span_id,
+                   "parent": s.parent and s.parent.span_id} for s in exporter.get_finished_spans()]))
+"""
+
+
+@pytest.fixture
+def spans() -> Iterator[InMemorySpanExporter]:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    ScratchbusInstrumentor().instrument(tracer_provider=provider)
+    yield exporter
+    ScratchbusInstrumentor().uninstrument()
+    assert tracing.active is None
+
+
+def named(spans: InMemorySpanExporter, name: str) -> list[Any]:
+    return [span for span in spans.get_finished_spans() if span.name == name]
+
+
+@pytest.mark.real
+@pytest.mark.engines("embedded")
+def test_two_processes_make_one_trace(bus, engine_url, bus_name, spans: InMemorySpanExporter):
+    done = subprocess.run(
+        [sys.executable, "-c", PUBLISHER, engine_url, bus_name], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    theirs = {each["name"]: each for each in json.loads(done.stdout)}
+    assert theirs["publish main"]["parent"] == theirs["look"]["span"]
+    page, stop = bus.page("main"), threading.Event()
+
+    def handle(event):
+        page.add("action_suggestion", "Look into it", evidence=[event.subject], tags=["work"])
+        stop.set()
+
+    with bus.subscribe("router", types=["risk_alert"], after="0-0") as deliveries:
+        deliveries.run(handle, stop)
+    with bus.work("executor", types=["action_suggestion"]) as jobs, next(jobs) as job:
+        job.resolve(reason="done")
+    page.list()
+    trace_id = theirs["publish main"]["trace"]
+    (receive,), (process,) = named(spans, "receive router"), named(spans, "process router")
+    (act,) = named(spans, "act action_suggestion")
+    chain = [receive, process]
+    assert receive.parent.span_id == theirs["publish main"]["span"]
+    assert process.parent.span_id == receive.context.span_id
+    suggested = next(
+        s for s in named(spans, "publish main") if s.parent and s.parent.span_id == process.context.span_id
+    )
+    assert suggested.attributes["scratchbus.event.kind"] == "added"
+    assert act.parent.span_id == suggested.context.span_id
+    resolved = [s for s in named(spans, "publish main") if s.parent and s.parent.span_id == act.context.span_id]
+    assert [s.attributes["scratchbus.event.kind"] for s in resolved] == ["status_changed"]
+    assert {span.context.trace_id for span in (*chain, suggested, act, *resolved)} == {trace_id}
+
+
+def test_spans_follow_the_conventions_for_messaging(bus, spans: InMemorySpanExporter):
+    page = bus.page("session:abc")
+    first = page.add("observation", "x")
+    with bus.subscribe("s", after="0-0") as deliveries, next(deliveries):
+        pass
+    (publish,), (receive,), (process,) = (
+        named(spans, name) for name in ("publish session:{id}", "receive s", "process s")
+    )
+    assert (publish.kind, receive.kind, process.kind) == (SpanKind.PRODUCER, SpanKind.CONSUMER, SpanKind.CONSUMER)
+    assert dict(publish.attributes) == {
+        "messaging.system": "scratchbus", "messaging.operation.name": "publish", "messaging.operation.type": "send",
+        "messaging.destination.name": "session:abc", "messaging.destination.template": "session:{id}",
+        "messaging.message.id": page.history(first.id)[0].id, "messaging.message.conversation_id": first.id,
+        "scratchbus.event.kind": "added",
+    }  # fmt: skip
+    assert receive.attributes["messaging.destination.subscription.name"] == "s"
+    assert receive.attributes["messaging.message.id"] == publish.attributes["messaging.message.id"]
+    assert [each.attributes["messaging.operation.type"] for each in (receive, process)] == ["receive", "process"]
+    event = page.history(first.id)[0]
+    assert (
+        event.traceparent
+        == f"00-{publish.context.trace_id:032x}-{publish.context.span_id:016x}-{publish.context.trace_flags:02x}"
+    )
+
+
+def test_folding_links_to_what_published_the_events(bus, spans: InMemorySpanExporter):
+    page = bus.page("main")
+    for number in range(3):
+        page.add("observation", str(number))
+    bus.rebuild()
+    published = {span.context.span_id for span in named(spans, "publish main")}
+    folded = named(spans, "project scratch_page")
+    assert {link.context.span_id for span in folded for link in span.links} == published
+    assert sum(span.attributes["messaging.batch.message_count"] for span in folded) >= 3
+
+
+def test_what_fails_is_an_error_in_its_span(bus, spans: InMemorySpanExporter):
+    page = bus.page("main")
+    found, stop = page.add("observation", "x"), threading.Event()
+
+    def handle(event):
+        stop.set()
+        raise IndexError("broken")
+
+    with pytest.raises(VersionConflict):
+        page.update(found.id, content="y", expected_version=9)
+    with bus.subscribe("s", after="0-0") as deliveries:
+        deliveries.run(handle, stop)
+    failed = {span.name: span for span in spans.get_finished_spans() if span.status.status_code is StatusCode.ERROR}
+    assert set(failed) >= {"process s", "receive s"}
+    assert failed["receive s"].status.description == "IndexError: broken"
+    assert failed["process s"].events[0].attributes["exception.type"] == "IndexError"
+    assert failed["publish main"].attributes["error.type"] == "VersionConflict"
+
+
+@pytest.mark.engines("embedded")
+async def test_tasks_have_traces_of_their_own(engine_url, bus_name, spans: InMemorySpanExporter):
+    async with await AsyncBus.connect(engine_url, bus=bus_name, source="a") as async_bus:
+        await _work(async_bus)
+    (act,) = named(spans, "act observation")
+    first, *_ = named(spans, "publish main")
+    assert act.parent.span_id == first.context.span_id
+
+
+async def _work(async_bus: AsyncBus) -> None:
+    page = async_bus.page("main")
+    added = await page.add("observation", "x")
+    async with async_bus.work("w", types=["observation"]) as jobs, await anext(jobs) as job:
+        assert job.id == added.id
+        await job.resolve()
+
+
+def test_without_a_tracer_an_event_has_no_trace_context(bus):
+    event = bus.page("main").history(bus.page("main").add("observation", "x").id)[0]
+    assert event.traceparent is None
+
+
+@pytest.mark.engines("embedded")
+def test_without_a_tracer_nothing_is_imported(bus, engine_url, bus_name):
+    code = """
+import sys
+from scratchbus import Bus
+Bus.connect(sys.argv[1], bus=sys.argv[2], source="a").page("main").add("observation", "x")
+assert not [name for name in sys.modules if name.startswith(("opentelemetry", "scratchbus.adapters"))]
+"""
+    subprocess.run([sys.executable, "-c", code, engine_url, bus_name], cwd=ROOT, check=True)
+
+
+def test_a_trace_that_the_caller_names_goes_on(bus, spans: InMemorySpanExporter):
+    from scratchbus import because
+
+    with because(traceparent=f"00-{7:032x}-{9:016x}-01"):
+        bus.page("main").add("observation", "x")
+    (publish,) = named(spans, "publish main")
+    assert (publish.context.trace_id, publish.parent.span_id) == (7, 9)
+    eventually(lambda: publish.end_time is not None, "it has ended")

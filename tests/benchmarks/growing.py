@@ -1,0 +1,266 @@
+"""`make bench-growth`: what operations cost on pages, in logs, on buses and in archives of very different sizes.
+
+Each figure is the median time of one operation. What is compared are the sizes, not the machine: operations are timed
+one after the other on each of them, with the same bus open.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from scratchbus import Bus, NewObservation, Page
+from scratchbus.archive.archiver import archive_bus
+from scratchbus.archive.check import verify as verify_archive
+from scratchbus.archive.stores import open_store
+from tests.benchmarks.slider import time_slider
+from tests.benchmarks.stage import BATCH, ROOM, TAGS, TYPES, Stage, catch_up, fill, given, open_stage
+
+LIMIT = 20
+TIMES = 200
+SEEN = 10
+"""How often each observation of a long log is seen."""
+
+RECENT = 100
+"""How many events ago the recent past is."""
+
+KEPT = 100
+"""How many events stay in the log of an archive."""
+
+LARGEST = 1.5
+"""How much more something may cost on a thing a thousand times as large."""
+
+console = Console(stderr=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Seconds of one operation, or bytes; `each` is what that is divided by, such as an event."""
+
+    what: str
+    figure: float
+    unit: str = "µs"
+
+    @property
+    def text(self) -> str:
+        """The figure as it is printed."""
+        return f"{self.figure:,.0f} B" if self.unit == "B" else f"{self.figure * 1e6:,.1f} µs"
+
+
+def once(work: Callable[[], object]) -> float:
+    """Return the seconds that something takes."""
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
+
+
+def usual(bus: Bus, work: Callable[[Any], object], *each: Any, times: int | None = None) -> float:
+    """Return the median of the seconds that something takes with one of these after the other.
+
+    In between all events are folded, as a projector does at once.
+    """
+    taken = []
+    for at in range(min(times or TIMES, TIMES)):
+        taken.append(once(partial(work, each[at % len(each)])))
+        catch_up(bus)
+    return median(taken)
+
+
+def open_page(stage: Stage, size: int) -> list[Cost]:
+    """Measure a page of so many open observations."""
+    bus = stage.bus(f"open-{size}")
+    page = bus.page()
+    before: Any = stage.bare.info("memory")
+    filled = once(lambda: fill(page, size))
+    folded = once(lambda: catch_up(bus))
+    after: Any = stage.bare.info("memory")
+    memory = (after["used_memory"] - before["used_memory"]) / size
+    ids = [one.id for one in page.list(limit=10_000)]
+    some = random.Random(7).sample(ids, min(TIMES, len(ids)))
+    view = stage.bus(f"open-{size}").view(page.name)
+    started = once(view.__enter__)
+    costs = [
+        Cost("add_many of 500, each", filled / size),
+        Cost("fold and commit, each", folded / size),
+        Cost("add", usual(bus, lambda at: page.add(**given(at)), *range(TIMES))),
+        Cost("get", usual(bus, page.get, *some)),
+        Cost("update", usual(bus, lambda id: page.update(id, confidence=0.5), *some)),
+        Cost("claim_next, resolve", usual(bus, lambda _: _take(page), 0)),
+        Cost("active(limit=20)", usual(bus, lambda _: page.active(limit=LIMIT), 0)),
+        Cost("list(type=, tags=, limit=20)", usual(bus, lambda _: _narrow(page), 0)),
+        Cost("list(limit=20)", usual(bus, lambda _: page.list(limit=LIMIT), 0)),
+        Cost(
+            "context of 8,000 tokens",
+            usual(bus, lambda _: bus.context.assemble(page=page.name, budget=8_000), 0, times=20),
+        ),
+        Cost("start of a view, each", started / size),
+        Cost("view.active(limit=20)", usual(bus, lambda _: view.active(limit=LIMIT), 0)),
+        Cost("engine memory, each", memory, "B"),
+    ]
+    view.close()
+    return costs
+
+
+def _take(page: Page) -> None:
+    job = page.claim_next()
+    assert job is not None
+    job.resolve()
+
+
+def _narrow(page: Page) -> None:
+    page.list(type=TYPES[0], tags=[TAGS[0]], limit=LIMIT)
+
+
+def long_log(stage: Stage, size: int) -> list[Cost]:
+    """Measure a log of so many events about few observations, each seen ten times, far apart."""
+    bus = stage.bus(f"log-{size}")
+    ids, then = _see(bus, size)
+    page = bus.page()
+    some = random.Random(7).sample(ids, min(TIMES, len(ids)))
+    verified = once(bus.verify)
+    return [
+        Cost("history of ten events", usual(bus, page.history, *some)),
+        Cost("as_of(recent).get", usual(bus, page.as_of(then).get, *some, times=50)),
+        Cost(
+            "as_of(recent), active(limit=20)", usual(bus, lambda _: page.as_of(then).active(limit=LIMIT), 0, times=20)
+        ),
+        Cost("events(after=recent), all 100", usual(bus, lambda _: list(bus.events(then)), 0, times=50)),
+        Cost("trace", usual(bus, page.trace, "action-1", times=50)),
+        Cost("verify, each event", verified / size),
+    ]
+
+
+def _see(bus: Bus, size: int) -> tuple[list[str], Any]:
+    """Write so many events; return the ids of the observations, and where the log was a moment before its end."""
+    page, apart = bus.page(), max(1, size // SEEN)
+    ids: list[str] = []
+    for first in range(0, size, BATCH):
+        some = range(first, min(first + BATCH, size))
+        added = page.add_many([NewObservation(**given(each), dedupe_key=f"key-{each % apart}") for each in some])
+        ids += [one.id for one in added[: max(0, apart - first)]]
+    then = bus.position()
+    page.link(ids[0], "action-1")
+    for each in range(RECENT - 1):
+        page.add(**given(each), dedupe_key=f"key-{each % apart}")
+    catch_up(bus)
+    return ids, then
+
+
+def _slide(stage: Stage, size: int) -> list[Cost]:
+    return [Cost(what, seconds) for what, seconds in time_slider(stage, size)]
+
+
+def many_pages(stage: Stage, size: int) -> list[Cost]:
+    """Measure a bus of so many pages with ten observations each."""
+    bus = stage.bus(f"pages-{size}")
+    pages = [bus.page(f"page-{number}") for number in range(size)]
+    for page in pages:
+        fill(page, 10)
+    folded = once(lambda: catch_up(bus))
+    some = random.Random(7).sample(pages, min(TIMES, size))
+    numbers = iter(range(10**9))
+    with bus.work("workers") as jobs:
+        first = iter(jobs)
+        seek = once(lambda: next(first).resolve())
+        took = usual(bus, lambda _: next(first).resolve(), 0, times=50)
+    return [
+        Cost("add", usual(bus, lambda page: page.add(**given(next(numbers))), *some)),
+        Cost("active(limit=20)", usual(bus, lambda page: page.active(limit=LIMIT), *some)),
+        Cost("fold and commit, each", folded / (10 * size)),
+        Cost("connect, first read", usual(bus, lambda page: _connect(stage, bus, page.name), *some, times=20)),
+        Cost("status, each page", usual(bus, lambda _: bus.status(), 0, times=5) / size),
+        Cost("work on all pages, first job, each page", seek / size),
+        Cost("work on all pages, next job", took),
+    ]
+
+
+def _connect(stage: Stage, bus: Bus, name: str) -> None:
+    with Bus.connect(stage.url, source="bench", bus=bus.core.log.bus) as opened:
+        opened.page(name).active(limit=LIMIT)
+
+
+def archived(stage: Stage, size: int) -> list[Cost]:
+    """Measure a log of so many events, of which all but the last hundred are in the archive."""
+    terms: dict[str, Any] = {"retain": "1ms", "retain_events": KEPT, "max_observations": ROOM}
+    with TemporaryDirectory(prefix="scratchbus-archive-") as name:
+        url = f"{name}/archive"
+        with Bus.connect(stage.url, source="bench", bus=f"archived-{size}", archive_url=url, **terms) as bus:
+            ids: list[str] = []
+            spent = 0.0
+            then = None
+            while len(ids) < size:
+                ids += fill(bus.page(), min(200_000, size - len(ids)))
+                catch_up(bus)
+                then = then or bus.position()
+                spent += once(lambda: archive_bus(bus))
+                console.print(f"{len(ids):,} of {size:,} events archived", style="dim", end="\r")
+            page = bus.page()
+            some = random.Random(7).sample(ids[: size - KEPT], min(50, size - KEPT))
+            reports: list[int] = []
+            store = open_store(url)
+            verified = once(lambda: verify_archive(store, lambda done, total: reports.append(done)))
+            assert reports
+            assert then is not None
+            return [
+                Cost("archive run, each event", spent / size),
+                Cost("history of an archived event", usual(bus, page.history, *some, times=50)),
+                Cost("as_of(long ago).get", usual(bus, page.as_of(then).get, *ids[:20], times=20)),
+                Cost("verify_archive, each event", verified / size),
+                Cost("verify, each event", once(bus.verify) / size),
+            ]
+
+
+@contextmanager
+def _said(what: str) -> Iterator[None]:
+    begin = time.perf_counter()
+    with console.status(f"{what} …"):
+        yield
+    console.print(f"{what}: {time.perf_counter() - begin:.0f} s", style="dim")
+
+
+def _print(title: str, sizes: list[int], columns: list[list[Cost]]) -> None:
+    table = Table(title, *(f"{size:,}" for size in sizes), "growth", box=None, header_style="bold")
+    for costs in zip(*columns, strict=True):
+        growth = costs[-1].figure / costs[0].figure
+        style = "red" if growth > LARGEST else ""
+        table.add_row(costs[0].what, *(cost.text for cost in costs), f"{growth:.2f}×", style=style)
+    Console(width=140).print(table)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--most", type=int, default=1_000_000, show_default=True, help="The largest page and log.")
+@click.option("--pages", type=int, default=10_000, show_default=True, help="The largest number of pages.")
+@click.option(
+    "--archived", "most_archived", type=int, default=1_000_000, show_default=True, help="The largest archive."
+)
+def main(most: int, pages: int, most_archived: int) -> None:
+    """Measure how costs grow with the size of pages, logs, buses and archives."""
+    measured: tuple[tuple[str, Callable[[Stage, int], list[Cost]], list[int]], ...] = (
+        ("open observations", open_page, [1_000, 100_000, most]),
+        ("events in the log", long_log, [1_000, 100_000, most]),
+        ("events behind the time slider", _slide, [10_000, 100_000, most]),
+        ("pages", many_pages, [10, pages]),
+        ("events in the archive", archived, [10_000, most_archived]),
+    )
+    for title, measure, given_sizes in measured:
+        sizes = sorted({size for size in given_sizes if size <= given_sizes[-1]})
+        columns = []
+        for size in sizes:
+            with _said(f"{size:,} {title}"), open_stage() as stage:
+                columns.append(measure(stage, size))
+        _print(title, sizes, columns)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,202 @@
+"""`make bench-memory-server`: our tools for facts against the reference MCP memory server, through the same client."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
+from functools import partial
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import anyio
+import click
+from anyio.from_thread import start_blocking_portal
+from mcp import Client, StdioServerParameters
+from rich.console import Console
+
+from scratchbus.eventlog.append import MAX_BATCH
+from tests import launcher
+from tests.benchmarks import report
+from tests.benchmarks.measure import Side, interleave
+from tests.benchmarks.rows import Floor, Row, rates
+from tests.benchmarks.stage import ROOT, Stage, open_stage
+
+SERVER = "@modelcontextprotocol/server-memory"
+WRITERS = 20
+EACH = 5  # entities of a writer
+BUS = "knowledge"
+
+Work = Callable[[int], Awaitable[None]]
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--rounds", default=5, show_default=True, help="How often each side is measured.")
+@click.option("--entities", default=3_000, show_default=True, help="How many entities there are before.")
+@click.option("--calls", default=50, show_default=True, help="How many calls a round has.")
+@click.option("--writers", default=WRITERS, show_default=True, help="How many clients write at once.")
+def main(directory: Path, rounds: int, entities: int, calls: int, writers: int) -> None:
+    """Measure scratchbus against the memory server that npm has installed in DIRECTORY."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the engine goes too
+    package = directory.resolve() / "node_modules" / SERVER
+    about: dict[str, Any] = {"started": datetime.now(UTC).isoformat(timespec="seconds"), "entities": entities}
+    with open_stage() as stage, TemporaryDirectory(prefix="scratchbus-peer-") as name:
+        about["machine"] = report.machine(stage.bare, "mcp")
+        servers = _Servers(stage, package / "dist" / "index.js", Path(name))
+        rows = _measure(servers, rounds, entities, calls)
+        lost = anyio.run(servers.lost, writers)
+    console = Console()
+    report.show(console if console.is_terminal else Console(width=report.WIDE), about, {SERVER: rows})
+    ours, theirs = lost
+    click.echo(
+        f"{writers} clients created {EACH} entities each at once: lost by us {ours}, by the memory server {theirs}"
+    )
+    if ours or not all(row.reached for row in rows):
+        sys.exit(1)
+
+
+class _Servers:
+    """Both servers: how clients are connected with one, each with a process of its own on the same memory."""
+
+    def __init__(self, stage: Stage, script: Path, directory: Path) -> None:
+        self._stage = stage
+        self._script = script
+        self._directory = directory
+        self.facts = stage.bus(BUS).facts("bench")
+
+    def ours(self) -> Client:
+        """Return a client of our server."""
+        arguments = ("--tools", "facts,recall", "--knowledge", "bench", "--agent", "bench", "--bus", BUS)
+        program, *rest = launcher.command("-m", "scratchbus.cli", "mcp", *arguments, "--url", self._stage.url)
+        return Client(StdioServerParameters(command=program, args=rest, env=dict(os.environ), cwd=str(ROOT)))
+
+    def theirs(self, memory: str = "memory") -> Client:
+        """Return a client of the memory server, with a memory of this name."""
+        environment = {**os.environ, "MEMORY_FILE_PATH": str(self._directory / f"{memory}.jsonl")}
+        return Client(StdioServerParameters(command="node", args=[str(self._script)], env=environment))
+
+    async def lost(self, writers: int) -> tuple[int, int]:
+        """Return how many entities are missing after so many clients have created some at once, in ours and theirs."""
+        wanted = writers * EACH
+        async with self.theirs("shared") as reader:
+            made = await _at_once([partial(self.theirs, "shared") for _ in range(writers)], _their_entity)
+            graph = await _called(reader, "read_graph", {})
+        there = {each["name"] for each in graph["entities"]}
+        kept = await _at_once([self.ours for _ in range(writers)], _our_entity)
+        found = {fact.subject for fact in self.facts.query(relation="is_a", limit=None)}
+        assert len(made) == len(kept) == wanted
+        return len(set(kept) - found), len(set(made) - there)
+
+
+def _measure(servers: _Servers, rounds: int, entities: int, calls: int) -> list[Row]:
+    """Create entities one by one, and search them, where there are many."""
+    numbers = count(entities)
+    for first in range(0, entities, MAX_BATCH):
+        some = range(first, min(first + MAX_BATCH, entities))
+        servers.facts.ingest("\n".join(f"{_name(number)} -> is_a -> library" for number in some))
+
+    def new(entity: Callable[[str], tuple[str, dict[str, Any]]]) -> tuple[str, dict[str, Any]]:
+        return entity(_name(next(numbers)))
+
+    def old(search: Callable[[str], tuple[str, dict[str, Any]]]) -> tuple[str, dict[str, Any]]:
+        return search(_name(next(numbers) % entities))
+
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(_both(servers, entities)) as (mine, its):
+        rows = []
+        for what, our, their in (
+            ("create", partial(new, _our_entity), partial(new, _their_entity)),
+            ("search", partial(old, _our_search), partial(old, _their_search)),
+            ("search by words", partial(old, _our_recall), partial(old, _their_search)),
+        ):
+            names = f"{what} with {entities:,} entities: ours", f"{SERVER}: {what}"
+            taken = interleave(
+                rounds,
+                Side(names[0], calls, partial(portal.call, _call, mine, our, calls)),
+                Side(names[1], calls, partial(portal.call, _call, its, their, calls)),
+            )
+            floor = None if "words" in what else Floor("ratio", "at least", 5)
+            rows.append(rates(taken, *names, what=f"{what} with {entities:,} entities", against=SERVER, floor=floor))
+    return rows
+
+
+@asynccontextmanager
+async def _both(servers: _Servers, entities: int) -> AsyncIterator[tuple[Client, Client]]:
+    """Start both servers, theirs with so many entities."""
+    async with servers.ours() as mine, servers.theirs() as its:
+        _, filled = _their_entity(*map(_name, range(entities)))
+        await _called(its, "create_entities", filled)
+        yield mine, its
+
+
+async def _at_once(
+    clients: list[Callable[[], Client]], entity: Callable[[str], tuple[str, dict[str, Any]]]
+) -> list[str]:
+    """Let each client create entities, all at once; return their names."""
+    names: list[str] = []
+
+    async def write(client: Client, number: int) -> None:
+        for one in range(EACH):
+            name = f"entity {number}-{one} of many"
+            await _called(client, *entity(name))
+            names.append(name)
+
+    async with AsyncExitStack() as opened:
+        connected = [await opened.enter_async_context(client()) for client in clients]
+        async with anyio.create_task_group() as group:
+            for number, client in enumerate(connected):
+                group.start_soon(write, client, number)
+    return names
+
+
+async def _call(client: Client, asked: Callable[[], tuple[str, dict[str, Any]]], times: int) -> None:
+    for _ in range(times):
+        tool, arguments = asked()
+        answer = await _called(client, tool, arguments)
+        assert any(answer.values()), (tool, arguments, answer)
+
+
+async def _called(client: Client, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    result = await client.call_tool(tool, arguments)
+    if result.is_error or result.structured_content is None:
+        raise RuntimeError(f"{tool}: {result.content}")
+    answer: dict[str, Any] = result.structured_content
+    return answer
+
+
+def _name(number: int) -> str:
+    return f"library {number:06d}"
+
+
+def _our_entity(name: str) -> tuple[str, dict[str, Any]]:
+    text = f"{name} is kept by the platform team"
+    return "assert_fact", {"subject": name, "relation": "is_a", "object": "library", "source_text": text}
+
+
+def _their_entity(*names: str) -> tuple[str, dict[str, Any]]:
+    entities = [
+        {"name": name, "entityType": "library", "observations": [f"{name} is kept by the platform team"]}
+        for name in names
+    ]
+    return "create_entities", {"entities": entities}
+
+
+def _our_search(name: str) -> tuple[str, dict[str, Any]]:
+    return "query_facts", {"subject": name}
+
+
+def _our_recall(name: str) -> tuple[str, dict[str, Any]]:
+    return "recall", {"query": name}
+
+
+def _their_search(name: str) -> tuple[str, dict[str, Any]]:
+    return "search_nodes", {"query": name}
+
+
+if __name__ == "__main__":
+    main()

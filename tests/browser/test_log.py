@@ -1,0 +1,110 @@
+"""The view Log: events as they come."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from playwright.sync_api import expect
+
+from scratchbus import Bus, NewObservation
+from tests.browser.conftest import Console, Opened
+from tests.browser.serving import Served
+from tests.waiting import eventually
+
+
+@pytest.mark.slow
+def test_log_follows_pauses_and_expands(console: Console, bus: Bus) -> None:
+    """Events appear at the top; paused ones wait, and none is lost; a row expands to its JSON."""
+    page = bus.page("log:live")
+    page.add("observation", "before")
+    window = console.open("#/log?q=page:log:live")
+    console.expect_rows("before")
+    page.add("observation", "live")
+    console.expect_rows("live", "before")
+    window.keyboard.press("z")
+    page.add("observation", "while paused")
+    last = page.add("observation", "last")
+    expect(window.get_by_role("button", name="Go on, 2 new")).to_be_visible()
+    assert console.rows() == ["live", "before"]
+    window.keyboard.press("z")
+    console.expect_rows("last", "while paused", "live", "before")
+    window.get_by_role("row").filter(has_text="last").click()
+    shown = json.loads(window.locator(".raw pre").inner_text())
+    assert shown["subject"] == last.id
+    assert shown["content"] == "last"
+
+
+@pytest.mark.browser
+def test_hostile_text_is_shown_as_text(console: Console, bus: Bus) -> None:
+    """Markup, scripts, escape sequences and characters that reorder text do nothing, and are seen."""
+    hostile = "<img src=x onerror=alert(1)><script>alert(2)</script> \x1b[31mred \u202etfel"
+    seen = "<img src=x onerror=alert(1)><script>alert(2)</script> ESC[31mred 202Etfel"
+    page = bus.page("log:hostile")
+    page.add("risk_alert", hostile, tags=["<b>tag</b>"], owner="<i>owner</i>", context={"<u>": hostile})
+    for address in ("#/now?page=log:hostile", "#/log?q=page:log:hostile"):
+        window = console.open(address)
+        console.expect_rows(seen)
+        window.get_by_role("row").nth(1).click()
+        expect(window.locator(".detail, .raw").get_by_text("script").first).to_be_visible()
+        assert window.locator("main :is(script, img, b, i, u)").count() == 0
+
+
+@pytest.mark.browser
+@pytest.mark.timeout(600)
+def test_a_hundred_thousand_rows_scroll(open_console: Opened, served: Served) -> None:
+    """Only visible rows are in the document, frames stay short, and live rows do not move what one reads."""
+    with Bus.connect(served.url, source="daemon", max_observations=200_000) as bus:
+        page = bus.page("log:many")
+        for batch in range(100):
+            page.add_many(
+                [NewObservation(type="observation", content=f"row {batch * 1000 + each}") for each in range(1000)]
+            )
+        console = open_console(served)
+        window = console.open("#/log?q=page:log:many")
+        window.wait_for_selector(".log-table .table-row")
+        read_all = """async () => {
+            const body = document.querySelector('.table-body');
+            for (let last = -1, same = 0; same < 100;) {
+                body.scrollTop = body.scrollHeight;
+                await new Promise(requestAnimationFrame);
+                await new Promise(done => setTimeout(done, 20));
+                same = body.scrollHeight === last ? same + 1 : 0;
+                last = body.scrollHeight;
+                if (last > 28 * 100_000) return last;
+            }
+            return body.scrollHeight;
+        }"""
+        assert window.evaluate(read_all) >= 28 * 100_000
+        frames = window.evaluate(
+            """async () => {
+                const body = document.querySelector('.table-body'), found = [];
+                let before = performance.now(), rows = 0;
+                for (let frame = 0; frame < 200; frame++) {
+                    body.scrollTop = (frame * 7919 % 200) / 200 * body.scrollHeight;
+                    await new Promise(requestAnimationFrame);
+                    const now = performance.now();
+                    found.push(now - before);
+                    before = now;
+                    rows = Math.max(rows, body.querySelectorAll('.table-row').length);
+                }
+                return {median: found.sort((a, b) => a - b)[100], rows};
+            }"""
+        )
+        assert frames["rows"] < 100
+        assert frames["median"] < 100
+        window.evaluate("document.querySelector('.table-body').scrollTop = 28 * 500")
+        first = """() => {
+            const top = document.querySelector('.table-body').getBoundingClientRect().top;
+            return [...document.querySelectorAll('.table-body .table-row')]
+                .map(row => [row.getBoundingClientRect().top - top, row.querySelector('.cell-what').textContent])
+                .filter(([y]) => y >= 0).sort((a, b) => a[0] - b[0])[0];
+        }"""
+        window.wait_for_timeout(200)
+        before = window.evaluate(first)
+        count = window.locator(".toolbar-count").inner_text()
+        for number in range(20):
+            page.add("observation", f"live {number}")
+        eventually(lambda: window.locator(".toolbar-count").inner_text() != count, "live rows", within=10)
+        window.wait_for_timeout(500)
+        assert window.evaluate(first) == before

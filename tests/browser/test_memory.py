@@ -1,0 +1,201 @@
+"""The view Memory: what agents keep, corrected and deleted, and the context they get of it."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from scratchbus import Bus
+from tests.browser.conftest import Console, Opened
+from tests.browser.serving import Served
+from tests.browser.test_shell import violations
+
+
+def remember(bus: Bus, session: str, page: str = "main") -> str:
+    """Fill all memories of a session; return a session begun from it."""
+    bus.notes(session).add("The bank answers on Mondays only", ["bank"])
+    bus.notes(session).add("The user is in Lagos every spring", ["user"])
+    bus.notepad(session).write("# Case\n\nThe card is stolen.\n")
+    bus.notepad(session).update("find_replace", find="is stolen", replace="may be stolen")
+    bus.todo(session).write([{"id": "1", "content": "Ask the bank"}, {"id": "2", "content": "Call the user"}])
+    bus.end_task(bus.begin_task(session, "Find the terminal"), "Its clock was wrong.")
+    bus.scratchpad("daemon")
+    bus.page(page).add("risk_alert", "The card looks stolen")
+    bus.context.assemble(session=session, page=page, record=True)
+    return bus.spawn_session(session)
+
+
+@pytest.mark.browser
+def test_notes_are_found_corrected_and_deleted(console: Console, bus: Bus) -> None:
+    """A note is searched, changed and deleted; a change of somebody else in between is refused, and says so."""
+    remember(bus, "memory-notes", "memory:notes")
+    notes = bus.notes("memory-notes")
+    console.sees_failures = True
+    window = console.open("#/memory?session=memory-notes")
+    expect(window.locator(".note")).to_have_count(2)
+    window.get_by_label("Search the notes").fill("monday")
+    expect(window.locator(".note")).to_have_count(1)
+    window.get_by_role("button", name="Correct").click()
+    window.get_by_label("Content").fill("The bank answers on Tuesdays only")
+    note = next(each for each in notes.list().notes if "Mondays" in each.content)
+    notes.update(note.id, tags=["bank", "slow"])
+    window.get_by_role("button", name="Save").click()
+    expect(window.get_by_text("Someone else was faster.")).to_be_visible()
+    window.keyboard.press("Escape")
+    expect(window.locator(".note .tag", has_text="slow")).to_be_visible()
+    window.get_by_role("button", name="Correct").click()
+    window.get_by_label("Content").fill("The bank answers on Tuesdays only, Monday is closed")
+    window.get_by_role("button", name="Save").click()
+    expect(window.locator(".note")).to_contain_text("Tuesdays")
+    assert {each.content for each in notes.list().notes} >= {"The bank answers on Tuesdays only, Monday is closed"}
+    window.get_by_role("button", name="Delete").click()
+    window.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(window.get_by_text("No note fits")).to_be_visible()
+    assert [each.content for each in notes.list().notes] == ["The user is in Lagos every spring"]
+
+
+@pytest.mark.slow
+def test_notepad_versions_are_compared_and_restored(console: Console, bus: Bus) -> None:
+    """A version shows what it changed; an old one comes back as a new one."""
+    remember(bus, "memory-pad", "memory:pad")
+    window = console.open("#/memory?session=memory-pad&tab=notepad")
+    expect(window.locator(".version")).to_have_count(2)
+    window.locator(".version").first.click()
+    expect(window.locator(".sheet del")).to_have_text("is")
+    expect(window.locator(".sheet ins")).to_have_text("may be")
+    window.locator(".version").nth(1).click()
+    expect(window.locator(".sheet")).to_contain_text("The card is stolen.")
+    window.get_by_role("button", name="Restore").click()
+    window.get_by_role("button", name="Save").click()
+    expect(window.locator(".version")).to_have_count(3)
+    assert bus.notepad("memory-pad").read() == "# Case\n\nThe card is stolen.\n"
+
+
+@pytest.mark.browser
+def test_todo_tasks_and_sessions(console: Console, bus: Bus) -> None:
+    """An item gets another status and goes; a task shows what it came to; the tree has the child; a session ends."""
+    child = remember(bus, "memory-todo", "memory:todo")
+    window = console.open("#/memory?session=memory-todo&tab=todo")
+    window.get_by_label("Status of Ask the bank").select_option("completed")
+    expect(window.locator(".todo-item.is-completed")).to_contain_text("Ask the bank")
+    window.get_by_role("button", name="Delete Call the user").click()
+    expect(window.locator(".todo-item")).to_have_count(1)
+    assert [(each.id, each.status) for each in bus.todo("memory-todo").read().todos] == [("1", "completed")]
+    window.keyboard.press("]")
+    expect(window.locator(".tasks")).to_contain_text("Its clock was wrong.")
+    window.locator(".tree-link", has_text=child).click()
+    expect(window.locator(".memory-about")).to_contain_text("begun from memory-todo")
+    window.locator(".memory-about a").click()
+    window.get_by_role("button", name="End …").click()
+    window.get_by_role("button", name="End the session").click()
+    expect(window.locator(".memory-head .status")).to_have_text("ended")
+
+
+@pytest.mark.browser
+def test_context_says_where_each_line_comes_from(console: Console, bus: Bus) -> None:
+    """Its text is that of `assemble`; a small budget leaves things out; a line leads to its story."""
+    remember(bus, "memory-context", "memory:context")
+    window = console.open("#/memory?page=memory:context&session=memory-context&tab=context")
+    expect(window.locator(".context-lines")).not_to_have_count(0)
+    made = bus.context.assemble(session="memory-context", agent="daemon", page="memory:context", budget=4000)
+    expect(window.locator(".budget p")).to_contain_text(f"{made.tokens:,} of 4,000 tokens; everything has room")
+    expect(window.locator(".earlier li")).to_have_count(1)
+    window.get_by_label("Budget, in tokens").fill("260")
+    expect(window.locator(".budget .left-out")).to_be_visible()
+    assert "budget=260" in window.url
+    window.get_by_label("Budget, in tokens").fill("4000")
+    window.locator(".context-from a", has_text="story").click()
+    expect(window.locator(".story-content")).to_have_text("The card looks stolen")
+
+
+@pytest.mark.browser
+def test_memory_of_the_past(console: Console, bus: Bus) -> None:
+    """At a moment the notes are those of then, and nothing can be written."""
+    remember(bus, "memory-past", "memory:past")
+    first = bus.notes("memory-past").history()[0].position
+    window = console.open(f"#/memory?session=memory-past&at={first}")
+    expect(window.locator(".note")).to_have_count(1)
+    expect(window.get_by_role("button", name="Correct")).to_have_count(0)
+    window.get_by_role("tab", name="Notepad").click()
+    expect(window.get_by_text("The notepad was empty then")).to_be_visible()
+    window.keyboard.press("l")
+    expect(window.locator(".version")).to_have_count(2)
+
+
+@pytest.mark.browser
+def test_nobody_else_is_shown_a_scratchpad(console: Console, bus: Bus) -> None:
+    """A person sees that an agent has one, not what is in it."""
+    with Bus.connect(console.served.url, source="quiet-agent", kind="subagent") as agent:
+        agent.scratchpad("quiet-agent").write("a secret of mine")
+    window = console.open("#/memory?agent=quiet-agent")
+    expect(window.get_by_text("Only quiet-agent reads its scratchpad")).to_be_visible()
+    expect(window.get_by_text("a secret of mine")).to_have_count(0)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_in_memory(open_console: Opened, served: Served, bus: Bus, scheme: str, width: int) -> None:
+    """Every part of a session, and the form that corrects a note."""
+    session = f"memory-axe-{scheme}-{width}"
+    remember(bus, session, "memory:axe")
+    bus.turns(session).append("user", "Where is the card?")
+    bus.turns(session).compact("Asked for the card.")
+    bus.files(session).write("check.py", "print('checked')")
+    console = open_console(served, scheme=scheme, width=width)
+    window = console.open(f"#/memory?page=memory:axe&session={session}")
+    expect(window.locator(".note")).to_have_count(2)
+    for part, sign in (
+        ("Notes", ".note"),
+        ("Notepad", ".version"),
+        ("Todo", ".todo-item"),
+        ("Tasks", ".tasks"),
+        ("Conversation", ".turn .turn"),
+        ("Files", ".files-table"),
+        ("Context", ".budget"),
+    ):
+        window.get_by_role("tab", name=part).click()
+        if part == "Conversation":
+            window.get_by_role("button", name="Show the turn it replaced").click()
+        expect(window.locator(sign).first).to_be_visible()
+        assert violations(window) == [], part
+    window.get_by_role("tab", name="Notes").click()
+    window.get_by_role("button", name="Correct").first.click()
+    assert violations(window) == []
+    assert window.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.slow
+def test_conversation_and_files(console: Console, bus: Bus) -> None:
+    """A summary opens to what it replaced, at the moment shown; a file that is text can be read, another not."""
+    turns = bus.turns("memory-turns")
+    turns.append("user", "Why does the payment fail?", tokens=6)
+    turns.append("assistant", "The bank is closed.")
+    task = bus.begin_task("memory-turns", "Ask the bank")
+    turns.append("tool", "503 from the bank")
+    bus.end_task(task, "It opens on Monday.")
+    before = turns.history()[-1].position
+    turns.compact("The bank is closed until Monday.")
+    files = bus.files("memory-turns")
+    files.write("scripts/check.py", "print('checked')\n")
+    files.write("data.bin", b"\xff\x00\xfe")
+    window = console.open("#/memory?session=memory-turns&tab=turns")
+    expect(window.locator(".turn")).to_have_count(1)
+    window.get_by_role("button", name="Show the 3 turns it replaced").click()
+    expect(window.locator(".turn .turn")).to_have_count(3)
+    expect(window.locator(".turn .turn").first).to_contain_text("Why does the payment fail?")
+    expect(window.locator(".turn .turn").last).to_contain_text("It opens on Monday.")
+    window = console.open(f"#/memory?session=memory-turns&tab=turns&at={before}")
+    expect(window.locator(".turns > .turn")).to_have_count(3)
+    window = console.open("#/memory?session=memory-turns&tab=files")
+    window.get_by_role("button", name="scripts/check.py").click()
+    expect(window.locator(".file-content")).to_have_text("print('checked')")
+    window.keyboard.press("Escape")
+    window.get_by_role("button", name="data.bin").click()
+    expect(window.get_by_text("It is not text.")).to_be_visible()
+    window.keyboard.press("Escape")
+    child = bus.spawn_session("memory-turns")
+    window.locator(".tree-link", has_text=child).click()
+    expect(window.locator(".files-table tbody tr")).to_have_count(2)
+    window = console.open(f"#/memory?session=memory-turns&tab=files&at={before}")
+    expect(window.get_by_text("There were no files then")).to_be_visible()

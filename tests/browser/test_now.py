@@ -1,0 +1,84 @@
+"""The view Now: the page, live."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import expect
+
+from scratchbus import Bus
+from tests.browser.conftest import Console
+
+
+def test_a_new_observation_appears_by_itself(console: Console, bus: Bus) -> None:
+    """What another client adds, changes and resolves shows without a reload."""
+    page = bus.page("now:live")
+    window = console.open("#/now?page=now:live")
+    expect(window.get_by_role("heading", name="Nothing is open on now:live")).to_be_visible()
+    low = page.add("observation", "the low one")
+    high = page.add("risk_alert", "the high one", tags=["card"])
+    expect(window.get_by_role("row", name=re.compile("the low one"))).to_be_visible()
+    console.expect_rows("the high one", "the low one")
+    page.update(low.id, content="the low one, changed")
+    expect(window.get_by_text("the low one, changed")).to_be_visible()
+    page.claim(high.id, ttl="10m")
+    expect(window.locator(".cell-claim", has_text="daemon")).to_be_visible()
+    page.resolve(low.id)
+    expect(window.get_by_text("the low one, changed")).to_be_hidden()
+
+
+def test_filter_is_in_the_address(console: Console, bus: Bus) -> None:
+    """Typing filters at once; the address that it makes shows the same rows elsewhere."""
+    page = bus.page("now:filter")
+    page.add("risk_alert", "one", tags=["card"])
+    page.add("risk_alert", "two", source="mail")
+    page.add("observation", "three", tags=["card"])
+    window = console.open("#/now?page=now:filter")
+    filters = window.get_by_role("combobox", name="Filter")
+    filters.fill("type:risk_alert")
+    expect(window.locator(".toolbar-count")).to_have_text("2 of 3")
+    console.expect_rows("two", "one")
+    filters.fill("tag:card thr")
+    expect(window.locator(".toolbar-count")).to_have_text("1 of 3")
+    address = window.evaluate("location.hash")
+    other = console.open(address)
+    expect(other.locator(".toolbar-count")).to_have_text("1 of 3")
+    console.expect_rows("three")
+    expect(other.get_by_role("combobox", name="Filter")).to_have_value("tag:card thr")
+
+
+def test_resolving_and_adding(console: Console, bus: Bus) -> None:
+    """A person acts by keys and forms, and the bus has it."""
+    page = bus.page("now:act")
+    added = page.add("risk_alert", "look at this")
+    window = console.open("#/now?page=now:act")
+    window.get_by_role("row", name=re.compile("look at this")).click()
+    window.get_by_role("button", name="Resolve").click()
+    window.get_by_label("Reason").fill("it was a test")
+    window.get_by_role("dialog").get_by_role("button", name="Resolve").click()
+    expect(window.get_by_role("status").get_by_text("Resolved: look at this")).to_be_visible()
+    found = page.get(added.id)
+    assert found is not None
+    assert (found.status, found.reason) == ("resolved", "it was a test")
+    window.keyboard.press("Escape")
+    window.keyboard.press("a")
+    window.get_by_label("Type").select_option("dependency")
+    window.get_by_label("Content").fill("wait for the deploy")
+    window.get_by_label("Tags").fill("deploy eu")
+    window.get_by_role("dialog").get_by_role("button", name="Add", exact=True).click()
+    expect(window.get_by_role("row", name=re.compile("wait for the deploy"))).to_be_visible()
+    (made,) = page.list(type="dependency")
+    assert (made.content, made.tags) == ("wait for the deploy", ["deploy", "eu"])
+
+
+def test_closing_the_last_observation_once_it_has_left(console: Console, bus: Bus) -> None:
+    """When the only row leaves while it is selected, closing it is no error, though no row can have the focus."""
+    page = bus.page("now:last")
+    id = page.add("observation", "the only one").id
+    window = console.open(f"#/now?page=now:last&selected={id}")
+    console.expect_rows("the only one")
+    window.locator(".table-body .table-row").focus()
+    page.resolve(id)
+    expect(window.get_by_role("heading", name="Nothing is open on now:last")).to_be_visible()
+    window.keyboard.press("Escape")
+    expect(window.locator(".detail")).to_be_hidden()

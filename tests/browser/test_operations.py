@@ -1,0 +1,119 @@
+"""The view Operations: subscriptions, dead letters, verification, types."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from scratchbus import Bus, stop_engine
+from tests.browser.conftest import Console, Opened
+from tests.browser.serving import Served, serve
+from tests.browser.test_shell import violations
+
+
+def set_aside(bus: Bus, name: str, many: int) -> None:
+    """Have a subscription fail on some events until they are dead letters, and handle one more."""
+    start = bus.position()
+    page = bus.page(f"operations:{name}")
+    for number in range(many + 1):
+        page.add("observation", f"letter {number}")
+    with bus.subscribe(name, pages=[page.name], after=start, max_attempts=1, retry_delay="1ms") as deliveries:
+        for number, delivery in enumerate(deliveries):
+            if number == many:
+                delivery.ack()
+                break
+            delivery.fail("the mail server is away")
+
+
+@pytest.mark.slow
+def test_dead_letters_are_retried_and_dropped(console: Console, bus: Bus) -> None:
+    """One goes back to its subscription, another one is dropped; the subscription's own count follows."""
+    set_aside(bus, "mail", 3)
+    window = console.open("#/operations")
+    letters = window.locator(".letters", has_text="mail")
+    expect(letters.locator("tbody tr")).to_have_count(3)
+    expect(letters).to_contain_text("the mail server is away")
+    letters.get_by_role("button", name=re.compile("^Retry [0-9]")).first.click()
+    expect(letters.locator("tbody tr")).to_have_count(2)
+    letters.get_by_role("button", name=re.compile("^Drop [0-9]")).first.click()
+    expect(letters.locator("tbody tr")).to_have_count(1)
+    assert len(bus.dead_letters("mail")) == 1
+    letters.get_by_role("button", name="Drop all").click()
+    window.get_by_role("dialog").get_by_role("button", name="Drop", exact=True).click()
+    expect(letters).to_have_count(0)
+    assert bus.dead_letters("mail") == []
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[Served]:
+    """A server and a bus that nobody else uses."""
+    with serve(f"embedded://{tmp_path}") as running:
+        yield running
+    stop_engine(tmp_path)
+
+
+@pytest.mark.browser
+def test_types_are_checked_at_their_line_and_published(alone: Served, open_console: Opened) -> None:
+    """A mistake is named at its line; what is right is published, and daemons and the console know it at once."""
+    with Bus.connect(alone.url, source="daemon") as bus:
+        window = open_console(alone).open("#/operations")
+        window.get_by_role("button", name="Edit the types").click()
+        editor = window.get_by_label("The types as YAML")
+        text = (
+            editor.input_value().rstrip() + "\n\n  price_alert:\n    description: A price moved\n    priority: high\n"
+        )
+        editor.fill(text)
+        line = len(text.splitlines())
+        expect(window.locator(".editor-said")).to_contain_text(f"line {line}")
+        expect(window.locator(".editor-said")).to_contain_text("types.price_alert.priority")
+        expect(window.locator(".gutter .wrong")).to_have_text(f"✖ {line}")
+        expect(window.get_by_role("button", name="Publish")).to_be_disabled()
+        editor.fill(text.replace("priority: high", "priority: 66"))
+        expect(window.locator(".editor-said")).to_contain_text("Valid: new price_alert")
+        window.get_by_role("button", name="Publish").click()
+        expect(window.get_by_role("region", name="Observation types")).to_contain_text("price_alert")
+        assert bus.page("main").add("price_alert", "up").priority == 66
+
+
+@pytest.mark.browser
+def test_verify_says_what_it_compared(alone: Served, open_console: Opened) -> None:
+    """Everything is compared, and what came of it is said."""
+    with Bus.connect(alone.url, source="daemon") as bus:
+        for number in range(30):
+            bus.page("main").add("observation", f"number {number}")
+    window = open_console(alone).open("#/operations")
+    window.get_by_role("button", name="Verify").click()
+    expect(window.get_by_text("All is as it should be.")).to_be_visible()
+    expect(window.locator(".panel", has_text="All is as it should be.")).to_contain_text("30 events, ")
+
+
+@pytest.mark.browser
+def test_a_subscription_is_deleted(console: Console, bus: Bus) -> None:
+    """Its place in the log goes, after a question."""
+    set_aside(bus, "to-be-deleted", 1)
+    window = console.open("#/operations")
+    window.get_by_role("button", name="Delete the subscription to-be-deleted").click()
+    expect(window.get_by_role("dialog")).to_contain_text("so is its dead letter")
+    window.get_by_role("dialog").get_by_role("button", name="Delete", exact=True).click()
+    expect(window.locator(".panel", has_text="to-be-deleted")).to_have_count(0)
+    assert "to-be-deleted" not in [each.name for each in bus.subscriptions()]
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_in_operations(
+    open_console: Opened, served: Served, bus: Bus, scheme: str, width: int
+) -> None:
+    """With dead letters and the editor open; at 360 px only tables and code scroll sideways."""
+    set_aside(bus, f"axe-{scheme}-{width}", 1)
+    window = open_console(served, scheme=scheme, width=width).open("#/operations")
+    expect(window.locator(".letters").first).to_be_visible()
+    window.get_by_role("button", name="Edit the types").click()
+    expect(window.get_by_label("The types as YAML")).to_be_visible()
+    assert violations(window) == []
+    assert window.evaluate("() => document.querySelector('.operations').scrollWidth <= innerWidth")

@@ -1,0 +1,136 @@
+"""The pictures of the guide to the console, of a bus that tells a story; PICTURES=docs writes them into docs/images."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from playwright.sync_api import Page as Window
+from playwright.sync_api import expect
+
+from scratchbus import Bus, stop_engine
+from tests.browser.conftest import Opened
+from tests.browser.serving import Served, serve
+from tests.waiting import eventually
+
+DOCS = Path(__file__).parents[2] / "docs" / "images"
+LARGEST = 150_000
+"""Bytes of a picture, so that the repository stays small."""
+
+
+@pytest.fixture
+def told() -> Iterator[Served]:
+    """A server of a bus on which daemons and an agent work on a stolen card; its directory is in a picture."""
+    with TemporaryDirectory(prefix="scratchbus-") as directory:
+        with serve(f"embedded://{directory}") as running:
+            yield running
+        stop_engine(Path(directory))
+
+
+def tell(url: str) -> dict[str, str]:
+    """Write the story; return the id of the alert at its centre, and the position of an earlier event."""
+    with ExitStack() as stack:
+        as_source: Callable[[str], Bus] = lambda name: stack.enter_context(Bus.connect(url, source=name))  # noqa: E731
+        fraud, mail, router, ops = map(as_source, ("fraud_detector", "mail_verifier", "router", "ops"))
+        logs, alice = as_source("log_watcher"), as_source("alice")
+        berlin = fraud.page().add("observation", "Card 4242 was used in Berlin at 14:01", tags=["card:4242"])
+        lagos = fraud.page().add("observation", "Card 4242 was used in Lagos at 14:09", tags=["card:4242"])
+        pattern = fraud.page().add(
+            "pattern_detected", "Card 4242 was in two countries within ten minutes", evidence=[berlin.id, lagos.id]
+        )
+        moved = mail.page().add("contextual_insight", "User 42 changed their e-mail address; the new one bounces")
+        alert = router.page().add(
+            "risk_alert",
+            "Card 4242 looks stolen: two countries, and a fresh e-mail address that bounces",
+            evidence=[pattern.id, moved.id],
+            tags=["card:4242", "urgent"],
+            confidence=0.8,
+            ttl="2h",
+        )
+        advice = router.page().add("action_suggestion", "Freeze card 4242 and call user 42", evidence=[alert.id])
+        mail.page().add(
+            "pending_confirmation", "Confirm the new address of user 42", evidence=[moved.id], owner="support"
+        )
+        slow = logs.page().add(
+            "observation", "Checkout answers in 900 ms; it was 120 ms an hour ago", tags=["checkout"]
+        )
+        logs.page().add(
+            "pattern_detected", "Checkout gets slower with every deploy", evidence=[slow.id], tags=["deploy"]
+        )
+        logs.page().add("dependency", "The nightly backup needs 43 minutes and may collide with the deploy")
+        notes = alice.notes("case-42")
+        notes.add("User 42 travels to Lagos every spring; a trip is not odd by itself", ["user:42"])
+        notes.add("The bank's hotline is open until 20:00", ["bank"])
+        alice.notepad("case-42").write("# Case 42\n\n- [ ] ask the bank\n- [ ] call the user\n")
+        alice.todo("case-42").write([{"id": "1", "content": "Call user 42", "status": "in_progress"}])
+        alice.context.assemble(session="case-42", agent="alice", record=True)
+        alice.spawn_session("case-42", session="case-42/bank")
+        claim = ops.page().claim(alert.id, ttl="30m")
+        ops.page().update(alert.id, confidence=0.9, metadata={"checked_by": "ops"}, fence=claim.fence)
+        alice.page().link(alert.id, "ticket-1187")
+        alice.page().link(advice.id, "call:user-42")
+        ops.page().release(alert.id)
+        alice.notepad("case-42").update(
+            "find_replace", find="[ ] ask the bank", replace="[x] ask the bank: a wrong clock"
+        )
+        fraud.page().refute(lagos.id, reason="the terminal in Lagos had a wrong clock")
+        notes.add("Ask for the terminal's clock before believing a time", ["method"])
+        bus = as_source("mailer")
+        with bus.subscribe(
+            "mailer", types=["risk_alert"], after="0-0", max_attempts=1, retry_delay="1ms"
+        ) as deliveries:
+            for number, delivery in enumerate(deliveries):
+                if number:
+                    delivery.ack()
+                    break
+                delivery.fail("the mail server is away")
+        mail.page().claim(mail.page().list(type="pending_confirmation")[0].id, ttl="20m")
+        bank = alice.facts("bank")
+        old = bank.assert_fact(
+            "user 42", "lives_in", "Berlin", valid_at="2021-04-01", source_text="I moved to Berlin in April 2021"
+        )
+        mail.facts("bank").assert_fact("user 42", "lives_in", "Lisbon", valid_at="2026-09-01", evidence=[moved.id])
+        bank.ingest("card 4242 -> owner -> user 42\nuser 42 -> uses -> card 4242\ncard 4242 -> part_of -> account 17")
+        bank.ingest("account 17 -> located_in -> branch Mitte\nuser 43 -> uses -> account 17")
+        for source, status in ((fraud, "blocked"), (ops, "active")):
+            source.facts("bank").assert_fact("card 4242", "status", status, valid_at="2026-11-20")
+        alice.preferences("bank").remember("calls", "never call a customer before 9:00", said_by="ops")
+        return {"id": alert.id, "fact": old.id, "at": str(router.page().history(alert.id)[2].position)}
+
+
+VIEWS = [
+    ("now", "#/now?selected={id}", ".table-body .table-row"),
+    ("past", "#/now?selected={id}&at={at}", "main.past .detail-content"),
+    ("story", "#/story?selected={id}", ".graph-node"),
+    ("what-if", "#/what-if?without=fraud_detector&all=yes", ".sides-row.is-gone"),
+    ("memory", "#/memory?session=case-42&tab=context&budget=700", ".context-lines"),
+    ("facts", "#/memory?scope=bank&fact={fact}", ".graph-entity"),
+    ("log", "#/log", ".table-body .table-row"),
+    ("operations", "#/operations", ".letters"),
+]
+
+
+@pytest.mark.browser
+def test_pictures_of_the_guide(told: Served, open_console: Opened, tmp_path: Path) -> None:
+    """One of each view, the first also in the dark; with PICTURES=docs they go into the guide."""
+    into = DOCS if os.environ.get("PICTURES") == "docs" else tmp_path / "pictures"
+    into.mkdir(parents=True, exist_ok=True)
+    told_of = tell(told.url)
+    for scheme, views in (("light", VIEWS), ("dark", VIEWS[2:3])):
+        console = open_console(told, width=1180, height=680, scheme=scheme)
+        for name, address, sign in views:
+            window = console.open(address.format(**told_of))
+            expect(window.locator(sign).first).to_be_visible()
+            take(window, into / f"console-{name}{'-dark' if scheme == 'dark' else ''}.png")
+
+
+def take(window: Window, path: Path) -> None:
+    """Write a picture once the histogram is drawn, and everything has come."""
+    window.wait_for_selector(".time-bars canvas")
+    eventually(lambda: window.screenshot() == window.screenshot(), "a window at rest", within=10)
+    window.screenshot(path=path, animations="disabled")
+    assert 5_000 < path.stat().st_size < LARGEST, path

@@ -1,0 +1,294 @@
+"""The shell: outages, keyboard, narrow windows, colours, accessibility."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+from playwright.sync_api import Page as Window
+from playwright.sync_api import expect
+
+from scratchbus import Bus, McpIdentity, McpTokens
+from tests.browser.conftest import Console, Opened
+from tests.browser.serving import Served, serve
+from tests.faults.servers import DURABLE, Server, embedded_binary
+from tests.waiting import eventually
+
+CONSOLE = Path(__file__).parents[2] / "scratchbus" / "http" / "console"
+
+HIDE = """hidden => {
+    Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});
+    document.dispatchEvent(new Event('visibilitychange'));
+}"""
+"""Lets the page believe that its window is out of sight, or in sight again."""
+
+
+def violations(window: Window) -> list[str]:
+    """Return what axe finds wrong in the document."""
+    found = Axe().run(window).response["violations"]
+    return [f"{each['id']}: {node['html'][:200]} {node['failureSummary']}" for each in found for node in each["nodes"]]
+
+
+def fill(bus: Bus, name: str) -> str:
+    """Put observations of all sorts onto a page; return the id of one that has everything."""
+    page = bus.page(name)
+    ground = page.add("observation", "what it rests on", ttl="40s")
+    rich = page.add(
+        "risk_alert", "has everything", tags=["card", "eu"], evidence=[ground.id], context={"user": 42}, owner="ops"
+    )
+    page.add("pattern_detected", "rests on it", evidence=[rich.id])
+    page.claim(rich.id, ttl="10m")
+    page.link(rich.id, "ticket-1")
+    page.review(page.add("dependency", "doubtful").id, reason="not sure")
+    page.resolve(page.add("reminder", "done").id)
+    return rich.id
+
+
+def look_at_everything(console: Console, name: str, id: str) -> list[str]:
+    """Open each view, dialog and menu, and return all that axe finds."""
+    found: list[str] = []
+
+    def look(window: Window, where: str) -> None:
+        window.wait_for_selector(".slider")
+        window.wait_for_timeout(100)
+        found.extend(f"{where}: {each}" for each in violations(window))
+
+    window = console.open(f"#/now?page={name}&q=status:all&selected={id}")
+    expect(window.locator(".detail").get_by_text("ticket-1")).to_be_visible()
+    look(window, "now")
+    for key, heading in (("x", "Refute"), ("a", "Add an observation"), ("?", "Keyboard shortcuts"), ("p", "Page")):
+        window.keyboard.press(key)
+        expect(window.get_by_role("heading", name=re.compile(heading))).to_be_visible()
+        look(window, heading)
+        window.keyboard.press("Escape")
+        expect(window.get_by_role("dialog")).to_be_hidden()
+    window.get_by_role("button", name="Colours").click()
+    look(window, "menu")
+    window.keyboard.press("Escape")
+    window.keyboard.press("ArrowLeft")
+    expect(window.locator("main.past")).to_be_visible()
+    look(window, "past")
+    look(console.open("#/now?page=shell:empty"), "empty")
+    window = console.open(f"#/log?q=page:{name}")
+    window.get_by_role("row").nth(1).click()
+    look(window, "log")
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_on_the_page(open_console: Opened, served: Served, bus: Bus, scheme: str) -> None:
+    """The page with an observation selected has no violation."""
+    id = fill(bus, f"shell:axe-{scheme}")
+    console = open_console(served, scheme=scheme)
+    window = console.open(f"#/now?page=shell:axe-{scheme}&q=status:all&selected={id}")
+    expect(window.locator(".detail").get_by_text("ticket-1")).to_be_visible()
+    window.wait_for_selector(".slider")
+    assert violations(window) == []
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_anywhere(open_console: Opened, served: Served, bus: Bus, scheme: str, width: int) -> None:
+    """Every view, dialog and menu of the shell, in both colours, wide and narrow."""
+    id = fill(bus, f"shell:all-{scheme}-{width}")
+    console = open_console(served, scheme=scheme, width=width)
+    assert look_at_everything(console, f"shell:all-{scheme}-{width}", id) == []
+
+
+@pytest.fixture
+def engine() -> Iterator[Server]:
+    """An engine that nobody starts again but the test."""
+    server = Server(embedded_binary(), tcp=False, **DURABLE).start()
+    yield server
+    server.close()
+
+
+@pytest.mark.browser
+def test_engine_killed_and_back(open_console: Opened, engine: Server) -> None:
+    """A banner says that the engine is away; when it is back, the page goes on by itself, with nothing missed."""
+    with serve(engine.url) as served, Bus.connect(engine.url, source="daemon") as bus:
+        page = bus.page("main")
+        page.add("observation", "before")
+        console = open_console(served, sees_failures=True)
+        window = console.open()
+        console.expect_rows("before")
+        engine.kill()
+        expect(window.get_by_text("The engine is away.")).to_be_visible(timeout=20_000)
+        assert console.rows() == ["before"]
+        engine.start()
+        page.add("observation", "after")
+        expect(window.get_by_text("The engine is away.")).to_be_hidden(timeout=20_000)
+        console.expect_rows("after", "before")
+        page.add("observation", "live again")
+        console.expect_rows("live again", "after", "before")
+
+
+@pytest.mark.browser
+def test_server_away_and_back(open_console: Opened, engine: Server) -> None:
+    """A banner says that the server is away; a new one on its port has another key, so one signs in again."""
+    with serve(engine.url) as served:
+        console = open_console(served, sees_failures=True)
+        window = console.open()
+    expect(window.get_by_text("The server does not answer.")).to_be_visible(timeout=15_000)
+    with serve(engine.url, int(served.origin.rpartition(":")[2])) as again:
+        expect(window.get_by_text("You are not signed in.")).to_be_visible(timeout=15_000)
+        window.get_by_label("Token").fill("not the key")
+        window.get_by_role("button", name="Sign in").click()
+        expect(window.locator(".banner .field-error")).to_contain_text("this token or key is not valid here")
+        window.get_by_label("Token").fill(again.to_open.partition("key=")[2])
+        window.get_by_role("button", name="Sign in").click()
+        expect(window.locator(".connection.live")).to_be_visible()
+        with Bus.connect(engine.url, source="daemon") as bus:
+            bus.page("main").add("observation", "after")
+        console.expect_rows("after")
+
+
+@pytest.mark.browser
+def test_flushed_engine_shows_what_there_is_now(open_console: Opened, engine: Server) -> None:
+    """A log that is not the one read so far makes the console load everything again, and follow the new one."""
+    with serve(engine.url) as served:
+        with Bus.connect(engine.url, source="daemon") as bus:
+            bus.page("main").add("observation", "of the old log")
+        console = open_console(served, sees_failures=True)
+        console.open()
+        console.expect_rows("of the old log")
+        with engine.client() as client:
+            client.flushall()
+        with Bus.connect(engine.url, source="daemon") as bus:
+            bus.page("main").add("observation", "of the new log")
+            console.expect_rows("of the new log")
+            bus.page("main").add("observation", "and another")
+            console.expect_rows("and another", "of the new log")
+
+
+@pytest.mark.browser
+def test_revoked_token_is_signed_out(open_console: Opened, served: Served, tmp_path: Path) -> None:
+    """A token that is revoked ends the stream, and the console asks for another one."""
+    tokens = McpTokens(tmp_path / "tokens.yaml")
+    secret = tokens.add("leaves", McpIdentity.of("leaves"), scopes=["read"])
+    with serve(served.url, tokens=tmp_path / "tokens.yaml") as strict:
+        console = open_console(strict, sees_failures=True)
+        window = console.window
+        window.get_by_label("Token").fill(secret)
+        window.get_by_role("button", name="Sign in").click()
+        expect(window.locator(".connection.live")).to_be_visible()
+        window.wait_for_selector(".slider")
+        tokens.add("stays", McpIdentity.of("stays"), scopes=["read"])  # a file without tokens is not taken
+        window.evaluate(HIDE, True)  # so that it loads nothing by which it would notice
+        tokens.revoke("leaves")
+        expect(window.get_by_text("You are not signed in.")).to_be_visible(timeout=30_000)
+
+
+def test_keyboard_alone_is_enough(console: Console, bus: Bus) -> None:
+    """Without a pointer: find a row, select it, resolve it, and close what was opened."""
+    page = bus.page("shell:keys")
+    added = page.add("risk_alert", "needs someone")
+    page.add("observation", "another")
+    window = console.open("#/now?page=shell:keys")
+    console.expect_rows("needs someone", "another")
+    window.keyboard.press("/")
+    window.keyboard.type("needs")
+    console.expect_rows("needs someone")
+    window.keyboard.press("Enter")
+    window.keyboard.press("Enter")
+    expect(window.locator(".detail").get_by_text("needs someone")).to_be_visible()
+    window.keyboard.press("e")
+    expect(window.get_by_role("dialog")).to_be_visible()
+    window.keyboard.type("dealt with")
+    window.keyboard.press("Enter")
+    expect(window.get_by_role("dialog")).to_be_hidden()
+    found = page.get(added.id)
+    assert found is not None
+    assert (found.status, found.reason) == ("resolved", "dealt with")
+
+
+@pytest.mark.browser
+def test_focus_goes_round_without_a_trap(console: Console, bus: Bus) -> None:
+    """Tab reaches every part of the page and comes round."""
+    fill(bus, "shell:tab")
+    window = console.open("#/now?page=shell:tab")
+    window.wait_for_selector(".slider")
+    names = []
+    for _ in range(60):
+        window.keyboard.press("Tab")
+        names.append(window.evaluate("document.activeElement.getAttribute('role') ?? document.activeElement.tagName"))
+    assert {"A", "BUTTON", "combobox", "row", "slider", "INPUT"} <= set(names)
+    assert names.count("slider") > 1
+
+
+@pytest.mark.browser
+def test_narrow_window_does_not_scroll_sideways(open_console: Opened, served: Served, bus: Bus) -> None:
+    """At 360 px all is reachable, and nothing is wider than the window."""
+    id = fill(bus, "shell:narrow")
+    console = open_console(served, width=360, height=740)
+    for address in ("#/now?page=shell:narrow", f"#/now?page=shell:narrow&selected={id}", "#/log"):
+        window = console.open(address)
+        window.wait_for_selector(".slider")
+        assert window.evaluate("document.documentElement.scrollWidth") <= 360
+    window = console.open("#/now?page=shell:narrow")
+    window.get_by_role("row", name=re.compile("has everything")).click()
+    expect(window.get_by_role("button", name="Resolve")).to_be_visible()
+    window.get_by_role("button", name="Close").click()
+    expect(window.get_by_role("row", name=re.compile("has everything"))).to_be_visible()
+
+
+def test_modules_are_preloaded() -> None:
+    """The page names every module of the first paint, so that none is found only when another has been read."""
+    found: set[Path] = set()
+    waiting = [CONSOLE / "app.js"]
+    while waiting:
+        module = waiting.pop()
+        if module not in found:
+            found.add(module)
+            named = re.findall(r'(?:from|import)\s*"(\.[^"]+)"', module.read_text())
+            waiting += [(module.parent / name).resolve() for name in named]
+    preloaded = re.findall(r'modulepreload" href="/console/([^"]+)"', (CONSOLE / "index.html").read_text())
+    assert sorted(preloaded) == sorted(str(each.relative_to(CONSOLE)) for each in found - {CONSOLE / "app.js"})
+
+
+@pytest.mark.browser
+def test_first_paint_takes_little(console: Console, bus: Bus) -> None:
+    """At most 200 kB are sent until the page is there, the time bar included; a start without a cache is quick."""
+    bus.page("shell:paint").add("observation", "there")
+    client = console.window.context.new_cdp_session(console.window)
+    client.send("Network.enable")
+    client.send("Network.setCacheDisabled", {"cacheDisabled": True})
+    sent: list[float] = []
+    client.on("Network.loadingFinished", lambda event: sent.append(event["encodedDataLength"]))
+    times = []
+    for _ in range(5):
+        sent.clear()
+        window = console.open("#/now?page=shell:paint")
+        console.expect_rows("there")
+        window.wait_for_selector(".time-bars canvas")
+        times.append(window.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"))
+        assert sum(sent) < 200_000
+    assert min(times) < 500
+
+
+@pytest.mark.browser
+def test_a_hidden_window_marks_what_changed(open_console: Opened, served: Served, bus: Bus) -> None:
+    """What is new, changed or gone since the window was out of sight is marked, until one has seen it."""
+    page = bus.page("shell:away")
+    gone, changed = page.add("observation", "goes"), page.add("observation", "changes")
+    page.add("observation", "stays")
+    console = open_console(served)
+    window = console.open("#/now?page=shell:away")
+    console.expect_rows("stays", "changes", "goes")
+    window.evaluate(HIDE, True)
+    window.wait_for_timeout(300)
+    page.archive(gone.id)
+    page.update(changed.id, confidence=0.2)
+    page.add("observation", "comes")
+    console.expect_rows("comes", "stays", "changes")
+    window.evaluate(HIDE, False)
+    expect(window.get_by_text("1 new, 1 changed, 1 left since you looked away")).to_be_visible()
+    eventually(lambda: window.locator(".table-row.changed").count() == 2, "two marks", within=5)
+    window.keyboard.press("m")
+    expect(window.locator(".away")).to_be_hidden()
+    assert window.locator(".table-row.changed").count() == 0

@@ -1,0 +1,147 @@
+"""The view Story: one observation, from what it rests on to what came of it."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import pytest
+from playwright.sync_api import Page as Window
+from playwright.sync_api import expect
+
+from scratchbus import Bus
+from tests.browser.conftest import Console, Opened
+from tests.browser.serving import Served
+from tests.browser.test_shell import violations
+
+
+class Case(NamedTuple):
+    """Ids of observations that rest on each other, from the ground up."""
+
+    ground: str
+    pattern: str
+    alert: str
+    advice: str
+
+
+def tell(bus: Bus, name: str) -> Case:
+    """Write a chain of evidence that was read, acted on, and then lost its ground."""
+    page = bus.page(name)
+    ground = page.add("observation", "The card was used in Lagos")
+    pattern = page.add("pattern_detected", "Two countries within ten minutes", evidence=[ground.id])
+    alert = page.add("risk_alert", "The card looks stolen", evidence=[pattern.id], tags=["card"], confidence=0.5)
+    advice = page.add("action_suggestion", "Freeze the card", evidence=[alert.id])
+    bus.context.assemble(session="story", agent="daemon", page=name, record=True)
+    page.update(alert.id, content="The card looks stolen, says the bank", confidence=0.75)
+    page.link(alert.id, "ticket-17")
+    page.refute(ground.id, reason="the terminal had a wrong clock")
+    return Case(ground.id, pattern.id, alert.id, advice.id)
+
+
+def life(window: Window) -> list[str]:
+    """Return what happened, as the line of events names it."""
+    return window.locator(".life-step .life-head strong").all_inner_texts()
+
+
+def node(window: Window, content: str) -> str:
+    """Return the sign that a node of the graph has."""
+    return window.locator(".graph-node", has_text=content).locator(".graph-mark").inner_text()
+
+
+@pytest.mark.slow
+def test_story_tells_all_that_happened_and_why(console: Console, bus: Bus) -> None:
+    """Events with what each changed, evidence, who read it and what they did next, what was pulled back."""
+    case = tell(bus, "story:whole")
+    window = console.open(f"#/story?page=story:whole&selected={case.alert}")
+    expect(window.locator(".life-step")).to_have_count(4)
+    assert life(window) == ["added", "changed", "led to an action", "sent to review"]
+    changed = window.locator(".life-step").nth(1)
+    assert changed.locator("ins").all_inner_texts() == [", says the bank", "0.75"]
+    assert changed.locator("del").all_inner_texts() == ["0.5"]
+    expect(window.locator(".graph-node")).to_have_count(4)
+    assert node(window, "Lagos") == "refuted"
+    assert node(window, "Freeze") == "pulled back"
+    expect(window.locator(".graph-edges path.pulled-back")).to_have_count(3)
+    expect(window.locator(".graph .graph-action")).to_have_text(re.compile("ticket-17"))
+    expect(window.locator(".reader")).to_contain_text("session story")
+    expect(window.locator(".next")).to_contain_text("ticket-17")
+    window.locator(".graph-node", has_text="Lagos").click()
+    expect(window.locator(".story-content")).to_have_text("The card was used in Lagos")
+    expect(
+        window.locator("section", has_text="Pulled back by refuting it: 3 observations").locator(".pulled")
+    ).to_have_count(3)
+
+
+@pytest.mark.slow
+def test_story_shows_what_was_true_then(console: Console, bus: Bus) -> None:
+    """In the past, later events and observations are not there; live, new ones come by themselves."""
+    case = tell(bus, "story:past")
+    page = bus.page("story:past")
+    then = page.history(case.pattern)[0].position
+    window = console.open(f"#/story?page=story:past&selected={case.pattern}&at={then}")
+    expect(window.locator(".life-step")).to_have_count(1)
+    expect(window.locator(".graph-node")).to_have_count(2)
+    expect(window.locator(".graph-mark")).to_have_count(0)
+    expect(window.get_by_role("button", name="Refute")).to_have_count(0)
+    window.keyboard.press("l")
+    expect(window.locator(".graph-node")).to_have_count(4)
+    page.update(case.pattern, confidence=0.25)
+    expect(window.locator(".life-step")).to_have_count(3)
+    page.add("observation", "rests on the advice", evidence=[case.advice])
+    expect(window.locator(".graph-node")).to_have_count(5)
+
+
+@pytest.mark.browser
+def test_graph_by_keyboard(console: Console, bus: Bus) -> None:
+    """Each node has the focus in turn and is brought into sight; Enter opens its story; keys zoom."""
+    page = bus.page("story:keys")
+    ids = [page.add("observation", "step 0").id]
+    for step in range(1, 14):
+        ids.append(page.add("observation", f"step {step}", evidence=[ids[-1]]).id)
+    window = console.open(f"#/story?page=story:keys&selected={ids[6]}")
+    expect(window.locator(".graph-node")).to_have_count(14)
+    box = window.locator(".graph-box").bounding_box()
+    assert box is not None
+    for step in (0, 13):
+        window.locator(".graph-node", has_text=re.compile(f"step {step}$|step {step},")).focus()
+        focused = window.locator(".graph-node:focus").bounding_box()
+        assert focused is not None
+        assert focused["x"] >= box["x"] - 1
+        assert focused["x"] + focused["width"] <= box["x"] + box["width"] + 1
+    window.keyboard.press("Enter")
+    expect(window.locator(".story-content")).to_have_text("step 13")
+    window.locator(".story").focus()
+    before = window.locator(".graph-node").first.bounding_box()
+    window.keyboard.press("-")
+    after = window.locator(".graph-node").first.bounding_box()
+    assert before is not None
+    assert after is not None
+    assert after["width"] < before["width"]
+
+
+@pytest.mark.browser
+def test_story_of_what_was_cleared(console: Console, bus: Bus) -> None:
+    """The history of an observation outlives the page."""
+    page = bus.page("story:cleared")
+    added = page.add("observation", "over and gone")
+    page.resolve(added.id)
+    page.clear_resolved([added.id])
+    window = console.open(f"#/story?page=story:cleared&selected={added.id}")
+    expect(window.locator(".story-head")).to_contain_text("over and gone")
+    assert life(window) == ["added", "resolved", "cleared from the page"]
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_in_a_story(open_console: Opened, served: Served, bus: Bus, scheme: str, width: int) -> None:
+    """With a graph, and while nothing is chosen; at 360 px only the graph scrolls sideways."""
+    case = tell(bus, f"story:axe-{scheme}-{width}")
+    console = open_console(served, scheme=scheme, width=width)
+    window = console.open(f"#/story?page=story:axe-{scheme}-{width}&selected={case.alert}")
+    expect(window.locator(".graph-node")).to_have_count(4)
+    assert violations(window) == []
+    assert window.evaluate("() => document.querySelector('.story').scrollWidth <= innerWidth")
+    window = console.open(f"#/story?page=story:axe-{scheme}-{width}")
+    expect(window.get_by_role("heading", name="Whose story?")).to_be_visible()
+    assert violations(window) == []

@@ -1,0 +1,217 @@
+"""The time bar: what was true at any moment."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from urllib.parse import parse_qs
+
+import pytest
+from playwright.sync_api import Page as Window
+from playwright.sync_api import expect
+
+from scratchbus import Bus, Event, Page
+from scratchbus.errors import Conflict
+from tests.browser.conftest import Console, Opened
+from tests.browser.serving import Served
+from tests.waiting import eventually
+
+STATUSES = ["active", "pending_review", "resolved", "archived"]
+
+
+def busy_page(bus: Bus, name: str, events: int) -> Page:
+    """Return a page on which a lot has happened; each observation has another content."""
+    page = bus.page(name)
+    choose = random.Random(name)
+    ids: list[str] = []
+    for number in range(events):
+        if number % 3 == 0:
+            ids.append(page.add(choose.choice(["risk_alert", "observation"]), f"item {number}").id)
+        changes: list[Callable[[str], object]] = [page.resolve, page.review, page.reopen, page.archive, page.claim]
+        with suppress(Conflict):  # some do not follow that status
+            choose.choice(changes)(choose.choice(ids))
+    return page
+
+
+def shown(window: Window) -> dict[str, str]:
+    """Return the status of each content that the table shows."""
+    found: dict[str, str] = window.evaluate(
+        """() => Object.fromEntries([...document.querySelectorAll('.now-table .table-body .table-row')].map(row => [
+            row.querySelector('.excerpt').textContent,
+            row.querySelector('.status')?.textContent.replace(' ', '_') ?? 'active',
+        ]))"""
+    )
+    return found
+
+
+def moment_of(window: Window) -> str:
+    """Return the moment in the address; empty when live."""
+    address: str = window.evaluate("location.hash")
+    return at_of(address)
+
+
+def at_of(address: str) -> str:
+    """Return the moment in an address."""
+    return parse_qs(address.partition("?")[2]).get("at", [""])[0]
+
+
+def expect_as_of(window: Window, page: Page) -> None:
+    """Wait until the table shows the page as it was at the moment in the address: same observations, same statuses."""
+
+    def same() -> bool:
+        at = moment_of(window)
+        was = page.as_of(at).list(limit=None) if at else page.list(limit=None)
+        return shown(window) == {each.content: each.status for each in was}
+
+    eventually(same, f"the page as of {moment_of(window)}", within=10)
+
+
+def click_at(window: Window, event: Event) -> None:
+    """Click on the slider where an event is, and wait for the moment."""
+    slider = window.get_by_role("slider")
+    box = slider.bounding_box()
+    assert box is not None
+    since, until = (float(slider.get_attribute(f"aria-value{end}") or 0) for end in ("min", "max"))
+    part = (event.at.timestamp() * 1000 - since) / (until - since)
+    window.mouse.click(box["x"] + min(0.999, max(0, part)) * box["width"], box["y"] + 20)
+    expect(slider).to_have_attribute("aria-busy", "false")
+
+
+def slide(open_console: Opened, served: Served, bus: Bus, name: str, times: int) -> None:
+    """Click on the slider at random moments, and compare with `as_of`."""
+    page = busy_page(bus, name, 20 + times)
+    happened = list(bus.events(pages=[name]))
+    window = open_console(served, width=1400, height=3600).open(f"#/now?page={name}&q=status:all")
+    choose = random.Random(times)
+    moments = set()
+    for _ in range(times):
+        click_at(window, choose.choice(happened))
+        expect_as_of(window, page)
+        moments.add(moment_of(window))
+    assert len(moments) > times // 4
+    assert moments - {""} <= {str(each.position) for each in happened}
+
+
+def test_slider_shows_the_page_as_it_was(open_console: Opened, served: Served, bus: Bus) -> None:
+    """Five random moments; the address has the exact position of an event."""
+    slide(open_console, served, bus, "time:five", 5)
+
+
+@pytest.mark.browser
+@pytest.mark.timeout(600)
+def test_slider_shows_the_page_as_it_was_at_200_moments(open_console: Opened, served: Served, bus: Bus) -> None:
+    """Two hundred random moments."""
+    slide(open_console, served, bus, "time:many", 200)
+
+
+@pytest.mark.slow
+def test_stepping_by_keys_and_back_to_live(console: Console, bus: Bus) -> None:
+    """Arrow keys go from event to event; a link shows a colleague the same; `l` is live again."""
+    page = bus.page("time:steps")
+    first = page.add("observation", "first")
+    page.add("observation", "second")
+    page.resolve(first.id)
+    window = console.open("#/now?page=time:steps")
+    console.expect_rows("second")
+    window.wait_for_selector(".slider")
+    window.keyboard.press("ArrowLeft")
+    console.expect_rows("second", "first")
+    window.keyboard.press("ArrowLeft")
+    console.expect_rows("first")
+    assert moment_of(window) == str(first.position)
+    expect(window.locator(".connection-text")).to_have_text("Past")
+    expect(window.get_by_role("button", name="Add")).to_be_disabled()
+    address = window.evaluate("location.hash")
+    console.open(address)
+    console.expect_rows("first")
+    window.wait_for_selector(".slider")
+    window.keyboard.press("ArrowRight")
+    console.expect_rows("second", "first")
+    window.keyboard.press("l")
+    console.expect_rows("second")
+    assert moment_of(window) == ""
+
+
+@pytest.mark.browser
+def test_quick_steps_add_up(console: Console, bus: Bus) -> None:
+    """Keys that are pressed while a step is on its way count all the same; after `l`, none of them does."""
+    busy_page(bus, "time:quick", 24)
+    happened = list(bus.events(pages=["time:quick"]))
+    window = console.open("#/now?page=time:quick")
+    window.wait_for_selector(".slider")
+    for _ in range(7):
+        window.keyboard.press("ArrowLeft")
+    eventually(lambda: moment_of(window) == str(happened[-8].position), "seven events back", within=10)
+    for key in ("ArrowLeft", "ArrowLeft", "ArrowLeft", "l"):
+        window.keyboard.press(key)
+    eventually(lambda: moment_of(window) == "", "live", within=10)
+    window.wait_for_timeout(500)  # for a step that is still on its way
+    assert moment_of(window) == ""
+
+
+@pytest.mark.browser
+def test_dragging_follows_the_pointer(console: Console, bus: Bus) -> None:
+    """While one drags, the page follows; where one lets go is the moment, and past the end is live."""
+    page = busy_page(bus, "time:drag", 24)
+    window = console.open("#/now?page=time:drag&q=status:all")
+    box = window.locator(".slider").bounding_box()
+    assert box is not None
+    middle = box["y"] + 20
+    window.mouse.move(box["x"] + box["width"] - 3, middle)
+    window.mouse.down()
+    for part in (0.8, 0.6, 0.4, 0.2):
+        window.mouse.move(box["x"] + part * box["width"], middle)
+        eventually(lambda: moment_of(window) != "", "a moment of the past", within=10)
+    at_last = moment_of(window)
+    window.mouse.move(box["x"] + 4, middle)
+    window.mouse.up()
+    eventually(lambda: moment_of(window) < at_last, "an earlier moment", within=10)
+    expect_as_of(window, page)
+    window.mouse.move(box["x"] + 5, middle)
+    window.mouse.down()
+    window.mouse.move(box["x"] + box["width"] + 50, middle)
+    window.mouse.up()
+    eventually(lambda: moment_of(window) == "", "live", within=10)
+    expect_as_of(window, page)
+
+
+@pytest.mark.browser
+def test_playing_ends_live(console: Console, bus: Bus) -> None:
+    """Playing shows moment after moment, in order, and then what is true now."""
+    page = busy_page(bus, "time:play", 24)
+    window = console.open("#/now?page=time:play&q=status:all")
+    window.wait_for_selector(".slider")
+    window.get_by_role("button", name="Speed: 10×").click()
+    window.get_by_role("menuitemradio", name="1000×", exact=True).click()
+    window.evaluate("() => { window.seen = []; setInterval(() => seen.push(location.hash), 20); }")
+    window.get_by_role("button", name="Play", exact=True).click()
+    expect(window.get_by_role("button", name="Stop", exact=True)).to_be_visible()
+    expect(window.get_by_role("button", name="Play", exact=True)).to_be_visible(timeout=20_000)
+    seen = [at_of(each) for each in window.evaluate("seen")]
+    moments = [at for at in dict.fromkeys(seen) if at]
+    assert len(moments) > 1
+    assert moments == sorted(moments, key=lambda at: [int(part) for part in at.split("-")])
+    assert moment_of(window) == ""
+    expect_as_of(window, page)
+
+
+@pytest.mark.browser
+def test_typed_time_and_last_change(console: Console, bus: Bus) -> None:
+    """A typed time is the last event before it; `c` is the last change of what is selected, then the one before."""
+    page = bus.page("time:typed")
+    added = page.add("observation", "looked at")
+    changed = page.update(added.id, confidence=0.5)
+    page.add("observation", "later")
+    window = console.open(f"#/now?page=time:typed&selected={added.id}")
+    window.wait_for_selector(".slider")
+    window.keyboard.press("c")
+    eventually(lambda: moment_of(window) == str(changed.position), "the last change", within=10)
+    window.keyboard.press("c")
+    eventually(lambda: moment_of(window) == str(added.position), "the change before", within=10)
+    window.keyboard.press("g")
+    window.keyboard.type(changed.updated_at.isoformat())
+    window.keyboard.press("Enter")
+    eventually(lambda: moment_of(window) == str(changed.position), "the typed time", within=10)
+    window.get_by_role("textbox", name="Moment").fill("half past never")
+    expect(window.get_by_role("textbox", name="Moment")).to_have_attribute("aria-invalid", "true")

@@ -1,0 +1,139 @@
+"""The view What if: the page with and without some sources."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import Page as Window
+from playwright.sync_api import expect
+
+from scratchbus import Bus, Page, because, stop_engine
+from tests.browser.conftest import Console, Opened
+from tests.browser.serving import Served, serve
+from tests.browser.test_shell import violations
+from tests.waiting import eventually
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server with a log of its own: this view reads all of it, and other tests write 100,000 events."""
+    directory = tmp_path_factory.mktemp("what-if")
+    with serve(f"embedded://{directory}") as running:
+        yield running
+    stop_engine(directory)
+
+
+def row(window: Window, content: str) -> str:
+    """Return the text of the row of an observation."""
+    found = window.locator(".sides-row", has=window.locator(".side:first-child", has_text=content))
+    expect(found.locator(".why:not(.quiet)")).to_have_count(1)
+    return re.sub(r"\s+", " ", found.inner_text())
+
+
+@pytest.mark.slow
+def test_a_source_switched_off_takes_what_rested_on_it(console: Console, served: Served) -> None:
+    """What it said is gone, what rested on that, what that caused; what it refuted is back. Each says why."""
+    with Bus.connect(served.url, source="clock") as clock, Bus.connect(served.url, source="desk") as desk:
+        page = clock.page("what-if:why")
+        said = page.add("observation", "said by the clock")
+        desk.page("what-if:why").add("risk_alert", "rests on the clock", evidence=[said.id])
+        with because(desk.page("what-if:why").history(said.id)[0]):
+            desk.page("what-if:why").add("reminder", "because of the clock")
+        kept = desk.page("what-if:why").add("dependency", "refuted by the clock")
+        desk.page("what-if:why").add("observation", "says the desk alone")
+        page.refute(kept.id, reason="no")
+    window = console.open("#/what-if?page=what-if:why")
+    window.get_by_role("switch", name=re.compile("clock")).click()
+    expect(window.locator(".what-if-sum")).to_have_text(re.compile("3 gone, 1 another"))
+    assert "without=clock" in window.url
+    assert "said by clock" in row(window, "said by the clock")
+    assert "rests on observation said by the clock" in row(window, "rests on the clock")
+    assert "caused by" in row(window, "because of the clock")
+    assert "without: refuted by clock" in row(window, "refuted by the clock")
+    expect(window.get_by_text("says the desk alone")).to_have_count(0)
+    window.keyboard.press("v")
+    expect(window.get_by_text("says the desk alone")).to_have_count(2)
+    window.keyboard.press("1")
+    expect(window.get_by_text("Shown as if clock had been silent.")).to_be_visible()
+    window.get_by_role("button", name="Switch on again").click()
+    expect(window.get_by_text("Shown as if")).to_have_count(0)
+
+
+@pytest.mark.browser
+def test_both_sides_are_the_page_as_of_that_moment(console: Console, served: Served) -> None:
+    """At random positions, without random sources: the same ids as `page.as_of` has, on either side."""
+    chance = random.Random(7)
+    names = ["a", "b", "c"]
+    buses = [Bus.connect(served.url, source=f"source-{name}") for name in names]
+    ids: list[str] = []
+    for _ in range(60):
+        page = chance.choice(buses).page("what-if:random")
+        if ids and chance.random() < 0.25:
+            chosen = chance.choice(ids)
+            found = page.get(chosen)
+            if found and found.status_class == "open":
+                change(page, chosen, chance.randrange(3))
+        else:
+            evidence = chance.sample(ids, min(len(ids), chance.choice([0, 0, 1, 2])))
+            ids.append(
+                page.add(chance.choice(["observation", "risk_alert"]), f"number {len(ids)}", evidence=evidence).id
+            )
+    page = buses[0].page("what-if:random")
+    positions = [event.position for event in buses[0].events(pages=["what-if:random"])]
+    window = console.open("#/what-if?page=what-if:random")
+    for position in chance.sample(positions, 12):
+        silent = chance.sample([f"source-{name}" for name in names], chance.choice([1, 2]))
+        address = f"#/what-if?page=what-if:random&at={position}&without={quote(','.join(silent))}&all=yes"
+        window.evaluate("address => { location.hash = address }", address)
+        open_of = lambda past: {each.id for each in past.list(limit=1000) if each.status_class == "open"}  # noqa: E731
+        expected = (open_of(page.as_of(position)), open_of(page.as_of(position, silent)))
+        eventually(lambda: sides(window) == expected, f"{position} without {silent}", within=15)  # noqa: B023 - it is called here
+    for bus in buses:
+        bus.close()
+
+
+def change(page: Page, id: str, way: int) -> None:
+    """Do one of three things to an observation."""
+    if way == 0:
+        page.review(id)
+    elif way == 1:
+        page.archive(id)
+    else:
+        page.link(id, "done")
+
+
+def sides(window: Window) -> tuple[set[str], set[str]]:
+    """Return the ids of open observations on the left and on the right."""
+    left, right = window.evaluate(
+        """() => [':first-child', ':last-child']
+            .map(side => [...document.querySelectorAll(`.sides-row .side${side} .one`)]
+            .filter(one => !one.querySelector('.status-closed, .status-final'))
+            .map(one => one.querySelector('.observation-badge').title))"""
+    )
+    return set(left), set(right)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_in_what_if(open_console: Opened, served: Served, bus: Bus, scheme: str, width: int) -> None:
+    """With differences, and on an empty page."""
+    name = f"what-if:axe-{scheme}-{width}"
+    ground = bus.page(name).add("observation", "of the daemon")
+    with Bus.connect(served.url, source="other") as other:
+        other.page(name).add("risk_alert", "rests on it", evidence=[ground.id])
+        kept = other.page(name).add("dependency", "changed by the daemon")
+    bus.page(name).review(kept.id, reason="hm")
+    console = open_console(served, scheme=scheme, width=width)
+    window = console.open(f"#/what-if?page={name}&without=daemon&all=yes")
+    expect(window.locator(".sides-row.is-gone")).to_have_count(2)
+    expect(window.locator(".is-changed .why")).to_contain_text("sent to review")
+    assert violations(window) == []
+    assert window.evaluate("() => document.querySelector('.what-if').scrollWidth <= innerWidth")
+    window = console.open("#/what-if?page=what-if:nothing")
+    expect(window.get_by_role("heading", name="Nothing is open")).to_be_visible()
+    assert violations(window) == []

@@ -1,0 +1,452 @@
+"""What the private files of a session promise."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+import threading
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scratchbus import AsyncBus, Bus
+from scratchbus.commands import scratch_directory
+from scratchbus.commands.scratch_directory import ScratchDirectory, name_of, session_of
+from scratchbus.errors import (
+    EventIdReused,
+    FilesUnavailable,
+    InvalidField,
+    InvalidInput,
+    NotFound,
+    ScratchbusError,
+    SessionOver,
+    TooLarge,
+)
+from scratchbus.scheduling.expiry import run_expirer
+from tests.inspection import log_length, project, remembered
+from tests.waiting import eventually
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("scratchbus.commands.files.home_of", lambda settings: tmp_path / "home")
+
+
+@pytest.fixture
+def files(bus: Bus):
+    return bus.files("s1")
+
+
+def paths(found):
+    return [file.path for file in found]
+
+
+def test_a_file_is_on_disk_and_on_the_log_without_its_content(bus, files, tmp_path):
+    written = files.write("notes/plan.md", "Zoë\n")
+    assert (written.path, written.size) == ("notes/plan.md", 5)
+    assert (written.sha256, written.source) == (sha256("Zoë\n".encode()).hexdigest(), "tester")
+    assert files.list() == [written]
+    assert files.read("notes/plan.md") == "Zoë\n".encode()
+    assert files.path("notes/plan.md").read_text("utf-8") == "Zoë\n"
+    assert files.path().is_relative_to(tmp_path / "home" / "brain")
+    assert files.path().name == "scratch"
+    assert "Zo" not in str([event.model_dump() for event in bus.events()])
+
+
+def test_a_file_is_replaced_deleted_and_written_again(bus, files):
+    files.write("a", "1")
+    assert files.write("a", "22").version == 2
+    files.delete("a")
+    assert files.list() == []
+    with pytest.raises(NotFound, match="there is no file 'a'"):
+        files.read("a")
+    with pytest.raises(NotFound, match="there is no file 'a'"):
+        files.delete("a")
+    assert files.write("a", b"\x00\xff").version == 4
+    assert files.read("a") == b"\x00\xff"
+    assert [event.kind for event in files.history("a")] == [
+        "file_written",
+        "file_written",
+        "file_removed",
+        "file_written",
+    ]
+
+
+def test_a_file_that_is_written_again_is_kept_longer(files, clock):
+    files.write("a", "1")
+    clock.advance("29d")
+    files.write("a", "1")
+    clock.advance("2d")
+    assert paths(files.sync()) == ["a"]
+
+
+def test_empty_directories_go_with_their_last_file(files):
+    files.write("a/b/c", "1")
+    files.write("a/d", "2")
+    files.delete("a/b/c")
+    assert sorted(each.name for each in files.path("a").iterdir()) == ["d"]
+
+
+def test_a_retry_does_not_undo_what_came_after_it(bus, files):
+    files.write("a", "1", event_id="e1")
+    files.write("a", "2")
+    files.write("a", "1", event_id="e1")
+    assert files.read("a") == b"2"
+    with pytest.raises(EventIdReused):
+        files.write("a", "3", event_id="e1")
+    assert files.read("a") == b"2"
+    files.delete("a", event_id="e2")
+    files.write("a", "4")
+    files.delete("a", event_id="e2")
+    assert files.read("a") == b"4"
+
+
+def test_subagents_use_the_files_of_their_session_and_forks_have_their_own(bus, files):
+    files.write("a", "1")
+    child = bus.spawn_session("s1")
+    grandchild = bus.spawn_session(child)
+    assert bus.files(grandchild).read("a") == b"1"
+    bus.files(grandchild).write("b", "2")
+    assert paths(files.list()) == paths(bus.files(child).list()) == ["a", "b"]
+    fork = bus.files(bus.fork_session("s1"))
+    assert fork.list() == []
+    fork.write("a", "of the fork")
+    assert files.read("a") == b"1"
+
+
+def test_what_programs_do_in_the_directory_is_listed_by_sync(bus, files):
+    files.write("kept", "1")
+    files.write("gone", "2")
+    where = files.path()
+    (where / "gone").unlink()
+    (where / "scripts").mkdir()
+    (where / "scripts" / "check.py").write_text("print()")
+    (where / "kept").write_text("changed")
+    (where / "link").symlink_to("/etc/passwd")
+    os.mkfifo(where / "pipe")
+    (where / "odd\nname").write_text("x")
+    assert paths(files.sync()) == ["kept", "scripts/check.py"]
+    length = log_length(bus)
+    assert [file.sha256 for file in files.sync()] == [sha256(b"changed").hexdigest(), sha256(b"print()").hexdigest()]
+    assert log_length(bus) == length
+    assert files.history("gone")[-1].why == "missing"
+
+
+def test_files_are_evicted_by_age(bus, files, clock):
+    files.write("old", "1")
+    clock.advance("29d")
+    files.write("new", "2")
+    assert paths(files.list()) == ["new", "old"]
+    clock.advance("2d")
+    assert paths(files.sync()) == ["new"]
+    assert not files.path("old").exists()
+    assert [event.why for event in files.history("old")[1:]] == ["age"]
+
+
+def test_files_are_evicted_by_total_size_oldest_first(connect):
+    files = connect("tester", max_files=10).files("s1")
+    for name in "abc":
+        files.write(name, "1234")
+    assert paths(files.list()) == ["b", "c"]
+    files.write("b", "123456")  # now the newest
+    files.write("d", "1")
+    assert paths(files.list()) == ["b", "d"]
+    assert files.history("c")[-1].why == "size"
+    with pytest.raises(TooLarge, match="11 bytes is over the limit of 10"):
+        files.write("e", "x" * 11)
+    assert paths(files.list()) == ["b", "d"]
+
+
+def test_a_session_that_has_ended_takes_no_files(bus, files):
+    files.write("a", "1")
+    bus.end_session("s1")
+    for act in (lambda: files.write("b", "2"), lambda: files.delete("a"), files.sync):
+        with pytest.raises(SessionOver):
+            act()
+    assert files.list() == []
+    assert files.read("a") == b"1"
+
+
+def test_all_sessions_are_evicted_also_those_that_have_ended(bus, files, clock):
+    files.write("old", "1")
+    over = bus.files("a/b:c")
+    over.write("d/old", "1")
+    over.write("new", "2")
+    bus.end_session("a/b:c")
+    old, new = over.path("d/old"), over.path("new")
+    os.utime(old, (0, 0))
+    clock.advance("31d")
+    files.path("of a program").write_text("1")
+    assert bus.evict_files() == {"a/b:c": 1, "s1": 1}
+    assert (old.parent.exists(), new.exists()) == (False, True)
+    assert [event.why for event in files.history("old")[1:]] == ["age"]
+    os.utime(new, (0, 0))
+    assert bus.evict_files() == {"a/b:c": 1}
+    assert not new.parent.parent.exists()
+    assert files.path("of a program").exists()
+    assert bus.evict_files() == {}
+
+
+def test_an_expirer_evicts_by_itself(bus, files, clock):
+    written = files.write("old", "1")
+    clock.advance("31d")
+    stop = threading.Event()
+    expirer = threading.Thread(target=run_expirer, args=(bus, stop))
+    expirer.start()
+    try:
+        eventually(lambda: files.list() == [])
+    finally:
+        stop.set()
+        expirer.join(30)
+    assert [event.why for event in files.history(written.path)[1:]] == ["age"]
+
+
+def test_files_that_cannot_be_evicted_do_not_end_the_expirer(bus, files, clock, monkeypatch):
+    files.write("old", "1")
+    clock.advance("31d")
+    met = threading.Event()
+
+    def full(directory: ScratchDirectory, path: str) -> bool:
+        met.set()
+        raise FilesUnavailable(path, "no space left on device")
+
+    monkeypatch.setattr(ScratchDirectory, "remove", full)
+    expiring = bus.page().add("observation", "x", ttl="1s")
+    stop = threading.Event()
+    expirer = threading.Thread(target=run_expirer, args=(bus, stop))
+    expirer.start()
+    try:
+        assert met.wait(30)
+        clock.advance("1m")
+        eventually(lambda: bus.page().history(expiring.id)[-1].kind == "status_changed")
+    finally:
+        stop.set()
+        expirer.join(30)
+
+
+def test_the_files_of_a_moment_are_those_that_were_listed_then(bus, files):
+    first = files.write("a", "1")
+    second = files.write("b", "2")
+    changed = files.write("a", "3")
+    files.delete("b")
+    assert files.as_of(first.position) == [first]
+    assert files.as_of(second.position) == [first, second]
+    assert files.as_of(changed.position) == [changed, second]
+    assert files.as_of(bus.position()) == files.list() == [changed]
+    bus.end_session("s1")
+    assert files.list() == files.as_of(bus.position()) == []
+    assert files.as_of(second.position) == [first, second]
+
+
+def test_rebuilt_state_lists_the_files(bus, files):
+    files.write("a", "1")
+    files.write("b", "1")
+    files.delete("b")
+    project(bus)
+    before = remembered(bus)
+    bus.rebuild()
+    assert remembered(bus) == before
+    assert paths(files.list()) == ["a"]
+
+
+def test_an_erased_file_can_be_written_again(bus, files):
+    files.write("of-zoe.md", "1")
+    bus.page("session:s1").erase(files.list()[0].id, reason="asked for")
+    assert files.list() == []
+    assert "of-zoe" not in str([event.model_dump() for event in bus.events()])
+    assert paths([files.write("of-zoe.md", "1")]) == ["of-zoe.md"]
+    assert paths(files.list()) == ["of-zoe.md"]
+
+
+def test_a_full_disk_is_an_error_and_leaves_the_file_as_it_was(bus, files, monkeypatch):
+    files.write("a", "before")
+    length = log_length(bus)
+
+    def full(descriptor, content):
+        os.write(descriptor, content[:3])
+        os.close(descriptor)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scratch_directory, "_write", full)
+        with pytest.raises(FilesUnavailable, match="No space left on device; free or fix that"):
+            files.write("a", "after this")
+    assert files.read("a") == b"before"
+    assert log_length(bus) == length
+    assert list(files.path().parent.joinpath("incoming").iterdir()) == []
+    files.write("a", "after")
+    assert files.read("a") == b"after"
+
+
+def test_what_a_killed_writer_left_is_cleared(files):
+    files.write("a", "1")
+    left = files.path().parent / "incoming" / "0123"
+    left.write_text("half")
+    files.write("b", "2")
+    assert not left.exists()
+
+
+def test_many_writers_leave_disk_and_log_the_same(bus, files):
+    def write(name):
+        for number in range(5):
+            bus.files("s1").write("shared", f"{name}{number}")
+            bus.files("s1").write(f"own-{name}", f"{number}")
+
+    writers = [threading.Thread(target=write, args=(name,)) for name in "abcd"]
+    for each in writers:
+        each.start()
+    for each in writers:
+        each.join()
+    found = {file.path: file.sha256 for file in files.list()}
+    assert len(found) == 5
+    assert found == {path: sha256(files.read(path)).hexdigest() for path in found}
+
+
+BAD: list[object] = [
+    "",
+    "/etc/passwd",
+    "..",
+    "../x",
+    "a/../../x",
+    "a//b",
+    "a/",
+    ".",
+    "./a",
+    "a\x00b",
+    "a\nb",
+    "a\\b",
+    "\ud800",
+    "x" * 256,
+]
+BAD += ["/".join("a" * 40), "é" * 600, None, 5, b"a"]
+
+
+@pytest.mark.engines("memory")
+@pytest.mark.parametrize("path", BAD)
+def test_bad_paths_are_refused(bus, files, path):
+    for act in (lambda: files.write(path, "x"), lambda: files.read(path), lambda: files.delete(path)):
+        with pytest.raises(InvalidField):
+            act()
+    assert log_length(bus) == 0
+
+
+@pytest.mark.engines("memory")
+@pytest.mark.parametrize("content", [None, 5, ["x"], "\ud800"])
+def test_content_is_text_or_bytes(bus, files, content):
+    with pytest.raises(InvalidField):
+        files.write("a", content)
+    assert log_length(bus) == 0
+
+
+@pytest.mark.engines("memory")
+def test_links_and_devices_lead_nowhere(bus, files, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("secret")
+    files.write("a", "1")
+    where = files.path()
+    (where / "dir").symlink_to(outside)
+    (where / "file").symlink_to(outside / "secret")
+    os.mkfifo(where / "pipe")
+    for path in ("dir/secret", "dir/new", "file", "pipe"):
+        for act in (lambda path=path: files.read(path), lambda path=path: files.write(path, "x")):
+            with pytest.raises(InvalidField, match="symbolic link"):
+                act()
+    with pytest.raises(InvalidField):
+        files.delete("dir/secret")
+    with pytest.raises(InvalidField):
+        files.read("dir")
+    assert [(each.name, each.read_text()) for each in outside.iterdir()] == [("secret", "secret")]
+
+
+def test_a_directory_swapped_for_a_link_at_any_moment_lets_nothing_out(tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "x").write_text("secret")
+    its = ScratchDirectory(tmp_path / "home", "s1")
+    its.put("a/x", b"inside")
+    real, spare = its.path / "a", its.path / "spare"
+    is_over = threading.Event()
+
+    def swap():
+        while not is_over.is_set():
+            with suppress(OSError):
+                os.rename(real, spare)
+            with suppress(OSError):
+                os.symlink(outside, real)
+            with suppress(OSError):
+                os.unlink(real)
+            with suppress(OSError):
+                os.rename(spare, real)
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    read = set[bytes]()
+    try:
+        for _ in range(100):
+            for act in (lambda: read.add(its.get("a/x", 100)), lambda: its.put("a/x", b"inside")):
+                with suppress(ScratchbusError):
+                    act()
+    finally:
+        is_over.set()
+        swapper.join()
+    assert read <= {b"inside"}
+    assert [(each.name, each.read_text()) for each in outside.iterdir()] == [("x", "secret")]
+
+
+NAMES = st.sampled_from(["a", "secret", "..", ".", "", "link", "up", "file", "\x00", "é", "x" * 300]) | st.text(
+    max_size=4
+)
+PATHS = st.builds(
+    lambda start, names: start + "/".join(names),
+    st.sampled_from(["", "/", "./", "link/", "up/"]),
+    st.lists(NAMES, max_size=5),
+)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.sampled_from(["put", "get", "remove"]), PATHS), min_size=1, max_size=8))
+def test_any_path_stays_inside(acts):
+    with tempfile.TemporaryDirectory() as made:
+        top = Path(made)
+        (top / "secret").write_text("secret")
+        its = ScratchDirectory(top / "home", "s1")
+        its.make()
+        (its.path / "link").symlink_to(top)
+        (its.path / "up").symlink_to("..")
+        for verb, path in acts:
+            arguments = {"put": (path, b"new"), "get": (path, 100), "remove": (path,)}[verb]
+            with suppress(InvalidInput, NotFound):
+                assert getattr(its, verb)(*arguments) != b"secret"
+                if verb == "put":
+                    assert (its.path / path).resolve().is_relative_to(its.path.resolve())
+        assert sorted(each.name for each in top.iterdir()) == ["home", "secret"]
+        assert (top / "secret").read_text() == "secret"
+        assert {each.name for each in (top / "home" / "brain" / "s1").iterdir()} <= {"incoming", "scratch"}
+
+
+SESSIONS = st.text("ab./:@_-", min_size=1, max_size=12) | st.text("a/:", min_size=100, max_size=120)
+
+
+@given(SESSIONS, SESSIONS, st.sampled_from(["scratchbus", "a/b", ".."]))
+def test_each_session_has_a_directory_of_its_own(one, other, bus):
+    name = name_of(bus, one)
+    assert "/" not in name
+    assert name not in (".", "..")
+    assert 0 < len(name) <= 200
+    assert (name == name_of(bus, other)) == (one == other)
+    assert (name == name_of("other", one)) is False
+    assert session_of(bus, name) == (one if "~" not in name else None)
+    assert session_of("other", name) is None
+
+
+async def test_files_are_the_same_for_tasks():
+    async with AsyncBus.connect("memory://", bus="files-async", source="tester") as bus:
+        written = await bus.files("s1").write("a", "1")
+        assert await bus.files("s1").list() == [written]
+        assert await bus.files("s1").read("a") == b"1"

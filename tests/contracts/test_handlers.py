@@ -1,0 +1,173 @@
+"""Handlers of events and jobs, declared with a decorator, and several at once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from scratchbus import AnyEvent, AsyncBus, AsyncJob, Bus, Job, Page
+from scratchbus.errors import InvalidField, InvalidInput, PositionLost
+from tests.waiting import eventually
+
+
+@contextmanager
+def running(run: Callable[[threading.Event], object]) -> Iterator[list[BaseException]]:
+    """Run something in a thread of its own until the end of the `with`; yield what it failed with."""
+    stop, failures = threading.Event(), list[BaseException]()
+
+    def work() -> None:
+        try:
+            run(stop)
+        except BaseException as problem:
+            failures.append(problem)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield failures
+    finally:
+        stop.set()
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+def test_handlers_get_events_and_jobs_of_their_types(bus: Bus, page: Page):
+    seen: list[str] = []
+
+    @bus.on("risk_alert")
+    def notify(event: AnyEvent) -> None:
+        seen.append(f"{event.kind} {event.subject}")
+
+    @bus.on_job("action_suggestion")
+    def act(job: Job) -> None:
+        seen.append(job.resolve().status)
+
+    page.add("observation", "not theirs")
+    alert = page.add("risk_alert", "fraud")
+    page.update(alert.id, content="fraud, for sure")
+    page.add("action_suggestion", "block it")
+    with running(bus.run_handlers) as failures:
+        eventually(lambda: len(seen) == 2)
+    assert (sorted(seen), failures) == ([f"added {alert.id}", "resolved"], [])
+
+
+def test_a_handler_goes_on_where_it_stopped_and_sees_again_what_it_failed_on(bus: Bus, page: Page):
+    seen: list[str] = []
+
+    @bus.on("risk_alert", name="notifier", retry_delay="10ms")
+    def notify(event: AnyEvent) -> None:
+        seen.append(event.subject)
+        if len(seen) == 1:
+            raise ValueError("not yet")
+
+    first = page.add("risk_alert", "one").id
+    with running(bus.run_handlers):
+        eventually(lambda: len(seen) == 2)
+    second = page.add("risk_alert", "two").id
+    with running(bus.run_handlers):
+        eventually(lambda: len(seen) == 3)
+    assert seen == [first, first, second]
+    (status,) = bus.subscriptions()
+    assert status.name == "notifier"
+
+
+@pytest.mark.parametrize("kind", ["subscription", "work"])
+def test_so_many_are_handled_at_once(bus: Bus, page: Page, kind: str):
+    together, handled = threading.Barrier(3), list[int]()
+
+    def meet() -> None:
+        together.wait(30)  # passes only while three are being handled
+        handled.append(1)
+
+    def one_job(job: Job) -> None:
+        meet()
+        job.resolve()
+
+    for number in range(6):
+        page.add("risk_alert", f"{number}")
+    if kind == "work":
+        bus.on_job("risk_alert", name="w", concurrency=3)(one_job)
+    else:
+        bus.on("risk_alert", name="s", concurrency=3)(lambda event: meet())
+    with running(bus.run_handlers) as failures:
+        eventually(lambda: len(handled) == 6)
+    assert failures == []
+    assert not together.broken
+
+
+def test_one_that_cannot_go_on_ends_all(bus: Bus, page: Page, monkeypatch: pytest.MonkeyPatch):
+    page.add("risk_alert", "one")
+    seen: list[str] = []
+    bus.on("risk_alert", name="well")(lambda event: seen.append(event.subject))
+    bus.on_job("reminder", name="idle", concurrency=2)(lambda job: None)
+
+    @bus.on("risk_alert", name="lost", after="9999-12-31")
+    def lost(event: AnyEvent) -> None: ...
+
+    def fail(*_: object, **__: object) -> None:
+        raise PositionLost("it was trimmed")
+
+    own = bus.subscribe
+
+    def subscribe(name: str, **how: object) -> object:
+        made = own(name, **how)  # type: ignore[arg-type]  # passed on
+        if name == "lost":
+            monkeypatch.setattr(made._consumer, "advance", fail)
+        return made
+
+    monkeypatch.setattr(bus, "subscribe", subscribe)
+    handlers = bus._handlers
+    handlers._declared.pop("lost")
+    bus.on("risk_alert", name="lost")(lost)
+    with running(bus.run_handlers) as failures:
+        eventually(lambda: bool(failures))
+    assert isinstance(failures[0], PositionLost)
+
+
+def test_what_is_declared_wrongly_is_explained(bus: Bus):
+    with pytest.raises(InvalidInput, match=r"no handler is declared; decorate functions with @bus\.on"):
+        bus.run_handlers()
+    bus.on("risk_alert", name="mine")(print)
+    with pytest.raises(InvalidInput, match="two handlers are called 'mine'"):
+        bus.on("reminder", name="mine")(print)
+    with pytest.raises(InvalidInput, match="handler 'later' is a coroutine function, which this bus cannot run"):
+
+        @bus.on("reminder")
+        async def later(event: AnyEvent) -> None: ...
+
+    for source in (bus.subscribe("s"), bus.work("w")):
+        with source, pytest.raises(InvalidField, match="concurrency: 0 is not a whole number from 1 to 1000"):
+            source.run(print, concurrency=0)
+
+
+@pytest.mark.engines("embedded")
+async def test_asyncio_handles_several_at_once_too(bus: Bus, page: Page):
+    for number in range(4):
+        page.add("risk_alert", f"{number}")
+    async with AsyncBus.connect(
+        bus.settings.url, source="async", bus=bus.settings.bus, home=bus.settings.home
+    ) as other:
+        stop, met = threading.Event(), asyncio.Barrier(4)
+        handled: list[str] = []
+
+        @other.on("risk_alert", concurrency=2)
+        async def notify(event: AnyEvent) -> None:
+            await asyncio.wait_for(met.wait(), 30)
+            handled.append(event.subject)
+            if len(handled) == 8:
+                stop.set()
+
+        @other.on_job("risk_alert", concurrency=2)
+        async def act(job: AsyncJob) -> None:
+            await asyncio.wait_for(met.wait(), 30)
+            handled.append((await job.resolve()).id)
+            if len(handled) == 8:
+                stop.set()
+
+        async with asyncio.timeout(60):
+            await other.run_handlers(stop)
+        assert len(handled) == 8

@@ -1,0 +1,280 @@
+"""The newest events of the log, and how many there are over time."""
+
+import re
+from itertools import pairwise
+
+import pytest
+
+from scratchbus import NewObservation
+from scratchbus.domain.position import Position
+from scratchbus.errors import InvalidField, InvalidInput
+from scratchbus.eventlog import newest
+from scratchbus.readmodel import histogram
+from scratchbus.readmodel.catch_up import fold_once
+from tests.engines import USUAL
+from tests.inspection import archive, project, send
+
+pytestmark = pytest.mark.engines(*USUAL)
+
+
+def fill(bus, count, clock=None, pages=5):
+    added = []
+    for n in range(count):
+        added.append(bus.page(f"p{n % pages}").add("observation", f"{n}"))
+        if clock is not None:
+            clock.advance("1s")
+    return added
+
+
+def contents(events):
+    return [event.content for event in events]
+
+
+# -- the newest -------------------------------------------------------------------------------------------------------
+
+
+def test_the_newest_events_of_all_shards_come_oldest_first(bus, clock):
+    fill(bus, 20, clock)
+    assert contents(bus.last_events(6)) == [f"{n}" for n in range(14, 20)]
+    assert contents(bus.last_events(100)) == contents(bus.events())
+    assert bus.last_events(1)[0].position == list(bus.events())[-1].position
+
+
+def test_paging_backwards_shows_every_event_once(bus, clock):
+    for n in range(30):
+        bus.page(f"p{n % 5}").add("observation", f"{n}")
+        if n % 7 == 0:
+            clock.advance("1s")  # so that many are of the same millisecond
+    seen: list[Position] = []
+    before = None
+    while some := bus.last_events(4, before=before):
+        seen = [event.position for event in some] + seen
+        before = str(some[0].position)
+    assert seen == [event.position for event in bus.events()]
+
+
+def test_filters_read_further_back(bus, monkeypatch):
+    monkeypatch.setattr(newest, "LARGEST_CHUNK", 8)
+    bus.page("p1").add("risk_alert", "old")
+    fill(bus, 40)
+    assert contents(bus.last_events(3, types=["risk_alert"])) == ["old"]
+    assert contents(bus.last_events(2, pages=["p2"])) == ["32", "37"]
+    assert bus.last_events(2, kinds=["erased"]) == []
+    wanted = bus.last_events(1, types=["risk_alert"])[0]
+    assert bus.last_events(5, subjects=[wanted.subject]) == [wanted]
+    assert list(bus.events(subjects=[wanted.subject])) == [wanted]
+
+
+@pytest.mark.parametrize("folded", [0, 15, 30])
+def test_one_page_is_read_back_by_its_index_and_what_is_not_folded(bus, folded):
+    fill(bus, folded, pages=3)
+    project(bus)
+    fill(bus, 30 - folded, pages=3)
+    expected = [event.position for event in bus.events(pages=["p1"])]
+    assert len(expected) == 10
+    seen, before = list[Position](), None
+    while some := bus.last_events(3, pages=["p1"], before=before):
+        seen = [event.position for event in some] + seen
+        before = some[0].position
+    assert seen == expected
+    wanted = next(iter(bus.events(pages=["p1"]))).subject
+    assert [event.subject for event in bus.last_events(3, pages=["p1"], subjects=[wanted])] == [wanted]
+    after = Position(expected[4].ms + 1, 0)
+    assert bus.last_events(1, pages=["p1"], before=after)[-1].position.ms <= expected[4].ms
+
+
+def fold_before(monkeypatch, bus, module, name):
+    """Fold a few events of each shard whenever a module's function is about to run, as a projector may."""
+    real = getattr(module, name)
+
+    def late(*arguments):
+        for shard in range(bus.core.log.shards):
+            bus.converse(fold_once(bus.core.log, shard, chunk=10))
+        return (yield from real(*arguments))
+
+    monkeypatch.setattr(module, name, late)
+
+
+def test_events_that_a_projector_folds_meanwhile_come_once(connect, bus, monkeypatch):
+    fill(bus, 3, pages=1)
+    project(bus)
+    fill(bus, 2, pages=1)
+    expected = list(bus.events(pages=["p0"]))
+    fold_before(monkeypatch, connect(), newest, "read_positions_back")
+    assert bus.last_events(10, pages=["p0"]) == expected
+
+
+def test_the_newest_events_leave_out_what_is_behind_the_end(connect):
+    bus = connect()
+    bus.page().add("observation", "x")
+    keys = bus.core.log.keys(bus.core.log.shard("main"))
+    send(bus, "XADD", keys.log, "9999999999999-77", "by", "hand")
+    assert contents(bus.last_events(5)) == ["x"]
+    bus.repair()
+
+
+def test_nothing_is_before_the_first_event(bus):
+    fill(bus, 3)
+    first = next(iter(bus.events()))
+    assert bus.last_events(5, before=first.position) == []
+    assert bus.last_events(5, before=Position(0, 0)) == []
+
+
+@pytest.mark.parametrize("before", ["yesterday", 7, "999/1-1"])
+def test_a_position_that_is_none_is_refused(bus, before):
+    with pytest.raises(InvalidInput):
+        bus.last_events(5, before=before)
+
+
+@pytest.mark.parametrize("count", [0, 10_001, True, "5"])
+def test_a_count_out_of_bounds_is_refused(bus, count):
+    with pytest.raises(InvalidField):
+        bus.last_events(count)
+
+
+# -- over time --------------------------------------------------------------------------------------------------------
+
+
+def expected(bus, found, page=None):
+    """What the buckets have to be, counted event by event."""
+    edges = [bucket.at for bucket in found.buckets] + [found.until]
+    rows = []
+    events = [event for event in bus.events() if page in (None, event.page)]
+    for begin, end in pairwise(edges):
+        some = [event for event in events if begin <= event.position.at < end]
+        kinds = {kind: sum(event.kind == kind for event in some) for kind in sorted({each.kind for each in some})}
+        rows.append((str(some[0].position) if some else None, len(some), kinds))
+    return rows
+
+
+def rows_of(found):
+    return [(bucket.position, bucket.count, bucket.kinds) for bucket in found.buckets]
+
+
+def live_through(bus, clock, count=40):
+    for n in range(count):
+        page = bus.page(f"p{n % 5}")
+        added = page.add("observation", f"{n}")
+        if n % 3 == 0:
+            page.resolve(added.id)
+        clock.advance(f"{n % 4 + 0.5}s")
+
+
+def test_every_event_is_in_its_bucket(bus, clock):
+    live_through(bus, clock)
+    found = bus.histogram(buckets=13)
+    assert len(found.buckets) == 13
+    assert rows_of(found) == expected(bus, found)
+    assert (sum(bucket.count for bucket in found.buckets), found.archived, found.sampled) == (54, 0, False)
+    assert (found.since, found.first) == (found.buckets[0].at, found.buckets[0].at)
+
+
+def test_a_range_counts_what_is_in_it(bus, clock):
+    live_through(bus, clock)
+    events = list(bus.events())
+    since, until = events[10].position.at, events[30].position.at
+    found = bus.histogram(since=since, until=until.isoformat(), buckets=7)
+    assert rows_of(found) == expected(bus, found)
+    assert (found.since, found.until) == (since, until)
+
+
+@pytest.mark.parametrize("folded", [0, 20, 40])
+def test_one_page_counts_its_own_events_folded_or_not(bus, clock, folded):
+    live_through(bus, clock, folded)
+    project(bus)
+    live_through(bus, clock, 40 - folded)
+    found = bus.histogram(buckets=11, page="p3")
+    assert rows_of(found) == expected(bus, found, "p3")
+
+
+def test_events_that_a_projector_folds_meanwhile_are_counted_once(bus, connect, clock, monkeypatch):
+    live_through(bus, clock, 20)
+    project(bus)
+    live_through(bus, clock, 40)
+    fold_before(monkeypatch, connect(), histogram, "_spots")
+    found = bus.histogram(buckets=11, page="p3")
+    assert rows_of(found) == expected(bus, found, "p3")
+
+
+def test_kinds_of_events_that_a_projector_folds_meanwhile_are_counted_once(bus, connect, monkeypatch):
+    added = fill(bus, 4, pages=1)
+    project(bus)
+    fill(bus, 10, pages=1)
+    for each in added:
+        bus.page("p0").resolve(each.id)
+    fold_before(monkeypatch, connect(), histogram, "read_positions")
+    found = bus.histogram(buckets=1, page="p0")
+    assert rows_of(found) == expected(bus, found, "p0")
+
+
+def test_erased_events_are_not_counted(bus, clock):
+    page = bus.page()
+    for n in range(4):
+        added = page.add("observation", f"{n}")
+        clock.advance("1s")
+    page.erase(added.id, reason="asked to")
+    clock.advance("1s")
+    found = bus.histogram(buckets=5)
+    assert rows_of(found) == expected(bus, found)
+
+
+def test_kinds_of_many_events_are_estimated_and_their_number_exact(bus, clock, monkeypatch):
+    monkeypatch.setattr(histogram, "EXACT", 20)
+    live_through(bus, clock)
+    found = bus.histogram(buckets=4)
+    assert found.sampled
+    assert [row[:2] for row in rows_of(found)] == [row[:2] for row in expected(bus, found)]
+    assert [sum(bucket.kinds.values()) for bucket in found.buckets] == [bucket.count for bucket in found.buckets]
+    by_page = bus.histogram(buckets=2, page="p3", since=found.since, until=found.until)
+    assert [row[:2] for row in rows_of(by_page)] == [row[:2] for row in expected(bus, by_page, "p3")]
+
+
+def test_an_empty_log_has_no_buckets(bus):
+    found = bus.histogram()
+    assert (found.buckets, found.first, found.last, found.archived) == ([], None, None, 0)
+
+
+def test_what_was_trimmed_is_said_and_not_counted(connect, clock, tmp_path):
+    bus = connect(archive_url=str(tmp_path / "archive"), retain="1ms", retain_events=1, archive_segment=2)
+    page = bus.page()
+    for n in range(10):
+        page.add("observation", f"{n}")
+        clock.advance("1s")
+    project(bus)
+    archive(bus)
+    found = bus.histogram(buckets=10)
+    left = sum(bucket.count for bucket in found.buckets)
+    assert found.archived > 0
+    assert found.archived + left == len(list(bus.events()))
+
+
+def test_bad_ranges_are_refused(bus):
+    with pytest.raises(InvalidField):
+        bus.histogram(since="2026-01-02T00:00:00Z", until="2026-01-01T00:00:00Z")
+    with pytest.raises(InvalidField):
+        bus.histogram(since="soon")
+    with pytest.raises(InvalidField):
+        bus.histogram(buckets=1001)
+
+
+@pytest.mark.engines("embedded")
+def test_the_cost_does_not_grow_with_the_log(connect):
+    """Two reads for each bucket and one shard's few others, however many events there are."""
+    bus = connect(max_observations=5000)
+
+    def commands():
+        before = processed()
+        bus.histogram(buckets=50)
+        return processed() - before
+
+    def processed():
+        return int(re.search(rb"total_commands_processed:(\d+)", send(bus, "INFO", "stats"))[1])
+
+    def add(count):
+        for _ in range(count // 100):
+            bus.page().add_many([NewObservation(type="observation", content="x") for _ in range(100)])
+
+    add(200)
+    assert commands() <= 120
+    add(4000)
+    assert commands() <= 120

@@ -1,0 +1,85 @@
+"""Pydantic models as what is added and read."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import BaseModel
+
+from scratchbus import Bus, NewObservation, Page, payload_of
+from scratchbus.errors import InvalidField, UnknownType
+
+
+@payload_of("risk_alert")
+class FraudAlert(BaseModel):
+    card: str
+    amount: float
+
+
+class Login(BaseModel):
+    user: str
+
+
+def test_a_model_is_added_as_the_payload_of_its_type_and_read_back(page: Page):
+    alert = FraudAlert(card="4711", amount=12.5)
+    added = page.add(alert, source="detector", tags=["cards"])
+    assert (added.type, added.content, added.tags) == ("risk_alert", '{"card":"4711","amount":12.5}', ["cards"])
+    found = page.get(added.id)
+    assert found is not None
+    assert found.payload(FraudAlert) == added.payload(FraudAlert) == alert
+    (event,) = page.history(added.id)
+    assert event.payload(FraudAlert) == alert
+
+
+def test_content_context_and_metadata_may_be_models(page: Page):
+    alert, login = FraudAlert(card="1", amount=1), Login(user="ada")
+    added = page.add("observation", alert, source="detector", context=login, metadata=login)
+    assert added.payload(FraudAlert) == alert
+    assert added.context == added.metadata == {"user": "ada"}
+    assert added.payload(Login, "context") == login
+    later = page.update(added.id, content=FraudAlert(card="2", amount=2), metadata=Login(user="bob"))
+    assert (later.payload(FraudAlert).card, later.payload(Login, "metadata").user) == ("2", "bob")
+    updated = page.history(added.id)[-1]
+    assert updated.payload(FraudAlert).card == "2"
+    given = NewObservation(type="observation", content=alert, context=login, source="detector")
+    (whole,) = page.add_many([given])
+    assert (whole.payload(FraudAlert), whole.context) == (alert, {"user": "ada"})
+    assert [each.id for each in page.list(context={"user": "ada"})] == [whole.id, added.id]
+
+
+def test_a_subclass_is_of_the_same_type(page: Page):
+    class CardFraud(FraudAlert):
+        bank: str = "b"
+
+    assert page.add(CardFraud(card="1", amount=1), source="d").type == "risk_alert"
+
+
+def test_a_retry_with_an_equal_model_is_the_same_write(page: Page):
+    first, again = (page.add(FraudAlert(card="1", amount=1), source="d", event_id="mine") for _ in range(2))
+    assert first.id == again.id
+
+
+def test_a_payload_that_does_not_fit_is_explained(page: Page):
+    text = page.add("observation", "plain text", source="d")
+    other = page.add("observation", Login(user="ada"), source="d")
+    with pytest.raises(InvalidField, match=r"content: .* does not fit FraudAlert: invalid json"):
+        text.payload(FraudAlert)
+    with pytest.raises(InvalidField, match=r"content\.card: .* does not fit FraudAlert: field required"):
+        other.payload(FraudAlert)
+    page.resolve(other.id)
+    with pytest.raises(InvalidField, match=r"content: is not here; Login is in events that are `added`"):
+        page.history(other.id)[-1].payload(Login)
+
+
+def test_a_model_without_a_type_is_explained_and_nothing_is_written(page: Page, bus: Bus):
+    with pytest.raises(InvalidField, match=r"Login is the payload of no type; decorate it with @payload_of\(type\)"):
+        page.add(Login(user="ada"), source="d")
+    with pytest.raises(InvalidField, match="content: is given twice; it is the FraudAlert"):
+        page.add(FraudAlert(card="1", amount=1), "text", source="d")
+
+    @payload_of("no_such_type")
+    class Lost(BaseModel):
+        at: int = 1
+
+    with pytest.raises(UnknownType):
+        page.add(Lost(), source="d")
+    assert page.list() == []

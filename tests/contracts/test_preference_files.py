@@ -1,0 +1,277 @@
+"""What keeping preferences and a file the same promises."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scratchbus import Bus
+from scratchbus.domain import preference_file
+from scratchbus.domain.preference_file import BEGIN, END, find_part
+from scratchbus.errors import InvalidField
+from scratchbus.memory import preference_sync
+
+pytestmark = pytest.mark.engines("memory")
+
+
+@pytest.fixture
+def preferences(bus: Bus):
+    return bus.preferences("ada/shop")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "AGENTS.md"
+
+
+def texts(found):
+    return {each.key: each.text for each in found}
+
+
+def edit(file: Path, old: str, new: str) -> None:
+    text = file.read_text("utf-8")
+    assert old in text
+    file.write_text(text.replace(old, new), "utf-8")
+
+
+def test_a_file_gets_the_preferences_and_its_edits_become_events(preferences, file):
+    preferences.remember("quotes", "double")
+    assert preferences.sync(file) == ([], [], [], True)
+    assert "- **quotes**: double\n" in file.read_text()
+    edit(file, "double", "single")
+    edit(file, END, f"- tabs: never\n{END}")
+    assert preferences.sync(file) == (["quotes", "tabs"], [], [], True)
+    assert texts(preferences.list()) == {"quotes": "single", "tabs": "never"}
+    assert preferences.history("quotes")[-1].text == "single"
+    edit(file, "- **quotes**: single\n", "")
+    preferences.remember("names", "short")
+    assert preferences.sync(file) == ([], ["quotes"], [], True)
+    assert texts(preferences.list()) == {"tabs": "never", "names": "short"}
+    assert "- **names**: short\n" in file.read_text()
+    assert preferences.sync(file) == ([], [], [], False)
+
+
+def test_the_file_wins_and_what_the_bus_had_is_in_the_history(preferences, file):
+    preferences.remember("quotes", "double")
+    preferences.sync(file)
+    preferences.edit("quotes", "typographic")
+    edit(file, "double", "single")
+    assert preferences.sync(file).conflicts == ["quotes"]
+    assert texts(preferences.list()) == {"quotes": "single"}
+    assert [event.text for event in preferences.history("quotes")] == ["double", "typographic", "single"]
+
+
+def test_a_change_wins_over_a_deletion_on_either_side(preferences, file):
+    for key in ("a", "b"):
+        preferences.remember(key, "old")
+    preferences.sync(file)
+    edit(file, "- **a**: old\n- **b**: old", "- **b**: new")
+    preferences.edit("a", "new")
+    preferences.forget("b")
+    preferences.sync(file)
+    assert texts(preferences.list()) == {"a": "new", "b": "new"}
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        b"# Rules\n\nno end of line",
+        b"\xef\xbb\xbf# With a mark\r\nand CRLF\r\n",
+        b"",
+        "Zoë\t \n\n\n".encode(),
+        b"a\rb\x0cc\n",
+    ],
+)
+def test_everything_outside_the_marks_stays_byte_for_byte(preferences, file, around: bytes):
+    preferences.remember("quotes", "double")
+    file.write_bytes(around)
+    preferences.sync(file)
+    once = file.read_bytes()
+    assert once.startswith(around)
+    file.write_bytes(once + around)
+    preferences.edit("quotes", "single")
+    preferences.sync(file)
+    assert file.read_bytes().startswith(around)
+    assert file.read_bytes().endswith(f"{END}".encode() + once[once.index(END.encode()) + len(END) :] + around)
+    assert preferences.sync(file).is_written is False
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"Caf\xe9\nx", "is not UTF-8 (the byte 0xe9 in line 1)"),
+        ("# Rules".encode("utf-16"), "is not UTF-8 (the byte 0xff in line 1)"),
+        ("# Rules".encode("utf-16-le"), "is not a text: it has null bytes"),
+        (b"x" * (4 * 1024 * 1024 + 1), "is larger than 4 MiB"),
+        (f"{BEGIN}\nfree text\n{END}".encode(), "line 2: 'free text' is no preference"),
+        (f"{BEGIN}\n".encode(), "has these marks: begin in line 1"),
+        (f"{BEGIN}\n<!-- scope eve. -->\n{END}".encode(), "has the preferences of scope 'eve'"),
+    ],
+)
+def test_a_file_that_cannot_be_understood_changes_nothing(bus, preferences, file, content: bytes, said: str):
+    preferences.remember("quotes", "double")
+    file.write_bytes(content)
+    before = bus.position()
+    with pytest.raises(InvalidField) as refused:
+        preferences.sync(file)
+    assert said in str(refused.value)
+    assert str(file) in str(refused.value)
+    assert (file.read_bytes(), bus.position()) == (content, before)
+
+
+def test_a_path_that_is_no_file_is_refused(preferences, tmp_path, file):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for name in (".", "pipe", "loop", "missing/AGENTS.md"):
+        with pytest.raises(InvalidField, match="file: "):
+            preferences.sync(tmp_path / name)
+
+
+def test_a_link_stays_a_link_and_permissions_are_kept(preferences, tmp_path, file):
+    preferences.remember("quotes", "double")
+    target = tmp_path / "CLAUDE.md"
+    target.write_text("# Rules\n")
+    target.chmod(0o640)
+    file.symlink_to(target)
+    preferences.sync(file)
+    assert file.is_symlink()
+    assert "double" in target.read_text()
+    assert target.stat().st_mode & 0o777 == 0o640
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["AGENTS.md", "CLAUDE.md"]
+
+
+def test_a_link_to_another_directory_is_refused(preferences, bus, tmp_path, file):
+    preferences.remember("quotes", "double")
+    elsewhere = tmp_path / "elsewhere" / "hosts"
+    elsewhere.parent.mkdir()
+    elsewhere.write_text("127.0.0.1 localhost\n")
+    file.symlink_to(elsewhere)
+    before = bus.position()
+    with pytest.raises(InvalidField, match=r"is a link to .*hosts', in another directory; name that file"):
+        preferences.sync(file)
+    assert (elsewhere.read_text(), bus.position()) == ("127.0.0.1 localhost\n", before)
+    assert preferences.sync(elsewhere).is_written
+
+
+def test_a_full_disk_leaves_the_file_as_it_was(preferences, file, monkeypatch):
+    preferences.remember("quotes", "double")
+    file.write_text("# Rules\n")
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(InvalidField, match="No space left on device"):
+            preferences.sync(file)
+    assert file.read_text() == "# Rules\n"
+    assert [path.name for path in file.parent.iterdir()] == ["AGENTS.md"]
+    assert preferences.sync(file).is_written
+
+
+def test_an_edit_during_the_sync_is_not_overwritten(preferences, file, monkeypatch):
+    preferences.remember("quotes", "double")
+    preferences.sync(file)
+    preferences.edit("quotes", "single")
+    fsync, edits = os.fsync, ["- tabs: never"]
+
+    def sync_and_edit(descriptor: int) -> None:
+        fsync(descriptor)
+        if edits:
+            edit(file, END, f"{edits.pop()}\n{END}")
+
+    monkeypatch.setattr(os, "fsync", sync_and_edit)
+    assert preferences.sync(file) == (["tabs"], [], [], True)
+    assert texts(preferences.list()) == {"quotes": "single", "tabs": "never"}
+
+
+def test_someone_who_is_faster_on_the_bus_loses_nothing(preferences, file, connect, monkeypatch):
+    preferences.remember("quotes", "double")
+    preferences.sync(file)
+    edit(file, "double", "single")
+    other, merge = connect("another").preferences("ada/shop"), preference_file.merge
+    faster = ["typographic"]
+
+    def merge_and_edit(*sides):
+        merged = merge(*sides)
+        if faster:
+            other.edit("quotes", faster.pop())
+        return merged
+
+    monkeypatch.setattr(preference_sync, "merge", merge_and_edit)
+    assert preferences.sync(file).conflicts == ["quotes"]
+    assert [event.text for event in preferences.history("quotes")] == ["double", "typographic", "single"]
+
+
+def test_the_part_of_another_bus_deletes_nothing(preferences, file, connect):
+    preferences.remember("quotes", "double")
+    preferences.sync(file)
+    edit(file, "- **quotes**: double\n", "- **tabs**: never\n")
+    other = connect(bus=f"{preferences._bus.core.log.bus}-2").preferences("ada/shop")
+    other.remember("quotes", "single")
+    other.sync(file)
+    assert texts(other.list()) == {"quotes": "single", "tabs": "never"}
+
+
+KEYS = st.sampled_from("abc")
+TEXTS = st.sampled_from(["one", "two", "three\nlines\n\nof text"])
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("bus"), KEYS, TEXTS | st.none()),
+        st.tuples(st.just("file"), KEYS, TEXTS | st.none()),
+        st.just(("sync", "", None)),
+    ),
+    max_size=12,
+)
+
+
+@pytest.mark.slow
+@pytest.mark.real
+@settings(max_examples=40)
+@given(steps=STEPS)
+def test_both_sides_converge_and_every_text_stays_in_the_history(new_bus, tmp_path_factory, steps):
+    with new_bus() as bus:
+        _converges(bus.preferences("ada"), tmp_path_factory.mktemp("sync") / "AGENTS.md", steps)
+
+
+def _converges(preferences, file, steps):
+    preferences.remember("z", "there")
+    preferences.sync(file)
+    synced: set[tuple[str, str]] = set()
+    for where, key, text in steps:
+        if where == "bus" and text is not None:
+            preferences.remember(key, text)
+        elif where == "bus" and key in texts(preferences.list()):
+            preferences.forget(key)
+        elif where == "file":
+            write_item(file, key, text)
+        elif where == "sync":
+            synced |= {*items_of(file).items()}
+            preferences.sync(file)
+            assert items_of(file) == texts(preferences.list())
+    synced |= {*items_of(file).items()}
+    preferences.sync(file)
+    assert items_of(file) == texts(preferences.list())
+    assert preferences.sync(file) == ([], [], [], False)
+    said = {(event.key, event.text) for event in preferences.history() if event.kind == "preference_remembered"}
+    assert synced <= said
+
+
+def items_of(file: Path) -> dict[str, str]:
+    return {item.key: item.text for item in find_part(file.read_text(), "preference_").items.values()}
+
+
+def write_item(file: Path, key: str, text: str | None) -> None:
+    """Edit the part as a person would: replace, add or delete an item."""
+    items = items_of(file)
+    if text is None:
+        items.pop(key, None)
+    else:
+        items[key] = text
+    head, _, rest = file.read_text().partition("## Preferences\n")
+    lines = [f"- {name}: " + value.replace("\n", "\n  ") for name, value in items.items()]
+    file.write_text("\n".join([f"{head}## Preferences", *lines, rest[rest.index(END) :]]))

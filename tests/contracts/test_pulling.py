@@ -1,0 +1,560 @@
+"""Pulling from durable subscriptions: stateless for the client, in order, at least once, as `subscribe` does."""
+
+import asyncio
+import threading
+
+import pytest
+
+from scratchbus import AsyncBus, NewObservation, new_webhook_secret
+from scratchbus.domain.position import Position
+from scratchbus.errors import (
+    InvalidField,
+    InvalidTTL,
+    LeaseLost,
+    NotDelivered,
+    NotFound,
+    PositionLost,
+    SubscriptionHeld,
+)
+from scratchbus.subscriptions.pulling import Attempt
+from tests.engines import ALL
+from tests.inspection import raw_append, send
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.engines(*ALL)
+
+
+@pytest.fixture
+def declared(bus):
+    """A bus with a declared subscription, `router`."""
+    bus.declare_subscription("router", retry_delay=0)
+    return bus
+
+
+def fill(page, count, **more):
+    return [page.add("observation", f"{n}", **more) for n in range(count)]
+
+
+def contents(batch):
+    return [each.event.content for each in batch.deliveries]
+
+
+def positions(batch):
+    return [each.position for each in batch.deliveries]
+
+
+def ack(bus, batch, *which):
+    some = [batch.deliveries[at] for at in which] if which else batch.deliveries
+    bus.ack("router", batch.token, [each.position for each in some])
+
+
+def stored(bus):
+    row = send(bus, "HGETALL", bus.core.log.keys(0).subscription("router"))
+    return dict(zip(map(bytes.decode, row[::2]), map(bytes.decode, row[1::2]), strict=True))
+
+
+# -- order, and what comes again --------------------------------------------------------------------------------------
+
+
+def test_batches_come_in_order_until_nothing_is_left(declared, page):
+    fill(page, 5)
+    seen = []
+    while (batch := declared.pull("router", max=2)).deliveries:
+        seen.append(contents(batch))
+        ack(declared, batch)
+    assert seen == [["0", "1"], ["2", "3"], ["4"]]
+
+
+def test_a_pull_without_events_returns_at_once_and_holds_nothing(declared):
+    batch = declared.pull("router")
+    assert (batch.token, batch.until, batch.deliveries) == ("", None, [])
+    assert "token" not in stored(declared)
+
+
+def test_what_is_out_is_not_handed_out_twice(declared, connect, page):
+    fill(page, 3)
+    first = declared.pull("router", max=1)
+    assert connect().pull("router").deliveries == []
+    ack(declared, first)
+    assert contents(connect().pull("router")) == ["1", "2"]
+
+
+def test_any_process_may_ack(declared, connect, page):
+    fill(page, 2)
+    batch = declared.pull("router", max=1)
+    connect().ack("router", batch.token, str(batch.deliveries[0].position))
+    assert contents(declared.pull("router")) == ["1"]
+
+
+def test_events_come_again_when_the_lease_has_ended(declared, page, clock):
+    fill(page, 3)
+    assert contents(declared.pull("router", lease="5s")) == ["0", "1", "2"]
+    clock.advance(4)
+    assert not declared.pull("router").deliveries
+    clock.advance(2)
+    again = declared.pull("router")
+    assert [(each.event.content, each.attempt) for each in again.deliveries] == [("0", 2)]
+
+
+def test_events_of_an_ended_lease_come_one_by_one_and_then_in_batches(declared, page, clock):
+    fill(page, 4)
+    declared.pull("router", max=3, lease="5s")
+    clock.advance(6)
+    seen = []
+    while (batch := declared.pull("router")).deliveries:
+        seen.append([(each.event.content, each.attempt) for each in batch.deliveries])
+        ack(declared, batch)
+    assert seen == [[("0", 2)], [("1", 1), ("2", 1)], [("3", 1)]]
+
+
+def test_events_that_wait_again_come_in_batches_of_at_most_max_and_without_those_that_were_acked(declared, page, clock):
+    fill(page, 6)
+    batch = declared.pull("router", max=6, lease="5s")
+    ack(declared, batch, 2)
+    clock.advance(6)
+    seen = []
+    while (batch := declared.pull("router", max=2)).deliveries:
+        seen.append(contents(batch))
+        ack(declared, batch)
+    assert seen == [["0"], ["1"], ["3", "4"], ["5"]]
+    assert declared.subscriptions()[0].lag == 0
+
+
+def test_a_batch_that_is_given_back_comes_again_as_the_same_attempt(bus, page):
+    bus.declare_subscription("router", max_attempts=1)
+    fill(page, 3)
+    for _ in range(3):
+        batch = bus.pull("router", lease="10m")
+        assert [(each.event.content, each.attempt) for each in batch.deliveries] == [("0", 1), ("1", 1), ("2", 1)]
+        bus.requeue("router", batch.token, positions(batch))
+        assert bus.subscriptions()[0].holder is None
+    batch = bus.pull("router")
+    ack(bus, batch, 0)
+    with pytest.raises(NotDelivered):
+        bus.requeue("router", batch.token, positions(batch))
+    ack(bus, batch)
+    assert (bus.dead_letters("router"), bus.subscriptions()[0].lag) == ([], 0)
+
+
+def test_a_failed_event_that_is_given_back_keeps_its_attempts(declared, page):
+    fill(page, 2)
+    batch = declared.pull("router", max=1)
+    declared.nack("router", batch.token, batch.deliveries[0].position, "no")
+    for _ in range(2):
+        batch = declared.pull("router")
+        assert [(each.event.content, each.attempt) for each in batch.deliveries] == [("0", 2)]
+        declared.requeue("router", batch.token, positions(batch))
+    ack(declared, batch := declared.pull("router"))
+    assert contents(declared.pull("router")) == ["1"]
+
+
+def test_nothing_is_given_back_with_the_token_of_another_batch(declared, page, clock):
+    fill(page, 1)
+    late = declared.pull("router", lease="5s")
+    clock.advance(6)
+    current = declared.pull("router")
+    with pytest.raises(LeaseLost):
+        declared.requeue("router", late.token, positions(late))
+    with pytest.raises(InvalidField):
+        declared.requeue("router", current.token, [])
+    ack(declared, current)
+
+
+def test_an_ack_counts_until_someone_else_takes_over(declared, page, clock):
+    fill(page, 1)
+    batch = declared.pull("router", lease="5s")
+    clock.advance(60)
+    ack(declared, batch)
+    assert not declared.pull("router").deliveries
+
+
+def test_an_ack_of_an_earlier_batch_is_refused(declared, page, clock):
+    fill(page, 1)
+    late = declared.pull("router", lease="5s")
+    clock.advance(6)
+    current = declared.pull("router")
+    with pytest.raises(LeaseLost):
+        ack(declared, late)
+    ack(declared, current)
+
+
+def test_events_are_acked_in_any_order(declared, page, clock):
+    fill(page, 3)
+    batch = declared.pull("router", lease="5s")
+    ack(declared, batch, 2)
+    ack(declared, batch, 0)
+    clock.advance(6)
+    again = declared.pull("router")
+    assert contents(again) == ["1"]
+    ack(declared, again)
+    assert not declared.pull("router").deliveries
+
+
+def test_acking_again_changes_nothing(declared, page):
+    fill(page, 2)
+    batch = declared.pull("router")
+    ack(declared, batch, 0)
+    ack(declared, batch, 0)
+    ack(declared, batch)
+    ack(declared, batch)
+    assert not declared.pull("router").deliveries
+
+
+def test_an_ack_is_all_or_nothing(declared, page, clock):
+    added = fill(page, 2)
+    batch = declared.pull("router", max=1, lease="5s")
+    with pytest.raises(NotDelivered):
+        declared.ack("router", batch.token, [batch.deliveries[0].position, added[1].position])
+    clock.advance(6)
+    assert contents(declared.pull("router")) == ["0"]
+
+
+@pytest.mark.parametrize("most", [1, 7])
+def test_events_of_all_shards_are_delivered_and_acked(declared, most):
+    for n in range(40):
+        declared.page(f"p{n % 8}").add("observation", f"{n}")
+    seen: list[str] = []
+    while (batch := declared.pull("router", max=most)).deliveries:
+        seen += contents(batch)
+        ack(declared, batch)
+    assert sorted(map(int, seen)) == [*range(40)]
+    by_page = [[int(each) for each in seen if int(each) % 8 == n] for n in range(8)]
+    assert by_page == [sorted(some) for some in by_page]
+    assert declared.subscriptions()[0].lag == 0
+
+
+def test_more_events_than_are_read_at_once_come_in_order(connect):
+    bus = connect(max_observations=3000)
+    bus.declare_subscription("router", tags=["hot"])
+    page = bus.page()
+    for start in range(0, 600, 100):
+        some = [(n, ["hot"] if n % 150 == 0 else []) for n in range(start, start + 100)]
+        page.add_many([NewObservation(type="observation", content=f"{n}", tags=tags) for n, tags in some])
+    seen = []
+    while (batch := bus.pull("router", max=2)).deliveries:
+        seen += contents(batch)
+        ack(bus, batch)
+    assert seen == ["0", "150", "300", "450"]
+
+
+# -- failures ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_failed_event_comes_again_alone_and_holds_up_the_rest(declared, page):
+    fill(page, 4)
+    batch = declared.pull("router", max=3)
+    declared.nack("router", batch.token, batch.deliveries[1].position, "not now")
+    ack(declared, batch, 0, 2)
+    again = declared.pull("router")
+    assert [(each.event.content, each.attempt) for each in again.deliveries] == [("1", 2)]
+    ack(declared, again)
+    assert contents(declared.pull("router")) == ["3"]
+
+
+def test_a_failed_event_waits_longer_each_time(bus, page, clock):
+    bus.declare_subscription("router", retry_delay="2s")
+    fill(page, 1)
+    for seconds in (2, 4, 8):
+        batch = bus.pull("router")
+        bus.nack("router", batch.token, batch.deliveries[0].position, "no")
+        clock.advance(seconds - 0.5)
+        assert not bus.pull("router").deliveries
+        clock.advance(1)
+    batch = bus.pull("router")
+    assert batch.deliveries[0].attempt == 4
+    bus.nack("router", batch.token, batch.deliveries[0].position, "no", delay=0)
+    assert bus.pull("router").deliveries[0].attempt == 5
+
+
+def test_an_event_is_set_aside_after_the_last_attempt(bus, page):
+    bus.declare_subscription("router", max_attempts=2, retry_delay=0)
+    added = fill(page, 2)
+    for _ in range(2):
+        batch = bus.pull("router", max=1)
+        bus.nack("router", batch.token, batch.deliveries[0].position, "broken pipe")
+    (letter,) = bus.dead_letters("router")
+    assert (letter.subject, letter.reason, letter.attempts) == (added[0].id, "broken pipe", 2)
+    assert contents(bus.pull("router")) == ["1"]
+
+
+def test_two_bad_events_of_one_batch_both_end_as_dead_letters(bus, page):
+    bus.declare_subscription("router", max_attempts=2, retry_delay=0)
+    fill(page, 5)
+    handled: list[str] = []
+    while (batch := bus.pull("router")).deliveries:
+        for each in batch.deliveries:
+            if each.event.content in "13":
+                bus.nack("router", batch.token, each.position, "bad")
+            else:
+                handled.append(each.event.content)
+                bus.ack("router", batch.token, each.position)
+    assert handled == ["0", "2", "4"]
+    assert [letter.attempts for letter in bus.dead_letters("router")] == [2, 2]
+
+
+def test_an_event_that_kills_its_clients_is_set_aside_alone(bus, page, clock):
+    bus.declare_subscription("router", max_attempts=3)
+    added = fill(page, 3)
+    handled: list[str] = []
+    for _ in range(12):
+        batch = bus.pull("router", lease="1s")
+        for each in batch.deliveries:
+            if each.event.content == "1":
+                break  # and is never heard of again
+            handled.append(each.event.content)
+            bus.ack("router", batch.token, each.position)
+        clock.advance(2)
+    (letter,) = bus.dead_letters("router")
+    assert (letter.subject, letter.attempts) == (added[1].id, 3)
+    assert handled == ["0", "2"]
+
+
+def test_dead_letters_are_delivered_again_to_who_pulls(bus, page):
+    bus.declare_subscription("router", max_attempts=1)
+    fill(page, 3)
+    batch = bus.pull("router")
+    for each in batch.deliveries[:2]:
+        bus.nack("router", batch.token, each.position, "bad")
+    assert bus.retry_dead_letters("router") == 2
+    ack(bus, batch, 2)
+    again = bus.pull("router")
+    assert contents(again) == ["0", "1"]
+    ack(bus, again)
+    assert (bus.dead_letters("router"), bus.pull("router").deliveries) == ([], [])
+
+
+@pytest.mark.damages_the_log
+def test_entries_that_are_no_events_are_passed_over(declared, page):
+    fill(page, 1)
+    raw_append(declared, kind="added", subject="x", event=b"{}")
+    fill(page, 1)
+    batch = declared.pull("router")
+    assert contents(batch) == ["0", "0"]
+    ack(declared, batch)
+    assert not declared.pull("router").deliveries
+
+
+# -- beside consumers of the Python API -------------------------------------------------------------------------------
+
+
+def test_a_consumer_and_a_pull_exclude_each_other(declared, connect, page):
+    fill(page, 3)
+    with declared.subscribe("router") as deliveries:
+        next(deliveries).ack()
+        assert not connect().pull("router").deliveries
+    batch = declared.pull("router", max=1, by="go-daemon")
+    assert contents(batch) == ["1"]
+    assert declared.subscriptions()[0].holder == "go-daemon"
+    with pytest.raises(SubscriptionHeld):
+        declared.unsubscribe("router")
+    ack(declared, batch)
+    with declared.subscribe("router") as deliveries:
+        assert next(deliveries).event.content == "2"
+
+
+def test_a_consumer_goes_on_with_the_attempts_of_a_pull_and_back(bus, page):
+    bus.declare_subscription("router", retry_delay=0)
+    fill(page, 2)
+    batch = bus.pull("router")
+    bus.nack("router", batch.token, batch.deliveries[0].position, "no")
+    ack(bus, batch, 1)
+    with bus.subscribe("router") as deliveries:
+        delivery = next(deliveries)
+        assert (delivery.event.content, delivery.attempt) == ("0", 2)
+        delivery.fail("no", delay=0)
+    batch = bus.pull("router")
+    assert [(each.event.content, each.attempt) for each in batch.deliveries] == [("0", 3)]
+
+
+def test_a_subscription_that_was_consumed_can_be_pulled(bus, page):
+    with bus.subscribe("router", types=["risk_alert"]):
+        pass
+    fill(page, 1)
+    page.add("risk_alert", "look")
+    assert contents(bus.pull("router")) == ["look"]
+
+
+# -- waiting ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_pull_waits_for_an_event_that_is_wanted(bus, connect, page):
+    bus.declare_subscription("router", types=["risk_alert"])
+    found = []
+    other = connect()
+    thread = threading.Thread(target=lambda: found.append(other.pull("router", wait="30s")))
+    thread.start()
+    eventually(lambda: stored(bus).get("settled"))
+    page.add("observation", "not this")
+    page.add("risk_alert", "this")
+    thread.join(20)
+    assert [contents(batch) for batch in found] == [["this"]]
+
+
+async def test_a_pull_of_an_async_bus_waits_and_acks(connect, engine, bus_name):
+    connect().page()
+    async with AsyncBus.connect(engine.url, bus=bus_name, shards=engine.shards, source="tester") as bus:
+        assert await bus.declare_subscription("router") is True
+        assert await bus.declare_subscription("router") is False
+        waiting = asyncio.create_task(bus.pull("router", wait="30s"))
+        await bus.page().add("observation", "x")
+        batch = await waiting
+        await bus.nack("router", batch.token, batch.deliveries[0].position, "no", delay=0)
+        batch = await bus.pull("router", wait="5s")
+        await bus.ack("router", batch.token, positions(batch))
+        assert [each.attempt for each in batch.deliveries] == [2]
+        assert (await bus.subscriptions())[0].lag == 0
+
+
+async def test_a_pull_that_is_cancelled_while_it_takes_events_gives_them_back(connect, engine, bus_name, monkeypatch):
+    """Cancelled once the events are handed out, and before the pull is told so."""
+    connect().page()
+    async with AsyncBus.connect(engine.url, bus=bus_name, shards=engine.shards, source="tester") as bus:
+        await bus.declare_subscription("router")
+        await bus.page().add("observation", "x")
+        converse, handed_out = bus.converse, asyncio.Event()
+
+        async def slow(conversation):
+            found = await converse(conversation)
+            if isinstance(found, Attempt):
+                handed_out.set()
+                await asyncio.sleep(0.2)
+            return found
+
+        monkeypatch.setattr(bus, "converse", slow)
+        pulling = asyncio.create_task(bus.pull("router", lease="10m"))
+        await handed_out.wait()
+        assert (await bus.subscriptions())[0].holder is not None
+        pulling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await pulling
+        assert (await bus.subscriptions())[0].holder is None
+        batch = await bus.pull("router")
+        assert (contents(batch), batch.deliveries[0].attempt) == (["x"], 1)
+
+
+def test_a_pull_returns_empty_when_its_time_is_over(declared):
+    assert declared.pull("router", wait="100ms").deliveries == []
+
+
+# -- definitions ------------------------------------------------------------------------------------------------------
+
+
+def test_a_declared_name_starts_where_it_is_told(bus, page):
+    added = fill(page, 2)
+    assert bus.declare_subscription("router", after=added[0].position) is True
+    assert contents(bus.pull("router")) == ["1"]
+
+
+def test_declaring_again_keeps_the_cursor_and_changes_the_filters(bus, page):
+    bus.declare_subscription("router")
+    fill(page, 1)
+    ack(bus, bus.pull("router"))
+    assert bus.declare_subscription("router", types=["risk_alert"], max_attempts=2, retry_delay="3s") is False
+    fill(page, 1)
+    page.add("risk_alert", "look")
+    assert contents(bus.pull("router")) == ["look"]
+    (status,) = bus.subscriptions()
+    assert (status.filters, status.max_attempts, status.retry_delay) == ('{"types":["risk_alert"]}', 2, 3.0)
+
+
+def test_filters_do_not_change_while_events_are_out(declared, page):
+    fill(page, 1)
+    batch = declared.pull("router")
+    with pytest.raises(SubscriptionHeld):
+        declared.declare_subscription("router", types=["risk_alert"])
+    declared.declare_subscription("router", max_attempts=3)
+    ack(declared, batch)
+    declared.declare_subscription("router", types=["risk_alert"])
+
+
+def test_a_webhook_is_stored_and_its_secret_not_shown(bus):
+    secret = new_webhook_secret()
+    bus.declare_subscription("router", url="https://example.com/in", secret=secret)
+    bus.declare_subscription("router", url="https://example.com/other")
+    webhook = bus.webhook("router")
+    assert (webhook.url, webhook.secret, len(webhook.key)) == ("https://example.com/other", secret, 32)
+    assert secret not in repr(webhook)
+    (status,) = bus.subscriptions()
+    assert status.url == "https://example.com/other"
+    assert secret not in status.model_dump_json()
+    bus.declare_subscription("router")
+    with pytest.raises(NotFound):
+        bus.webhook("router")
+    assert "secret" not in stored(bus)
+
+
+def test_a_webhook_needs_a_secret(bus):
+    with pytest.raises(InvalidField):
+        bus.declare_subscription("router", url="https://example.com/in")
+    assert bus.subscriptions() == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "example.com",
+        "ftp://example.com",
+        "http://",
+        "http://u:p@example.com",
+        "http://a b/",
+        "http://[::1",
+        "http://a#b",
+        7,
+    ],
+)
+def test_a_url_that_is_none_is_refused(bus, url):
+    with pytest.raises(InvalidField):
+        bus.declare_subscription("router", url=url, secret=new_webhook_secret())
+
+
+@pytest.mark.parametrize("secret", ["secret", "whsec_", "whsec_c2hvcnQ=", "whsec_" + "=" * 40, 7])
+def test_a_secret_that_is_none_is_refused(bus, secret):
+    with pytest.raises(InvalidField):
+        bus.declare_subscription("router", url="https://example.com", secret=secret)
+
+
+def test_bad_arguments_are_refused(declared, page):
+    fill(page, 1)
+    for most in (0, 1001):
+        with pytest.raises(InvalidField):
+            declared.pull("router", max=most)
+    for lease in ("500ms", "13h", "never"):
+        with pytest.raises(InvalidTTL):
+            declared.pull("router", lease=lease)
+    with pytest.raises(InvalidTTL):
+        declared.pull("router", wait=-1)
+    batch = declared.pull("router")
+    with pytest.raises(InvalidField):
+        declared.ack("router", batch.token, [])
+    with pytest.raises(InvalidField):
+        declared.ack("router", "", positions(batch))
+    with pytest.raises(LeaseLost):
+        declared.ack("router", "0" * 32, positions(batch))
+    with pytest.raises(NotDelivered):
+        declared.nack("router", batch.token, Position(1, 99), "no")
+    with pytest.raises(NotFound):
+        declared.pull("unknown")
+    with pytest.raises(NotFound):
+        declared.nack("unknown", batch.token, Position(1, 99), "no")
+
+
+def test_a_dropped_subscription_says_so(declared, page):
+    send(declared, "HSET", declared.core.log.keys(0).subscription("router"), "dropped", "1")
+    with pytest.raises(PositionLost):
+        declared.pull("router")
+    with pytest.raises(PositionLost):
+        declared.declare_subscription("router")
+    declared.declare_subscription("router", reset=True)
+    fill(page, 1)
+    assert contents(declared.pull("router")) == ["0"]
+
+
+def test_a_reset_forgets_what_is_out(declared, page, clock):
+    fill(page, 2)
+    batch = declared.pull("router", lease="5s")
+    with pytest.raises(SubscriptionHeld):
+        declared.declare_subscription("router", reset=True)
+    ack(declared, batch, 0)
+    clock.advance(6)
+    declared.declare_subscription("router", reset=True)
+    assert [(each.event.content, each.attempt) for each in declared.pull("router").deliveries] == [("0", 1), ("1", 1)]

@@ -1,0 +1,329 @@
+"""What recall promises."""
+
+from __future__ import annotations
+
+import gc
+import math
+import sqlite3
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from scratchbus import AsyncBus, Bus
+from scratchbus.context import recall_index
+from scratchbus.errors import InvalidField, InvalidName, InvalidPosition, ScratchbusError
+from tests.engines import ONE, Engine
+from tests.inspection import forget, project
+
+PLACES: dict[str, Any] = {"scopes": ["ada/shop"], "sessions": ["s1"], "page": "main"}
+
+
+def texts(found):
+    return [each.text for each in found]
+
+
+def ids(found):
+    return [(each.kind, each.id) for each in found]
+
+
+def reasons(found):
+    return {reason.list: reason for reason in found.reasons}
+
+
+def rows_of(bus: Bus) -> list[tuple[str, ...]]:
+    """Return all that the index of a bus has."""
+    return bus._recaller.index.database.execute("SELECT subject FROM items JOIN texts ON row = texts.rowid").fetchall()
+
+
+def test_one_answer_over_all_memories_says_why(bus: Bus):
+    note = bus.notes("s1").add("The shop runs on Postgres", tags=["databases"]).note
+    bus.notes("s1").add("Bananas are yellow")
+    bus.notepad("s1").write("- [ ] move the database\n")
+    preference = bus.preferences("ada/shop").remember("database names", "singular")
+    fact = bus.facts("ada/shop").assert_fact("billing", "uses", "the old database")
+    seen = bus.page().add("risk_alert", "The database is nearly full")
+    found = bus.recall("Which databases are there?", **PLACES)
+    assert {*ids(found)} == {
+        ("note", note.id), ("notepad", "notepad"), ("preference", preference.id), ("fact", fact.id),
+        ("observation", seen.id),
+    }  # fmt: skip
+    by_kind = {each.kind: each for each in found}
+    assert by_kind["note"].item == note
+    assert by_kind["observation"].item == seen
+    assert (by_kind["note"].page, by_kind["fact"].page) == ("session:s1", "knowledge:ada/shop")
+    assert reasons(by_kind["note"])["words"].by == "databases"
+    assert reasons(by_kind["observation"])["words"].by == "database"
+    assert reasons(by_kind["observation"])["priority"].rank == 1
+    assert reasons(found[0])["words"].rank == 1
+    assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
+    assert str(reasons(by_kind["note"])["words"]).startswith("words ")
+
+
+def test_it_looks_only_where_it_is_asked_to(bus):
+    bus.notes("s1").add("red in s1")
+    bus.notes("s2").add("red in s2")
+    bus.preferences("ada").remember("red", "of ada")
+    bus.page().add("observation", "red on main")
+    bus.page("other").add("observation", "red elsewhere")
+    assert texts(bus.recall("red")) == ["red on main"]
+    assert texts(bus.recall("red", sessions=["s1"])) == ["red in s1"]
+    assert {*texts(bus.recall("red", sessions=["s1", "s2"]))} == {"red in s1", "red in s2"}
+    assert texts(bus.recall("red", scopes=["ada"])) == ["red: of ada"]
+    assert {*texts(bus.recall("red", scopes=["ada"], page="other"))} == {"red: of ada", "red elsewhere"}
+    assert texts(bus.recall("red", sessions=["s1"])) == ["red in s1"]
+
+
+def test_it_sees_every_change_at_once(bus, connect):
+    notes, asked = bus.notes("s1"), {"sessions": ["s1"]}
+    assert bus.recall("apple", **asked) == []
+    note = connect("another").notes("s1").add("an apple").note
+    assert texts(bus.recall("apples", **asked)) == ["an apple"]
+    notes.update(note.id, "a pear")
+    assert bus.recall("apple", **asked) == []
+    assert texts(bus.recall("pear", **asked)) == ["a pear"]
+    bus.notepad("s1").write("pears")
+    notes.delete(note.id)
+    assert texts(bus.recall("pear", **asked)) == ["pears"]
+    assert rows_of(bus) == [("notepad",)]
+    other = connect("another")
+    assert texts(other.recall("pear", **asked)) == ["pears"]
+    bus.end_session("s1")
+    assert bus.recall("pear", **asked) == other.recall("pear", **asked) == []
+    assert rows_of(bus) == rows_of(other) == []
+
+
+def test_what_no_longer_holds_is_not_recalled(bus, page, clock):
+    kept = page.add("observation", "apple kept")
+    done = page.add("observation", "apple done")
+    page.add("observation", "apple of an hour", ttl="1h")
+    gone = page.add("observation", "apple archived")
+    assert len(bus.recall("apple")) == 4
+    page.resolve(done.id)
+    page.archive(gone.id)
+    clock.advance("2h")
+    assert {*ids(bus.recall("apple"))} == {("observation", kept.id), ("observation", done.id)}
+    preferences = bus.preferences("ada")
+    preferences.remember("apple", "peeled")
+    preferences.forget("apple")
+    assert bus.recall("apple", scopes=["ada"]) == []
+    facts = bus.facts("ada")
+    facts.assert_fact("apple", "runs_on", "Node 20")
+    new = facts.assert_fact("apple", "runs_on", "Node 24")
+    assert ids(bus.recall("apple", scopes=["ada"])) == [("fact", new.id)]
+    facts.retract(new.id, "misread")
+    assert all(found.id != new.id for found in bus.recall("apple", scopes=["ada"]))
+
+
+def test_facts_lead_to_what_the_words_do_not_find(bus):
+    facts = bus.facts("ada/shop")
+    facts.assert_fact("Ada", "works_on", "shop")
+    uses = facts.assert_fact("shop", "uses", "Docker")
+    bus.notes("s1").add("Docker Desktop needs a licence")
+    found = bus.recall("What does Ada's work need?", **PLACES, limit=5)
+    by_id = {each.id: each for each in found}
+    assert reasons(by_id[uses.id])["neighbours"].by == "shop"
+    assert "words" not in reasons(by_id[uses.id])
+    assert any(each.kind == "note" and reasons(each)["neighbours"].by == "docker" for each in found)
+
+
+def test_newer_and_more_urgent_items_come_first_among_equals(bus, page, clock):
+    for number, confidence in enumerate((0.5, 1.0, 0.5)):
+        page.add("observation", f"the gate is open {number}", confidence=confidence)
+        clock.advance("1h")
+    found = bus.recall("gate")
+    assert {reasons(each)["words"].rank for each in found} == {1}
+    assert [each.text[-1] for each in found][-1] == "0"  # neither newer nor more urgent than any
+    assert [reasons(each)["freshness"].rank for each in sorted(found, key=lambda each: each.text)] == [3, 2, 1]
+    assert [reasons(each)["priority"].rank for each in sorted(found, key=lambda each: each.text)] == [2, 1, 2]
+
+
+def test_the_past_is_answered_from_what_was_known_then(bus, clock):
+    notes, page = bus.notes("s1"), bus.page()
+    note = notes.add("the port is 80").note
+    seen = page.add("observation", "the port is open", ttl="1h")
+    bus.preferences("ada/shop").remember("port", "in hexadecimal")
+    bus.facts("ada/shop").assert_fact("port", "runs_on", "Node 20")
+    then = bus.position()
+    clock.advance("2h")
+    notes.update(note.id, "the port is 443")
+    bus.preferences("ada/shop").forget("port")
+    bus.facts("ada/shop").assert_fact("port", "runs_on", "Node 24")
+    notes.add("another port")
+    assert {*texts(bus.recall("port", **PLACES, at=then))} == {
+        "the port is 80", "the port is open", "port: in hexadecimal", "port runs on Node 20",
+    }  # fmt: skip
+    assert {*texts(bus.recall("port", **PLACES))} == {"the port is 443", "another port", "port runs on Node 24"}
+    assert texts(bus.recall("port", page="main", at=seen.created_at)) == ["the port is open"]
+    assert bus.recall("port", **PLACES, at="0-0") == []
+    with pytest.raises(InvalidPosition):
+        bus.recall("port", at="soon")
+
+
+def test_a_long_text_is_cut_to_what_bears_on_the_question(bus):
+    bus.notepad("s1").write("filler words here\n" * 500 + "the gate code is secret\n" + "more filler\n" * 500)
+    (found,) = bus.recall("gate code", sessions=["s1"])
+    assert "gate code is secret" in found.text
+    assert len(found.text) < 1_000
+    assert reasons(found)["words"].by == "gate, code"
+
+
+def test_an_empty_question_finds_the_newest(bus):
+    for number in range(3):
+        bus.notes("s1").add(f"note {number}")
+    assert texts(bus.recall("", sessions=["s1"], limit=2)) == ["note 2", "note 1"]
+    assert bus.recall("?!", sessions=["s1"]) == []
+
+
+@pytest.mark.parametrize(
+    "query", ['"', "a AND", "NEAR(", "tags:x", "*", "p1", "-", "x" * 10_000, "\u4e2d\u6587", "\0", "{"]
+)
+def test_no_question_is_an_error(bus, query):
+    bus.notes("s1").add('a AND "quoted" NEAR( text \u4e2d\u6587')
+    bus.recall(query, sessions=["s1"])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"query": 5}, InvalidField),
+        ({"query": "\ud800"}, InvalidField),
+        ({"query": "a", "limit": 0}, InvalidField),
+        ({"query": "a", "scopes": "ada"}, InvalidField),
+        ({"query": "a", "sessions": ["a b"]}, InvalidName),
+        ({"query": "a", "scopes": [5]}, InvalidName),
+        ({"query": "a", "page": ""}, InvalidName),
+    ],
+)
+def test_wrong_arguments_are_refused(bus, wrong, error):
+    with pytest.raises(error):
+        bus.recall(**wrong)
+
+
+def test_common_words_cost_no_rare_ones(bus, monkeypatch):
+    monkeypatch.setattr(recall_index, "MOST_MATCHES", 20)
+    for number in range(60):
+        bus.notes("s1").add(f"common filler {number}")
+    bus.notes("s1").add("common treasure")
+    bus.notes("s1").add("common end")
+    found = bus.recall("common treasure", sessions=["s1"], limit=1)
+    assert texts(found) == ["common treasure"]
+    assert reasons(found[0])["words"].rank == 1
+    assert texts(bus.recall("common", sessions=["s1"], limit=100))[0] in {"common end", "common treasure"}
+    assert len(bus.recall("common", sessions=["s1"], limit=100)) == 20
+
+
+def test_a_page_that_is_no_longer_held_leaves_the_index(bus):
+    bus.notes("s1").add("apple")
+    bus.recall("apple", sessions=["s1"])
+    recaller = bus._recaller
+    recaller.cache.drop("session:s1")
+    gc.collect()
+    assert texts(bus.recall("apple", sessions=["s1"])) == ["apple"]
+    assert len(rows_of(bus)) == 1
+
+
+@pytest.mark.damages_the_log
+def test_a_log_that_was_replaced_is_read_from_its_start(bus):
+    bus.notes("s1").add("apple of the old log")
+    assert bus.recall("apple", sessions=["s1"])
+    forget(bus)
+    assert bus.recall("apple", sessions=["s1"]) == []
+    bus.notes("s1").add("apple of the new log")
+    assert texts(bus.recall("apple", sessions=["s1"])) == ["apple of the new log"]
+
+
+@pytest.mark.engines(*ONE)
+def test_what_is_folded_and_rebuilt_is_found_too(bus, connect):
+    for number in range(5):
+        bus.notes("s1").add(f"apple {number}")
+        bus.page().add("observation", f"apple {number}")
+    project(bus)
+    before = ids(connect("another").recall("apple", sessions=["s1"], page="main"))
+    assert len(before) == 10
+    bus.rebuild()
+    assert ids(connect("third").recall("apple", sessions=["s1"], page="main")) == before
+
+
+@pytest.mark.engines(*ONE)
+def test_an_erased_item_leaves_no_text_in_the_index(bus):
+    note = bus.notes("s1").add("a secret").note
+    assert bus.recall("secret", sessions=["s1"])
+    bus.page("session:s1").erase(note.id, reason="asked for")
+    assert bus.recall("secret", sessions=["s1"]) == []
+    assert rows_of(bus) == []
+
+
+class Toy:
+    """An embedder that knows a few words: those of one group have the same direction."""
+
+    GROUPS = (("car", "automobile", "vehicle"), ("sea", "ocean"), ("cat", "kitten"))
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def embed(self, texts: Sequence[str], /) -> list[list[float]]:
+        self.texts += texts
+        return [
+            [*map(math.sqrt, (sum(word in text for word in group) for group in self.GROUPS)), 0.1] for text in texts
+        ]
+
+
+@pytest.mark.skipif(
+    not hasattr(sqlite3.Connection, "enable_load_extension"), reason="this Python's SQLite loads no extensions"
+)
+def test_an_embedder_finds_by_meaning_and_embeds_each_text_once(bus):
+    pytest.importorskip("sqlite_vec")
+    notes, toy = bus.notes("s1"), Toy()
+    for text in ("an automobile in the yard", "the ocean is deep", "a kitten sleeps"):
+        notes.add(text)
+    assert bus.recall("car", sessions=["s1"]) == []
+    found = bus.recall("car", sessions=["s1"], embedder=toy)
+    assert found[0].text == "an automobile in the yard"
+    assert reasons(found[0])["meaning"].rank == 1
+    note = notes.add("a vehicle on the road").note
+    bus.notes("s2").add("a car elsewhere")
+    again = bus.recall("car", sessions=["s1"], embedder=toy, limit=2)
+    assert {*texts(again)} == {"an automobile in the yard", "a vehicle on the road"}
+    notes.update(note.id, "the sea")
+    assert texts(bus.recall("ocean", sessions=["s1"], embedder=toy))[0] == "the ocean is deep"
+    embedded = [text.strip() for text in toy.texts if text not in ("car", "ocean")]
+    assert sorted(embedded) == sorted({*embedded})
+    then = bus.recall("ocean", sessions=["s1"], embedder=toy, at=note.position)
+    assert "the sea" not in texts(then)
+    assert texts(then)[0] == "the ocean is deep"
+
+
+def test_what_is_no_embedder_is_refused(bus):
+    with pytest.raises(InvalidField, match="embedder: 5 has no method `embed`"):
+        bus.recall("x", sessions=["s1"], embedder=5)
+    with pytest.raises(InvalidField, match="embedder: 5 has no method `embed`"):
+        bus.recall("x", sessions=["s1"], embedder=5, at=bus.notes("s1").add("x").note.position)
+
+
+@pytest.mark.parametrize("vectors", [[], [[]], [[1.0], [1.0]]])
+def test_an_embedder_that_returns_something_else_is_told_so(bus, vectors):
+    class Wrong:
+        def embed(self, texts: Sequence[str], /) -> Any:
+            return vectors
+
+    bus.notes("s1").add("x")
+    with pytest.raises(InvalidField, match="embedder: returned"):
+        bus.recall("x", sessions=["s1"], embedder=Wrong())
+
+
+def test_search_by_meaning_says_what_it_needs(bus, monkeypatch):
+    bus.notes("s1").add("x")
+    monkeypatch.setitem(sys.modules, "sqlite_vec", None)
+    with pytest.raises(ScratchbusError, match="needs the package sqlite-vec"):
+        bus.recall("x", sessions=["s1"], embedder=Toy())
+
+
+async def test_the_asyncio_facade_does_the_same(engine: Engine, bus_name: str):
+    async with AsyncBus.connect(engine.url, source="tester", bus=bus_name, shards=engine.shards) as bus:
+        note = (await bus.notes("s1").add("an apple")).note
+        assert ids(await bus.recall("apples", sessions=["s1"])) == [("note", note.id)]
+        await bus.notes("s1").delete(note.id)
+        assert await bus.recall("apples", sessions=["s1"]) == []
+        assert ids(await bus.recall("apples", sessions=["s1"], at=note.position)) == [("note", note.id)]

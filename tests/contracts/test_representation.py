@@ -1,0 +1,65 @@
+"""What a shell shows: `repr` and `dir`."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from scratchbus import AsyncBus, Bus, Page, document_of
+from scratchbus.domain.observation import SPECIFIED
+
+pytestmark = pytest.mark.engines("memory")
+
+
+def _names(shown: str) -> list[str]:
+    """Return the names of the fields in a representation."""
+    return re.findall(r"(?<=[(\s])([a-z_]+)=", re.sub(r"'[^']*'|\([^()]*\)(?=, |\)$)", "''", shown))
+
+
+def test_an_observation_begins_with_its_specified_fields_and_has_no_none(page: Page):
+    new = page.add("reminder", "Call the bank", source="me", remind_at="2030-01-31T12:00:00Z")
+    names = _names(repr(new))
+    assert names[:11] == [name for name in SPECIFIED if name not in ("owner", "expires_at")]
+    assert names[11:15] == ["page", "version", "position", "priority"]
+    assert "remind_at=2030-01-31T12:00:00.000Z" in repr(new)
+    assert f"position={new.position}," in repr(new)
+    page.claim(new.id, by="me")
+    for each in (new, *page.list(), *page.history(new.id)):
+        assert not re.search(r"None|datetime|Position\(|TzInfo", repr(each)), repr(each)
+    assert document_of(new)["owner"] is None  # only `repr` leaves it out
+
+
+def test_an_event_says_where_it_stands_and_what_it_says(page: Page):
+    id = page.add("observation", "red", source="me", tags=["ci"]).id
+    page.resolve(id, reason="green")
+    added, resolved = page.history(id)
+    assert re.fullmatch(
+        rf"Added\(position=[\d/-]+, at=20[\d:.TZ-]+, by='\w+', page='{page.name}', subject='{id}', type='observation',"
+        r" content='red', .*tags=\['ci'\], .*source='me', .*id='\S+'\)",
+        repr(added),
+    ), repr(added)
+    assert "status='resolved', status_class='closed', reason_code='resolved', reason='green'" in repr(resolved)
+
+
+def test_a_bus_and_a_page_say_where_they_are(bus: Bus):
+    assert re.fullmatch(r"<Bus '\S+' at memory://\S+, source 'tester'>", repr(bus))
+    assert repr(bus.page("user:42")) == f"<Page 'user:42' of {bus!r}>"
+    assert repr(AsyncBus.connect("memory://repr", source="me")).startswith("<AsyncBus 'scratchbus' at memory://repr")
+
+
+def test_a_job_says_what_is_to_be_done(page: Page):
+    id = page.add("risk_alert", "fraud", source="me").id
+    job = page.claim_next()
+    assert re.fullmatch(
+        rf"<Job {id} risk_alert 'fraud' of page '{page.name}', attempt 1, fence 1, claimed until 20\S+Z>", repr(job)
+    )
+
+
+def test_dir_shows_public_names_only(bus: Bus, page: Page):
+    for each, some in ((bus, {"page", "events", "on", "close"}), (page, {"add", "active", "name"})):
+        names = set(dir(each))
+        assert some <= names
+        assert not [name for name in names if name.startswith("_")]
+        assert not names & {"core", "converse", "feeds", "keeper"}
+        assert all(hasattr(type(each), name) or name in vars(each) for name in names)

@@ -1,0 +1,261 @@
+"""What is scheduled becomes active at its time, swept or not; what recurs is added once for each slot."""
+
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from scratchbus import NewObservation
+from scratchbus.errors import InvalidField, InvalidTTL, NotReady
+from scratchbus.scheduling.expiry import sweep
+from tests.engines import ALL, ONE
+from tests.inspection import all_events, log_length, project
+
+pytestmark = pytest.mark.engines(*ALL)
+
+
+def contents(observations):
+    return [each.content for each in observations]
+
+
+def swept(bus):
+    return bus.converse(sweep(bus.core))
+
+
+def later(clock, seconds):
+    return clock.now + timedelta(seconds=seconds)
+
+
+def test_what_is_scheduled_is_active_from_its_time_on_swept_or_not(bus, page, clock):
+    one = page.add("risk_alert", "one", not_before=later(clock, 60), ttl="1m")
+    assert (one.not_before, one.expires_at) == (later(clock, 60), later(clock, 120))
+    assert page.active() == page.ready() == []
+    assert page.claim_next() is None
+    assert swept(bus) == 0
+    project(bus)
+    clock.advance(60)
+    assert contents(page.active()) == contents(page.ready()) == ["one"]
+    assert swept(bus) == 1
+    assert (swept(bus), page.get(one.id).due_at) == (0, clock.now)
+    assert contents(page.active(1)) == ["one"]
+    assert page.claim_next().id == one.id
+
+
+def test_what_is_scheduled_cannot_be_claimed_before(bus, page, clock):
+    one = page.add("observation", "one", not_before=later(clock, 60))
+    length = log_length(bus)
+    with pytest.raises(NotReady, match=f"{one.id} is not ready: it is scheduled for {clock.now.year}"):
+        page.claim(one.id)
+    assert log_length(bus) == length
+    clock.advance(60)
+    assert page.claim(one.id).fence == 1
+
+
+def test_the_sweep_says_once_that_it_is_due(bus, page, clock):
+    one = page.add("observation", "one", not_before=later(clock, 60))
+    clock.advance(61)
+    assert swept(bus) == 1
+    assert [event.kind for event in page.history(one.id)] == ["added", "due"]
+    assert bus.verify().findings == []
+
+
+def test_a_view_shows_it_from_its_time_on(bus, page, clock):
+    page.add("risk_alert", "one", not_before=later(clock, 60))
+    now = page.add("observation", "now")
+    with bus.view() as view:
+        assert contents(view.active()) == ["now"]
+        clock.advance(60)
+        view.wait_for(page.update(now.id, content="still"))
+        assert contents(view.active()) == contents(page.active()) == ["one", "still"]
+
+
+def test_the_past_has_it_as_it_was_by_then(page, clock):
+    start = later(clock, 60)
+    page.add("observation", "one", not_before=start)
+    clock.advance(120)
+    assert page.as_of(start - timedelta(seconds=1)).active() == []
+    assert contents(page.as_of(start).active()) == ["one"]
+
+
+@pytest.mark.engines(*ONE)
+def test_a_worker_waits_for_the_moment(bus, page):
+    page.add("observation", "soon", not_before=datetime.now(UTC) + timedelta(seconds=0.3))
+    with bus.work("all") as jobs:
+        assert next(iter(jobs)).observation.content == "soon"
+        assert all(event.kind in ("added", "claimed") for event in all_events(bus))
+
+
+def test_what_is_scheduled_keeps_its_room(connect, clock):
+    page = connect("tester", max_observations=2).page("small")
+    kept = page.add("observation", "scheduled", not_before=later(clock, 60))
+    first = page.add("observation", "first")
+    second = page.add("observation", "second")
+    assert contents(page.displaced(second)) == ["first"]
+    assert (page.get(kept.id).status, page.get(first.id).status) == ("active", "archived")
+
+
+def test_what_cannot_be_scheduled_is_refused(bus, page, clock):
+    length, soon = log_length(bus), later(clock, 60)
+    wrong = (
+        ({"not_before": "someday"}, "not_before"),
+        ({"not_before": soon, "remind_at": soon}, "remind_at: cannot be given together with not_before"),
+        (
+            {"not_before": soon, "remind_on": {"type": "observation"}},
+            "remind_on: cannot be given together with not_before",
+        ),
+        ({"every": "often"}, "'often' is neither an interval of at least 1s"),
+        ({"every": "10ms"}, "every"),
+        ({"every": "never"}, "every"),
+        ({"every": "61 * * * *"}, "every"),
+        ({"every": "0 0 30 2 *"}, "every"),
+        ({"every": 60}, "every"),
+        (
+            {"every": "1h", "ttl": "1h"},
+            "ttl: cannot be given together with every: they last as long as their type says",
+        ),
+        ({"every": "1h", "remind_at": soon}, "remind_at"),
+    )
+    for given, says in wrong:
+        with pytest.raises(InvalidField, match=says):
+            page.add("observation", "x", **given)
+    with pytest.raises(InvalidTTL, match="is not after"):
+        page.add("observation", "x", not_before=soon, expires_at=later(clock, 30))
+    assert log_length(bus) == length
+
+
+def hourly(page, clock, content="look", **more):
+    return page.add("observation", content, every="1h", not_before=later(clock, 3600), **more)
+
+
+# -- what recurs ----------------------------------------------------------------------------------------------------
+
+
+def test_what_recurs_is_added_at_each_slot(bus, page, clock):
+    kept = hourly(page, clock, tags=["a"], context={"n": 1}, source="planner")
+    start = clock.now
+    assert (kept.every, kept.expires_at) == ("1h", None)
+    assert page.active() == []
+    seen = []
+    for hour in (1, 2, 3):
+        clock.advance(3599)
+        assert (swept(bus), page.active()) == (0, [])
+        clock.advance(1)
+        assert page.active() == []  # it exists when it is added
+        assert (swept(bus), swept(bus)) == (2, 0)
+        (one,) = page.active()
+        assert (one.content, one.source, one.tags, one.context) == ("look", "planner", ["a"], {"n": 1})
+        assert page.get(kept.id).not_before == start + timedelta(hours=hour + 1)
+        seen.append(page.archive(one.id).id)
+    assert len(set(seen)) == 3
+    assert kept.id not in seen
+    assert bus.verify().findings == []
+
+
+def test_an_occurrence_that_is_still_open_is_counted_again(bus, page, clock):
+    hourly(page, clock)
+    for _ in range(3):
+        clock.advance(3600)
+        swept(bus)
+    (one,) = page.active()
+    assert one.occurrences == 3
+
+
+def test_slots_that_passed_while_no_expirer_ran_count_as_one(bus, page, clock):
+    kept = hourly(page, clock)
+    start = clock.now
+    clock.advance(5.5 * 3600)
+    swept(bus)
+    assert [each.occurrences for each in page.active()] == [1]
+    assert page.get(kept.id).not_before == start + timedelta(hours=6)
+
+
+def test_cron_names_times_of_the_day_in_utc(bus, page, clock):
+    kept = page.add("observation", "backup", every="0 3 * * *")
+    first = kept.not_before
+    assert (first.hour, first.minute, first > clock.now) == (3, 0, True)
+    assert first - clock.now <= timedelta(days=1)
+    clock.advance((first - clock.now).total_seconds())
+    swept(bus)
+    assert contents(page.active()) == ["backup"]
+    assert page.get(kept.id).not_before == first + timedelta(days=1)
+
+
+def test_what_recurs_begins_and_ends_when_it_is_told(bus, page, clock):
+    start = later(clock, 600)
+    kept = page.add("observation", "look", every="1h", not_before=start, expires_at=start + timedelta(minutes=90))
+    assert kept.not_before == start
+    clock.advance(600)
+    assert swept(bus) == 2
+    page.resolve(page.active()[0].id)
+    clock.advance(3600)
+    swept(bus)
+    page.resolve(page.active()[0].id)
+    clock.advance(3600)
+    swept(bus)
+    assert (page.active(), page.get(kept.id).reason_code) == ([], "expired")
+
+
+def test_archiving_it_ends_it(bus, page, clock):
+    kept = hourly(page, clock)
+    page.archive(kept.id)
+    clock.advance(7200)
+    assert (swept(bus), page.active()) == (0, [])
+
+
+def test_it_is_never_handed_out_itself(bus, page, clock):
+    kept = hourly(page, clock)
+    clock.advance(7200)  # its time has come, and nobody has swept
+    assert page.claim_next() is None
+    with pytest.raises(NotReady, match="it recurs, and only what it adds can be claimed"):
+        page.claim(kept.id)
+    with pytest.raises(InvalidField, match="recurs and is never active"):
+        page.update(kept.id, blocked_by=[])
+    page.update(kept.id, tags=["new"], content="look closer")
+    swept(bus)
+    assert page.claim_next(tags="new").observation.content == "look closer"
+
+
+def test_a_daemon_that_starts_again_makes_no_second_one(page):
+    ids = {page.add("observation", "look", every="1h", dedupe_key="hourly").id for _ in "12"}
+    assert len(ids) == 1
+
+
+@pytest.mark.engines(*ONE)
+def test_several_expirers_fill_each_slot_once(connect, page, clock):
+    kept = [hourly(page, clock, f"{n}").id for n in range(10)]
+    buses = [connect(f"expirer-{n}") for n in range(4)]
+    for _ in range(3):
+        clock.advance(3600)
+        barrier = threading.Barrier(len(buses))
+
+        def work(bus, barrier=barrier):
+            barrier.wait()
+            swept(bus)
+
+        threads = [threading.Thread(target=work, args=(bus,)) for bus in buses]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(each.occurrences for each in page.active()) == [3] * 10
+    assert all([event.kind for event in page.history(id)] == ["added", "due", "due", "due"] for id in kept)
+
+
+def test_a_page_that_is_full_fills_the_slot_when_there_is_room(connect, clock):
+    bus = connect("tester", max_observations=2)
+    page = bus.page("small")
+    kept = hourly(page, clock)
+    alert = page.add("risk_alert", "more urgent")
+    clock.advance(3600)
+    assert swept(bus) == 0
+    page.resolve(alert.id)
+    assert swept(bus) == 2
+    assert contents(page.active()) == ["look"]
+    assert page.get(kept.id).status == "active"
+
+
+def test_a_batch_may_schedule_too(page, clock):
+    items = [NewObservation(type="observation", content=c, not_before=later(clock, 60)) for c in "ab"]
+    page.add_many(items)
+    clock.advance(60)
+    assert contents(page.active()) == ["b", "a"]

@@ -1,0 +1,140 @@
+"""`scratchbus serve` processes over one engine, and clients that stream events from them."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from secrets import token_hex
+from typing import Any
+
+import httpx2
+
+from scratchbus import Bus
+from tests.waiting import eventually
+
+SHARDS = 4
+
+CLIENT = httpx2.Client(timeout=60, verify=False, limits=httpx2.Limits(max_connections=None))  # loopback
+atexit.register(CLIENT.close)
+
+
+@dataclass
+class Served:
+    """A server: the address of its API, and a bus beside it."""
+
+    api: str
+    process: subprocess.Popen[str]
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def request(self, method: str, path: str, body: Any = None, **headers: str) -> httpx2.Response:
+        """Send one request; a body goes as JSON."""
+        own = {name.replace("_", "-"): value for name, value in headers.items()}
+        return CLIENT.request(method, self.api + path, json=body, headers=self.headers | own)
+
+    def get(self, path: str, **headers: str) -> httpx2.Response:
+        """Send a GET."""
+        return self.request("GET", path, **headers)
+
+    def post(self, path: str, body: Any = None) -> httpx2.Response:
+        """Send a POST."""
+        return self.request("POST", path, {} if body is None else body)
+
+    def kill(self) -> None:
+        """End the process as a crash does."""
+        self.process.kill()
+        self.process.wait()
+
+
+@dataclass
+class Buses:
+    """One bus on the real engine, and the servers of it."""
+
+    url: str
+    name: str
+    bus: Bus
+
+    @contextmanager
+    def serve(self, *options: str, **headers: str) -> Iterator[Served]:
+        """Run a server until the block ends."""
+        command = [sys.executable, "-m", "scratchbus.cli", "--url", self.url, "serve", "--listen", "0", "--no-open"]
+        environment = os.environ | {"SCRATCHBUS_BUS": self.name, "SCRATCHBUS_SHARDS": str(SHARDS)}
+        with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True, env=environment) as process:
+            try:
+                assert process.stdout is not None
+                said = ""
+                while (found := re.search(r"http://\S+/api/v1", said)) is None:
+                    line = process.stdout.readline()
+                    assert line, f"the server ended: {said}"
+                    said += line
+                yield Served(found[0], process, headers)
+            finally:
+                process.kill()
+
+
+@contextmanager
+def open_bus(url: str) -> Iterator[Buses]:
+    """Open a new bus."""
+    name = f"test-{token_hex(6)}"
+    with Bus.connect(url, bus=name, shards=SHARDS, source="tester") as bus:
+        yield Buses(url, name, bus)
+
+
+class Listener:
+    """A client that streams events, as a browser does: it knows the last id."""
+
+    def __init__(self, served: Served, query: str = "", last_id: str | None = None, accept: str = "text/event-stream"):
+        self.events: list[tuple[str, str, dict[str, Any]]] = []
+        self.last_id = last_id
+        self.is_over = False
+        self.ended: Exception | None = None
+        self._response: httpx2.Response | None = None
+        headers = {"Accept": accept} | served.headers
+        if last_id is not None:
+            headers["Last-Event-ID"] = last_id
+        self._thread = threading.Thread(target=self._listen, args=(served.api + "/events" + query, headers))
+        self._thread.start()
+        eventually(lambda: self.last_id is not None or self.is_over)
+
+    def _listen(self, url: str, headers: dict[str, str]) -> None:
+        try:
+            with CLIENT.stream("GET", url, headers=headers) as response:
+                self._response = response
+                response.raise_for_status()
+                fields: dict[str, str] = {}
+                for line in response.iter_lines():
+                    if line:
+                        name, _, value = line.partition(":")
+                        fields[name] = value.removeprefix(" ")
+                        continue
+                    if "id" in fields:
+                        self.last_id = fields["id"]
+                    if "data" in fields:
+                        self.events.append((fields["id"], fields["event"], json.loads(fields["data"])))
+                    fields = {}
+        except Exception as problem:  # whatever it is, the test is about it
+            self.ended = problem
+        finally:
+            self.is_over = True
+
+    @property
+    def positions(self) -> list[str]:
+        """The positions of the events that came."""
+        return [data["position"] for _, _, data in self.events]
+
+    def leave(self) -> None:
+        """Close the connection."""
+        if self._response is not None:
+            stream = self._response.extensions["network_stream"]
+            found: socket.socket = stream.get_extra_info("socket")
+            found.shutdown(socket.SHUT_RDWR)
+        self._thread.join(20)
+        assert not self._thread.is_alive()

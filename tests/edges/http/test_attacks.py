@@ -1,0 +1,693 @@
+"""What attackers try: each test fails without its defence."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from asyncio import BaseTransport
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+from fastapi.routing import iter_route_contexts
+
+import scratchbus
+from scratchbus import Bus, new_id
+from scratchbus.http import connections, guard
+from scratchbus.http.app import declare_app, scope_of
+from scratchbus.http.callers import SCOPES, LocalUser, TokenHolders
+from scratchbus.http.connections import NOBODY, Connection
+from scratchbus.http.guard import MOST_BODY, MOST_PUBLIC_BODY, POLICY, needs_caller
+from scratchbus.http.server import Server
+from tests.edges.http.conftest import Served, Tokens, serving, serving_here
+from tests.edges.http.raw import head, send
+from tests.waiting import PATIENCE, eventually
+
+NEW = {"type": "observation", "content": "x"}
+EVIL = "https://evil.example"
+
+
+def problem(answer: Any) -> tuple[int, str]:
+    """Return the status and the slug of a problem."""
+    assert answer.headers["content-type"] == "application/problem+json", answer.text
+    return answer.status_code, answer.json()["type"].rpartition(":")[2]
+
+
+@pytest.fixture(scope="module")
+def guarded(embedded_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Tokens]]:
+    """A server with tokens."""
+    tokens = Tokens(tmp_path_factory.mktemp("tokens") / "tokens.yaml")
+    tokens.add("admin", *SCOPES)
+    with serving(embedded_url, "--tokens", str(tokens.path)) as running:
+        yield running, tokens
+
+
+@pytest.fixture
+def browser(served: Served) -> Iterator[httpx2.Client]:
+    """A browser in which the user opened the URL that was printed."""
+    with served.client() as client:
+        opened = client.get(f"{served.url}/", params={"key": served.key}, headers={"Sec-Fetch-Site": "none"})
+        assert (opened.status_code, opened.headers["location"]) == (303, "/")
+        yield client
+
+
+class TestOtherSites:
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            {"Origin": EVIL},
+            {"Origin": "null"},
+            {"Origin": EVIL, "Sec-Fetch-Site": "cross-site"},
+            {"Sec-Fetch-Site": "cross-site"},
+            {"Sec-Fetch-Site": "same-site"},
+            {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"},
+            {},
+        ],
+    )
+    def test_a_page_elsewhere_cannot_write_with_the_cookie(self, browser, served, bus: Bus, page, headers):
+        answer = browser.post(f"/pages/{page}/observations", json=NEW, headers=headers)
+        assert problem(answer) == (403, "foreign-origin")
+        assert bus.page(page).list() == []
+        own = browser.post(f"/pages/{page}/observations", json=NEW, headers={"Origin": served.url})
+        assert own.status_code == 201
+
+    @pytest.mark.parametrize("headers", [{"Origin": EVIL}, {"Sec-Fetch-Site": "cross-site"}])
+    def test_nor_read(self, browser, headers):
+        assert problem(browser.get("/me", headers=headers)) == (403, "foreign-origin")
+        assert browser.get("/me", headers={"Sec-Fetch-Site": "same-origin"}).status_code == 200
+
+    @pytest.mark.parametrize(
+        "headers",
+        [{"Origin": "own"}, {"Sec-Fetch-Site": "none"}, {"Referer": "own"}, {"User-Agent": "Mozilla/5.0 (X11)"}],
+    )
+    def test_a_browser_of_the_user_needs_the_cookie(self, served, http, headers):
+        given = {name: served.url if value == "own" else value for name, value in headers.items()}
+        assert problem(http.get("/me", headers=given)) == (401, "no-token")
+
+    def test_fetch_outside_of_browsers_needs_no_key(self, http):
+        assert http.get("/me", headers={"Sec-Fetch-Mode": "cors", "User-Agent": "node"}).status_code == 200
+
+    def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(self, served):
+        with served.client() as client:
+            cookie = client.get(f"{served.url}/", params={"key": served.key}).headers["set-cookie"]
+        assert {"HttpOnly", "SameSite=strict", "Path=/"} <= set(cookie.split("; "))
+
+    def test_no_answer_lets_other_origins_read_it(self, browser, served):
+        preflight = {"Origin": EVIL, "Access-Control-Request-Method": "POST"}
+        answers = [browser.options("/me", headers=preflight), browser.get("/me", headers={"Origin": served.url})]
+        assert [each.status_code for each in answers] == [403, 200]
+        assert not any(name.startswith("access-control-") for each in answers for name in each.headers)
+
+    @pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1.evil.example", ""])
+    def test_a_name_that_was_rebound_to_this_machine_is_refused(self, served, http, host):
+        port = urlsplit(served.url).port
+        assert problem(http.get("/me", headers={"Host": host.format(port=port)})) == (421, "unknown-host")
+
+    def test_a_second_host_is_refused(self, served):
+        assert send(served.url, [head(served.url, "GET /api/v1/me HTTP/1.1", "Host: evil.example")]).status in (
+            400,
+            421,
+        )
+        without = send(served.url, [b"GET /api/v1/me HTTP/1.1\r\nConnection: close\r\n\r\n"])
+        assert without.status in (400, 421)
+
+
+def routes() -> list[Any]:
+    """Return the routes of the application, one for each method."""
+    app = declare_app(Server(LocalUser(1, "user"), {}))
+    return [
+        (method, each.path, scope_of(each), each.name)
+        for each in iter_route_contexts(app.routes)
+        for method in sorted(each.methods or ("POST",))
+    ]
+
+
+ROUTES = routes()
+PUBLIC = {"/", "/healthz", "/readyz", "/console/{path:path}", "/api/v1/openapi.json", "/api/v1/login", "/api/v1/logout"}
+WHOAMI = {"/whoami", "/whoami/actions", "/whoami/actions/update_scratchpad"}  # answered by who asks
+FOR_ANYONE_KNOWN = {"/api/v1/me", "/mcp", "/metrics"} | WHOAMI
+
+
+def filled(path: str) -> str:
+    """Return a path with values for its parameters."""
+    for part, value in (("{id:ulid}", new_id()), ("{note:note}", "note_1"), ("{fact:fact}", "fact_1")):
+        path = path.replace(part, value)
+    return path.replace("{path:path}", "x").replace("{", "").replace("}", "")
+
+
+class TestCallers:
+    def test_every_route_that_is_not_for_all_needs_a_scope(self):
+        assert {path for _, path, _, _ in ROUTES if not needs_caller(path)} <= PUBLIC
+        lacking = {path for _, path, scope, _ in ROUTES if scope is None} - PUBLIC - FOR_ANYONE_KNOWN
+        assert lacking == set()
+
+    @pytest.mark.parametrize(
+        ("method", "path"), [(method, path) for method, path, _, _ in ROUTES if path not in PUBLIC], ids=str
+    )
+    def test_without_a_token_nothing_is_served(self, guarded, method, path):
+        with guarded[0].client() as http:
+            answer = http.request(method, guarded[0].url + filled(path))
+        assert answer.status_code == 401
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+        if method != "HEAD":
+            assert problem(answer) == (401, "no-token")
+
+    @pytest.mark.parametrize(
+        ("method", "path", "scope"),
+        [(method, path, scope) for method, path, scope, _ in ROUTES if scope],
+        ids=str,
+    )
+    def test_a_token_with_all_scopes_but_one_is_refused(self, guarded, method, path, scope):
+        served, tokens = guarded
+        with served.client(tokens.without(scope)) as http:
+            answer = http.request(method, served.url + filled(path))
+        assert problem(answer) == (403, "insufficient-scope")
+        assert f"needs the scope {scope}" in answer.json()["detail"]
+
+    def test_a_path_that_does_not_exist_tells_nothing_to_strangers(self, guarded):
+        with guarded[0].client() as http:
+            assert problem(http.get("/no-such-thing")) == (401, "no-token")
+
+    def test_who_may_use_memories_alone_reads_no_observations(self, guarded):
+        served, tokens = guarded
+        made = tokens.add("rememberer", "memory")
+        with served.client(made) as http:
+            for path in ("/recall?query=x", "/recall?query=x&session=s&page=main"):
+                assert http.get(path).status_code == 403
+            assert http.get("/recall?query=x&session=s").status_code == 200
+            assert http.post("/context/assemble", json={"session": "s", "page": "main"}).status_code == 403
+            assert http.post("/context/assemble", json={"session": "s"}).status_code == 200
+            assert http.post("/context/surface", json={"query": "x"}).status_code == 403
+
+    def test_a_revoked_token_is_refused_at_once(self, guarded):
+        served, tokens = guarded
+        token = tokens.add("leaver", "read")
+        with served.client(token) as http:
+            assert http.get("/me").status_code == 200
+            tokens.file.revoke("leaver")
+            assert problem(http.get("/me")) == (401, "wrong-token")
+
+    def test_whoever_reads_a_stream_can_be_asked_for_again(self, tmp_path: Path):
+        tokens = Tokens(tmp_path / "tokens.yaml")
+        callers = TokenHolders(1, scratchbus.McpTokens(tokens.path))
+        server = Server(callers, {})
+        caller = callers.find(tokens.add("reader", "read"))
+        assert caller is not None
+        assert server.is_valid(caller)
+        tokens.file.revoke("reader")
+        assert not server.is_valid(caller)
+        tokens.add("reader", "read")
+        assert not server.is_valid(caller)  # another token of the same name
+
+    @pytest.mark.slow
+    def test_a_token_ends_with_its_time(self, guarded):
+        served, tokens = guarded
+        token = tokens.add("guest", "read", seconds=3)
+        with served.client(token) as http:
+            assert http.get("/me").status_code == 200
+            eventually(lambda: http.get("/me").status_code == 401)
+
+    @pytest.mark.alone
+    @pytest.mark.slow
+    def test_wrong_tokens_are_answered_ever_later_and_right_ones_at_once(self, guarded):
+        served, tokens = guarded
+        took = []
+        with served.client() as http:
+            for number in range(6):
+                begun = time.monotonic()
+                answer = http.get("/me", headers={"Authorization": f"Bearer sbmcp_{number}"})
+                assert problem(answer) == (401, "wrong-token")
+                took.append(time.monotonic() - begun)
+            assert took[-1] >= 1.5
+            begun = time.monotonic()
+            wrong = http.post("/login", json={"token": "sbmcp_guess"})
+            assert (problem(wrong), time.monotonic() - begun >= 2) == ((401, "wrong-token"), True)
+            begun = time.monotonic()
+            assert http.get("/me", headers={"Authorization": f"Bearer {tokens.held['admin']}"}).status_code == 200
+            assert time.monotonic() - begun < 1
+
+
+class TestForgery:
+    @pytest.fixture
+    def worker(self, guarded) -> Iterator[httpx2.Client]:
+        """A client that may do all but speak for others."""
+        served, tokens = guarded
+        with served.client(tokens.without("admin")) as client:
+            yield client
+
+    @pytest.mark.parametrize(
+        ("path", "body"),
+        [
+            ("observations", {**NEW, "source": "boss"}),
+            ("observations/batch", {"observations": [NEW, {**NEW, "source": "boss"}]}),
+            ("claim-next", {"by": "boss"}),
+            ("observations/{id}/claim", {"by": "boss"}),
+            ("observations/{id}/release", {"by": "boss"}),
+        ],
+    )
+    def test_nobody_speaks_for_another(self, worker, bus: Bus, page, path, body):
+        there = bus.page(page).add("observation", "there")
+        answer = worker.post(f"/pages/{page}/{path.format(id=there.id)}", json=body)
+        assert problem(answer) == (403, "forged-source")
+        assert [(each.id, each.claim) for each in bus.page(page).list()] == [(there.id, None)]
+
+    def test_a_name_that_comes_twice_cannot_slip_through(self, worker, bus: Bus, page):
+        for given in ('"source":"boss","source":"worker"', '"source":"worker","source":"boss"'):
+            body = '{"type":"observation","content":"x",' + given + "}"
+            worker.post(f"/pages/{page}/observations", content=body, headers={"Content-Type": "application/json"})
+        assert "boss" not in {each.source for each in bus.page(page).list()}
+
+    def test_the_token_says_who_wrote(self, worker, page):
+        added = worker.post(f"/pages/{page}/observations", json=NEW).json()
+        assert added["source"] == worker.get("/me").json()["source"] == "worker"
+
+
+@pytest.mark.skipif(os.getuid() != 0 or shutil.which("setpriv") is None, reason="only root can act as another user")
+class TestOtherUsers:
+    def asked(self, served: Served, *arguments: str) -> tuple[int, str]:
+        """Ask who one is as another user of the machine."""
+        curl = ["curl", "-s", "-w", "\n%{http_code}", *arguments, f"{served.api}/me"]
+        command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *curl]
+        body, _, status = subprocess.check_output(command, text=True).rpartition("\n")
+        return int(status), json.loads(body)["type"].rpartition(":")[2]
+
+    def test_another_user_of_the_machine_is_nobody_here(self, served):
+        assert self.asked(served) == (401, "no-token")
+
+    def test_the_key_is_of_no_use_to_them(self, served):
+        assert self.asked(served, "-H", f"Authorization: Bearer {served.key}") == (403, "other-user")
+        port = urlsplit(served.url).port
+        assert self.asked(served, "-H", f"Cookie: scratchbus-{port}={served.key}") == (403, "other-user")
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_a_connection_that_its_client_closed_is_nobodys(family):
+    listener = socket.create_server(("127.0.0.1" if family == socket.AF_INET else "::1", 0), family=family)
+    with listener, socket.create_connection(listener.getsockname()[:2]) as client:
+        accepted, _ = listener.accept()
+        with accepted:
+            assert Connection(Transport(accepted)).peer_uid() == os.getuid()
+            client.close()
+            assert Connection(Transport(accepted)).peer_uid() == NOBODY
+
+
+def test_an_ipv6_socket_may_connect_to_an_ipv4_address():
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket(socket.AF_INET6) as client:
+        client.connect((f"::ffff:{listener.getsockname()[0]}", listener.getsockname()[1]))
+        accepted, _ = listener.accept()
+        with accepted:
+            assert Connection(Transport(accepted)).peer_uid() == os.getuid()
+
+
+class Transport(BaseTransport):
+    """A transport that has a socket."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__()
+        self._connection = connection
+
+    def get_extra_info(self, name: str, default: Any = None) -> socket.socket:
+        return self._connection
+
+
+class TestSizes:
+    BODY = 100 * 2**20
+
+    def test_a_body_that_says_it_is_too_large_is_refused_unread(self, served, page):
+        path = f"/api/v1/pages/{page}/observations"
+        asked = head(served.url, f"POST {path} HTTP/1.1", f"Content-Length: {self.BODY}")
+        answer = send(served.url, [asked])
+        assert (answer.status, json.loads(answer.body)["type"]) == (413, "urn:scratchbus:problem:body-too-large")
+
+    def test_a_body_that_turns_out_too_large_is_cut_off(self, served, page):
+        path = f"/api/v1/pages/{page}/observations"
+        asked = head(served.url, f"POST {path} HTTP/1.1", "Transfer-Encoding: chunked")
+        sent = 0
+
+        def parts() -> Iterator[bytes]:
+            nonlocal sent
+            yield asked
+            while sent < self.BODY:
+                sent += 2**16
+                yield b"10000\r\n" + b" " * 2**16 + b"\r\n"
+            yield b"0\r\n\r\n"
+
+        answer = send(served.url, parts())
+        assert answer.status in (0, 413)  # the connection may be reset before the answer is read
+        assert sent < self.BODY
+        assert MOST_BODY < self.BODY
+
+    def test_a_delete_in_chunks_has_the_same_limit(self, served):
+        def parts() -> Iterator[bytes]:
+            yield head(served.url, "POST /api/v1/login HTTP/1.1", "Transfer-Encoding: chunked")
+            for _ in range(MOST_PUBLIC_BODY // 2**12 + 2):
+                yield b"1000\r\n" + b" " * 2**12 + b"\r\n"
+
+        assert send(served.url, parts()).status == 413
+
+    @pytest.mark.parametrize(
+        "parts",
+        [
+            ["GET /api/v1/me?{long} HTTP/1.1\r\nHost: {host}\r\n\r\n"],
+            ["GET /api/v1/me HTTP/1.1\r\nHost: {host}\r\nX: {long}\r\n\r\n"],
+            ["GET /api/v1/me HTTP/1.1\r\nHost: {host}\r\n", *["X: {medium}\r\n"] * 100],
+            ["GET /{long}", "{long}"],
+        ],
+        ids=["url", "header", "many", "endless"],
+    )
+    def test_a_long_head_is_refused(self, served, parts):
+        host = urlsplit(served.url).netloc
+        values = {"host": host, "long": "a" * 80_000, "medium": "a" * 1_000}
+        assert send(served.url, [part.format(**values).encode() for part in parts]).status == 431
+
+    def test_trailers_have_a_limit_too(self, served, page):
+        def parts() -> Iterator[bytes]:
+            yield head(served.url, f"POST /api/v1/pages/{page}/observations HTTP/1.1", "Transfer-Encoding: chunked")
+            yield b"2\r\n{}\r\n0\r\n"
+            for _ in range(60 * 2**20 // 2**16):
+                yield b"X: " + b"a" * 2**16 + b"\r\n"
+
+        assert send(served.url, parts()).status in (0, 400, 413)
+
+    def test_compressed_bodies_are_refused(self, http, page):
+        body = gzip.compress(b'{"type":"observation","content":"' + b"x" * 10_000_000 + b'"}')
+        headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
+        answer = http.post(f"/pages/{page}/observations", content=body, headers=headers)
+        assert problem(answer) == (415, "unsupported-media-type")
+
+
+class TestPaths:
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "/console/../guard.py",
+            "/console/..%2Fguard.py",
+            "/console/%2e%2e/guard.py",
+            "/console/%252e%252e%252fguard.py",
+            "/console/..%5cguard.py",
+            "/console/..\\guard.py",
+            "/console//etc/passwd",
+            "/console/%2Fetc%2Fpasswd",
+            "/console/index.html%00.css",
+            "/console/%00",
+            "/console/%ff%fe",
+            "/console/%c0%ae%c0%ae/guard.py",
+            "/console",
+            "/console/",
+            "/../../etc/passwd",
+            "//etc/passwd",
+            "/static/../console/index.html",
+        ],
+    )
+    def test_only_the_consoles_files_are_files(self, served, path):
+        answer = send(served.url, [head(served.url, f"GET {path} HTTP/1.1")])
+        assert answer.status in (400, 404, 401)
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert b"import" not in answer.body
+        assert b"root:" not in answer.body
+
+    @pytest.mark.parametrize(
+        ("path", "status"),
+        [
+            ("/api/v1/pages/a%00b/active", 400),
+            ("/api/v1/pages/a%0d%0aX:%20y/active", 400),
+            ("/api/v1/pages/a%5cb/active", 400),
+            ("/api/v1/pages/a%ffb/active", 400),
+            ("/api/v1/pages/a%252Fb/active", 422),
+            ("/api/v1/pages/a%2525b/active", 422),
+            ("/api/v1/pages/%3Cscript%3E/active", 422),
+            ("/api/v1//pages/a/active", 404),
+            ("/api/v1/pages/a/../b/active", 404),
+            ("/api/v1/pages/a/active/", 404),
+            ("/console/../api/v1/me", 404),
+            ("/API/V1/me", 404),
+            ("/api/v1/pages/a%2Fb/active", 200),
+        ],
+    )
+    def test_a_name_is_what_it_was_sent_as(self, served, path, status):
+        answer = send(served.url, [head(served.url, f"GET {path} HTTP/1.1")])
+        assert answer.status == status, answer.text
+
+    @pytest.mark.parametrize(
+        "path", ["/console/../api/v1/pages/a/active", "/%2e/api/v1/me", "/console/..%2Fapi%2Fv1%2Fme"]
+    )
+    def test_no_spelling_of_a_path_gets_past_the_token(self, guarded, path):
+        answer = send(guarded[0].url, [head(guarded[0].url, f"GET {path} HTTP/1.1")])
+        assert answer.status in (401, 404)
+
+
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\x1b[31m\x1b]0;owned\x07\x9b31m\x7f\u202e\u2028"
+
+
+class TestTexts:
+    def test_what_observations_say_is_inert(self, served, http, page):
+        new = {
+            **NEW,
+            "content": HOSTILE,
+            "tags": ["<b>"],
+            "context": {HOSTILE: HOSTILE},
+            "metadata": {"a": [HOSTILE]},
+        }
+        added = http.post(f"/pages/{page}/observations", json=new)
+        assert added.status_code == 201, added.text
+        id = added.json()["id"]
+        answers = [
+            added,
+            http.get(f"/pages/{page}/observations"),
+            http.get(f"/pages/{page}/active"),
+            http.get(f"/pages/{page}/observations/{id}/history"),
+            http.post(f"/pages/{page}/observations/{id}/link", json={"action": HOSTILE}),
+            http.post(f"/pages/{page}/observations/{id}/resolve", json={"reason": HOSTILE}),
+            http.post(f"/pages/{page}/observations", json={**NEW, "type": HOSTILE}),
+            http.post(f"/pages/{page}/observations", json={**NEW, HOSTILE: 1}),
+            http.get(f"/pages/{page}/observations", params={HOSTILE: "x"}),
+        ]
+        for answer in answers:
+            assert answer.headers["content-type"] in ("application/json", "application/problem+json")
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert answer.headers["content-security-policy"] == "default-src 'none'; frame-ancestors 'none'"
+            assert not set(answer.text) & {"\x1b", "\x07", "\x9b", "\x7f"}, answer.text
+            assert answer.json()
+
+    def test_the_consoles_pages_run_no_script_but_its_own(self, served):
+        with served.client() as client:
+            policy = client.get(f"{served.url}/").headers["content-security-policy"]
+        assert policy == POLICY
+        assert "unsafe" not in policy
+        assert "script-src 'self';" in policy
+
+    def test_no_header_can_be_split(self, served, http, page):
+        odd = f"{page}:a@b/c"
+        added = http.post(f"/pages/{odd.replace('/', '%2F')}/observations", json=NEW)
+        assert added.headers["location"].startswith(f"/api/v1/pages/{page}%3Aa%40b%2Fc/observations/")
+        again = http.get(added.headers["location"].removeprefix("/api/v1"))
+        assert again.json()["page"] == odd
+        key = "k\u00e9 \"'<>;,".encode()
+        headers = {"Idempotency-Key": key, "If-Match": b'"1", "2"'}
+        answer = http.post(f"/pages/{page}/observations", json=NEW, headers=headers)
+        assert answer.status_code in (201, 422)
+        assert "2" not in answer.headers.get("etag", "")
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            "[" * 100_000,
+            '{"a":' * 100_000,
+            '{"type":"observation","content":"x","metadata":' + '{"a":' * 5_000 + "1" + "}" * 5_001,
+            '{"type":"observation","content":"x","metadata":{"n":' + "9" * 5_000 + "}}",
+            '{"type":"observation","content":"x","metadata":{"n":' + "9" * 40 + "}}",
+            '{"type":"observation","content":"x","metadata":{"n":-' + "9" * 40 + "}}",
+            '{"type":"observation","content":"x","metadata":{"n":1e999}}',
+            '{"type":"observation","content":"x","confidence":1e999}',
+            '{"type":"observation","content":"x","confidence":NaN}',
+            '{"type":"observation","content":"x","metadata":{"n":Infinity}}',
+            '{"type":"observation","content":"\\ud800"}',
+            '{"type":"observation","content":"x","metadata":{"\\udfff":1}}',
+            '{"type":"observation","content":"\\u0000"}',
+            '{"type":"observation","content":"x","ttl":' + "9" * 400 + "}",
+            '{"type":"observation","content":"x","ttl":1e308}',
+            '{"type":"observation","content":"x"}trailing',
+            '"text"',
+            "",
+            "\xff\xfe",
+        ],
+        ids=lambda body: body[:60],
+    )
+    def test_no_json_breaks_the_server(self, http, page, body):
+        path = f"/pages/{page}/observations"
+        sent = body.encode("latin-1")
+        answer = http.post(path, content=sent, headers={"Content-Type": "application/json"})
+        assert answer.status_code in (201, 400, 409, 413, 422), answer.text
+        assert http.get(path).status_code == 200
+
+
+class TestProtocol:
+    @pytest.mark.parametrize(
+        "lines",
+        [
+            ("POST /api/v1/login HTTP/1.1", "Content-Length: 4", "Transfer-Encoding: chunked"),
+            ("POST /api/v1/login HTTP/1.1", "Transfer-Encoding: chunked", "Content-Length: 4"),
+            ("POST /api/v1/login HTTP/1.1", "Content-Length: 4", "Content-Length: 5"),
+            ("POST /api/v1/login HTTP/1.1", "Content-Length: +4"),
+            ("POST /api/v1/login HTTP/1.1", "Content-Length : 4"),
+            ("POST /api/v1/login HTTP/1.1", "Transfer-Encoding: chunked, identity"),
+            ("POST /api/v1/login HTTP/1.1", "Transfer-Encoding: xchunked"),
+            ("GET /healthz HTTP/1.1", " folded: 1"),
+            ("GET /healthz HTTP/1.1", "X: a\x00b"),
+            ("GET /healthz HTTP/9.9",),
+            ("GEX /healthz HTTP/1.1",),
+        ],
+        ids=str,
+    )
+    def test_what_two_servers_could_read_in_two_ways_is_refused(self, served, lines):
+        answer = send(served.url, [head(served.url, *lines) + b"0\r\n\r\nGET /healthz HTTP/1.1\r\n\r\n"])
+        assert answer.status == 400
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.text.count(b"content-length: ") == 1  # nothing after it was served
+
+    def test_the_method_is_the_one_that_was_sent(self, http, page):
+        id = http.post(f"/pages/{page}/observations", json=NEW).json()["id"]
+        for header in ("X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"):
+            answer = http.get(f"/pages/{page}/observations/{id}", headers={header: "PATCH"})
+            assert answer.json()["version"] == 1
+        assert problem(http.post(f"/pages/{page}/active?_method=GET", json={}))[0] == 405
+
+    @pytest.mark.parametrize(
+        ("method", "path", "allowed"),
+        [
+            ("PUT", "/pages/p/observations", "GET, HEAD, POST"),
+            ("DELETE", "/me", "GET, HEAD"),
+            ("OPTIONS", "/pages/p/observations", "GET, HEAD, POST"),
+            ("TRACE", "/me", "GET, HEAD"),
+            ("PROPFIND", "/me", "GET, HEAD"),
+            ("GET", "/pages/p/observations/batch", "POST"),
+        ],
+    )
+    def test_other_methods_are_told_which_there_are(self, http, method, path, allowed):
+        answer = http.request(method, path)
+        if method == "GET":  # the same path may name an observation
+            assert answer.status_code in (405, 422)
+            return
+        assert problem(answer) == (405, "method-not-allowed")
+        assert answer.headers["allow"] == allowed
+
+    def test_head_answers_as_get_without_the_body(self, http, page):
+        id = http.post(f"/pages/{page}/observations", json=NEW).json()["id"]
+        answer = http.head(f"/pages/{page}/observations/{id}")
+        assert (answer.status_code, answer.headers["etag"], answer.content) == (200, '"1"', b"")
+        assert http.head("/nothing").status_code == 404
+        assert http.get(f"/pages/{page}/observations/{id}").json()["id"] == id  # on the same connection
+
+
+class TestSlowness:
+    """Clients that hold on to what they have opened."""
+
+    SECONDS = 0.3
+
+    @pytest.fixture
+    def hurried(self, embedded_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+        """A server whose patience ends soon."""
+        monkeypatch.setattr("scratchbus.http.connections.HEAD_SECONDS", self.SECONDS)
+        monkeypatch.setattr("scratchbus.http.connections.STALLED_SECONDS", self.SECONDS)
+        monkeypatch.setattr("scratchbus.http.guard.BODY_SECONDS", self.SECONDS)
+        with serving_here(embedded_url) as running:
+            yield running
+
+    @staticmethod
+    def drip(url: str, first: bytes, rest: bytes) -> bytes:
+        """Send the first bytes at once and the others one by one, until the server has had enough."""
+        where, found = urlsplit(url), b""
+        with socket.create_connection((where.hostname, where.port), timeout=0.02) as connection:
+            deadline = time.monotonic() + PATIENCE
+            connection.sendall(first)
+            for byte in rest * 1_000:
+                assert time.monotonic() < deadline, "it was never cut off"
+                try:
+                    connection.sendall(bytes([byte]))
+                    found += (data := connection.recv(65536))
+                    if not data:
+                        return found
+                except TimeoutError:
+                    continue
+                except ConnectionError:
+                    return found
+        raise AssertionError("it was never cut off")
+
+    def test_the_limits_of_a_server_are_some_seconds(self):
+        assert 5 <= connections.HEAD_SECONDS <= 15
+        assert 10 <= guard.BODY_SECONDS <= 60
+        assert 10 <= connections.STALLED_SECONDS <= 120
+
+    @pytest.mark.parametrize(
+        ("first", "rest"),
+        [
+            (b"GET /healthz HTTP/1.1\r\n", b"X: y\r\n"),
+            (b"", b"GET /healthz HTTP/1.1\r\nX: y"),
+            (b"", b"\r\n"),
+            (b"GET /healthz HTTP/1.1\r\nHost: {host}\r\n\r\n", b"\r\n"),
+            (b"GET /healthz HTTP/1.1\r\nHost: {host}\r\n\r\nGET ", b"/abc"),
+        ],
+        ids=["headers", "all", "empty lines", "after a request", "a second request"],
+    )
+    def test_a_head_that_never_ends_is_cut_off(self, hurried, first, rest):
+        begun = time.monotonic()
+        first = first.replace(b"{host}", urlsplit(hurried.url).netloc.encode())
+        answer = self.drip(hurried.url, first, rest)
+        assert time.monotonic() - begun < PATIENCE / 2
+        assert answer.count(b"HTTP/1.1 408") <= 1
+
+    def test_a_connection_that_asks_nothing_is_closed(self, hurried):
+        where = urlsplit(hurried.url)
+        with socket.create_connection((where.hostname, where.port), timeout=PATIENCE) as connection:
+            assert connection.recv(1) == b""
+
+    def test_a_body_that_never_ends_is_refused(self, hurried, page):
+        path = f"/api/v1/pages/{page}/observations"
+        for how in ("Content-Length: 100000", "Transfer-Encoding: chunked"):
+            first = head(hurried.url, f"POST {path} HTTP/1.1", how)
+            answer = self.drip(hurried.url, first, b"1\r\n \r\n" if "chunked" in how else b" ")
+            assert answer.startswith(b"HTTP/1.1 408"), answer
+            assert b"urn:scratchbus:problem:request-timeout" in answer
+
+    @pytest.mark.slow
+    def test_a_client_that_does_not_read_is_dropped(self, hurried, page):
+        batch = {"observations": [{"type": "observation", "content": "x" * 4_000}] * 100}
+        with hurried.client() as http:
+            for _ in range(10):
+                added = http.post(f"/pages/{page}/observations/batch", json=batch)
+                assert added.status_code == 201, added.text
+        where = urlsplit(hurried.url)
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        with connection:
+            connection.settimeout(PATIENCE)
+            connection.connect((where.hostname, where.port))
+            path = f"/api/v1/pages/{page}/observations?status=archived&status=active&limit=1000"
+            connection.sendall(head(hurried.url, f"GET {path} HTTP/1.1"))
+            port = connection.getsockname()[1]
+            eventually(lambda: not is_connected(port, where.port or 0))
+
+    def test_others_are_served_meanwhile(self, hurried):
+        where = urlsplit(hurried.url)
+        idle = [socket.create_connection((where.hostname, where.port)) for _ in range(200)]
+        for each in idle:
+            each.sendall(b"GET / HTTP/1.1\r\n")
+        with hurried.client() as http:
+            assert http.get("/me").status_code == 200
+        for each in idle:
+            each.close()
+
+
+def is_connected(client: int, server: int) -> bool:
+    """Return whether the server's end of a connection is there, by its ports."""
+    wanted = (f":{server:04X}", f":{client:04X}", "01")
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    return any((f[1][-5:], f[2][-5:], f[3]) == wanted for f in (line.split() for line in lines))

@@ -1,0 +1,238 @@
+"""What people expect of any HTTP API: HEAD, Allow, compression, preconditions, retries, paging, times with a zone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from scratchbus import Bus, new_id
+from tests.edges.http.conftest import Served, serving
+from tests.faults.servers import DURABLE, Server, embedded_binary
+from tests.waiting import eventually
+
+NEW = {"type": "observation", "content": "seen"}
+
+
+def slug(answer: httpx2.Response) -> str:
+    """Return which problem an answer tells."""
+    assert answer.headers["content-type"] == "application/problem+json", answer.text
+    found: str = answer.json()["type"]
+    return found.removeprefix("urn:scratchbus:problem:")
+
+
+def added(http: httpx2.Client, page: str, **fields: object) -> Any:
+    answer = http.post(f"/pages/{page}/observations", json={**NEW, **fields})
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
+# methods
+
+
+def test_head_is_get_without_a_body(http, page):
+    path = f"/pages/{page}/observations/{added(http, page)['id']}"
+    whole, head = http.get(path), http.head(path)
+    assert (head.status_code, head.content) == (200, b"")
+    assert {name: head.headers[name] for name in ("etag", "content-type", "content-length")} == {
+        "etag": '"1"', "content-type": "application/json", "content-length": str(len(whole.content))
+    }  # fmt: skip
+
+
+def test_head_of_a_stream_ends(http):
+    head = http.head("/events", headers={"Accept": "text/event-stream"})
+    assert (head.status_code, head.headers["content-type"].partition(";")[0]) == (200, "text/event-stream")
+    assert http.get("/me").status_code == 200
+
+
+def test_a_method_that_a_path_does_not_have_is_told_which_it_has(http, page):
+    refused = http.put(f"/pages/{page}/observations")
+    assert (refused.status_code, refused.headers["allow"], slug(refused)) == (
+        405,
+        "GET, HEAD, POST",
+        "method-not-allowed",
+    )
+    assert http.patch(f"/pages/{page}/observations/batch").headers["allow"] == "POST"
+
+
+def test_a_path_without_anything_is_a_problem(http):
+    assert (http.get("/nothing").status_code, slug(http.get("/nothing"))) == (404, "not-found")
+
+
+# representations
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "zstd"])
+def test_a_long_answer_is_compressed_for_who_takes_that(http, page, encoding):
+    added(http, page, content="x" * 8_000)
+    answer = http.get(f"/pages/{page}/observations", headers={"Accept-Encoding": encoding})
+    assert answer.headers["content-encoding"] == encoding
+    assert int(answer.headers["content-length"]) < 2_000
+    assert answer.json()["items"][0]["content"] == "x" * 8_000
+    plain = http.get(f"/pages/{page}/observations", headers={"Accept-Encoding": "identity"})
+    assert "content-encoding" not in plain.headers
+
+
+def test_a_stream_is_not_compressed(http):
+    with http.stream("GET", "/events", headers={"Accept": "text/event-stream", "Accept-Encoding": "gzip"}) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        assert "content-encoding" not in answer.headers
+
+
+@pytest.mark.parametrize("field", ["expires_at", "remind_at"])
+def test_a_time_without_a_zone_is_refused(http, page, field):
+    refused = http.post(f"/pages/{page}/observations", json={**NEW, field: "2030-01-01T00:00:00"})
+    assert (refused.status_code, slug(refused)) == (422, "invalid-field")
+    with_zone = http.post(f"/pages/{page}/observations", json={**NEW, field: "2030-01-01T01:00:00+01:00"})
+    assert with_zone.json()[field] == "2030-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize("name", ["since", "at"])
+def test_a_time_without_a_zone_is_no_moment(http, page, name):
+    refused = http.get(f"/pages/{page}/observations", params={name: "2026-01-01T00:00:00"})
+    assert (refused.status_code, slug(refused)) == (422, "invalid-request")
+
+
+def test_what_is_as_documented_and_not_possible_now_is_no_bad_request(http, page):
+    path = f"/pages/{page}/observations"
+    future = http.get(path, params={"at": "2999-01-01T00:00:00Z"})
+    assert (future.status_code, slug(future)) == (404, "invalid-position")
+    unknown = http.post(path, json={**NEW, "type": "no_such_type"})
+    assert (unknown.status_code, slug(unknown)) == (409, "unknown-type")
+    past = http.post(path, json={**NEW, "expires_at": "2000-01-01T00:00:00Z"})
+    assert (past.status_code, slug(past)) == (409, "invalid-ttl")
+    assert http.post(path, json={**NEW, "type": "No Such Type"}).status_code == 422
+    assert http.post(path, json={**NEW, "ttl": "soon"}).status_code == 422
+
+
+# writes
+
+
+def test_an_older_version_is_412_only_with_if_match(http, page):
+    path = f"/pages/{page}/observations/{added(http, page)['id']}"
+    http.patch(path, json={"confidence": 0.5})
+    late = http.patch(path, json={"confidence": 0.7}, headers={"If-Match": '"1"'})
+    assert (late.status_code, slug(late)) == (412, "version-conflict")
+    assert http.patch(path, json={"confidence": 0.7}, headers={"If-Match": 'W/"2"'}).status_code == 200
+    assert http.patch(path, json={"confidence": 0.8}, headers={"If-Match": "*"}).status_code == 200
+    assert http.patch(path, json={"confidence": 0.9}, headers={"If-Match": '"one"'}).status_code == 422
+
+
+def test_a_retry_after_a_lost_answer_gets_the_same_answer(http, bus: Bus, page):
+    headers = {"Idempotency-Key": new_id()}
+    first, second = (http.post(f"/pages/{page}/observations", json=NEW, headers=headers) for _ in range(2))
+    assert (first.status_code, second.status_code, second.json()) == (201, 201, first.json())
+    assert second.headers["location"] == first.headers["location"]
+    assert second.headers["etag"] == first.headers["etag"]
+    assert len(bus.page(page).list()) == 1
+
+
+def test_a_retried_change_is_made_once(http, page):
+    path = f"/pages/{page}/observations/{added(http, page)['id']}"
+    headers = {"Idempotency-Key": new_id(), "If-Match": '"1"'}
+    first, second = (http.post(f"{path}/resolve", json={}, headers=headers) for _ in range(2))
+    assert (first.status_code, second.status_code, second.json()) == (200, 200, first.json())
+
+
+def test_a_batch_has_an_event_id_of_its_own_for_each_item(http, bus: Bus, page):
+    batch = {"observations": [{**NEW, "event_id": new_id()}, {**NEW, "event_id": new_id()}]}
+    first, second = (http.post(f"/pages/{page}/observations/batch", json=batch) for _ in range(2))
+    assert (first.status_code, second.status_code, second.json()) == (201, 201, first.json())
+    assert len(bus.page(page).list()) == 2
+
+
+def test_an_event_id_in_the_body_of_one_addition_is_refused(http, page):
+    refused = http.post(f"/pages/{page}/observations", json={**NEW, "event_id": "mine"})
+    assert (refused.status_code, slug(refused)) == (422, "unknown-field")
+
+
+@pytest.mark.parametrize("field", ["types", "tags"])
+def test_a_text_is_not_taken_for_a_list(http, page, field):
+    refused = http.post(f"/pages/{page}/claim-next", json={field: "observation"})
+    assert (refused.status_code, slug(refused)) == (422, "invalid-field")
+
+
+@pytest.mark.parametrize("token", [None, 7, {}, [], ""])
+def test_a_token_that_is_none_is_refused(http, bus: Bus, page, token):
+    bus.declare_subscription(page, pages=[page])
+    failed = {"token": token, "position": "1-1", "reason": "away"}
+    assert http.post(f"/subscriptions/{page}/nack", json=failed).status_code == 422
+    assert http.post(f"/subscriptions/{page}/ack", json={"token": token, "positions": ["1-1"]}).status_code == 422
+
+
+# lists
+
+
+def test_all_matches_are_counted_if_asked_for(http, page):
+    for _ in range(3):
+        added(http, page, tags=["wanted"])
+    added(http, page)
+    found = http.get(f"/pages/{page}/observations", params={"tag": "wanted", "limit": 1, "count": "true"}).json()
+    assert (len(found["items"]), found["total"]) == (1, 3)
+    assert "total" not in http.get(f"/pages/{page}/observations").json()
+
+
+def test_a_page_of_the_past_counts_what_was_there(http, page):
+    first = added(http, page)
+    added(http, page)
+    asked = {"at": first["position"], "count": "true"}
+    assert http.get(f"/pages/{page}/observations", params=asked).json()["total"] == 1
+
+
+def test_a_link_keeps_the_filters(http, page):
+    for number in range(3):
+        added(http, page, content=f"a&b {number}", tags=["x y"])
+    answer = http.get(f"/pages/{page}/observations", params={"limit": 2, "text": "a&b", "tag": "x y"})
+    rest = http.get(answer.links["next"]["url"].removeprefix("/api/v1"))
+    assert [each["content"] for each in rest.json()["items"]] == ["a&b 0"]
+    assert "link" not in rest.headers
+
+
+# while the engine is away
+
+
+@pytest.fixture
+def engine() -> Iterator[Server]:
+    server = Server(embedded_binary(), tcp=True, **DURABLE).start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def alone(engine: Server) -> Iterator[Served]:
+    with serving(engine.tcp_url) as served:
+        yield served
+
+
+@pytest.mark.slow
+def test_a_server_outlives_its_engine(alone: Served, engine: Server):
+    with alone.client() as http:
+        kept = added(http, "main")
+        engine.kill()
+        for method, path in (("GET", "/pages/main/active"), ("POST", "/pages/main/observations")):
+            away = http.request(method, path, json=NEW if method == "POST" else None)
+            assert away.status_code == 503, away.text
+            assert int(away.headers["retry-after"]) >= 1
+            assert slug(away).startswith("engine-")
+        assert http.get(f"{alone.url}/healthz").status_code == 200
+        assert http.get(f"{alone.url}/readyz").status_code == 503
+        engine.start()
+        eventually(lambda: http.get("/pages/main/active").status_code == 200, "the engine is found again")
+        assert [each["id"] for each in http.get("/pages/main/active").json()["items"]][-1] == kept["id"]
+        assert http.get(f"{alone.url}/readyz").status_code == 200
+        assert added(http, "main")["version"] == 1
+    assert alone.process.poll() is None
+
+
+@pytest.mark.parametrize(
+    ("verb", "body"),
+    [("refute", {"reason": "x"}), ("claim", {}), ("link", {"action": "x"}), ("erase", {"reason": "x"})],
+)
+def test_if_match_is_never_ignored(http, bus: Bus, page, verb, body):
+    found = bus.page(page).add("observation", "x")
+    path = f"/pages/{page}/observations/{found.id}/{verb}"
+    answer = http.post(path, json=body, headers={"If-Match": '"7"'})
+    assert (answer.status_code, answer.json()["type"]) == (422, "urn:scratchbus:problem:unknown-precondition")
+    assert bus.page(page).get(found.id) == found

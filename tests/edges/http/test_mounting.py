@@ -1,0 +1,73 @@
+"""MCP on the same port, for the same people."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import httpx2
+import pytest
+
+pytest.importorskip("mcp")
+
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+import scratchbus
+from tests.edges.http.conftest import Tokens, serving, serving_here
+from tests.edges.http.test_attacks import problem
+from tests.edges.mcp.conftest import Agent
+from tests.waiting import PATIENCE
+
+LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+ACCEPTED = {"Accept": "application/json, text/event-stream"}
+
+
+async def test_a_process_of_the_user_is_served_mcp_as_the_user(served, bus):
+    async with (
+        httpx2.AsyncClient(timeout=PATIENCE) as http,
+        Client(streamable_http_client(f"{served.url}/mcp", http_client=http)) as client,
+    ):
+        added = await Agent(client).do("add_observation", type="observation", content="from MCP")
+        me = (await http.get(f"{served.api}/me")).json()
+    assert added["source"] == me["source"]
+    assert bus.page("main").get(added["id"]).content == "from MCP"
+
+
+async def test_a_token_has_its_identity_and_tools(embedded_url, tmp_path: Path, page):
+    tokens = Tokens(tmp_path / "tokens.yaml")
+    token = tokens.add("agent", agent="analyst")  # no scopes: MCP goes by its tools
+    with serving(embedded_url, "--tokens", str(tokens.path)) as running:
+        headers = {"Authorization": f"Bearer {token}"}
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=PATIENCE) as http,
+            Client(streamable_http_client(f"{running.url}/mcp", http_client=http)) as client,
+        ):
+            added = await Agent(client).do("add_observation", type="observation", content="x")
+            assert added["source"] == "analyst"
+            assert (await http.get(f"{running.api}/pages/main/active")).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({"Origin": "https://evil.example"}, (403, "foreign-origin")),
+        ({"Sec-Fetch-Site": "cross-site"}, (403, "foreign-origin")),
+        ({"Host": "evil.example"}, (421, "unknown-host")),
+        ({"User-Agent": "Mozilla/5.0"}, (401, "no-token")),
+        ({"Authorization": "Bearer wrong"}, (401, "wrong-token")),
+    ],
+)
+def test_web_pages_and_strangers_are_not(served, headers, expected):
+    with served.client() as http:
+        assert problem(http.post(f"{served.url}/mcp", json=LIST, headers=ACCEPTED | headers)) == expected
+
+
+def test_without_the_extra_all_else_is_served(embedded_url, monkeypatch: pytest.MonkeyPatch):
+    vars(scratchbus).pop("mcp_app", None)  # it is imported when it is used first
+    monkeypatch.setitem(sys.modules, "scratchbus.mcp.app", None)
+    with serving_here(embedded_url) as running, running.client() as http:
+        answer = http.post(f"{running.url}/mcp", json=LIST, headers=ACCEPTED)
+        assert problem(answer) == (501, "not-installed")
+        assert "pip install 'scratchbus[mcp]'" in answer.json()["detail"]
+        assert http.get("/me").status_code == 200

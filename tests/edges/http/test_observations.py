@@ -1,0 +1,238 @@
+"""Observations over HTTP: what is written is what the Python API reads, and the other way round."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import quote
+
+import httpx2
+import pytest
+
+from scratchbus import Bus, NewObservation, document_of, new_id
+
+
+def added(http: httpx2.Client, page: str, **fields: object) -> Any:
+    answer = http.post(f"/pages/{page}/observations", json={"type": "observation", "content": "seen", **fields})
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
+def test_an_addition_is_what_python_reads(http, bus: Bus, page):
+    answer = http.post(f"/pages/{page}/observations", json={"type": "risk_alert", "content": "x", "tags": ["a"]})
+    found = answer.json()
+    assert found.pop("displaced") == []
+    assert found == document_of(bus.page(page).get(found["id"]))
+    assert answer.headers["location"] == f"/api/v1/pages/{page}/observations/{found['id']}"
+    assert answer.headers["etag"] == '"1"'
+    assert http.get(answer.headers["location"].removeprefix("/api/v1")).json() == found
+
+
+def test_a_retry_with_the_same_idempotency_key_adds_nothing(http, bus: Bus, page):
+    key = new_id()
+    answers = [
+        http.post(
+            f"/pages/{page}/observations",
+            json={"type": "observation", "content": "once"},
+            headers={"Idempotency-Key": key},
+        )
+        for _ in range(2)
+    ]
+    assert answers[0].json()["id"] == answers[1].json()["id"]
+    assert len(bus.page(page).list()) == 1
+
+
+def test_the_same_key_with_another_body_is_refused(http, page):
+    headers = {"Idempotency-Key": new_id()}
+    http.post(f"/pages/{page}/observations", json={"type": "observation", "content": "one"}, headers=headers)
+    again = http.post(f"/pages/{page}/observations", json={"type": "observation", "content": "two"}, headers=headers)
+    assert (again.status_code, again.json()["type"]) == (409, "urn:scratchbus:problem:event-id-reused")
+
+
+def test_a_second_sighting_is_counted_and_not_created(http, page):
+    first = added(http, page, dedupe_key="k")
+    second = http.post(
+        f"/pages/{page}/observations", json={"type": "observation", "content": "seen", "dedupe_key": "k"}
+    )
+    assert (second.status_code, second.json()["id"], second.json()["occurrences"]) == (200, first["id"], 2)
+
+
+def test_an_addition_tells_whom_it_displaced(http, bus: Bus, page):
+    for number in range(100):
+        added(http, page, content=str(number))
+    oldest = bus.page(page).list(limit=None)[-1].id
+    assert added(http, page)["displaced"] == [oldest]
+
+
+def test_a_batch_tells_whom_it_displaced(http, bus: Bus, page):
+    bus.page(page).add_many([NewObservation(type="observation", content=str(number)) for number in range(99)])
+    oldest = [each.id for each in bus.page(page).list(limit=None)[-2:]]
+    batch = [{"type": "observation", "content": "x"}] * 3
+    answer = http.post(f"/pages/{page}/observations/batch", json={"observations": batch}).json()
+    assert sorted(answer["displaced"]) == sorted(oldest)
+
+
+def test_a_write_with_the_etag_of_an_older_read_is_refused(http, page):
+    found = added(http, page)
+    path = f"/pages/{page}/observations/{found['id']}"
+    etag = http.get(path).headers["etag"]
+    changed = http.patch(path, json={"confidence": 0.5}, headers={"If-Match": etag})
+    assert (changed.status_code, changed.json()["confidence"], changed.headers["etag"]) == (200, 0.5, '"2"')
+    late = http.patch(path, json={"confidence": 0.7}, headers={"If-Match": etag})
+    assert (late.status_code, late.json()["expected"], late.json()["actual"]) == (412, 1, 2)
+
+
+def test_a_batch_is_all_or_nothing(http, bus: Bus, page):
+    good, bad = {"type": "observation", "content": "a"}, {"type": "no_such_type", "content": "b"}
+    refused = http.post(f"/pages/{page}/observations/batch", json={"observations": [good, bad]})
+    assert (refused.status_code, bus.page(page).list()) == (409, [])
+    done = http.post(f"/pages/{page}/observations/batch", json={"observations": [good, good]})
+    assert (done.status_code, len(done.json()["items"])) == (201, 2)
+
+
+def test_a_list_goes_on_where_its_link_says(http, page):
+    wanted = [added(http, page, content=str(number))["id"] for number in range(5)][::-1]
+    answer = http.get(f"/pages/{page}/observations", params={"limit": 2})
+    found = [each["id"] for each in answer.json()["items"]]
+    while "next" in answer.links:
+        answer = http.get(answer.links["next"]["url"].removeprefix("/api/v1"))
+        found += [each["id"] for each in answer.json()["items"]]
+    assert found == wanted
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [
+        ({"type": "risk_alert"}, 1),
+        ({"status": ["active", "pending_review"]}, 2),
+        ({"tag": ["a", "b"]}, 1),
+        ({"context": '{"task":"t1"}'}, 1),
+        ({"confidence": 0.9}, 1),
+        ({"text": "FRAUD"}, 1),
+        ({"source": "nobody"}, 0),
+    ],
+)
+def test_filters_are_those_of_list(http, page, query, count):
+    added(http, page, type="risk_alert", content="fraud", tags=["a", "b"], confidence=0.9, context={"task": "t1"})
+    added(http, page, content="calm", tags=["a"], confidence=0.2)
+    assert len(http.get(f"/pages/{page}/observations", params=query).json()["items"]) == count
+
+
+def test_a_filter_that_does_not_exist_is_refused(http, page):
+    answer = http.get(f"/pages/{page}/observations", params={"tags": "a"})
+    assert answer.status_code == 422
+    assert "tags: unknown query parameter; use one of:" in answer.json()["detail"]
+
+
+def test_a_name_with_a_slash_is_one_part_of_the_path(http, bus: Bus, page):
+    name = f"{page}/team a:b"[:60].replace(" ", "_")
+    found = added(http, quote(name, safe=""))
+    assert found["page"] == name
+    assert [each.id for each in bus.page(name).list()] == [found["id"]]
+
+
+def test_a_read_of_a_moment_shows_what_was_true_then(http, page):
+    first = added(http, page, content="first")
+    path = f"/pages/{page}/observations/{first['id']}"
+    http.patch(path, json={"content": "changed"})
+    added(http, page, content="second")
+    then = http.get(f"/pages/{page}/active", params={"at": first["position"]}).json()["items"]
+    assert [(each["id"], each["content"]) for each in then] == [(first["id"], "first")]
+    assert http.get(path, params={"at": first["position"]}).json()["content"] == "first"
+
+
+def test_a_read_without_a_source_leaves_out_what_it_said(http, bus: Bus, page):
+    bus.page(page).add("observation", "theirs")
+    mine = added(http, page, content="mine")
+    found = http.get(f"/pages/{page}/active", params={"without_source": "beside"}).json()["items"]
+    assert [each["id"] for each in found] == [mine["id"]]
+
+
+@pytest.mark.parametrize("verb", ["review", "resolve", "archive"])
+def test_a_transition_without_a_body_is_made(http, bus: Bus, page, verb):
+    found = added(http, page)
+    changed = http.post(f"/pages/{page}/observations/{found['id']}/{verb}")
+    status = {"review": "pending_review", "resolve": "resolved", "archive": "archived"}[verb]
+    assert (changed.status_code, changed.json()["status"]) == (200, status)
+    assert bus.page(page).get(found["id"]).status == status
+
+
+def test_a_claim_shuts_others_out_until_it_is_released(http, bus: Bus, page):
+    found = added(http, page)
+    path = f"/pages/{page}/observations/{found['id']}"
+    claim = http.post(f"{path}/claim", json={"ttl": "1m"}).json()
+    with pytest.raises(Exception, match="is claimed by"):
+        bus.page(page).resolve(found["id"])
+    assert http.post(f"{path}/resolve", json={"fence": claim["fence"] + 1}).status_code == 409
+    assert http.post(f"{path}/resolve", json={"fence": claim["fence"]}).status_code == 200
+
+
+def test_the_next_job_is_the_most_urgent_one(http, page):
+    assert http.post(f"/pages/{page}/claim-next").status_code == 204
+    added(http, page)
+    urgent = added(http, page, type="risk_alert")
+    taken = http.post(f"/pages/{page}/claim-next", json={"ttl": "1m"}).json()
+    assert (taken["id"], taken["claim"]["by"]) == (urgent["id"], urgent["source"])
+
+
+def test_what_is_blocked_or_scheduled_is_not_ready(http, page):
+    wall = added(http, page)
+    roof = added(http, page, type="risk_alert", blocked_by=[wall["id"]])
+    soon = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    assert added(http, page, type="risk_alert", not_before=soon, every="0 3 * * *")["every"] == "0 3 * * *"
+    added(http, page, type="risk_alert", not_before=soon)
+    ready = lambda: [each["id"] for each in http.get(f"/pages/{page}/ready").json()["items"]]  # noqa: E731
+    assert ready() == [wall["id"]]
+    refused = http.post(f"/pages/{page}/observations/{roof['id']}/claim", json={"ttl": "1m"})
+    assert (refused.status_code, "blocks it" in refused.json()["detail"]) == (409, True)
+    changed = http.patch(f"/pages/{page}/observations/{roof['id']}", json={"blocked_by": []})
+    assert (changed.status_code, ready()) == (200, [roof["id"], wall["id"]])
+    for wrong in ({"every": "often"}, {"not_before": "later"}, {"blocked_by": ["x"]}):
+        body = {"type": "observation", "content": "x", **wrong}
+        assert http.post(f"/pages/{page}/observations", json=body).status_code == 422
+
+
+def test_a_refutation_sends_what_rests_on_it_to_review(http, page):
+    ground = added(http, page)
+    resting = added(http, page, evidence=[ground["id"]])
+    refused = http.post(f"/pages/{page}/observations/{ground['id']}/refute", json={})
+    assert (refused.status_code, refused.json()["field"]) == (422, "reason")
+    http.post(f"/pages/{page}/observations/{ground['id']}/refute", json={"reason": "wrong"})
+    assert http.get(f"/pages/{page}/observations/{resting['id']}").json()["status"] == "pending_review"
+    told = http.get(f"/pages/{page}/observations/{ground['id']}/consequences").json()
+    assert resting["id"] in str(told)
+
+
+def test_an_action_is_traced_back_to_its_observation(http, page):
+    found = added(http, page)
+    http.post(f"/pages/{page}/observations/{found['id']}/link", json={"action": "goal-17"})
+    told = http.get(f"/pages/{page}/trace", params={"action": "goal-17"}).json()
+    assert list(told["observations"]) == [found["id"]]
+
+
+def test_what_led_to_what_is_told_as_it_was(http, page):
+    ground = added(http, page)
+    resting = added(http, page, evidence=[ground["id"]])
+    changed = http.post(f"/pages/{page}/observations/{resting['id']}/link", json={"action": "goal-17"}).json()
+    of_ground, of_resting = (f"/pages/{page}/observations/{each['id']}" for each in (ground, resting))
+    early, late = ({"at": each["position"]} for each in (ground, changed))
+    assert http.get(f"{of_ground}/consequences", params=early).json()["actions"] == []
+    assert http.get(f"{of_ground}/consequences", params=late).json()["actions"] == ["goal-17"]
+    assert [each["id"] for each in http.get(f"{of_resting}/evidence", params=late).json()["items"]] == [ground["id"]]
+    for path in (f"{of_resting}/evidence", f"{of_resting}/exposure"):
+        assert http.get(path, params=early).status_code == 404
+    assert http.get(f"/pages/{page}/trace", params={"action": "goal-17", **early}).status_code == 404
+
+
+def test_a_difference_of_two_moments_says_what_changed(http, page):
+    found = added(http, page)
+    changed = http.post(f"/pages/{page}/observations/{found['id']}/resolve").json()
+    told = http.get(f"/pages/{page}/diff", params={"from": found["position"], "to": changed["position"]}).json()
+    assert [(each["id"], each["fields"]["status"]["after"]) for each in told["items"]] == [(found["id"], "resolved")]
+
+
+def test_an_erased_observation_leaves_a_tombstone(http, page):
+    found = added(http, page)
+    erased = http.post(f"/pages/{page}/observations/{found['id']}/erase", json={"reason": "asked to"})
+    assert erased.json()["kind"] == "erased"
+    assert http.get(f"/pages/{page}/observations/{found['id']}").status_code == 404

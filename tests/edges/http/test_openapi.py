@@ -1,0 +1,288 @@
+"""The OpenAPI document: valid, complete, and true of what the server answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx2
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema_rs import Draft202012Validator
+from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
+
+from scratchbus import Bus, Observation, errors
+from scratchbus.domain.recurrence import check_every
+from scratchbus.http import examples, patterns
+from scratchbus.http.problems import slug_of, status_of
+from tests.edges.http.conftest import Served
+from tests.edges.http.documented import Operation, operations, references, resolve
+
+PROBLEM = "application/problem+json"
+
+
+@pytest.fixture(scope="module")
+def document(served: Served) -> dict[str, Any]:
+    with served.client() as http:
+        found: dict[str, Any] = http.get("/openapi.json").json()
+        return found
+
+
+@pytest.fixture(scope="module")
+def documented(document: dict[str, Any]) -> list[Operation]:
+    return operations(document)
+
+
+def test_document_is_valid_openapi(document):
+    assert document["openapi"].startswith("3.1")
+    OPENAPI_31_VALIDATOR.validate(document)
+
+
+def test_every_schema_is_a_json_schema(document):
+    for schema in document["components"]["schemas"].values():
+        Draft202012Validator({**schema, "components": document["components"]})  # raises for what is none
+
+
+def test_every_reference_leads_somewhere(document):
+    for reference in references(document):
+        assert resolve(document, reference), reference
+
+
+def test_every_operation_is_described(documented):
+    for operation in documented:
+        assert operation.said.get("summary"), operation
+        assert operation.said.get("description"), operation
+        assert operation.said.get("tags"), operation
+    assert len({operation.id for operation in documented}) == len(documented)
+
+
+def test_every_link_leads_to_an_operation(document, documented):
+    ids = {operation.id for operation in documented}
+    linked = {
+        link["operationId"]
+        for operation in documented
+        for _status, response in operation.responses()
+        for link in response.get("links", {}).values()
+    }
+    assert {"get_observation", "update_observation", "claim_observation"} <= linked <= ids
+
+
+def test_every_link_takes_what_its_operation_has(documented):
+    for operation in documented:
+        for _status, response in operation.responses():
+            for name, link in response.get("links", {}).items():
+                for value in link["parameters"].values():
+                    part, _, parameter = value.partition("$request.path.")
+                    assert part or f"{{{parameter}}}" in operation.path, f"{operation} {name}: {value}"
+
+
+def test_every_request_has_an_example_that_is_as_documented(documented):
+    for operation in documented:
+        for media in operation.said.get("requestBody", {}).get("content", {}).values():
+            given = operation.examples(media)
+            assert given, operation
+            for example in given:
+                operation.check(media["schema"], example)
+
+
+def test_every_answer_has_an_example_that_is_as_documented(documented):
+    for operation in documented:
+        for status, response in operation.responses():
+            for kind, media in response.get("content", {}).items():
+                given = operation.examples(media)
+                assert given, f"{operation} {status} {kind}"
+                for example in given:
+                    if media.get("schema") and kind.endswith("json"):
+                        operation.check(media["schema"], example)
+
+
+def test_problems_have_the_status_under_which_they_are_documented(documented):
+    for operation in documented:
+        for status, response in operation.responses():
+            if status >= 400:
+                kinds_of_text = ["text/plain", "text/markdown"] if "whoami" in operation.said["tags"] else []
+                assert {PROBLEM} <= {*response["content"]} <= {PROBLEM, *kinds_of_text}, f"{operation} {status}"
+                for example in operation.examples(response["content"][PROBLEM]):
+                    assert example["status"] == status
+
+
+ELSEWHERE = {
+    errors.FileGone,  # of daemons
+    errors.RulesError,
+    errors.RelationsError,
+    errors.SettingsError,
+    errors.SettingsFileError,
+    errors.InvalidExport,  # of the command line
+    errors.NotEmpty,
+    errors.ShardsMismatch,  # before a server starts
+    errors.EngineMissing,
+    errors.EngineNotStarted,
+    errors.EngineMisconfigured,
+    errors.EngineTooOld,
+    errors.ViewClosed,  # a mistake of a program
+    errors.BusClosed,
+}
+"""What no request meets."""
+
+
+def kinds(error: type[errors.ScratchbusError]) -> Iterator[type[errors.ScratchbusError]]:
+    """Yield the classes below one that nothing derives from, or that are raised themselves."""
+    for each in error.__subclasses__():
+        yield each
+        yield from kinds(each)
+
+
+def test_every_error_that_a_request_may_meet_is_an_example(document):
+    shown = {
+        (example["value"]["type"].rpartition(":")[2], example["value"]["status"])
+        for name, example in document["components"]["examples"].items()
+        if name[:1].isdigit()
+    }
+    abstract = {errors.InvalidInput, errors.Conflict, errors.EngineError, errors.LogError, errors.ArchiveError}
+    met = {*kinds(errors.ScratchbusError)} - ELSEWHERE - abstract
+    wanted = {
+        (slug_of(kind), status_of(kind.__new__(kind)))
+        for kind in met
+        if kind.__module__.startswith("scratchbus.errors") and not kind.__name__.startswith("_")
+    }
+    assert {(slug, status) for slug, status in wanted if status != 500} - shown == set()
+
+
+Prepare = Callable[[Bus, Observation, httpx2.Client], "dict[str, str] | None"]
+
+
+def _claimed(_bus: Bus, observation: Observation, http: httpx2.Client) -> None:
+    http.post(f"/pages/{observation.page}/observations/{observation.id}/claim", json={"ttl": "1m"})
+
+
+def _resolved(bus: Bus, observation: Observation, _http: httpx2.Client) -> None:
+    bus.page(observation.page).resolve(observation.id)
+
+
+def _linked(bus: Bus, observation: Observation, _http: httpx2.Client) -> None:
+    bus.page(observation.page).link(observation.id, "goal-17")
+
+
+def _subscribed(bus: Bus, observation: Observation, _http: httpx2.Client) -> None:
+    bus.declare_subscription(observation.page, pages=[observation.page])
+
+
+def _pulled(bus: Bus, observation: Observation, http: httpx2.Client) -> dict[str, str]:
+    _subscribed(bus, observation, http)
+    pulled = bus.pull(observation.page)
+    return {
+        examples.PULLED["token"]: pulled.token,
+        examples.PULLED["deliveries"][0]["position"]: str(pulled.deliveries[0].position),
+    }
+
+
+def _begun(bus: Bus, observation: Observation, _http: httpx2.Client) -> dict[str, str]:
+    bus.notes(observation.page).add("x")
+    return {"2026-11-22T22:20:36Z": str(bus.position())}
+
+
+def _noted(bus: Bus, observation: Observation, _http: httpx2.Client) -> dict[str, str]:
+    note = bus.notes(observation.page).add("The bank answers on Mondays only.", ["bank"]).note
+    return {"note_1795386035607": note.id, "2026-11-22T22:20:36Z": str(note.position)}
+
+
+def _planned(bus: Bus, observation: Observation, _http: httpx2.Client) -> None:
+    bus.todo(observation.page).write([{"id": "1", "content": "Ask the bank"}])
+
+
+def _working(bus: Bus, observation: Observation, _http: httpx2.Client) -> dict[str, str]:
+    return {"task_1795386035607@s1": bus.begin_task(observation.page, "Find the missing payment")}
+
+
+def _known(bus: Bus, observation: Observation, _http: httpx2.Client) -> dict[str, str]:
+    facts = bus.facts(observation.page)
+    facts.same_as("NYC", "New York")
+    return {"fact_1795386035607": facts.assert_fact("api", "runs_on", "Node 24", evidence=[observation.id]).id}
+
+
+def _said(bus: Bus, observation: Observation, _http: httpx2.Client) -> None:
+    bus.turns(observation.page).append("user", "Why does the payment fail?")
+
+
+def _filed(bus: Bus, observation: Observation, _http: httpx2.Client) -> None:
+    bus.files(observation.page).write("scripts/check.py", "print('checked')")
+
+
+def _preferred(bus: Bus, observation: Observation, _http: httpx2.Client) -> None:
+    bus.preferences(observation.page).remember("quotes in JS", "Double quotes.")
+
+
+def _spawned(bus: Bus, observation: Observation, _http: httpx2.Client) -> None:
+    bus.spawn_session(f"{observation.page}-parent", session=observation.page)
+
+
+PREPARED: dict[str, Prepare] = {
+    "get_session": _begun,
+    "get_note": _noted,
+    "update_note": _noted,
+    "delete_note": _noted,
+    "get_note_history": _noted,
+    "merge_todo": _planned,
+    "end_task": _working,
+    "report_result": _spawned,
+    "get_fact": _known,
+    "retract_fact": _known,
+    "part_entities": _known,
+    "compact_turns": _said,
+    "read_file": _filed,
+    "delete_file": _filed,
+    "edit_preference": _preferred,
+    "forget_preference": _preferred,
+    "release_observation": _claimed,
+    "reopen_observation": _resolved,
+    "clear_resolved": _resolved,
+    "trace_action": _linked,
+    "get_subscription": _subscribed,
+    "delete_subscription": _subscribed,
+    "pull_events": _subscribed,
+    "ack_events": _pulled,
+    "nack_event": _pulled,
+    "retry_dead_letters": _subscribed,
+    "drop_dead_letters": _subscribed,
+}
+"""What has to be done before the example of an operation makes sense: how, and what replaces texts of the example."""
+
+
+NOT_FOR_PEOPLE = {
+    "read_scratchpad", "write_scratchpad", "get_scratchpad_history", "describe_update_scratchpad", "update_scratchpad",
+}  # fmt: skip
+"""What only subagents may do: see `test_whoami.py` and `test_memories.py`."""
+
+
+def test_every_request_example_is_accepted_and_answered_as_documented(documented, served: Served, http, bus: Bus, page):
+    for number, operation in enumerate(documented):
+        name = f"{page}-{number}"
+        observation = bus.page(name).add("risk_alert", "The example's", tags=["fraud"])
+        instead = {"main": name, "router": name, examples.ID: observation.id}
+        instead |= {"2026-11-22T00:00:00Z": str(observation.position)}
+        instead |= {"ada/shop": name, "s1": name, "s2": f"{name}-2", "s3": f"{name}-3", '"3"': "*"}
+        given = operation.request(instead | (PREPARED.get(operation.id, lambda *_: None)(bus, observation, http) or {}))
+        if operation.id in NOT_FOR_PEOPLE or operation.id in ("log_in", "push_types"):
+            continue  # no example is a secret that is valid here, and others need the types that there are
+        answer = http.request(
+            given.method.upper(),
+            f"{served.url}{given.path}",
+            params=given.params,
+            headers=given.headers,
+            json=given.body,
+        )
+        assert 200 <= answer.status_code < 300, f"{operation}: {answer.status_code} {answer.text}"
+        response = dict(operation.responses())[answer.status_code]
+        for header, said in response.get("headers", {}).items():
+            assert header in answer.headers or not said.get("required"), f"{operation}: {header}"
+        kind = answer.headers.get("content-type", "").partition(";")[0]
+        assert (kind in response.get("content", {})) == bool(answer.content), f"{operation}: {kind}"
+        if answer.content and kind == "application/json":
+            operation.check(response["content"][kind]["schema"], answer.json())
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.from_regex(patterns.EVERY, fullmatch=True))
+def test_each_interval_and_line_of_cron_that_the_document_describes_is_accepted(text: str):
+    assert check_every(text) == text

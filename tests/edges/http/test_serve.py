@@ -1,0 +1,144 @@
+"""`scratchbus serve`, `up --serve` and `demo --serve` as commands: where they listen, and how they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+import httpx2
+import pytest
+import trustme
+
+from scratchbus import McpTokens
+from tests import launcher
+from tests.edges.conftest import ROOT
+from tests.edges.http.conftest import Tokens, serving
+from tests.edges.test_demo import processes_of
+from tests.waiting import PATIENCE, eventually
+
+
+def refused(*arguments: str) -> tuple[int, str]:
+    """Run a command that is to fail; return its exit code and what it complains of."""
+    command = launcher.command("-m", "scratchbus.cli", *arguments)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return done.returncode, done.stderr
+
+
+def test_without_tokens_no_other_machine_is_let_in():
+    code, complaint = refused("serve", "--listen", "0.0.0.0:0", "--no-open")
+    assert code == 5
+    assert "'0.0.0.0:0' can be reached from other machines, and so needs tokens: give --tokens FILE" in complaint
+
+
+def test_a_tokens_file_without_tokens_is_an_error(tmp_path: Path):
+    McpTokens(tmp_path / "t.yaml")
+    code, complaint = refused("serve", "--listen", "0", "--tokens", str(tmp_path / "t.yaml"), "--no-open")
+    assert (code, "has no tokens; add one with `scratchbus mcp token add`" in complaint) == (5, True)
+
+
+@pytest.mark.parametrize("where", ["nowhere", "99999", "127.0.0.1:x", "no.such.host.invalid:80"])
+def test_an_address_that_is_none_is_an_error(where):
+    code, complaint = refused("serve", "--listen", where, "--no-open")
+    assert code == 5
+    assert where in complaint
+
+
+def test_a_port_that_is_taken_is_an_error(served):
+    port = served.url.rpartition(":")[2]
+    code, complaint = refused("serve", "--listen", port, "--no-open")
+    assert (code, "choose another port" in complaint) == (5, True)
+
+
+def test_a_wrong_key_file_is_a_clear_error(tmp_path: Path):
+    one, other = trustme.CA().issue_cert("localhost"), trustme.CA().issue_cert("localhost")
+    one.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
+    other.private_key_pem.write_to_path(tmp_path / "key.pem")
+    cert = ("serve", "--listen", "0", "--no-open", "--cert", str(tmp_path / "cert.pem"))
+    for key in ("key.pem", "missing.pem"):
+        code, complaint = refused(*cert, "--cert-key", str(tmp_path / key))
+        assert code == 5
+        assert "give PEM files with --cert and --cert-key" in complaint
+        assert "Traceback" not in complaint
+
+
+def test_with_tokens_it_may_listen_anywhere(embedded_url, tmp_path: Path):
+    tokens = Tokens(tmp_path / "tokens.yaml")
+    token = tokens.add("one", "read")
+    arguments = ("--tokens", str(tokens.path), "--listen", "0.0.0.0:0")
+    with serving(embedded_url, *arguments) as running, running.client(token) as http:
+        assert http.get("/me", headers={"Host": "bus.example"}).status_code == 200
+
+
+def test_names_it_is_called_by_are_answered(embedded_url, tmp_path: Path):
+    with serving(embedded_url, "--host", "Bus.example") as running, running.client() as http:
+        port = running.url.rpartition(":")[2]
+        for host, status in (("bus.example", 200), (f"BUS.example:{port}", 200), ("bus.example:1", 421)):
+            assert http.get("/me", headers={"Host": host}).status_code == status
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_also_while_clients_are_connected(embedded_url, number):
+    with serving(embedded_url) as running, running.client() as http:
+        assert http.get("/me").status_code == 200
+        running.process.send_signal(number)
+        assert running.process.wait(PATIENCE) == 0
+
+
+@pytest.mark.slow
+def test_up_serves_too(tmp_path: Path):
+    with tempfile.TemporaryDirectory(prefix="up-") as home:
+        command = launcher.command("-m", "scratchbus.cli", "up", "--serve", "--listen", "0", "--json")
+        environment = {**os.environ, "SCRATCHBUS_HOME": home}
+        with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                said = json.loads(process.stdout.readline())
+                headers = {"Authorization": f"Bearer {said['open'].partition('key=')[2]}"}
+                with httpx2.Client(base_url=f"{said['http']}/api/v1", headers=headers, timeout=PATIENCE) as http:
+                    new = {"type": "observation", "content": "x", "ttl": "1s"}
+                    added = http.post("/pages/main/observations", json=new).json()
+                    path = f"/pages/main/observations/{added['id']}/history"
+                    eventually(lambda: len(http.get(path).json()["items"]) == 2)  # the expirer works
+                process.send_signal(signal.SIGINT)
+                assert process.wait(PATIENCE) == 0
+            finally:
+                process.kill()
+                subprocess.run(launcher.command("-m", "scratchbus.cli", "stop"), cwd=ROOT, env=environment, check=False)
+
+
+def test_options_of_a_server_need_serve():
+    code, complaint = refused("up", "--listen", "0")
+    assert (code, "the options of a server need --serve" in complaint) == (2, True)
+    code, complaint = refused("demo", "--serve", "--json")
+    assert (code, "leave --json out" in complaint) == (2, True)
+
+
+@pytest.mark.slow
+@pytest.mark.real
+def test_the_demo_can_be_watched_until_it_is_ended():
+    code = "import sys, scratchbus; from daemons.demo import run_demo; "
+    code += "sys.exit(run_demo(serve=scratchbus.serving_http, pause=0.05))"
+    with tempfile.TemporaryDirectory(prefix="demo-") as name:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": name, "COLUMNS": "200"}
+        command = launcher.command("-c", code)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, bufsize=1) as process:
+            try:
+                lines = iter(process.stdout.readline, "")
+                opened = next(line for line in lines if "Console: " in line).split()[-1]
+                url, _, key = opened.partition("/?key=")
+                headers = {"Authorization": f"Bearer {key}"}
+                with httpx2.Client(base_url=f"{url}/api/v1", headers=headers, timeout=PATIENCE) as http:
+                    assert http.get("/me").json()["source"] == "demo"
+                    assert next(line for line in lines if "The demo is over" in line)
+                    found = http.get("/pages/main/observations", params={"type": "risk_alert"}).json()["items"]
+                    assert {each["status"] for each in found} == {"resolved", "active"}
+                process.send_signal(signal.SIGINT)
+                assert "All daemons ended with exit code 0" in process.stdout.read()
+                assert process.wait(PATIENCE) == 0
+            finally:
+                process.kill()
+        assert list(Path(name).iterdir()) == []
+        assert processes_of(Path(name)) == []

@@ -1,0 +1,151 @@
+"""Sessions, tasks and pages over HTTP."""
+
+from __future__ import annotations
+
+from secrets import token_hex
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from scratchbus import Bus, NewObservation, document_of, new_id
+
+
+@pytest.fixture
+def session() -> str:
+    """The name of a session that no other test has."""
+    return f"s-{token_hex(6)}"
+
+
+def described(http, session: str, **query: str) -> Any:
+    return http.get(f"/sessions/{quote(session, safe='')}", params=query).json()
+
+
+def test_sessions_are_listed_with_their_parents_and_who_wrote_in_them(http, bus: Bus, session):
+    bus.notes(session).add("x")
+    answer = http.post(f"/sessions/{session}/spawn", json={"session": f"{session}/child"})
+    child = answer.json()
+    assert (answer.status_code, child["parent"], child["fork"], child["ended"]) == (201, session, False, False)
+    assert http.get(answer.headers["location"].removeprefix("/api/v1")).json() == child
+    listed = {each["id"]: each for each in http.get("/sessions").json()["items"]}
+    assert listed[child["id"]] == child
+    assert listed[session]["children"] == [child["id"]]
+    assert listed == {each.id: each.model_dump(mode="json") for each in bus.sessions()}
+    bus.notes(child["id"]).add("y")
+    assert described(http, child["id"])["agent"] == "beside"
+
+
+def test_a_name_is_made_where_none_is_given(http, bus: Bus, session):
+    child = http.post(f"/sessions/{session}/spawn").json()["id"]
+    assert bus.session(child).parent == session
+
+
+def test_a_fork_begins_with_the_notepad_of_its_parent(http, bus: Bus, session):
+    bus.notepad(session).write("known")
+    fork = http.post(f"/sessions/{session}/fork").json()
+    assert (fork["fork"], bus.notepad(fork["id"]).read()) == (True, "known")
+    copied = http.post(f"/sessions/{session}/spawn", json={"copy_notepad": True}).json()
+    assert (copied["fork"], bus.notepad(copied["id"]).read()) == (False, "known")
+
+
+def test_the_same_name_twice_is_a_conflict(http, bus: Bus, session):
+    bus.notes(f"{session}-2").add("x")
+    refused = http.post(f"/sessions/{session}/spawn", json={"session": f"{session}-2"})
+    assert (refused.status_code, refused.json()["session"]) == (409, f"{session}-2")
+
+
+def test_a_session_that_has_ended_takes_no_notes(http, bus: Bus, session):
+    bus.notes(session).add("x")
+    assert http.post(f"/sessions/{session}/end").json()["ended"] is True
+    assert bus.session(session).ended
+    refused = http.post(f"/sessions/{session}/notes", json={"content": "late"})
+    assert (refused.status_code, refused.json()["session"]) == (409, session)
+    assert http.post(f"/sessions/{session}/end").status_code == 200
+
+
+def test_a_session_of_a_moment_is_that_of_then(http, bus: Bus, session):
+    before = str(bus.position())
+    bus.notes(session).add("x")
+    then = str(bus.position())
+    http.post(f"/sessions/{session}/spawn", json={"session": f"{session}-2"})
+    http.post(f"/sessions/{session}/end")
+    found = described(http, session, at=then)
+    assert (found["children"], found["ended"], found["agent"]) == ([], False, "beside")
+    assert http.get(f"/sessions/{session}-2", params={"at": then}).status_code == 404
+    assert session not in [each["id"] for each in http.get("/sessions", params={"at": before}).json()["items"]]
+
+
+def test_an_unknown_session_is_not_found(http, session):
+    assert http.get(f"/sessions/{session}").status_code == 404
+
+
+@pytest.mark.parametrize("body", [{"session": "a b"}, {"session": None}, {"session": "x" * 121}, {"name": "x"}])
+def test_a_session_without_a_valid_name_is_refused(http, session, body):
+    assert http.post(f"/sessions/{session}/spawn", json=body).status_code == 422
+
+
+def test_a_task_ends_with_what_stands_for_it(http, bus: Bus, session):
+    name = f"{session}/a"
+    begun = http.post(f"/sessions/{quote(name, safe='')}/tasks", json={"title": "Find it"})
+    assert begun.status_code == 201
+    task = begun.json()["task"]
+    ended = http.post(f"/tasks/{quote(task, safe='')}/end", json={"summary": "Found."})
+    assert (
+        ended.json()["text"]
+        == bus.end_task(task, "Found.")
+        == ("[Task ended: Find it — this summary replaces its steps]\nFound.")
+    )
+    other = http.post(f"/tasks/{quote(task, safe='')}/end", json={"summary": "Lost."})
+    assert (other.status_code, http.post(f"/tasks/task_1@{session}/end", json={"summary": "x"}).status_code) == (
+        409, 404,
+    )  # fmt: skip
+
+
+def test_a_result_is_an_observation_for_the_parent(http, bus: Bus, session):
+    child = bus.spawn_session(session)
+    headers = {"Idempotency-Key": new_id()}
+    answers = [
+        http.post(f"/sessions/{child}/result", json={"result": "It was returned"}, headers=headers) for _ in range(2)
+    ]
+    (reported,) = bus.page(f"session:{session}").active()
+    assert [each.json() for each in answers] == [document_of(reported)] * 2
+    assert http.get(answers[0].headers["location"].removeprefix("/api/v1")).json() == document_of(reported)
+    assert http.post(f"/sessions/{session}/result", json={"result": "x"}).status_code == 404
+
+
+def test_agents_with_a_scratchpad_are_listed(http, served):
+    name = f"agent-{token_hex(4)}"
+    with Bus.connect(served.engine, source=name) as bus:
+        bus.notes(f"s-{name}").add("x")
+        assert name not in http.get("/sessions").json()["agents"]
+        bus.scratchpad(name).write("mine")
+        assert name in http.get("/sessions").json()["agents"] == bus.agents()
+
+
+# -- pages
+
+
+def test_all_pages_are_listed_with_their_counts(http, bus: Bus, page):
+    bus.page(page).add_many([NewObservation(type="observation", content=str(number)) for number in range(3)])
+    bus.page(page).claim(bus.page(page).list()[0].id)
+    pages = {each["name"]: each for each in http.get("/pages").json()["items"]}
+    assert pages[page] == {"name": page, "open": 3, "claimed": 1}
+    assert list(pages) == [each.page for each in bus.pages()]
+
+
+def test_a_page_is_counted_by_status_and_type(http, bus: Bus, page):
+    for _ in range(3):
+        bus.page(page).add("observation", "x")
+    alert = bus.page(page).add("risk_alert", "y")
+    then = str(alert.position)
+    bus.page(page).resolve(alert.id)
+    counts = http.get(f"/pages/{page}").json()
+    assert counts == {
+        "name": page,
+        "total": 4,
+        "is_all": True,
+        "statuses": {"active": 3, "resolved": 1},
+        "types": {"observation": 3, "risk_alert": 1},
+    }
+    assert http.get(f"/pages/{page}", params={"at": then}).json()["statuses"] == {"active": 4}
+    assert http.get(f"/pages/{page}", params={"without_source": "beside"}).json()["total"] == 0

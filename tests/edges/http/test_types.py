@@ -1,0 +1,104 @@
+"""The observation types over HTTP: list, check, publish."""
+
+from __future__ import annotations
+
+from secrets import token_hex
+
+import pytest
+
+from scratchbus import Bus, document_of
+
+YAML = {"Content-Type": "application/yaml"}
+PRICES = "types:\n  price_alert:\n    description: A price has moved 💶\n    priority: 60\n"
+
+
+@pytest.fixture
+def own(http, bus: Bus):
+    """The text of the types in use, to which a test may add; the other tests of the module need the shipped ones."""
+    return bus.types.text
+
+
+def test_types_are_those_of_the_bus(http, bus: Bus):
+    answer = http.get("/types")
+    bus.refresh_types()
+    found = answer.json()
+    assert {each["name"]: each for each in found["items"]} == {
+        name: document_of(kind) for name, kind in bus.types.types.items()
+    }
+    assert [each["priority"] for each in found["items"]] == sorted(
+        (each["priority"] for each in found["items"]), reverse=True
+    )
+    assert (found["text"], found["version"]) == (bus.types.text, bus.types_version)
+    assert answer.headers["etag"] == f'"{bus.types_version}"'
+
+
+def test_a_good_registry_is_told_what_it_would_change(http):
+    checked = http.post("/types/check", content=PRICES.encode(), headers=YAML).json()
+    assert (checked["is_valid"], checked["problems"], checked["added"]) == (True, [], ["price_alert"])
+    assert "risk_alert" in checked["removed"]
+
+
+def test_a_problem_has_its_line_column_and_key(http):
+    text = "types:\n  price_alert:\n    priority: high\n"
+    checked = http.post("/types/check", content=text, headers=YAML).json()
+    (problem,) = checked["problems"]
+    assert (checked["is_valid"], problem["line"], problem["column"], problem["key"]) == (
+        False, 3, 5, "types.price_alert.priority",
+    )  # fmt: skip
+    assert problem["problem"] == "'high' is not a whole number from 0 to 100"
+
+
+def test_a_registry_may_be_json(http):
+    kind = {"description": "A price has moved 💶 \u2028 \x7f", "priority": 60, "default_ttl": "2h"}
+    checked = http.post("/types/check", json={"types": {"price_alert": kind}}).json()
+    assert (checked["is_valid"], checked["added"]) == (True, ["price_alert"])
+    wrong = http.post("/types/check", json={"types": {"price_alert": {"colour": "red"}}}).json()["problems"][0]
+    assert (wrong["line"], wrong["key"]) == (None, "types.price_alert.colour")
+    assert "unknown key 'colour'" in wrong["problem"]
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "status"),
+    [
+        (b"types: [", "application/yaml", 200),
+        (b"\xff", "application/yaml", 400),
+        (b"{", "application/json", 400),
+        (b"[]", "application/json", 422),
+        (b"[" * 300 + b"]" * 300, "application/json", 400),
+        (b'{"types":' * 150 + b"1" + b"}" * 150, "application/json", 200),
+        (b"x", "application/pdf", 415),
+    ],
+)
+def test_a_text_that_is_no_registry_is_refused(http, content, kind, status):
+    answer = http.post("/types/check", content=content, headers={"Content-Type": kind})
+    assert answer.status_code == status, answer.text
+    assert status != 200 or answer.json()["is_valid"] is False
+
+
+def test_a_published_type_is_known_everywhere(http, bus: Bus, page, own):
+    name = f"price_{token_hex(4)}"
+    text = own.replace("types:\n", f"types:\n  {name}:\n    priority: 61\n", 1)
+    etag = http.get("/types").headers["etag"]
+    pushed = http.put("/types", content=text.encode(), headers={**YAML, "If-Match": etag})
+    assert (pushed.status_code, pushed.json()["has_changed"], pushed.json()["added"]) == (200, True, [name])
+    assert bus.page(page).add(name, "moved").priority == 61
+    assert http.get("/types").headers["etag"] == pushed.headers["etag"] != etag
+    again = http.put("/types", content=text.encode(), headers=YAML).json()
+    assert (again["has_changed"], again["version"]) == (False, pushed.json()["version"])
+    late = http.put("/types", content=own.encode(), headers={**YAML, "If-Match": etag})
+    assert late.status_code == 412
+    assert name in [each["name"] for each in http.get("/types").json()["items"]]
+
+
+def test_a_registry_with_a_problem_is_not_published(http):
+    before = http.get("/types").json()
+    refused = http.put("/types", content="types:\n  x: 1\n", headers=YAML)
+    assert (refused.status_code, refused.json()["line"], refused.json()["key"]) == (422, 2, "types.x")
+    assert http.get("/types").json() == before
+
+
+def test_a_type_in_use_is_not_removed(http, bus: Bus, page):
+    bus.page(page).add("risk_alert", "open")
+    refused = http.put("/types", content=PRICES.encode(), headers=YAML)
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:scratchbus:problem:type-in-use")
+    assert refused.json()["open"] > 0

@@ -1,0 +1,363 @@
+"""Webhooks: signed, in order, retried, set aside; never to this host or its network, unless that is allowed."""
+
+import asyncio
+import base64
+import hmac
+import json
+import threading
+import time
+from contextlib import asynccontextmanager, contextmanager
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
+from secrets import token_hex
+from typing import Any, cast
+
+import anyio
+import httpcore2
+import pytest
+from cloudevents.core.formats.json import JSONFormat
+from cloudevents.core.v1.event import CloudEvent
+
+from scratchbus import Bus, Webhook, new_webhook_secret
+from scratchbus.http import webhooks
+from scratchbus.http.server import Server
+from scratchbus.http.webhooks import CheckedNetwork, Refused, Webhooks, is_public, signature
+from tests.edges.http.event_servers import open_bus
+from tests.waiting import eventually
+
+SECRET = new_webhook_secret()
+
+
+class Receiver:
+    """A receiver as the documentation advises: it checks the signature and the time, and refuses what it has seen."""
+
+    TOLERANCE = 300
+
+    def __init__(self, secret: str = SECRET) -> None:
+        self.key = base64.b64decode(secret.removeprefix("whsec_"))
+        self.requests: list[tuple[dict[str, str], bytes]] = []
+        self.events: list[dict[str, Any]] = []
+        self.statuses: list[int] = []  # what to answer with next, before 204
+        self.seen: set[str] = set()
+        self.location = ""
+
+    def take(self, headers: dict[str, str], content: bytes) -> int:
+        """Return the status of the answer to a request."""
+        self.requests.append((headers, content))
+        if self.statuses:
+            return self.statuses.pop(0)
+        id, timestamp = headers["webhook-id"], headers["webhook-timestamp"]
+        if abs(time.time() - int(timestamp)) > self.TOLERANCE:
+            return 400
+        signed = f"{id}.{timestamp}.".encode() + content
+        expected = "v1," + base64.b64encode(hmac.digest(self.key, signed, sha256)).decode()
+        if not hmac.compare_digest(expected, headers["webhook-signature"]):
+            return 401
+        if id in self.seen:
+            return 409
+        self.seen.add(id)
+        self.events.append(json.loads(content))
+        return 204
+
+
+@contextmanager
+def receiving(receiver):
+    """Run a receiver on a free port; yield its URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            content = self.rfile.read(int(self.headers["content-length"]))
+            status = receiver.take({name.lower(): value for name, value in self.headers.items()}, content)
+            self.send_response(status)
+            if receiver.location:
+                self.send_header("Location", receiver.location)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def do_GET(self):
+            receiver.requests.append(({}, b"GET"))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/in"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch):
+    monkeypatch.setattr(webhooks, "LOOK", 0.05)
+
+
+@pytest.fixture
+def bus(embedded_url):
+    with Bus.connect(embedded_url, bus=f"test-{token_hex(6)}", shards=1, source="tester") as bus:
+        yield bus
+
+
+@asynccontextmanager
+async def delivering(bus, url, allow_private=True):
+    """Deliver webhooks in this process, as a server does."""
+    settings = {"url": url, "bus": bus.settings.bus}
+    server = Server(cast(Any, None), settings, allow_private_webhooks=allow_private)
+    async with server.running(), Webhooks(server).running():
+        yield
+
+
+async def until(condition, what="what was waited for"):
+    await anyio.to_thread.run_sync(eventually, condition, what)
+
+
+# -- deliveries -------------------------------------------------------------------------------------------------------
+
+
+async def test_events_are_delivered_signed_and_in_order(bus, embedded_url):
+    receiver = Receiver()
+    with receiving(receiver) as url:
+        bus.declare_subscription("hook", types=["risk_alert"], url=url, secret=SECRET)
+        async with delivering(bus, embedded_url):
+            bus.page().add("observation", "not this")
+            added = [bus.page().add("risk_alert", f"{n}") for n in range(3)]
+            await until(lambda: len(receiver.events) == 3)
+            await until(lambda: bus.subscriptions()[0].lag == 0)
+    events = [JSONFormat().read(CloudEvent, content) for _, content in receiver.requests]
+    assert [event.get_subject() for event in events] == [each.id for each in added]
+    headers, _ = receiver.requests[0]
+    assert headers["content-type"] == "application/cloudevents+json"
+    assert headers["webhook-id"] == events[0].get_id()
+
+
+async def test_a_failure_is_retried_under_the_same_id_and_holds_up_the_rest(bus, embedded_url):
+    receiver = Receiver()
+    receiver.statuses = [500, 503]
+    with receiving(receiver) as url:
+        bus.declare_subscription("hook", url=url, secret=SECRET, retry_delay="50ms")
+        async with delivering(bus, embedded_url):
+            for n in range(2):
+                bus.page().add("risk_alert", f"{n}")
+            await until(lambda: len(receiver.events) == 2)
+    ids = [headers["webhook-id"] for headers, _ in receiver.requests]
+    assert len(ids) == 4
+    assert len(set(ids[:3])) == 1
+    assert [event["data"]["content"] for event in receiver.events] == ["0", "1"]
+
+
+@pytest.mark.slow
+async def test_what_fails_again_and_again_is_set_aside_and_can_be_retried(bus, embedded_url):
+    receiver = Receiver()
+    receiver.statuses = [500, 404]
+    with receiving(receiver) as url:
+        bus.declare_subscription("hook", url=url, secret=SECRET, retry_delay=0, max_attempts=2)
+        async with delivering(bus, embedded_url):
+            for n in range(2):
+                bus.page().add("risk_alert", f"{n}")
+            await until(lambda: bus.dead_letters("hook") and len(receiver.events) == 1)
+            (letter,) = bus.dead_letters("hook")
+            assert (letter.reason, letter.attempts) == ("it answered 404", 2)
+            bus.retry_dead_letters("hook")
+            await until(lambda: len(receiver.events) == 2)
+    assert [event["data"]["content"] for event in receiver.events] == ["1", "0"]
+
+
+async def test_a_redirect_is_a_failure_and_not_followed(bus, embedded_url):
+    receiver = Receiver()
+    with receiving(receiver) as url:
+        receiver.statuses, receiver.location = [307, 302], url.replace("/in", "/elsewhere")
+        bus.declare_subscription("hook", url=url, secret=SECRET, retry_delay=0, max_attempts=2)
+        async with delivering(bus, embedded_url):
+            bus.page().add("risk_alert", "x")
+            await until(lambda: bus.dead_letters("hook"))
+    assert [content != b"GET" for _, content in receiver.requests] == [True, True]
+    assert bus.dead_letters("hook")[0].reason == "it answered 302"
+
+
+async def test_a_receiver_that_does_not_answer_in_time_has_failed(bus, embedded_url, monkeypatch):
+    monkeypatch.setattr(webhooks, "TIMEOUT", 0.2)
+    released = threading.Event()
+
+    class Slow(Receiver):
+        def take(self, headers, content):
+            released.wait(20)
+            return 204
+
+    with receiving(Slow()) as url:
+        bus.declare_subscription("hook", url=url, secret=SECRET, retry_delay=0, max_attempts=1)
+        async with delivering(bus, embedded_url):
+            bus.page().add("risk_alert", "x")
+            await until(lambda: bus.dead_letters("hook"))
+        released.set()
+    assert "did not answer" in bus.dead_letters("hook")[0].reason
+
+
+async def test_two_processes_deliver_each_event_once(bus, embedded_url):
+    receiver = Receiver()
+    with receiving(receiver) as url:
+        bus.declare_subscription("hook", url=url, secret=SECRET)
+        async with delivering(bus, embedded_url), delivering(bus, embedded_url):
+            for n in range(10):
+                bus.page().add("risk_alert", f"{n}")
+            await until(lambda: len(receiver.events) == 10)
+    assert [event["data"]["content"] for event in receiver.events] == [f"{n}" for n in range(10)]
+    assert len(receiver.requests) == 10
+
+
+async def test_a_webhook_that_is_removed_gets_no_more(bus, embedded_url):
+    receiver = Receiver()
+    with receiving(receiver) as url:
+        bus.declare_subscription("hook", url=url, secret=SECRET)
+        async with delivering(bus, embedded_url):
+            bus.page().add("risk_alert", "0")
+            await until(lambda: len(receiver.events) == 1)
+            await until(lambda: bus.subscriptions()[0].holder is None)
+            bus.declare_subscription("hook")
+            await anyio.sleep(0.5)  # time enough to look again
+            bus.page().add("risk_alert", "1")
+            await anyio.sleep(0.5)
+            assert len(receiver.requests) == 1
+            assert bus.pull("hook").deliveries[0].event.content == "1"
+
+
+@pytest.mark.slow
+def test_a_server_that_was_killed_leaves_its_deliveries_to_another(embedded_url):
+    """The receiver is served by whole processes, the first of which dies with a delivery on its way."""
+    receiver, arrived = Receiver(), threading.Event()
+
+    class Hanging(Receiver):
+        def take(self, headers, content):
+            arrived.set()
+            time.sleep(3)
+            return 204
+
+    with open_bus(embedded_url) as buses, receiving(Hanging()) as hanging, receiving(receiver) as url:
+        with buses.serve("--allow-private-webhooks") as first:
+            made = first.request("PUT", "/subscriptions/hook", {"url": hanging, "secret": SECRET})
+            assert made.status_code == 201
+            buses.bus.page().add("risk_alert", "x")
+            assert arrived.wait(20)
+            first.kill()
+        buses.bus.declare_subscription("hook", url=url)
+        with buses.serve("--allow-private-webhooks"):
+            eventually(lambda: receiver.events, within=45)
+    assert receiver.events[0]["data"]["content"] == "x"
+
+
+@pytest.mark.slow
+def test_the_secret_is_returned_when_it_is_made_and_never_again(embedded_url):
+    with open_bus(embedded_url) as buses, buses.serve("--allow-private-webhooks") as server:
+        made = server.request("PUT", "/subscriptions/hook", {"url": "http://127.0.0.1:9/"})
+        secret = made.json()["secret"]
+        assert (made.status_code, secret[:6]) == (201, "whsec_")
+        assert buses.bus.webhook("hook").secret == secret
+        again = server.request("PUT", "/subscriptions/hook", {"url": "http://127.0.0.1:10/"})
+        shown = [again, server.get("/subscriptions"), server.get("/subscriptions/hook"), server.get("/events")]
+        assert all(secret not in answer.text for answer in shown)
+        assert buses.bus.webhook("hook").secret == secret
+
+
+# -- signatures -------------------------------------------------------------------------------------------------------
+
+
+def test_the_signature_is_that_of_standard_webhooks():
+    """The example of the specification's reference libraries."""
+    webhook = Webhook("s", "https://example.com", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+    found = signature(webhook, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}')
+    assert found == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+
+
+async def test_a_receiver_refuses_replays_old_times_and_other_bodies(bus, embedded_url):
+    receiver = Receiver()
+    with receiving(receiver) as url:
+        bus.declare_subscription("hook", url=url, secret=SECRET)
+        async with delivering(bus, embedded_url):
+            bus.page().add("risk_alert", "x")
+            await until(lambda: receiver.events)
+    headers, content = receiver.requests[0]
+    assert receiver.take(headers, content) == 409  # sent again as it is
+    assert receiver.take(headers | {"webhook-id": "another"}, content) == 401
+    assert receiver.take(headers, content.replace(b"x", b"y")) == 401
+    later = str(int(headers["webhook-timestamp"]) + 1)
+    assert receiver.take(headers | {"webhook-timestamp": later}, content) == 401
+    long_ago = str(int(headers["webhook-timestamp"]) - 3600)
+    assert receiver.take(headers | {"webhook-timestamp": long_ago}, content) == 400
+    assert len(receiver.events) == 1
+
+
+# -- where they go ----------------------------------------------------------------------------------------------------
+
+PRIVATE = [
+    "127.0.0.1", "127.8.8.8", "0.0.0.0", "10.0.0.1", "172.16.3.4", "192.168.1.1", "169.254.169.254", "100.64.0.1",  # noqa: S104  # nobody binds to it
+    "224.0.0.1", "255.255.255.255", "240.0.0.1", "::1", "::", "fe80::1", "fc00::1", "ff02::1", "::ffff:127.0.0.1",
+    "::ffff:10.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "::7f00:1",
+    "fec0::1", "192.88.99.1", "3fff::1", "::ffff:192.88.99.1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("address", PRIVATE)
+def test_addresses_of_this_host_and_its_network_are_not_public(address):
+    assert not is_public(ip_address(address))
+
+
+@pytest.mark.parametrize("address", ["93.184.216.34", "2606:2800:220:1:248:1893:25c8:1946", "64:ff9b::5db8:d822"])
+def test_addresses_of_the_internet_are_public(address):
+    assert is_public(ip_address(address))
+
+
+@pytest.mark.parametrize("host", ["a" * 64 + ".example", "a..example"])
+async def test_a_host_that_no_resolver_takes_is_a_failure(bus, embedded_url, host):
+    bus.declare_subscription("hook", url=f"http://{host}/", secret=SECRET, retry_delay=0, max_attempts=2)
+    async with delivering(bus, embedded_url, allow_private=False):
+        bus.page().add("risk_alert", "x")
+        await until(lambda: bus.dead_letters("hook"))
+    assert bus.dead_letters("hook")[0].attempts == 2
+
+
+async def test_a_private_target_is_refused_and_set_aside(bus, embedded_url):
+    receiver = Receiver()
+    with receiving(receiver) as url:
+        port = url.rpartition(":")[2]
+        bus.declare_subscription("hook", url=f"http://localhost:{port}", secret=SECRET, retry_delay=0, max_attempts=1)
+        async with delivering(bus, embedded_url, allow_private=False):
+            bus.page().add("risk_alert", "x")
+            await until(lambda: bus.dead_letters("hook"))
+    assert receiver.requests == []
+    assert "not a public address" in bus.dead_letters("hook")[0].reason
+
+
+def resolving(monkeypatch, *answers):
+    """Let names resolve to these addresses, one list after the other; return what is connected to."""
+    left, connected = list(answers), list[str]()
+
+    async def getaddrinfo(_host, port, **_):
+        return [(0, 0, 0, "", (address, port)) for address in left.pop(0)]
+
+    async def connect(_self, host, *_):
+        connected.append(host)
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo, raising=False)
+    monkeypatch.setattr(httpcore2.AnyIOBackend, "connect_tcp", connect)
+    return connected
+
+
+async def test_a_name_that_resolves_to_another_address_next_time_is_connected_to_as_checked(monkeypatch):
+    connected = resolving(monkeypatch, ["93.184.216.34"], ["127.0.0.1"])
+    await CheckedNetwork(allow_private=False).connect_tcp("rebinding.example", 80)
+    assert connected == ["93.184.216.34"]
+    with pytest.raises(Refused):
+        await CheckedNetwork(allow_private=False).connect_tcp("rebinding.example", 80)
+    assert connected == ["93.184.216.34"]
+
+
+async def test_a_name_with_one_private_address_among_others_is_refused(monkeypatch):
+    connected = resolving(monkeypatch, ["93.184.216.34", "10.0.0.1"])
+    with pytest.raises(Refused):
+        await CheckedNetwork(allow_private=False).connect_tcp("mixed.example", 80)
+    assert connected == []

@@ -1,0 +1,44 @@
+"""The tools for facts."""
+
+from __future__ import annotations
+
+from scratchbus.mcp.groups import tool_names
+from tests.edges.mcp.conftest import Connect
+
+
+async def test_facts_are_asserted_found_explained_and_retracted(connect: Connect, page_name: str):
+    async with connect(page=page_name) as agent:
+        await agent.do("assert_fact", subject="App", relation="runs_on", object="Node 20", valid_at="2025-01-01")
+        new = await agent.do("assert_fact", subject="App", relation="upgraded to", object="Node 24", source_text="yes")
+        assert (new["relation"], new["source"]) == ("runs_on", "analyst")
+        assert (await agent.do("query_facts", subject="app"))["facts"] == [new]
+        past = await agent.do("query_facts", subject="app", at="2025-06-01")
+        assert [(each["object"], each["valid_at"]) for each in past["facts"]] == [
+            ("Node 20", "2025-01-01T00:00:00.000Z")
+        ]
+        assert "from the text: yes" in (await agent.do("explain_fact", id=new["id"]))["explanation"]
+        await agent.do("retract_fact", id=new["id"], reason="not yet")
+        assert [each["object"] for each in (await agent.do("query_facts"))["facts"]] == ["Node 20"]
+
+
+async def test_connections_are_found(connect: Connect, page_name: str):
+    async with connect(page=page_name) as agent:
+        await agent.do("assert_fact", subject="Ann", relation="works on", object="Heron")
+        await agent.do("assert_fact", subject="Heron", relation="uses", object="Docker")
+        path = await agent.do("find_connections", entity="ann", to="docker")
+        assert [each["object"] for each in path["path"]] == ["Heron", "Docker"]
+        near = await agent.do("find_connections", entity="Ann", depth=2)
+        assert [(each["entity"], each["distance"]) for each in near["near"]] == [("Heron", 1), ("Docker", 2)]
+
+
+async def test_mistakes_say_what_to_do(connect: Connect, page_name: str):
+    async with connect(page=page_name) as agent:
+        wrong = {"subject": "a", "relation": "usess", "object": "b"}
+        assert "did you mean 'uses'" in await agent.fail("assert_fact", **wrong)
+        assert "there is no fact_1" in await agent.fail("explain_fact", id="fact_1")
+
+
+async def test_facts_cost_nothing_unless_asked_for(connect: Connect):
+    async with connect(tools=["basic"], session="s1") as agent:
+        names = {tool.name for tool in (await agent.client.list_tools()).tools}
+    assert names.isdisjoint(tool_names("facts"))

@@ -1,0 +1,290 @@
+"""What a session answers over standard input and output is what the SDK answers to the same messages."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from secrets import token_hex
+from typing import Any, Protocol
+
+import anyio
+import pytest
+from anyio.streams.memory import MemoryObjectReceiveStream
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+
+from scratchbus.mcp.identity import Identity
+from scratchbus.mcp.methods import Methods
+from scratchbus.mcp.protocol import EARLIER, LATER
+from scratchbus.mcp.server import server_of
+from scratchbus.mcp.session import Message, Session
+from scratchbus.mcp.workspace import Workspace
+from tests.waiting import PATIENCE
+
+
+class Wire(Protocol):
+    """A connection to a server."""
+
+    async def say(self, message: Message) -> None: ...
+
+    async def hear(self) -> Message: ...
+
+
+class Carrier(Protocol):
+    """What carries the protocol for an identity."""
+
+    def __call__(self, workspace: Workspace) -> AbstractAsyncContextManager[Wire]: ...
+
+
+class _OfSdk:
+    def __init__(self, incoming: Any, outgoing: MemoryObjectReceiveStream[SessionMessage]) -> None:
+        self._incoming, self._outgoing = incoming, outgoing
+
+    async def say(self, message: Message) -> None:
+        await self._incoming.send(SessionMessage(jsonrpc_message_adapter.validate_python(message)))
+
+    async def hear(self) -> Message:
+        with anyio.fail_after(PATIENCE):
+            message = (await self._outgoing.receive()).message
+        document: Message = message.model_dump(by_alias=True, mode="json", exclude_unset=True)
+        return document
+
+
+class _OfSession:
+    def __init__(self, session: Session, outgoing: MemoryObjectReceiveStream[Message]) -> None:
+        self._session, self._outgoing = session, outgoing
+
+    async def say(self, message: Message) -> None:
+        self._session.take(message)
+
+    async def hear(self) -> Message:
+        with anyio.fail_after(PATIENCE):
+            return await self._outgoing.receive()
+
+
+@asynccontextmanager
+async def by_the_sdk(workspace: Workspace) -> AsyncIterator[Wire]:
+    server = server_of(workspace)
+    given, taken = anyio.create_memory_object_stream[SessionMessage | Exception](100)
+    sent, heard = anyio.create_memory_object_stream[SessionMessage](100)
+    async with given, taken, sent, heard, anyio.create_task_group() as tasks:
+        tasks.start_soon(server.run, taken, sent, server.create_initialization_options())
+        yield _OfSdk(given, heard)
+        tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def by_us(workspace: Workspace) -> AsyncIterator[Wire]:
+    sent, heard = anyio.create_memory_object_stream[Message](100)
+    methods = Methods(workspace)
+    async with sent, heard, methods.serving(), anyio.create_task_group() as tasks:
+        session = Session(methods, tasks, sent.send)
+        async with session.ending:
+            yield _OfSession(session, heard)
+        tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def connected(carrier: Carrier, **identity: Any) -> AsyncIterator[tuple[Wire, Workspace]]:
+    who = Identity.of("analyst", **{"session": "s1", "tools": ["all"], **identity})
+    async with (
+        Workspace.opened(who, url=f"memory://{token_hex(6)}") as workspace,
+        carrier(workspace) as wire,
+    ):
+        yield wire, workspace
+
+
+def ask(id: int, method: str, **params: Any) -> Message:
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+
+
+KEY = "io.modelcontextprotocol/"
+ENVELOPE = {f"{KEY}protocolVersion": LATER[-1], f"{KEY}clientCapabilities": {}}
+
+
+def later(message: Message, **more: Any) -> Message:
+    return {**message, "params": {**message["params"], "_meta": {**ENVELOPE, **more}}}
+
+
+INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+
+def hello(version: str = EARLIER[-1]) -> list[Message]:
+    info = {"name": "raw", "version": "1"}
+    return [ask(1, "initialize", protocolVersion=version, capabilities={}, clientInfo=info), INITIALIZED]
+
+
+PROMPT = {"type": "ref/prompt", "name": "end_of_run"}
+TEMPLATE = {"type": "ref/resource", "uri": "notepad://{session}"}
+REQUESTS = [
+    ask(2, "ping"),
+    ask(3, "tools/list"),
+    ask(4, "tools/list", cursor=1),
+    ask(5, "tools/call", name="list_observations", arguments={}),
+    ask(6, "tools/call", name="list_observations"),
+    ask(7, "tools/call", name="nope"),
+    ask(8, "tools/call", arguments={}),
+    ask(9, "tools/call", name="nope", arguments=[1]),
+    ask(10, "prompts/list"),
+    ask(11, "prompts/get", name="handover"),
+    ask(12, "prompts/get", name="nope"),
+    ask(13, "prompts/get", name="start", arguments={"task": 1}),
+    ask(14, "resources/list"),
+    ask(15, "resources/templates/list"),
+    ask(16, "resources/read", uri="notepad://s1"),
+    ask(17, "resources/read", uri="nope://s1"),
+    ask(18, "resources/read"),
+    ask(19, "resources/subscribe", uri="notepad://s1"),
+    ask(20, "resources/subscribe", uri="nope://s1"),
+    ask(21, "resources/unsubscribe", uri="notepad://s1"),
+    ask(22, "completion/complete", ref=PROMPT, argument={"name": "outcome", "value": "e"}),
+    ask(23, "completion/complete", ref=TEMPLATE, argument={"name": "session", "value": ""}),
+    ask(24, "completion/complete", ref={"type": "nope"}, argument={"name": "outcome", "value": ""}),
+    ask(25, "completion/complete", ref=PROMPT),
+    ask(26, "logging/setLevel", level="loud"),
+    ask(27, "logging/setLevel", level="warning"),
+    ask(28, "tools/call", name="todo", arguments={"todos": [{"id": "1", "content": "x", "status": "done"}]}),
+    ask(29, "server/discover"),
+    ask(30, "nope/nope"),
+]  # fmt: skip
+
+CONVERSATIONS: dict[str, list[Message]] = {
+    **{f"version {version}": [*hello(version), *REQUESTS] for version in EARLIER},
+    "a version that nobody knows": [*hello("2030-01-01"), *REQUESTS[:3]],
+    "later": [later(each) for each in REQUESTS],
+    "later, with a level": [later(REQUESTS[-3], **{f"{KEY}logLevel": "info"})],
+    "later, with a level that is too high": [later(REQUESTS[-3], **{f"{KEY}logLevel": "error"})],
+    "before initialize": [ask(1, "ping"), ask(2, "tools/list"), ask(3, "nope/nope"), *hello(), ask(4, "tools/list")],
+    "an initialize without parameters": [ask(1, "initialize")],
+    "metadata that is no object": [
+        *hello(),
+        ask(2, "tools/list", _meta=[1]),
+        ask(3, "tools/call", name="x", _meta="x"),
+    ],
+    "initialize, and then later": [*hello(), later(ask(2, "tools/list"))],
+    "later, and then initialize": [later(ask(1, "tools/list")), *hello()[:1], ask(2, "tools/list")],
+    "later, of another version": [later(ask(1, "tools/list"), **{f"{KEY}protocolVersion": "2099-01-01"})],
+    "later, of a version that is no text": [later(ask(1, "tools/list"), **{f"{KEY}protocolVersion": 1})],
+    "later, without what the client can do": [
+        {**ask(1, "tools/list"), "params": {"_meta": {f"{KEY}protocolVersion": LATER[-1]}}}
+    ],
+}
+
+
+async def answers(carrier: Carrier, messages: list[Message], **identity: Any) -> list[Message]:
+    heard: list[Message] = []
+    async with connected(carrier, **identity) as (wire, _):
+        for message in messages:
+            await wire.say(message)
+            while "id" in message:
+                heard.append(await wire.hear())
+                if "id" in heard[-1]:
+                    break
+    return [_without_wording(each) for each in heard]
+
+
+def _without_wording(message: Message) -> Message:
+    """Leave out what an error of the protocol says, unless it is ours on both sides."""
+    error = message.get("error")
+    if error is None or error["code"] == -32601:
+        return message
+    if error.get("data") == "" or "\n" in str(error.get("data")):
+        error = {**error, "data": None}
+    return {**message, "error": {"code": error["code"], "data": error.get("data")}}
+
+
+@pytest.mark.parametrize("name", CONVERSATIONS)
+async def test_it_answers_as_the_sdk_does(name: str):
+    ours, theirs = [await answers(each, CONVERSATIONS[name]) for each in (by_us, by_the_sdk)]
+    assert ours == theirs
+    assert ours
+
+
+async def test_it_answers_as_the_sdk_does_without_resources():
+    identity = {"session": None, "tools": ["scratchpad"]}
+    valid = [each for each in REQUESTS if each["id"] != 18]  # the SDK checks the parameters of methods it lacks
+    for messages in ([*hello(), *valid], [later(each) for each in valid]):
+        ours, theirs = [await answers(each, messages, **identity) for each in (by_us, by_the_sdk)]
+        assert ours == theirs
+
+
+def test_it_knows_the_versions_that_the_sdk_knows():
+    assert (EARLIER, LATER) == (HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS)
+
+
+@pytest.mark.parametrize("carrier", [by_us, by_the_sdk])
+async def test_a_client_that_listens_is_notified_until_it_cancels(carrier: Carrier):
+    uri = "scratch://main/active"
+    wanted = {"toolsListChanged": True, "promptsListChanged": False, "resourceSubscriptions": [uri]}
+    async with connected(carrier) as (wire, workspace):
+        await wire.say(later(ask(7, "subscriptions/listen", notifications=wanted)))
+        acknowledged = await wire.hear()
+        assert acknowledged["method"] == "notifications/subscriptions/acknowledged"
+        assert acknowledged["params"]["notifications"] == {"toolsListChanged": True, "resourceSubscriptions": [uri]}
+        await workspace.page.add("observation", "x")
+        heard = await wire.hear()
+        assert (heard["method"], heard["params"]["uri"]) == ("notifications/resources/updated", uri)
+        assert {each["params"]["_meta"][f"{KEY}subscriptionId"] for each in (acknowledged, heard)} == {7}
+        await wire.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}})
+        await wire.say(
+            later(ask(8, "tools/call", name="add_observation", arguments={"type": "observation", "content": "y"}))
+        )
+        assert (await wire.hear())["id"] == 8  # neither an answer to 7, nor a notification
+
+
+@pytest.mark.parametrize("carrier", [by_us, by_the_sdk])
+async def test_a_client_that_subscribes_is_notified_until_it_unsubscribes(carrier: Carrier):
+    forms = ["scratch://main/active", "scratch://main/active/"]
+    async with connected(carrier) as (wire, workspace):
+        for message in (*hello(), *(ask(2, "resources/subscribe", uri=form) for form in forms)):
+            await wire.say(message)
+            if "id" in message:
+                await wire.hear()
+        await workspace.page.add("observation", "x")
+        heard = [await wire.hear() for _ in forms]
+        assert sorted(each["params"]["uri"] for each in heard) == forms
+        await wire.say(ask(3, "resources/unsubscribe", uri=forms[1]))
+        await wire.hear()
+        await workspace.page.add("observation", "y")
+        assert (await wire.hear())["params"] == {"uri": forms[0]}
+        await wire.say(ask(4, "ping"))
+        assert (await wire.hear())["id"] == 4
+
+
+async def test_a_request_that_is_cancelled_is_not_answered_and_not_waited_for():
+    sent, heard = anyio.create_memory_object_stream[Message](100)
+    async with (
+        Workspace.opened(Identity.of("analyst", session="s1"), url=f"memory://{token_hex(6)}") as workspace,
+        sent,
+        heard,
+        anyio.create_task_group() as tasks,
+    ):
+        methods = Methods(workspace)
+
+        async def never(*_: object) -> dict[str, Any]:
+            await anyio.sleep_forever()
+            return {}
+
+        methods.by_name["ping"] = never
+        session = Session(methods, tasks, sent.send)
+        for id in (5, "five"):
+            session.take(ask(id, "ping"))  # type: ignore[arg-type]
+            session.take({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": str(id)}})
+        with anyio.fail_after(PATIENCE):
+            await session.rest()
+        assert heard.statistics().current_buffer_used == 0
+
+
+async def test_a_method_that_fails_is_logged_and_answered(monkeypatch: pytest.MonkeyPatch):
+    logged: list[str] = []
+    monkeypatch.setattr(
+        "scratchbus.mcp.session.logger.exception", lambda event, **_: logged.append(event), raising=False
+    )
+    async with connected(by_us) as (wire, workspace):
+        monkeypatch.setattr(workspace.bus, "context", None)
+        for message in (*hello(), ask(2, "prompts/get", name="before_compaction")):
+            await wire.say(message)
+        await wire.hear()
+        assert (await wire.hear())["error"]["code"] == -32603
+    assert logged == ["a request failed"]

@@ -1,0 +1,111 @@
+"""CloudEvents on the command line: out as the official SDK reads them, and in, each once."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cloudevents.core.formats.json import JSONFormat
+from cloudevents.core.v1.event import CloudEvent
+
+from scratchbus.daemon import INVALID_INPUT, NOT_FOUND, USAGE
+
+TRACE = f"00-{7:032x}-{9:016x}-01"
+
+
+def made(id: str = "1", data: Any = None, **attributes: Any) -> str:
+    """Return a CloudEvent as the official SDK writes it."""
+    given = {"id": id, "source": "https://ci.example/builds", "type": "example.build.failed", **attributes}
+    if not isinstance(data, str | bytes | None):
+        given.setdefault("datacontenttype", "application/json")
+    written = JSONFormat().write(CloudEvent({"specversion": "1.0", **given}, data))
+    return written.decode()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "events.json"
+
+
+def test_the_log_is_read_by_the_official_sdk(cli):
+    id = cli.add("The build is red", "--tag", "ci", type="risk_alert")
+    cli("resolve", id, "--source", "test")
+    lines = cli("tail", "--format", "cloudevents").out.splitlines()
+    first, second = (JSONFormat().read(CloudEvent, line) for line in lines)
+    assert (first.get_type(), second.get_type()) == ("scratchbus.added", "scratchbus.status_changed")
+    assert first.get_source() == "urn:scratchbus:scratchbus"
+    assert first.get_subject() == second.get_subject() == id
+    data = first.get_data()
+    assert isinstance(data, dict)
+    assert data["content"] == "The build is red"
+    assert first.get_extension("page") == cli.page
+
+
+def test_cloud_events_become_observations_once(cli, file):
+    file.write_text("\n".join([made("1", {"content": "Build 7 failed", "branch": "main"}, traceparent=TRACE),
+                               made("2", {"branch": "main"}, subject="build/8"), made("3", "plain text")]))  # fmt: skip
+    done = cli.json("import", str(file), "--format", "cloudevents", "--type", "risk_alert")
+    assert done.document == {"observations": 3, "events": 3}
+    again = cli.json("import", str(file), "--format", "cloudevents", "--type", "risk_alert")
+    assert again.document == {"observations": 0, "events": 3}
+    found = {each["context"]["cloudevent"]["id"]: each for each in cli.json("list").documents}
+    assert {id: each["content"] for id, each in found.items()} == {
+        "1": "Build 7 failed", "2": '{"branch": "main"}', "3": "plain text",
+    }  # fmt: skip
+    first = found["1"]
+    assert (first["type"], first["source"]) == ("risk_alert", "ci.example/builds")
+    assert first["context"]["cloudevent"]["type"] == "example.build.failed"
+    assert first["metadata"] == {"data": {"content": "Build 7 failed", "branch": "main"}}
+    assert cli.json("history", first["id"]).document["traceparent"] == TRACE
+
+
+def test_a_list_and_a_single_one_are_read_and_so_are_bytes(cli, file):
+    file.write_text(f"[{made('a', 'x')}, {made('b')}]")
+    assert cli.json("import", str(file), "--format", "cloudevents").document["observations"] == 2
+    file.write_text(json.dumps({**json.loads(made("c")), "data_base64": base64.b64encode("Grün".encode()).decode()}))
+    assert cli.json("import", str(file), "--format", "cloudevents").document["observations"] == 1
+    assert {each["content"] for each in cli.json("list").documents} == {"x", "example.build.failed", "Grün"}
+    file.write_text(made("c", "another", source="urn:elsewhere"))  # an id is one of its source
+    assert cli.json("import", str(file), "--format", "cloudevents").document["observations"] == 1
+
+
+def test_what_another_bus_added_keeps_its_type_and_fields(cli, file):
+    id = cli.add("Disk is full", "--tag", "disk", "--context", "host=a", "--confidence", "0.7", type="risk_alert")
+    cli("resolve", id, "--source", "test")
+    file.write_text(cli("tail", "--format", "cloudevents").out)
+    done = cli.anywhere("--page", f"{cli.page}2", "import", str(file), "--format", "cloudevents", "--json")
+    assert done.document == {"observations": 1, "events": 1}
+    copy = cli.anywhere("--page", f"{cli.page}2", "list", "--json").document
+    assert (copy["type"], copy["content"], copy["tags"], copy["confidence"]) == (
+        "risk_alert", "Disk is full", ["disk"], 0.7,
+    )  # fmt: skip
+    assert (copy["source"], copy["context"]["host"]) == ("test", "a")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"specversion": "0.3", "id": "1", "source": "a", "type": "b"}', "CloudEvent 1: specversion is '0.3'"),
+        ('[{"specversion": "1.0", "source": "a", "type": "b"}]', "CloudEvent 1: id is missing"),
+        ('{"specversion": "1.0", "id": "1", "source": "a", "type": "b", "data_base64": "?"}', "not base64"),
+        ("[3]", "CloudEvent 1: 3 is not an object"),
+        ("{}\n{", "line 2: is not JSON"),
+        (b"\xff", "not UTF-8"),
+    ],
+)
+def test_what_is_no_cloud_event_is_refused_and_nothing_written(cli, file, text, says):
+    good = made("good").encode() + b"\n" if isinstance(text, str) and text.startswith('{"spec') else b""
+    file.write_bytes(good + (text if isinstance(text, bytes) else text.encode()))
+    done = cli("import", str(file), "--format", "cloudevents")
+    assert done.code == INVALID_INPUT
+    assert says.replace("CloudEvent 1", "CloudEvent 2" if good else "CloudEvent 1") in done.err
+    assert cli("list").out == ""
+
+
+def test_the_options_fit_together(cli, file):
+    file.write_text(made())
+    assert cli("import", str(file), "--type", "risk_alert").code == USAGE
+    assert cli("import", str(file), "--format", "cloudevents", "--type", "nonesuch").code in (INVALID_INPUT, NOT_FOUND)

@@ -1,0 +1,47 @@
+"""`workspace`: what it prints, and that it ends when it is told to."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from scratchbus.daemon import INTERRUPTED
+from tests.edges.conftest import Cli
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.real
+
+
+def test_a_sync_says_what_it_wrote(cli: Cli, tmp_path: Path):
+    session = cli.page.replace(":", "-")
+    (tmp_path / "TODO.md").write_text("- [ ] one\n")
+    done = cli.json("workspace", "sync", str(tmp_path), "--session", session).document
+    assert done == {"directory": str(tmp_path), "session": session, "wrote": ["todo", "NOTES.md"]}
+    again = cli("workspace", "sync", str(tmp_path), "--session", session)
+    assert "nothing to do" in again.out
+    assert "[ ] 1 one" in cli("todo", "read", "--session", session).out
+
+
+def test_a_file_that_is_no_text_is_an_error_that_says_what_to_do(cli: Cli, tmp_path: Path):
+    (tmp_path / "TODO.md").write_bytes(b"\xff")
+    done = cli("workspace", "sync", str(tmp_path), "--session", "bad")
+    assert done.code == 5
+    assert "save it as UTF-8" in done.err
+
+
+def test_a_watch_goes_on_until_it_is_interrupted(cli: Cli, tmp_path: Path):
+    session = cli.page.replace(":", "-")
+    (tmp_path / "TODO.md").write_text("- [ ] one\n")
+    with cli.start("workspace", "sync", "--watch", str(tmp_path), "--session", session) as running:
+        running.wait_for("wrote todo, NOTES.md")
+        assert cli("todo", "set", "--session", session, "1", "--status", "completed", "--source", "me").code == 0
+        eventually(lambda: (tmp_path / "TODO.md").read_text() == "- [x] one\n")
+        assert running.interrupt(signal.SIGINT) == INTERRUPTED
+
+
+def test_the_rules_are_listed(cli: Cli, tmp_path: Path):
+    (tmp_path / "CLAUDE.md").write_text("Use double quotes.")
+    found = cli.json("workspace", "rules", str(tmp_path)).document
+    assert (found["path"], found["text"], found["problem"]) == ("CLAUDE.md", "Use double quotes.", "")

@@ -1,0 +1,297 @@
+"""Reads that were sent before their replies are wanted: nothing is lost, or comes twice, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from scratchbus import AsyncBus, Bus, NewObservation
+from scratchbus.domain.position import START
+from scratchbus.engine.steps import Call, Collect, Interrupted, Send, Sent, Step
+from scratchbus.errors import EngineUnreachable, LogRewound
+from scratchbus.eventlog.codec import entry_position
+from scratchbus.eventlog.cursor import cursors
+from scratchbus.eventlog.reader import CHUNK, read
+from scratchbus.readmodel import additions, catch_up
+from scratchbus.readmodel.catch_up import fold_once
+from scratchbus.timetravel.fold_page import Documents, fold_events
+from tests.faults.servers import Server, embedded_binary
+
+COUNT = 5 * CHUNK
+LARGE = 4_000
+"""So large is what is said of each that a chunk does not fit into the socket: the engine dies in the midst of it."""
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server(embedded_binary(), appendonly="yes", appendfsync="always").start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def bus(server: Server) -> Iterator[Bus]:
+    with Bus.connect(server.url, source="t", max_observations=99_999) as bus:
+        yield bus
+
+
+def fill(bus: Bus, count: int, size: int = LARGE) -> None:
+    for first in range(0, count, 100):
+        bus.page().add_many(
+            [
+                NewObservation(type="observation", content=f"{at:06d}".ljust(size, "x"))
+                for at in range(first, first + 100)
+            ]
+        )
+
+
+def restart(server: Server) -> None:
+    server.kill()
+    server.start()
+
+
+def test_events_go_on_where_the_engine_died(server: Server, bus: Bus):
+    fill(bus, COUNT)
+    events = bus.events()
+    seqs = [next(events).seq]
+    assert len(bus._reader._sent) == 1
+    restart(server)
+    seqs += [event.seq for event in events]
+    assert seqs == [*range(1, COUNT + 1)]
+    assert not bus._reader._sent
+
+
+def test_a_replay_goes_on_where_the_engine_died(server: Server, bus: Bus):
+    fill(bus, COUNT)
+    (cursor,) = bus.converse(cursors(bus.core.log, None))
+    told: list[int] = []
+
+    def tell(done: int, _: int) -> None:
+        told.append(done)
+        if len(told) == 2:
+            restart(server)
+
+    documents: Documents = {}
+    count = bus.converse(fold_events(bus.core.log, "main", cursor, bus.position().shards[0], documents, tell))
+    assert (count, len(documents), len(told)) == (COUNT, COUNT, COUNT // CHUNK)
+
+
+def test_a_subscription_goes_on_where_the_engine_died(server: Server, bus: Bus):
+    fill(bus, COUNT)
+    seqs: list[int] = []
+    with bus.subscribe("s") as deliveries:
+        for delivery in deliveries:
+            seqs.append(delivery.position.seq)
+            if len(seqs) == 1:
+                restart(server)
+            delivery.ack()
+            if len(seqs) == COUNT:
+                break
+    assert seqs == [*range(1, COUNT + 1)]
+
+
+def test_asyncio_programs_go_on_where_the_engine_died(server: Server, bus: Bus):
+    fill(bus, COUNT)
+
+    async def read() -> tuple[list[int], list[int]]:
+        events: list[int] = []
+        delivered: list[int] = []
+        async with AsyncBus.connect(server.url, source="t") as bus:
+            async for event in bus.events():
+                events.append(event.seq)
+                if len(events) == 1:
+                    restart(server)
+            async with bus.subscribe("s") as deliveries:
+                async for delivery in deliveries:
+                    delivered.append(delivery.position.seq)
+                    if len(delivered) == 1:
+                        restart(server)
+                    await delivery.ack()
+                    if len(delivered) == COUNT:
+                        break
+        return events, delivered
+
+    assert asyncio.run(read()) == ([*range(1, COUNT + 1)],) * 2
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_projector_goes_on_where_the_engine_died(server: Server, bus: Bus, monkeypatch: pytest.MonkeyPatch, at: int):
+    fill(bus, 500)
+    take, taken = additions.take_additions, []
+
+    def taking(*given):
+        taken.append(given)
+        if len(taken) == at:  # the read of the next stretch is under way, and the commit of the one before
+            restart(server)
+        return take(*given)
+
+    monkeypatch.setattr(catch_up, "take_additions", taking)
+    seqs, folded = [0], 0
+    while seqs[-1] < 500:
+        done, known = bus.converse(fold_once(bus.core.log, 0, chunk=100, most=16))
+        folded += done.events
+        seqs.append(known.position.seq)
+    assert seqs == sorted(seqs)
+    assert folded == 500 or at > 1  # of a commit whose reply was lost it is found out by its token
+    assert len(bus.page().list(limit=None)) == 500
+    assert bus.verify().is_sound
+
+
+def test_several_stretches_are_folded_as_one_by_one(bus: Bus):
+    fill(bus, 300, 10)
+    ids = [each.id for each in bus.page().list(limit=None)]
+    for id in ids[::3]:
+        bus.page().update(id, confidence=0.5)
+    done, known = bus.converse(fold_once(bus.core.log, 0, chunk=100, most=16))
+    assert (done.is_all, known.position.seq) == (True, 400)
+    assert bus.verify().is_sound
+
+
+def test_what_another_projector_committed_ends_the_stretches_after_it(bus: Bus, monkeypatch: pytest.MonkeyPatch):
+    fill(bus, 500, 10)
+    take, taken = additions.take_additions, []
+
+    def taking(*given):
+        taken.append(given)
+        if len(taken) == 2:
+            bus.converse(fold_once(bus.core.log, 0, chunk=50))
+        return take(*given)
+
+    monkeypatch.setattr(catch_up, "take_additions", taking)
+    done, known = bus.converse(fold_once(bus.core.log, 0, chunk=100, most=16))
+    assert known.position.seq == done.events
+    monkeypatch.undo()
+    bus.converse(catch_up.catch_up(bus.core.log, 0))
+    assert len(bus.page().list(limit=None)) == 500
+    assert bus.verify().is_sound
+
+
+def test_an_event_is_seen_that_came_after_the_end_was_read_ahead(bus: Bus):
+    fill(bus, 2 * CHUNK, 10)
+    events = bus.events()
+    for _ in range(CHUNK + 1):  # the second chunk was read, and what is behind it, which is nothing
+        next(events)
+    bus.page().add("observation", "late")
+    assert [event.seq for event in events] == [*range(CHUNK + 2, 2 * CHUNK + 2)]
+
+
+def test_a_cursor_that_was_moved_is_not_given_what_was_read_for_where_it_stood(bus: Bus):
+    fill(bus, 5 * CHUNK, 10)
+    (cursor,) = bus.converse(cursors(bus.core.log, None))
+    bus.converse(read(bus.core.log, [cursor]))
+    assert cursor.ahead is not None
+    cursor.stand(START, "")
+    ((_, entries),) = bus.converse(read(bus.core.log, [cursor]))
+    assert entry_position(entries[0], 0).seq == 1
+
+
+def test_a_log_that_was_flushed_after_a_read_was_sent_is_noticed(server: Server, bus: Bus):
+    fill(bus, 5 * CHUNK, 10)
+    events = bus.events()
+    next(events)
+    with server.client() as client:
+        client.flushall()
+    with pytest.raises(LogRewound):
+        list(events)
+
+
+def test_replies_that_nobody_collects_do_not_reach_anyone_else(bus: Bus):
+    fill(bus, 5 * CHUNK)
+    for _ in range(3):
+        events = bus.events()
+        next(events)
+        assert len(bus._reader._sent) == 1
+        del events
+        gc.collect()
+        assert not bus._reader._sent
+    assert sum(1 for _ in bus.events()) == 5 * CHUNK
+
+
+def test_closing_a_bus_closes_what_replies_come_on(server: Server):
+    with Bus.connect(server.url, source="t", max_observations=99_999) as bus:
+        fill(bus, 5 * CHUNK)
+        events = bus.events()
+        next(events)
+        (link,) = bus._reader._sent
+    assert not link.is_open
+
+
+def sent(call: Call) -> Step[Sent]:
+    found: Sent = yield Send(call)
+    return found
+
+
+def collected(sent: Sent) -> Step[list[object]]:
+    found: list[object] = yield Collect(sent)
+    return found
+
+
+def test_a_write_whose_connection_broke_is_not_sent_again(server: Server, bus: Bus):
+    assert bus.converse(collected(bus.converse(sent(Call(0, (("PING",),)))))) == [b"PONG"]
+    server.pause()
+    write = bus.converse(sent(Call(0, (("INCR", "n"),), is_write=True)))
+    restart(server)
+    with pytest.raises(Interrupted):
+        bus.converse(collected(write))
+    with server.client() as client:
+        assert client.get("n") is None
+
+
+def test_replies_are_as_old_as_the_sending(bus: Bus):
+    read = bus.converse(sent(Call(0, (("GET", "n"),))))
+    bus.converse(collected(bus.converse(sent(Call(0, (("INCR", "n"),), is_write=True)))))
+    assert bus.converse(collected(read)) == [None]
+
+
+@pytest.mark.parametrize("problem", [EngineUnreachable("no space left on device"), KeyboardInterrupt()], ids=repr)
+def test_a_reader_stands_where_it_stood_when_sending_ahead_fails(bus: Bus, problem: BaseException):
+    fill(bus, 2 * CHUNK, size=10)
+    (cursor,) = bus.converse(cursors(bus.core.log, None))
+    conversation = read(bus.core.log, [cursor])
+    request = next(conversation)
+    while not isinstance(request, Send):
+        assert isinstance(request, Call)
+        request = conversation.send(bus._engine.execute(request))
+    with pytest.raises(type(problem)):
+        conversation.throw(problem)
+    assert cursor.position.seq == 0
+    ((_, entries),) = bus.converse(read(bus.core.log, [cursor]))
+    assert entry_position(entries[0], 0).seq == 1
+
+
+def test_what_cannot_be_sent_ahead_is_sent_when_it_is_wanted(bus: Bus, monkeypatch: pytest.MonkeyPatch):
+    def fail(link: object) -> None:
+        raise EngineUnreachable("the embedded engine cannot be started")
+
+    def ask() -> Step[Any]:
+        bus._engine._idle.clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(bus._engine, "_connect", fail)
+            sent = yield Send(Call(0, (("ECHO", "one"),)))
+        return (yield Collect(sent))
+
+    assert bus.converse(ask()) == [b"one"]
+
+
+def test_each_collects_its_own_replies_however_often(bus: Bus):
+    def ask() -> Step[list[Any]]:
+        one = yield Send(Call(0, (("ECHO", "one"),)))
+        first = yield Collect(one)
+        two = yield Send(Call(0, (("ECHO", "two"),)))
+        again = yield Collect(one)
+        return [first, again, (yield Collect(two))]
+
+    assert bus.converse(ask()) == [[b"one"], [b"one"], [b"two"]]
+
+
+def test_a_copy_of_a_cursor_does_not_collect_what_was_sent_for_the_other(bus: Bus):
+    fill(bus, 2 * CHUNK, size=10)
+    (cursor,) = bus.converse(cursors(bus.core.log, None))
+    bus.converse(read(bus.core.log, [cursor]))
+    assert cursor.ahead is not None
+    assert replace(cursor).ahead is None

@@ -1,0 +1,486 @@
+"""What the facts of a scope promise."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from unittest.mock import Mock
+
+import pytest
+
+from scratchbus import AsyncBus, Bus, Facts
+from scratchbus.commands.facts import CONTEST
+from scratchbus.errors import (
+    Conflict,
+    EventIdReused,
+    IndexFailed,
+    InvalidField,
+    InvalidId,
+    InvalidName,
+    InvalidPosition,
+    NotFound,
+    RelationsError,
+    TooLarge,
+    UnknownRelation,
+)
+from scratchbus.readmodel import fact_paths
+from scratchbus.scheduling.reminders import complete_all
+from tests.engines import ONE
+from tests.inspection import log_length, project
+
+pytestmark = pytest.mark.engines(*ONE)
+USUAL = pytest.mark.engines("memory", *ONE)
+
+
+@pytest.fixture
+def facts(bus: Bus) -> Facts:
+    return bus.facts("p1")
+
+
+def told(found):
+    return [fact.triplet for fact in found]
+
+
+# -- asserting and ending ----------------------------------------------------------------------------------------------
+
+
+@USUAL
+def test_node_24_deprecates_node_20(facts, bus):
+    old = facts.assert_fact("the project", "runs_on", "Node 20", valid_at="2025-03-01", source_text="we use Node 20")
+    new = facts.assert_fact("the project", "upgraded to", "Node 24", valid_at="2026-02-01")
+    assert told(facts.query("The Project", "runs_on")) == ["the project -> runs_on -> Node 24"]
+    assert told(facts.query("the project", at="2025-12-31")) == ["the project -> runs_on -> Node 20"]
+    assert facts.query("the project", at="2024-01-01") == []
+    first, second = facts.timeline("the project", "runs_on")
+    assert (first.fact, first.ends, first.ended_by) == (old, new.valid_at, new.id)
+    assert (second.fact, second.ends, second.state) == (new, None, "valid")
+    assert "Node 20" not in facts.render_triplets(1_000)
+    assert "Node 20" not in bus.context.assemble(scopes=["p1"]).text
+    assert told(facts.query("the project", known_at=old.position)) == ["the project -> runs_on -> Node 20"]
+
+
+@USUAL
+def test_a_fact_says_exactly_what_was_asserted(facts, bus):
+    seen = bus.page().add("observation", "the build log says so")
+    fact = facts.assert_fact(
+        "App", "Depends on", "react-resizable-panels", valid_at=datetime(2026, 1, 2, tzinfo=UTC),
+        invalid_at="2099-01-01", confidence=0.5, evidence=[seen.id], source_text="it needs panels",
+    )  # fmt: skip
+    assert (fact.subject, fact.relation, fact.object, fact.source) == (
+        "App", "depends_on", "react-resizable-panels", "tester",
+    )  # fmt: skip
+    assert (fact.confidence, fact.evidence, fact.source_text) == (0.5, [seen.id], "it needs panels")
+    assert facts.query("app") == [fact]
+    assert facts.query("app", at="2099-01-01") == []
+    with Bus.connect(bus.settings.url, bus=bus.core.log.bus) as another:
+        assert another.facts("p1").query("app") == [fact]
+
+
+def test_without_valid_at_a_fact_is_true_from_when_it_is_asserted(facts):
+    fact = facts.assert_fact("App", "uses", "Docker")
+    assert facts.query("App") == [fact]
+    assert facts.query("App", at=fact.created_at - timedelta(milliseconds=1)) == []
+
+
+def test_a_retracted_fact_was_known_before(facts):
+    fact = facts.assert_fact("App", "uses", "Docker")
+    gone = facts.retract(fact.id, "it was another app")
+    assert (gone.retraction.reason, gone.retraction.by) == ("it was another app", "tester")
+    assert facts.query("App") == []
+    assert facts.query("App", known_at=fact.position) == [fact]
+    assert facts.query("App", known_at=gone.position) == []
+    assert [span.state for span in facts.timeline("App", "uses")] == ["retracted"]
+    assert facts.retract(fact.id, "again") == gone
+
+
+def test_the_value_before_holds_again_when_the_new_one_is_retracted(facts):
+    old = facts.assert_fact("User", "lives_in", "New York", valid_at="2020-01-01")
+    facts.retract(facts.assert_fact("User", "moved_to", "London", valid_at="2021-01-01").id, "that was a joke")
+    assert facts.query("User") == [old]
+
+
+def test_a_retry_returns_the_first_fact(facts, bus):
+    first = facts.assert_fact("App", "uses", "Docker", event_id="mine")
+    length = log_length(bus)
+    assert facts.assert_fact("App", "uses", "Docker", event_id="mine") == first
+    assert log_length(bus) == length
+    with pytest.raises(EventIdReused):
+        facts.assert_fact("App", "uses", "Podman", event_id="mine")
+
+
+def test_a_retry_returns_a_fact_whose_evidence_was_refuted_since(facts, bus):
+    seen = bus.page().add("observation", "Ann said so")
+    first = facts.assert_fact("Ann", "works_on", "Project A", evidence=[seen.id], event_id="mine")
+    bus.page().refute(seen.id, reason="no")
+    assert facts.assert_fact("Ann", "works_on", "Project A", evidence=[seen.id], event_id="mine") == first
+    with pytest.raises(InvalidField, match="was refuted"):
+        facts.assert_fact("Ann", "works_on", "Project A", evidence=[seen.id], event_id="another")
+
+
+# -- finding -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def chain(facts):
+    for subject, relation, object in (
+        ("Ann", "works_on", "Project A"), ("Project A", "uses", "Docker"), ("Docker", "depends_on", "containerd"),
+        ("containerd", "depends_on", "runc"), ("Bob", "works_on", "Project B"), ("runc", "depends_on", "Linux"),
+    ):  # fmt: skip
+        facts.assert_fact(subject, relation, object)
+    return facts
+
+
+def test_a_multi_hop_question_that_keyword_search_misses(chain, bus):
+    """Which docker tools does the user need? The names of the question are in no one text."""
+    notes = bus.notes("s1")
+    for fact in chain.query():
+        notes.add(fact.triplet)
+    assert [note.content for note in notes.search("Ann").notes] == ["Ann -> works_on -> Project A"]
+    assert not any("runc" in note.content for note in notes.search("Ann").notes)
+    assert told(chain.path("Ann", "runc")) == [
+        "Ann -> works_on -> Project A", "Project A -> uses -> Docker", "Docker -> depends_on -> containerd",
+        "containerd -> depends_on -> runc",
+    ]  # fmt: skip
+    assert {each.entity: each.distance for each in chain.neighbours("ann", 3)} == {
+        "Project A": 1, "Docker": 2, "containerd": 3,
+    }  # fmt: skip
+
+
+def test_a_query_follows_a_transitive_relation(chain):
+    assert told(chain.query("Docker", "depends_on")) == [
+        "Docker -> depends_on -> containerd", "containerd -> depends_on -> runc", "runc -> depends_on -> Linux",
+    ]  # fmt: skip
+    assert told(chain.query("Docker", "depends_on", "runc")) == [
+        "Docker -> depends_on -> containerd", "containerd -> depends_on -> runc",
+    ]  # fmt: skip
+    assert chain.query("Docker", "depends_on", "Ann") == []
+    assert told(chain.query("Linux", "needed by", limit=1)) == ["runc -> depends_on -> Linux"]
+
+
+def test_an_inverse_reads_a_relation_from_the_other_side(facts):
+    facts.assert_fact("postgres", "needed by", "api")
+    assert told(facts.query("api", "depends on")) == ["postgres -> needed_by -> api"]
+    facts.assert_fact("Ann", "owns", "api", valid_at="2025-01-01")
+    facts.assert_fact("api", "owner", "Bob", valid_at="2026-01-01")  # one owner at a time
+    assert told(facts.query(object="api", relation="owns")) == ["api -> owner -> Bob"]
+
+
+def test_a_symmetric_relation_holds_both_ways(facts):
+    fact = facts.assert_fact("Ann", "knows", "Bob")
+    assert facts.query("Bob", "knows") == facts.query(object="Ann") == facts.query() == [fact]
+
+
+def test_cycles_end_where_they_close(facts):
+    for a, b in ("ab", "bc", "ca"):
+        facts.assert_fact(a, "depends_on", b)
+    assert told(facts.query("a", "depends_on")) == ["a -> depends_on -> b", "b -> depends_on -> c"]
+    assert [each.entity for each in facts.neighbours("a", 20)] == ["b", "c"]
+    assert facts.path("a", "a") == facts.path("a", "nobody") == []
+
+
+def test_the_shortest_of_several_ways_is_found(facts):
+    for a, b in ("ab", "bc", "cd", "de", "ax", "xe", "zz"):
+        if a != b:
+            facts.assert_fact(a, "uses", b)
+    assert told(facts.path("e", "a")) == ["x -> uses -> e", "a -> uses -> x"]
+
+
+def test_a_path_knows_only_what_is_true_then(facts):
+    facts.assert_fact("Ann", "works_at", "Acme", valid_at="2020-01-01")
+    facts.assert_fact("Ann", "works_at", "Initech", valid_at="2022-01-01")
+    facts.assert_fact("Acme", "located_in", "Berlin", valid_at="2019-01-01")
+    assert facts.path("Ann", "Berlin") == []
+    assert len(facts.path("Ann", "Berlin", at="2021-06-01")) == 2
+
+
+def test_what_follows_for_too_many_facts_is_refused(facts, monkeypatch):
+    facts.ingest("\n".join(f"hub -> uses -> spoke {number}" for number in range(300)))
+    assert len(facts.neighbours("hub", limit=7)) == 7
+    monkeypatch.setattr(fact_paths, "MOST_FOLLOWED", 200)
+    with pytest.raises(TooLarge, match="smaller depth"):
+        facts.neighbours("spoke 7", 2, limit=None)
+    assert len(facts.query("hub", limit=5)) == 5
+
+
+def test_the_last_asserted_facts_come_first(facts):
+    facts.ingest("a -> uses -> b\nc -> uses -> d\ne -> uses -> f")
+    assert told(facts.query(limit=2)) == ["e -> uses -> f", "c -> uses -> d"]
+    assert told(facts.query(relation="uses", limit=2)) == ["e -> uses -> f", "c -> uses -> d"]
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+def test_two_names_of_one_entity_can_be_joined_and_parted(facts):
+    facts.assert_fact("NYC", "located_in", "US")
+    facts.assert_fact("User", "lives_in", "New York", valid_at="2020-01-01")
+    joined = facts.same_as("NYC", "new york")
+    assert facts.same_as("New York", "NYC") == joined
+    assert told(facts.query(object="nyc", relation="lives_in")) == ["User -> lives_in -> New York"]
+    assert len(facts.path("User", "US")) == 2
+    (parted,) = facts.not_same_as("New York", "NYC")
+    assert parted.id == joined.id
+    assert facts.query(object="nyc", relation="lives_in") == []
+    assert facts.path("User", "US") == []
+    assert len(facts.path("User", "US", known_at=joined.position)) == 2
+    with pytest.raises(NotFound, match="no fact says"):
+        facts.not_same_as("New York", "NYC")
+
+
+def test_names_that_are_one_through_others_are_not_parted(facts):
+    facts.same_as("NYC", "New York")
+    facts.same_as("New York", "The Big Apple")
+    with pytest.raises(Conflict, match=r"through other names: fact_.*retract what is wrong"):
+        facts.not_same_as("NYC", "The Big Apple")
+
+
+# -- evidence ----------------------------------------------------------------------------------------------------------
+
+
+@USUAL
+def test_refuting_an_observation_pulls_back_the_facts_that_rest_on_it(bus, facts):
+    seen = bus.page("elsewhere").add("observation", "Ann said so")
+    other = bus.page("elsewhere").add("observation", "Bob said so")
+    fact = facts.assert_fact("Ann", "works_on", "Project A", evidence=[other.id, seen.id])
+    kept = facts.assert_fact("Bob", "works_on", "Project A", evidence=[other.id])
+    bus.page("elsewhere").refute(seen.id, reason="it was someone else")
+    assert facts.query(object="Project A") == [kept]
+    assert "Ann" not in facts.render_triplets(1_000)
+    why = facts.why(fact)
+    assert (why.span.state, why.fact.retraction.refuted) == ("retracted", seen.id)
+    assert f"rests on {seen.id}, which was refuted: it was someone else" in why.text()
+    assert [event.kind for event in why.events] == ["fact_asserted", "fact_retracted"]
+    assert facts.query("Ann", known_at=fact.position) == [fact]
+
+
+def test_an_interrupted_refutation_is_finished_by_who_follows_the_log(bus, facts, monkeypatch):
+    seen = bus.page("elsewhere").add("observation", "Ann said so")
+    facts.assert_fact("Ann", "works_on", "Project A", evidence=[seen.id])
+
+    with monkeypatch.context() as patch:
+        patch.setattr("scratchbus.commands.refute.complete", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            bus.page("elsewhere").refute(seen.id, reason="it was someone else")
+    assert len(facts.query("Ann")) == 1
+    refuted = [event for event in bus.events() if event.kind == "status_changed"]
+    assert bus.converse(complete_all(bus.core, refuted)) == 1
+    assert facts.query("Ann") == []
+    assert bus.converse(complete_all(bus.core, refuted)) == 0
+
+
+def test_refuted_or_unknown_evidence_is_refused(bus, facts):
+    seen = bus.page().add("observation", "Ann said so")
+    bus.page().refute(seen.id, reason="no")
+    with pytest.raises(InvalidField, match="was refuted"):
+        facts.assert_fact("Ann", "works_on", "Project A", evidence=[seen.id])
+    assert facts.query() == []
+    with pytest.raises(InvalidField, match="not on any page"):
+        facts.assert_fact("Ann", "works_on", "Project A", evidence=["01M7ZG05XPKZK2CR4XCAZB2BQ8"])
+
+
+def test_why_says_which_text_who_and_when(bus, facts):
+    seen = bus.page().add("observation", "the log says v24")
+    old = facts.assert_fact("App", "runs_on", "Node 20", valid_at="2025-01-01")
+    fact = facts.assert_fact("App", "runs_on", "Node 24", source_text="we upgraded", evidence=[seen.id])
+    text = facts.why(fact.id).text()
+    for part in ("App -> runs_on -> Node 24 (valid)", "asserted by tester", "we upgraded", "the log says v24"):
+        assert part in text
+    assert f"ended by {fact.id}" in facts.why(old).text()
+    with pytest.raises(NotFound):
+        facts.why("fact_1")
+
+
+# -- what rules cannot decide ------------------------------------------------------------------------------------------
+
+
+@USUAL
+def test_sources_that_disagree_go_to_review_with_both_sides(connect):
+    bus, other = connect(), connect(source="other")
+    facts, theirs = bus.facts("p1"), other.facts("p1")
+    seen = [bus.page().add("observation", text) for text in ("a", "b")]
+    one = facts.assert_fact("App", "runs_on", "Node 22", valid_at="2026-01-01", evidence=[seen[0].id])
+    assert facts.pending_review() == []
+    two = theirs.assert_fact("App", "runs_on", "Node 24", valid_at="2026-01-01", evidence=[seen[1].id])
+    assert facts.query("App") == []
+    assert facts.render_triplets(100) == ""
+    (question,) = facts.pending_review()
+    assert (question.status, question.tags, question.page) == ("pending_review", [CONTEST], "knowledge:p1")
+    assert question.evidence == [each.id for each in seen]
+    assert question.context["facts"] == [one.id, two.id]
+    assert "tester says Node 22" in question.content
+    assert "other says Node 24" in question.content
+    facts.retract(one.id, "I looked again")
+    assert facts.query("App") == [two]
+    assert facts.pending_review() == []
+    assert bus.page("knowledge:p1").get(question.id).status == "resolved"
+
+
+def test_a_source_that_corrects_itself_ends_the_review(bus, connect):
+    facts, theirs = bus.facts("p1"), connect(source="other").facts("p1")
+    facts.assert_fact("App", "runs_on", "Node 22", valid_at="2026-01-01")
+    theirs.assert_fact("App", "runs_on", "Node 24", valid_at="2026-01-01")
+    (question,) = facts.pending_review()
+    facts.assert_fact("App", "runs_on", "node 24", valid_at="2026-01-01")
+    assert facts.pending_review() == []
+    assert bus.page("knowledge:p1").get(question.id).status == "resolved"
+    assert len(facts.query("App")) == 1
+
+
+# -- bad input ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_relation_offers_the_nearest(facts, bus):
+    with pytest.raises(UnknownRelation, match="did you mean 'depends_on'") as refused:
+        facts.assert_fact("a", "depnds_on", "b")
+    assert (refused.value.relation, refused.value.nearest) == ("depnds_on", "depends_on")
+    with pytest.raises(UnknownRelation):
+        facts.query(relation="xyzzy")
+    assert log_length(bus) == 0
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ({"valid_at": "2026-01-01", "invalid_at": "2025-01-01"}, "is not after valid_at"),
+        ({"valid_at": "2026-01-01", "invalid_at": "2026-01-01"}, "is not after valid_at"),
+        ({"invalid_at": "2020-01-01"}, "give valid_at"),
+        ({"valid_at": "soon"}, "is not a time"),
+        ({"confidence": 1.5}, "from 0 to 1"),
+        ({"confidence": float("nan")}, "from 0 to 1"),
+        ({"source_text": " "}, "is empty"),
+        ({"evidence": "01M7ZG05XPKZK2CR4XCAZB2BQ8"}, "not a list"),
+        ({"subject": ""}, "printable"),
+        ({"object": "two\nlines"}, "printable"),
+        ({"object": "x" * 257}, "printable"),
+        ({"subject": 7}, "printable"),
+        ({"relation": "depends_on", "object": " A "}, "needs two entities"),
+        ({"relation": "same_as", "object": "a"}, "needs two entities"),
+        ({"relation": "same_as", "valid_at": "2020-01-01"}, "leave out valid_at"),
+    ],
+)
+def test_bad_facts_are_refused_and_nothing_is_written(facts, bus, said, problem):
+    with pytest.raises(InvalidField, match=problem):
+        facts.assert_fact(**{"subject": "a", "relation": "uses", "object": "b"} | said)
+    assert log_length(bus) == 0
+
+
+def test_bad_questions_are_refused(facts, bus):
+    for ask, error in (
+        (lambda: bus.facts("a b"), InvalidName),
+        (lambda: bus.facts("x" * 120), InvalidName),
+        (lambda: facts.retract("note_1", "no"), InvalidId),
+        (lambda: facts.retract("fact_1", "no"), NotFound),
+        (lambda: facts.retract("fact_1", " "), InvalidField),
+        (lambda: facts.query(at="soon"), InvalidField),
+        (lambda: facts.query(known_at="9-9-9"), InvalidPosition),
+        (lambda: facts.query(limit=0), InvalidField),
+        (lambda: facts.neighbours("a", 0), InvalidField),
+        (lambda: facts.neighbours("a", 21), InvalidField),
+        (lambda: facts.timeline("a", "uses", limit=0), InvalidField),
+        (lambda: facts.render_triplets(0), InvalidField),
+        (lambda: facts.ingest(7), InvalidField),
+    ):
+        with pytest.raises(error):
+            ask()
+
+
+def test_a_wrong_file_of_relations_is_refused_when_the_bus_is_opened(connect, tmp_path):
+    file = tmp_path / "relations.yaml"
+    file.write_text("relations:\n  uses: {values: two}\n")
+    with pytest.raises(RelationsError, match=rf"{file}:2:10: relations\.uses\.values: 'two' is not how many"):
+        connect(relations=file)
+    file.write_text("relations:\n  barks_at: {values: one}\n")
+    facts = connect(relations=file).facts("p1")
+    facts.assert_fact("Rex", "barks at", "Ann")
+    with pytest.raises(UnknownRelation):
+        facts.assert_fact("Rex", "uses", "a bone")
+
+
+def test_facts_of_relations_that_are_gone_are_read_with_many_values(connect, tmp_path):
+    file = tmp_path / "relations.yaml"
+    file.write_text("relations:\n  barks_at: {values: one}\n")
+    connect(relations=file).facts("p1").ingest("Rex -> barks_at -> Ann\nRex -> barks_at -> Bob")
+    assert len(connect().facts("p1").query("Rex")) == 2
+
+
+def test_a_full_disk_loses_nothing(facts, bus):
+    facts.assert_fact("a", "uses", "b")
+    facts.query()
+    (held,) = bus.core.facts._held.values()
+    held.memory._write("PRAGMA max_page_count = 1")  # no more than there are
+    facts.ingest("\n".join(f"{'long ' * 40} {number} -> uses -> b" for number in range(200)))
+    with pytest.raises(IndexFailed, match=r"disk is full; free space where"):
+        facts.query()
+    assert len(facts.query(limit=None)) == 201
+
+
+# -- the log -----------------------------------------------------------------------------------------------------------
+
+
+@USUAL
+def test_an_erased_fact_is_gone_for_good(facts, bus):
+    kept = facts.assert_fact("App", "uses", "Docker")
+    fact = facts.assert_fact("Ann", "knows", "a secret", source_text="very private")
+    project(bus)
+    bus.page("knowledge:p1").erase(fact.id, reason="asked for")
+    assert facts.query() == [kept]
+    assert facts.query("Ann", known_at=fact.position) == []
+    with pytest.raises(NotFound):
+        facts.retract(fact.id, "no")
+    with Bus.connect(bus.settings.url, bus=bus.core.log.bus) as another:
+        assert another.facts("p1").query() == [kept]
+
+
+def test_a_rebuilt_state_has_the_same_facts(facts, bus):
+    facts.ingest("a -> uses -> b\nb -> runs_on -> c")
+    facts.retract(facts.query("a")[0].id, "wrong")
+    before = facts.query()
+    bus.rebuild()
+    bus.core.facts.drop("knowledge:p1")
+    assert facts.query() == before
+    assert bus.verify().findings == []
+
+
+def test_threads_lose_nothing(facts):
+    def work(number):
+        facts.assert_fact(f"thread {number}", "uses", "Docker")
+        return len(facts.query(f"thread {number}"))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert [*pool.map(work, range(40))] == [1] * 40
+    assert len(facts.query(object="docker", limit=None)) == 40
+
+
+async def test_tasks_lose_nothing(engine, bus_name):
+    async with await AsyncBus.connect(engine.url, bus=bus_name, shards=engine.shards, source="tester") as bus:
+        facts = bus.facts("p1")
+        await asyncio.gather(*(facts.assert_fact(f"task {number}", "uses", "Docker") for number in range(40)))
+        assert len(await facts.query(object="Docker", limit=None)) == 40
+        assert len(await facts.neighbours("docker", limit=None)) == 40
+
+
+def test_only_what_is_new_is_read_again(facts, bus, monkeypatch):
+    facts.assert_fact("a", "uses", "b")
+    facts.query()
+    (held,) = bus.core.facts._held.values()
+    folded = Mock(side_effect=held.memory.evolve)
+    monkeypatch.setattr(held.memory, "evolve", folded)
+    facts.assert_fact("c", "uses", "d")
+    assert len(facts.query()) == 2
+    assert [call.args[0].about for call in folded.call_args_list] == ["c"]
+
+
+def test_a_session_that_ends_leaves_the_facts(facts, bus):
+    facts.assert_fact("a", "uses", "b")
+    bus.notes("p1").add("a note")
+    bus.end_session("p1")
+    assert len(facts.query()) == 1
+
+
+def test_the_present_is_never_before_the_newest_event(facts, monkeypatch):
+    monkeypatch.setattr(
+        "scratchbus.readmodel.known_facts.time.time_ns", lambda: 0
+    )  # a clock that is far behind the engine's
+    facts.assert_fact("a", "uses", "b")
+    assert len(facts.query()) == 1

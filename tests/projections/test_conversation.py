@@ -1,0 +1,86 @@
+"""Whatever is said, summed up and ended, all that was said is shown, or something that stands for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from scratchbus.domain.conversation_events import TurnAppended, TurnsCompacted
+from scratchbus.domain.event import Event
+from scratchbus.domain.memory_events import TaskBegun, TaskEnded
+from scratchbus.projections.conversation import Conversation
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("say"), st.none() | st.integers(0, 3)),
+        st.tuples(st.just("begin"), st.none()),
+        st.tuples(st.just("end"), st.integers(0, 3)),
+        st.tuples(st.just("compact"), st.sets(st.integers(0, 7), min_size=1, max_size=4)),
+    ),
+    max_size=25,
+)
+
+
+class Session:
+    """A conversation that grows, and which turns each thing that it ever showed stands for."""
+
+    def __init__(self) -> None:
+        self.conversation = Conversation()
+        self.events: list[Event] = []
+        self.said: list[str] = []
+        self.tasks: list[str] = []
+        self.ended: set[str] = set()
+        self.stands_for: dict[str, set[str]] = {}
+
+    def happen(self, kind: type[Event], prefix: str, subject: str = "", **fields: Any) -> str:
+        at = len(self.events) + 1
+        subject = subject or f"{prefix}_{1000 + at}"
+        event = kind(by="x", id=f"e{at}", page="session:s1", subject=subject, **fields).placed(ms=1000 + at, seq=at)
+        self.events.append(event)
+        self.conversation.evolve(event)
+        return subject
+
+    def take(self, verb: str, which: Any) -> None:
+        shown = self.conversation.shown()
+        if verb == "say":
+            task = self.tasks[which] if which is not None and which < len(self.tasks) else None
+            self.said.append(self.happen(TurnAppended, "turn", role="user", content="x", task=task))
+        elif verb == "begin":
+            self.tasks.append(self.happen(TaskBegun, "task", title="x"))
+        elif verb == "end" and which < len(self.tasks) and self.tasks[which] not in self.ended:
+            self.ended.add(self.happen(TaskEnded, "task", self.tasks[which], summary="done"))
+        elif verb == "compact" and (ids := [shown[place].id for place in sorted(which) if place < len(shown)]):
+            self.happen(TurnsCompacted, "turn", turns=ids, content="x")
+        for turn in self.conversation.shown():
+            whole = {id for other in turn.replaces for id in self.stands_for.get(other, {other})}
+            self.stands_for[turn.id] = whole or {turn.id}
+
+
+LATE = [("begin", None), ("say", 0), ("end", 0), ("compact", {0}), ("say", 0)]
+NESTED = [("begin", None), ("begin", None), ("say", 1), ("end", 1), ("compact", {0}), ("say", None), ("end", 0)]
+
+
+@example(LATE)
+@example(NESTED)
+@given(STEPS)
+def test_nothing_that_was_said_is_missing(steps):
+    session = Session()
+    for verb, which in steps:
+        session.take(verb, which)
+        shown = session.conversation.shown()
+        assert {id for turn in shown for id in session.stands_for[turn.id]} == set(session.said)
+        assert len({turn.id for turn in shown}) == len(shown)
+        assert [turn.id for turn in session.conversation.said()] == session.said
+
+
+@given(STEPS)
+def test_events_that_come_again_change_nothing(steps):
+    session = Session()
+    for verb, which in steps:
+        session.take(verb, which)
+    before = session.conversation.shown()
+    for event in session.events:
+        session.conversation.evolve(event)
+    assert session.conversation.shown() == before

@@ -1,0 +1,42 @@
+"""Loads what processes need, once, into the process that they are forked off."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import pkgutil
+from collections.abc import Collection, Iterator
+from typing import Any
+
+
+def warm_up(*packages: str, but: Collection[str] = ()) -> None:
+    """Import all modules of these packages, make what a process makes but once, and share it with all forks.
+
+    `but` are modules and packages that are left out.
+    """
+    for name in packages:
+        _import_all(name, but)
+    for model in _models(importlib.import_module("pydantic").BaseModel):
+        if model.__module__.startswith(packages):
+            model.model_rebuild()  # its schema, which is else built when it is first used
+    names = ("readmodel.registry_files", "settings")
+    registry_files, settings = (importlib.import_module(f"scratchbus.{name}") for name in names)
+    registry_files.as_registry(settings.shipped("observation_types.yaml"))  # and JSON Schema with it
+    gc.collect()
+    gc.freeze()
+
+
+def _import_all(package: str, but: Collection[str]) -> None:
+    for module in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
+        if module.name in but or module.name.endswith(".__main__"):
+            continue
+        if module.ispkg:
+            _import_all(module.name, but)
+        else:
+            importlib.import_module(module.name)
+
+
+def _models(base: type[Any]) -> Iterator[type[Any]]:
+    for model in base.__subclasses__():
+        yield model
+        yield from _models(model)

@@ -1,0 +1,84 @@
+"""The rules of a project are shown with limits, and which versions were shown is recorded."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from scratchbus import Bus, events, read_rules
+from scratchbus.cli import main
+from scratchbus.errors import InvalidField
+from scratchbus.workspace.rules import MOST_BYTES, MOST_FILES, MOST_IN_ALL
+
+
+def put(root: Path, path: str, data: str | bytes) -> str:
+    file = root / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    whole = data if isinstance(data, bytes) else data.encode()
+    file.write_bytes(whole)
+    return sha256(whole).hexdigest()
+
+
+def test_rules_are_read_in_their_order_each_with_its_digest(tmp_path: Path):
+    agents, b = put(tmp_path, "AGENTS.md", "Test first.\n"), put(tmp_path, ".claude/rules/b.md", "B")
+    claude, a = put(tmp_path, "CLAUDE.md", "Use double quotes.\n"), put(tmp_path, ".claude/rules/a.md", "A")
+    put(tmp_path, ".claude/rules/a.txt", "no")
+    assert [(rule.path, rule.sha256) for rule in read_rules(tmp_path)] == [
+        ("CLAUDE.md", claude), ("AGENTS.md", agents), (".claude/rules/a.md", a), (".claude/rules/b.md", b),
+    ]  # fmt: skip
+    assert read_rules(tmp_path)[0].section == "## Rules: CLAUDE.md\nUse double quotes."
+
+
+def test_a_copy_and_a_link_are_shown_once_and_nothing_from_outside(tmp_path: Path):
+    put(tmp_path, "secret", "password")
+    put(tmp_path, "project/AGENTS.md", "Test first.")
+    (tmp_path / "project/CLAUDE.md").symlink_to("AGENTS.md")
+    put(tmp_path, "project/.claude/rules/copy.md", "Test first.")
+    (tmp_path / "project/.claude/rules/out.md").symlink_to(tmp_path / "secret")
+    (tmp_path / "project/.claude/rules/loop.md").symlink_to("loop.md")
+    assert [rule.path for rule in read_rules(tmp_path / "project") if not rule.problem] == ["CLAUDE.md"]
+
+
+def test_rules_have_limits(tmp_path: Path):
+    long = "ä" * MOST_BYTES
+    digest = put(tmp_path, "CLAUDE.md", "x" + long)
+    for number in range(MOST_FILES + 5):
+        put(tmp_path, f".claude/rules/{number:02}.md", f"{number} " + "x" * 4_000)
+    first, *others = read_rules(tmp_path)
+    assert first.sha256 == digest
+    assert first.text == "x" + "ä" * (MOST_BYTES // 2 - 1)
+    assert first.problem == "cut after 32,768 bytes"
+    assert len(others) == MOST_FILES - 1
+    assert sum(len(rule.text.encode()) for rule in (first, *others)) <= MOST_IN_ALL
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [("Grün".encode("latin-1"), "is not UTF-8"), (b"a\0b", "is binary"), (b"\xff" * 50_000, "UTF-8")],
+)
+def test_what_is_no_text_is_said_and_not_shown(tmp_path: Path, data: bytes, problem: str):
+    put(tmp_path, "CLAUDE.md", data)
+    (rule,) = read_rules(tmp_path)
+    assert rule.text == ""
+    assert problem in rule.problem
+
+
+def test_a_context_has_the_rules_and_records_their_versions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+):
+    digest = put(tmp_path, "CLAUDE.md", "Use double quotes.")
+    url = f"memory://{request.node.name}"
+    with Bus.connect(url, source="me") as bus:
+        assert main(["context", "--rules", str(tmp_path), "--session", "s1", "--record", "--url", url]) == 0
+        assert "## Rules: CLAUDE.md\nUse double quotes." in capsys.readouterr().out
+        (event,) = bus.events(kinds=["context_rendered"])
+        assert isinstance(event, events.ContextRendered)
+        assert (event.session, event.files, event.observations) == ("s1", {"CLAUDE.md": digest}, {})
+        bus.context.assemble(session="s2", sections=["x"], files={"a": "b"}, record=True)
+        *_, second = bus.events(kinds=["context_rendered"])
+        assert isinstance(second, events.ContextRendered)
+        assert (second.page, second.files) == ("session:s2", {"a": "b"})
+        with pytest.raises(InvalidField, match="files"):
+            bus.context.assemble(session="s2", files={"a": 1})  # type: ignore[dict-item]

@@ -1,0 +1,331 @@
+"""The files of a directory and the memory of a session are kept the same, and what is no text is refused."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scratchbus import Bus, WorkspaceSync, watch_preferences, watch_workspace
+from scratchbus.errors import Conflict, InvalidInput, SessionOver, TooLarge
+from scratchbus.workspace import shared_file
+from scratchbus.workspace.merging import merge_text
+from scratchbus.workspace.shared_file import MOST_BYTES, FileChanged, SharedFile
+from tests.waiting import eventually
+
+
+@pytest.fixture
+def bus(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bus]:
+    monkeypatch.setenv("SCRATCHBUS_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(shared_file, "_QUIET", 0)
+    with Bus.connect(f"memory://{request.node.name}", source="workspace") as opened:
+        yield opened
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    directory = tmp_path / "project"
+    directory.mkdir()
+    return directory
+
+
+@pytest.fixture
+def sync(bus: Bus, project: Path) -> WorkspaceSync:
+    return WorkspaceSync(bus, project, "s1")
+
+
+def todos(bus: Bus) -> list[tuple[str, str, str]]:
+    return [(each.id, each.content, each.status) for each in bus.todo("s1").read().todos]
+
+
+def test_what_is_missing_is_written(bus: Bus, project: Path, sync: WorkspaceSync):
+    bus.todo("s1").write(
+        [{"id": "a", "content": "Survey\nall sheets"}, {"id": "b", "content": "x", "status": "completed"}]
+    )
+    bus.notepad("s1").write("Q3 is off")
+    assert sync.run().wrote == ("TODO.md", "NOTES.md")
+    assert (project / "TODO.md").read_text() == "# TODO\n\n- [ ] Survey ⏎ all sheets\n- [x] x\n"
+    assert (project / "NOTES.md").read_text() == "Q3 is off"
+    assert sync.run().wrote == ()
+    (project / "TODO.md").unlink()
+    (project / "NOTES.md").write_text("  \n")
+    assert sync.run().wrote == ("TODO.md", "NOTES.md")
+    assert len(todos(bus)) == 2
+    assert bus.notepad("s1").read() == "Q3 is off"
+
+
+def test_a_file_whose_last_item_is_removed_keeps_something(bus: Bus, project: Path, sync: WorkspaceSync):
+    (project / "TODO.md").write_text("- [ ] one\n")
+    sync.run()
+    bus.todo("s1").write([])
+    assert sync.run().wrote == ("TODO.md",)
+    assert (project / "TODO.md").read_text() == "# TODO\n\n"
+    assert sync.run().wrote == ()
+
+
+def test_files_of_a_project_reach_a_new_session(bus: Bus, project: Path, sync: WorkspaceSync):
+    (project / "TODO.md").write_text("* [ ] one\n* [x] two\n")
+    (project / "NOTES.md").write_text("mine\n")
+    assert sync.run().wrote == ("todo", "notepad")
+    assert todos(bus) == [("1", "one", "pending"), ("2", "two", "completed")]
+    assert bus.notepad("s1").read() == "mine\n"
+
+
+def test_a_box_that_is_ticked_is_an_event_and_an_event_ticks_a_box(bus: Bus, project: Path, sync: WorkspaceSync):
+    file = project / "TODO.md"
+    file.write_text("# Mine\n\n1) [ ] one\n2) [ ] two   \n\n*end*\n")
+    sync.run()
+    file.write_text(file.read_text().replace("[ ] one", "[X] one"))
+    bus.todo("s1").write([{"id": "2", "status": "in_progress"}], merge=True)
+    assert sync.run().wrote == ("todo", "TODO.md")
+    assert todos(bus) == [("1", "one", "completed"), ("2", "two", "in_progress")]
+    assert file.read_text() == "# Mine\n\n1) [X] one\n2) [>] two   \n\n*end*\n"
+    assert bus.todo("s1").history()[-1].by == "workspace"
+
+
+def test_an_item_keeps_its_id_when_it_is_reworded_and_moved(bus: Bus, project: Path, sync: WorkspaceSync):
+    bus.todo("s1").write([{"id": name, "content": f"Look at sheet {name}"} for name in "abc"])
+    sync.run()
+    text = (project / "TODO.md").read_text().splitlines(keepends=True)
+    text[2:] = [text[4], text[2].replace("Look at sheet a", "Look at the sheet a!"), text[3]]
+    (project / "TODO.md").write_text("".join(text))
+    sync.run()
+    assert [id for id, *_ in todos(bus)] == ["c", "a", "b"]
+    assert todos(bus)[1][1] == "Look at the sheet a!"
+
+
+def test_what_both_sides_changed_is_merged_or_kept_side_by_side(bus: Bus, project: Path, sync: WorkspaceSync):
+    names = ("gone here", "gone there", "reworded", "both gone", "done here", "changed though gone there")
+    bus.todo("s1").write([{"id": str(n), "content": name} for n, name in enumerate(names)])
+    sync.run()
+    file = project / "TODO.md"
+    text = file.read_text().replace("- [ ] gone here\n", "").replace("- [ ] both gone\n", "")
+    text = text.replace("[ ] done here", "[x] done here").replace("[ ] reworded", "[ ] reworded in the file")
+    file.write_text(text.replace("[ ] changed though", "[>] changed though"))
+    left = [todo for todo in bus.todo("s1").read().todos if todo.id in ("0", "2", "4")]
+    left[1] = left[1].model_copy(update={"content": "reworded on the bus"})
+    left[2] = left[2].model_copy(update={"status": "in_progress"})
+    bus.todo("s1").write(left)
+    sync.run()
+    found = {content: status for _, content, status in todos(bus)}
+    assert found == {
+        "reworded on the bus": "pending",
+        "reworded in the file": "pending",
+        "done here": "completed",
+        "changed though gone there": "in_progress",
+    }
+    assert "gone here" not in file.read_text()
+
+
+def test_the_notes_are_merged_line_by_line():
+    base = "a\nb\nc\n"
+    assert merge_text(base, "a\nB\nc\n", "a\nb\nc\nd\n") == "a\nB\nc\nd\n"
+    assert merge_text(base, "a\nB\nc\n", "a\nb2\nc\n") == "a\nB\nb2\nc\n"
+    assert merge_text(base, "a\nc\n", "a\nb2\nc\n") == "a\nb2\nc\n"
+    assert merge_text("", "one", "two") == "one\ntwo"
+    blank = "\n" * 20_000
+    assert merge_text(blank, f"{blank}x\n", f"y\n{blank}") == f"y\n{blank}x\n"
+
+
+def test_another_log_does_not_empty_the_files(bus: Bus, project: Path, sync: WorkspaceSync):
+    bus.todo("s1").write([{"id": "a", "content": "one"}])
+    sync.run()
+    bus.todo("s1").write([{"id": "b", "content": "two"}])
+    with Bus.connect("memory://another-log", source="workspace") as other:
+        other.todo("s1").write([{"id": "b", "content": "two"}])
+        again = WorkspaceSync(other, project, "s1")
+        again._state = sync._state  # as if the engine had lost everything
+        again.run()
+        assert {content for _, content, _ in todos(other)} == {"one", "two"}
+
+
+def test_the_end_of_a_session_does_not_empty_the_files(bus: Bus, project: Path, sync: WorkspaceSync):
+    bus.todo("s1").write([{"id": "a", "content": "one"}])
+    sync.run()
+    bus.end_session("s1")
+    with pytest.raises(SessionOver):
+        sync.run()
+    assert "one" in (project / "TODO.md").read_text()
+
+
+def refuses(sync: WorkspaceSync, file: Path, said: str, error: type[Exception] = InvalidInput) -> None:
+    before = file.read_bytes() if file.is_file() else None
+    with pytest.raises(error, match=said):
+        sync.run()
+    assert (file.read_bytes() if file.is_file() else None) == before
+    assert not list(file.parent.glob(".*.part"))
+
+
+@pytest.mark.parametrize("name", ["TODO.md", "NOTES.md"])
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"- [ ] a\0b\n", "is binary"),
+        ("- [ ] Grün\n".encode("latin-1"), "not UTF-8 text .byte 0xfc at 8."),
+        (b"x" * (MOST_BYTES + 1), "is larger than 1,048,576 bytes"),
+    ],
+)
+def test_what_is_no_text_is_refused_and_left_alone(
+    project: Path, sync: WorkspaceSync, name: str, data: bytes, said: str
+):
+    (project / name).write_bytes(data)
+    refuses(sync, project / name, said)
+
+
+def test_a_byte_order_mark_and_permissions_stay(bus: Bus, project: Path, sync: WorkspaceSync):
+    file = project / "TODO.md"
+    file.write_bytes(b"\xef\xbb\xbf- [ ] one\r\n")
+    file.chmod(0o640)
+    sync.run()
+    bus.todo("s1").write([{"id": "1", "status": "completed"}], merge=True)
+    sync.run()
+    assert file.read_bytes() == b"\xef\xbb\xbf- [x] one\r\n"
+    assert file.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("make", [lambda path: path.symlink_to("/etc/hostname"), Path.mkdir, os.mkfifo])
+def test_only_a_file_of_the_directory_itself_is_taken(project: Path, sync: WorkspaceSync, make: Callable[[Path], Any]):
+    make(project / "TODO.md")
+    refuses(sync, project / "TODO.md", "is a symbolic link|is not a file")
+
+
+def test_more_than_a_list_holds_is_refused_and_nothing_is_cut(bus: Bus, project: Path, sync: WorkspaceSync):
+    (project / "TODO.md").write_text("".join(f"- [ ] item {n}\n" for n in range(257)))
+    refuses(sync, project / "TODO.md", "257", TooLarge)
+    (project / "TODO.md").write_text(f"- [ ] {'x' * 4_001}\n")
+    refuses(sync, project / "TODO.md", "4,?001", TooLarge)
+    assert todos(bus) == []
+
+
+def test_a_notepad_that_would_be_too_long_is_refused(bus: Bus, project: Path, sync: WorkspaceSync):
+    (project / "NOTES.md").write_text("x" * 100_001)
+    refuses(sync, project / "NOTES.md", "100,?001", TooLarge)
+    assert bus.notepad("s1").read() == ""
+
+
+def test_a_full_disk_loses_nothing(bus: Bus, project: Path, sync: WorkspaceSync, monkeypatch: pytest.MonkeyPatch):
+    bus.todo("s1").write([{"id": "a", "content": "one"}])
+    sync.run()
+    bus.todo("s1").write([{"id": "a", "content": "one"}, {"id": "b", "content": "two"}])
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        refuses(sync, project / "TODO.md", "No space left", OSError)
+    sync.run()
+    assert "- [ ] two" in (project / "TODO.md").read_text()
+    assert len(todos(bus)) == 2
+
+
+def test_a_file_that_was_changed_meanwhile_is_not_replaced(project: Path):
+    file = SharedFile(project, "TODO.md")
+    for data in (None, b"one\n"):
+        if data is not None:
+            file.path.write_bytes(data)
+        seen = file.read()
+        file.path.write_text("someone else\n")
+        with pytest.raises(FileChanged, match="was changed meanwhile"):
+            file.replace("mine\n", seen)
+        assert file.path.read_text() == "someone else\n"
+    assert [path.name for path in project.iterdir()] == ["TODO.md"]
+
+
+def test_a_file_that_never_rests_is_given_up(
+    bus: Bus, project: Path, sync: WorkspaceSync, monkeypatch: pytest.MonkeyPatch
+):
+    bus.todo("s1").write([{"id": "a", "content": "one"}])
+
+    def busy(self: SharedFile, *_: object) -> None:
+        raise FileChanged("x")
+
+    monkeypatch.setattr(SharedFile, "replace", busy)
+    with pytest.raises(Conflict, match="keeps changing"):
+        sync.run()
+
+
+def test_a_directory_that_is_none_is_refused(bus: Bus, tmp_path: Path):
+    with pytest.raises(InvalidInput, match="is not a directory"):
+        WorkspaceSync(bus, tmp_path / "nowhere", "s1")
+
+
+@pytest.mark.parametrize("state", [b"", b"not JSON", b"[]", b'{"items": 1}', b'{"items": {"a": [1]}}'])
+def test_a_damaged_state_loses_nothing(bus: Bus, project: Path, sync: WorkspaceSync, state: bytes):
+    bus.todo("s1").write([{"id": "a", "content": "one"}])
+    sync.run()
+    sync._state._path.write_bytes(state)
+    (project / "TODO.md").write_text("- [ ] one\n- [ ] two\n")
+    bus.todo("s1").write([{"id": "c", "content": "three"}], merge=True)
+    sync.run()
+    assert {content for _, content, _ in todos(bus)} == {"one", "two", "three"}
+
+
+def test_two_syncs_of_one_directory_take_turns(bus: Bus, project: Path):
+    (project / "TODO.md").write_text("- [ ] first\n")
+
+    def work(number: int) -> None:
+        sync = WorkspaceSync(bus, project, "s1")
+        for n in range(5):
+            bus.todo("s1").write([{"id": f"{number}-{n}", "content": f"item {number}-{n}"}], merge=True)
+            sync.run()
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(work, range(4)))
+    WorkspaceSync(bus, project, "s1").run()
+    assert len(todos(bus)) == len({content for _, content, _ in todos(bus)}) == 21
+    assert (project / "TODO.md").read_text().count("- [ ] ") == 21
+
+
+def test_a_watch_follows_both_sides_until_it_is_stopped(bus: Bus, project: Path, sync: WorkspaceSync):
+    said: list[Any] = []
+    stop = threading.Event()
+    watching = threading.Thread(target=watch_workspace, args=(sync, said.append, stop))
+    watching.start()
+    try:
+        file = project / "TODO.md"
+        eventually(file.exists)
+        bus.todo("s1").write([{"id": "a", "content": "one"}])
+        eventually(lambda: "- [ ] one" in file.read_text())
+        file.write_text(file.read_text().replace("[ ]", "[x]"))
+        eventually(lambda: todos(bus) == [("a", "one", "completed")])
+        file.write_bytes(b"\0")
+        eventually(lambda: any(isinstance(each, InvalidInput) for each in said))
+        file.write_text("- [ ] one\n")
+        eventually(lambda: todos(bus) == [("a", "one", "pending")])
+    finally:
+        stop.set()
+        watching.join(10)
+    assert not watching.is_alive()
+    assert sum(isinstance(each, InvalidInput) for each in said) == 1
+
+
+def test_a_watch_of_preferences_follows_both_sides_until_it_is_stopped(bus: Bus, project: Path):
+    said: list[Any] = []
+    stop = threading.Event()
+    file, preferences = project / "AGENTS.md", bus.preferences("ada/shop")
+    watching = threading.Thread(target=watch_preferences, args=(bus, "ada/shop", file, said.append, stop))
+    watching.start()
+    try:
+        preferences.remember("quotes", "double")
+        eventually(lambda: file.exists() and "- **quotes**: double" in file.read_text())
+        file.write_text(file.read_text().replace("double", "single"))
+        eventually(lambda: [each.text for each in preferences.list()] == ["single"])
+        file.write_bytes(b"\xff")
+        eventually(lambda: any(isinstance(each, InvalidInput) for each in said))
+        file.write_text("# Rules\n")
+        eventually(lambda: "- **quotes**: single" in file.read_text())
+        preferences.forget("quotes")
+        eventually(lambda: "quotes" not in file.read_text())
+    finally:
+        stop.set()
+        watching.join(10)
+    assert not watching.is_alive()
+    assert file.read_text().startswith("# Rules\n")
+    assert sum(isinstance(each, InvalidInput) for each in said) == 1
