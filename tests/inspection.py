@@ -149,17 +149,22 @@ def _call(shard: int, *commands: tuple[Any, ...]) -> Step[list[Any]]:
     return list(replies)
 
 
-def now_ms(bus: Bus) -> int:
+def now_ms(bus: Host) -> int:
     """Return the engine's own time."""
     seconds, microseconds = send(bus, "TIME")
     return int(seconds) * 1000 + int(microseconds) // 1000
 
 
-def archive(bus: Bus, **how: Any) -> list[Archived]:
-    """Run an archiver as soon as all events are some milliseconds old; a turned clock does not go by itself."""
-    tails = [send(bus, "GET", bus.core.log.keys(shard).tail) for shard in range(bus.core.log.shards)]
+def settle(bus: Host) -> None:
+    """Let all events become some milliseconds old; a turned clock does not go by itself."""
+    tails = [bus.converse(ask(shard, "GET", bus.core.log.keys(shard).tail)) for shard in range(bus.core.log.shards)]
     last = max(int(tail.partition(b"-")[0]) for tail in tails if tail)
     eventually(lambda: clock.is_turned or now_ms(bus) > last + 1)
+
+
+def archive(bus: Host, **how: Any) -> list[Archived]:
+    """Run an archiver as soon as all events are old enough for it."""
+    settle(bus)
     return archive_bus(bus, **how)
 
 

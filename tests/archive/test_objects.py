@@ -16,6 +16,7 @@ from scratchbus.archive.object_store import ObjectStore
 from scratchbus.archive.stores import open_store
 from scratchbus.errors import ArchiveUnavailable
 from tests.archive.buckets import Bucket, bucket
+from tests.inspection import settle
 
 
 @pytest.fixture
@@ -35,6 +36,7 @@ def bus(objects: Bucket, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bus]:
     ) as bus:  # fmt: skip
         for number in range(50):
             bus.page().add("observation", f"{number}")
+        settle(bus)
         yield bus
 
 

@@ -2,13 +2,12 @@
 
 import pytest
 
-from scratchbus.archive.archiver import archive_bus
 from scratchbus.commands import exposure as exposing
 from scratchbus.commands.exposure import record
 from scratchbus.errors import EngineForbidden, EngineReadOnly, EventIdReused, NotFound
 from scratchbus.eventlog.ids import new_id
 from tests.engines import ONE
-from tests.inspection import project
+from tests.inspection import archive, project
 
 pytestmark = pytest.mark.engines(*ONE)
 
@@ -145,7 +144,7 @@ def test_it_is_known_also_when_the_log_was_moved_to_the_archive(connect, tmp_pat
     before = page.exposure(one.id)
     for number in range(3):
         page.add("observation", str(number))
-    archive_bus(bus)
+    archive(bus)
     assert before.seen
     assert page.exposure(one.id) == before
 

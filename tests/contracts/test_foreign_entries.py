@@ -20,7 +20,7 @@ from scratchbus.errors import LogBlocked, LogError
 from scratchbus.eventlog.keys import PageKeys
 from tests.contracts.test_bounds import read_everything
 from tests.engines import ALL, ONE
-from tests.inspection import all_events, archive, assert_sound, keys_of, log_length, now_ms, project, send
+from tests.inspection import all_events, archive, assert_sound, keys_of, log_length, now_ms, project, send, settle
 from tests.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.engines(*ONE)
@@ -62,12 +62,6 @@ def _beside(bus, ahead):
 def add_by_hand(bus, id=AT_ONCE, fields=FIELDS["no field of an event"]):
     """Add an entry behind the tail, as somebody with `XADD` does; return its stream id."""
     return send(bus, "XADD", keys_of(bus).log, id, *fields).decode()
-
-
-def settle(bus):
-    """Let the millisecond of the last event pass, so that an id made by Redis is of a later one."""
-    last = int(send(bus, "GET", keys_of(bus).tail).partition(b"-")[0])
-    eventually(lambda: now_ms(bus) > last)
 
 
 @pytest.fixture

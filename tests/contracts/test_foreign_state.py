@@ -11,7 +11,7 @@ from scratchbus.eventlog.checkpoint import Checkpoint, read_checkpoint
 from scratchbus.projections import scratch_page
 from tests.contracts.test_foreign_entries import HOUR_MS, add_by_hand
 from tests.engines import ONE
-from tests.inspection import assert_sound, keys_of, now_ms, project, send
+from tests.inspection import assert_sound, keys_of, now_ms, project, send, settle
 
 pytestmark = pytest.mark.engines(*ONE)
 
@@ -38,6 +38,7 @@ def test_readers_ask_for_a_rebuild_which_makes_them_whole(bus, page, id, written
     page.add("observation", "one")
     page.add("observation", "two")
     project(bus)
+    settle(bus)
     foreign = id(bus)
     fold_as_before(bus, foreign)
     if not repaired:

@@ -10,9 +10,9 @@ import duckdb
 import pytest
 
 from scratchbus import Bus
-from scratchbus.archive.archiver import archive_bus
 from scratchbus.archive.export import line_of
 from tests.docs.markdown import ROOT, blocks
+from tests.inspection import archive
 
 QUERIES = [block.text for block in blocks((ROOT / "docs" / "audit.md").read_text("utf-8"), "sql")]
 
@@ -42,8 +42,8 @@ def test_duckdb_answers_who_said_how_much(exported: Path):
 
 
 def test_duckdb_answers_the_same_of_an_archive(tmp_path: Path):
-    url, archive = f"memory://{token_hex(4)}", str(tmp_path)
-    with Bus.connect(url, source="ci", archive_url=archive, retain="1ms", retain_events=1, archive_segment=3) as bus:
+    url, directory = f"memory://{token_hex(4)}", str(tmp_path)
+    with Bus.connect(url, source="ci", archive_url=directory, retain="1ms", retain_events=1, archive_segment=3) as bus:
         page = bus.page()
         for number in range(7):
             page.add("observation", f"{number}")
@@ -51,7 +51,7 @@ def test_duckdb_answers_the_same_of_an_archive(tmp_path: Path):
         page.resolve(page.add("risk_alert", "fraud", source="fraud_detector").id)
         page.add("observation", "last")
         bus.rebuild()
-        archive_bus(bus)
+        archive(bus)
     files = str(tmp_path / "**" / "*.jsonl.zst")
     found = duckdb.sql(QUERIES[0].replace("all.jsonl", files)).fetchall()
     assert [row[:3] for row in found] == [("ci", "observation", 6), ("ci", "risk_alert", 1)]

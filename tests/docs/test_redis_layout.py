@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from scratchbus import Bus, because
-from scratchbus.archive.archiver import archive_bus
 from scratchbus.domain.events import EVENTS
 from scratchbus.eventlog.codec import entry_fields
 from scratchbus.eventlog.layouts import Head
@@ -19,7 +18,7 @@ from scratchbus.readmodel.catch_up import fold_once
 from scratchbus.readmodel.rebuild_lease import take
 from scratchbus.scheduling.paging_out import page_out
 from tests.docs.markdown import ROOT, codes, rows
-from tests.inspection import entries, project, raw_append, send
+from tests.inspection import archive, entries, project, raw_append, send
 from tests.travelling import only
 from tests.waiting import eventually
 
@@ -29,11 +28,11 @@ TEXT = (ROOT / "docs" / "redis-layout.md").read_text("utf-8")
 @pytest.fixture(scope="module")
 def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
     """A bus on which everything has happened that leaves a key."""
-    archive: dict[str, Any] = {"archive_url": tmp_path_factory.mktemp("archive"), "retain": "1ms", "retain_events": 1}
-    with Bus.connect("memory://layout", source="tester", max_observations=2, **archive) as bus:
+    terms: dict[str, Any] = {"archive_url": tmp_path_factory.mktemp("archive"), "retain": "1ms", "retain_events": 1}
+    with Bus.connect("memory://layout", source="tester", max_observations=2, **terms) as bus:
         bus.push_types(bus.types)
         bus.page("user:42").add("observation", "x")
-        archive_bus(bus)
+        archive(bus)
         page = bus.page("user:42")
         page.add("observation", "x", tags=["a#b"], owner="agent", event_id="mine")
         page.add("reminder", "y", remind_on={"type": "risk_alert"}, remind_at=datetime.now(UTC) + timedelta(hours=1))

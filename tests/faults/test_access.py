@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from scratchbus import AsyncBus, Bus, because
-from scratchbus.archive.archiver import archive_bus
 from scratchbus.engine.scripts import Script
 from scratchbus.errors import EngineAuth, EngineForbidden, EngineLoading, InvalidTransition, LogBlocked
 from scratchbus.eventlog import consumers
@@ -36,7 +35,7 @@ from tests.faults.roles import (
     rounds,
 )
 from tests.faults.servers import Server, embedded_binary, system_binary
-from tests.inspection import log_length, project
+from tests.inspection import archive, log_length, project
 from tests.travelling import only, stored_snapshots
 from tests.waiting import eventually
 
@@ -133,7 +132,7 @@ def test_what_was_archived_is_read_by_every_role(guarded: GuardedServer, bus: Bu
         owner.push_types(owner.types)
         owner.page().archive(ids[0])
         owner.page().add("observation", "last")
-        archive_bus(owner)
+        archive(owner)
     with Bus.connect(guarded.url_of(role), source="subject", archive_url=tmp_path) as mine:
         assert len(list(mine.events())) == 9
         assert [event.kind for event in mine.page().history(ids[0])] == ["added", "status_changed"]

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from scratchbus import Bus, archive_bus
+from scratchbus import Bus
 from scratchbus.daemon import counts
 from scratchbus.engine.steps import ask
 from scratchbus.http.progress import _events
 from tests.edges.http.conftest import serving
 from tests.edges.http.tokens import serving_holders
+from tests.inspection import archive
 from tests.waiting import PATIENCE, eventually
 
 STREAM = {"Accept": "text/event-stream"}
@@ -110,11 +111,11 @@ def test_without_an_archive_there_are_no_segments(http):
 
 
 def test_the_archive_is_listed_and_its_chain_is_checked(embedded_url, own_bus, tmp_path):
-    archive: dict[str, Any] = {"archive_url": str(tmp_path), "archive_segment": 5, "retain": "1ms", "retain_events": 5}
-    with Bus.connect(embedded_url, bus=own_bus, source="beside", **archive) as bus:
+    terms: dict[str, Any] = {"archive_url": str(tmp_path), "archive_segment": 5, "retain": "1ms", "retain_events": 5}
+    with Bus.connect(embedded_url, bus=own_bus, source="beside", **terms) as bus:
         for number in range(20):
             bus.page("main").add("observation", str(number))
-        archive_bus(bus)
+        archive(bus)
     environment = {"SCRATCHBUS_BUS": own_bus, "SCRATCHBUS_ARCHIVE_URL": str(tmp_path)}
     with serving(embedded_url, **environment) as served, served.client() as http:
         found = http.get("/archive").json()
