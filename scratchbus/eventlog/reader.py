@@ -115,7 +115,7 @@ def read(log: Log, cursors: list[Cursor], block_ms: int | None = None) -> Step[C
 def _read_on(log: Log, cursors: list[Cursor], block_ms: int | None) -> Step[Chunks | None]:
     """Return the next batches behind the cursors, and move these; None when one turned out to be below the floor."""
     found: dict[int, Stretch] = {}
-    ends: dict[int, int] = {}  # in ms, of what was read of the shards that have more
+    ends: dict[int, int] = {}  # by shard, in ms, of what was read of those that have more
     for cursor in cursors:
         if cursor.below is not None and (stretch := (yield from _read_archived(log, cursor, cursor.below))).entries:
             found[stretch.at.shard], ends[stretch.at.shard] = stretch, stretch.at.ms
@@ -133,8 +133,8 @@ def _read_on(log: Log, cursors: list[Cursor], block_ms: int | None) -> Step[Chun
         if (part := found.get(cursor.position.shard)) is None:
             continue
         if len(found) > 1 and ends:  # in time's order, so that who goes on behind an event has seen all before it
-            last = min(ends.values())
-            count = sum(entry_position(entry, 0).ms <= last for entry in part.entries)
+            shard, last = part.at.shard, min((ms, shard) for shard, ms in ends.items())
+            count = sum((entry_position(entry, 0).ms, shard) <= last for entry in part.entries)
             cursor.has_more = cursor.has_more or count < len(part.entries)
             part = _first(part, count)
         if part.entries:

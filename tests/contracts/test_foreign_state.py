@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from scratchbus.errors import LogRewound
@@ -12,6 +10,7 @@ from scratchbus.projections import scratch_page
 from tests.contracts.test_foreign_entries import HOUR_MS, add_by_hand
 from tests.engines import ONE
 from tests.inspection import assert_sound, keys_of, now_ms, project, send, settle
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.engines(*ONE)
 
@@ -44,7 +43,8 @@ def test_readers_ask_for_a_rebuild_which_makes_them_whole(bus, page, id, written
     if not repaired:
         add_by_hand(bus, foreign)
     elif written:
-        time.sleep(0.002)  # the next event is of a later millisecond
+        now = now_ms(bus)
+        eventually(lambda: now_ms(bus) > now)  # the next event is of a later millisecond
         page.add("observation", "three")
     for ask in (page.list, lambda: project(bus), bus.view().__enter__):
         with pytest.raises(LogRewound, match="run `scratchbus rebuild`"):

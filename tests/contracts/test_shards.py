@@ -5,6 +5,7 @@ import random
 import pytest
 
 from scratchbus import NewObservation
+from scratchbus.domain.position import in_time
 from tests.engines import ONE
 
 
@@ -21,3 +22,12 @@ def test_events_come_in_time_and_can_be_resumed_behind_any_of_them(connect):
     for index in choice.sample(range(len(events)), 8):
         resumed = {event.id for event in bus.events(after=str(events[index].position))}
         assert {event.id for event in events[index + 1 :]} <= resumed
+
+
+@pytest.mark.engines(*ONE)
+def test_events_of_one_millisecond_come_shard_by_shard_however_many_reads_that_takes(bus, clock):
+    for number in range(20):
+        bus.page(f"page-{number}").add_many([NewObservation(type="observation", content="x")] * (4 * number + 1))
+    events = list(bus.events())
+    assert len({event.ms for event in events}) == 1
+    assert events == sorted(events, key=in_time)

@@ -4,12 +4,16 @@ import json
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 from redis import Redis
 
 from scratchbus.engine.embedded import directory as engine_directory
 from scratchbus.engine.embedded.server import EmbeddedEngine
 from tests.waiting import eventually
+
+DURABLE: dict[str, Any] = {"ack": "fsync", "appendfsync": "always"}
+"""With `everysec`, an engine answers before it writes while a sync to a slow disk goes on, for up to two seconds."""
 
 
 def is_alive(pid: int) -> bool:

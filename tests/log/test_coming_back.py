@@ -18,14 +18,10 @@ from scratchbus.engine import connect
 from scratchbus.engine.embedded.server import EmbeddedEngine, ensure_running, find_running, stop
 from scratchbus.errors import EngineUnreachable
 from scratchbus.eventlog import reader
-from tests.log.engine_processes import kill
+from tests.log.engine_processes import DURABLE, kill
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.real
-
-
-DURABLE: dict[str, Any] = {"ack": "fsync", "appendfsync": "always"}
-"""With `everysec`, an engine answers before it writes while a sync to a slow disk goes on, for up to two seconds."""
 
 
 def engine_of(directory: Path) -> EmbeddedEngine:
@@ -106,7 +102,7 @@ def test_a_follower_goes_on_when_the_engine_is_killed(directory: Path, monkeypat
 
 @pytest.mark.alone
 def test_an_open_bus_does_not_start_an_engine_that_was_stopped(directory: Path) -> None:
-    with Bus.connect(f"embedded:{directory}", source="tester") as bus:
+    with Bus.connect(f"embedded:{directory}", source="tester", **DURABLE) as bus:
         bus.page().add("observation", "before")
         assert stop(directory)
         begun = time.monotonic()
@@ -120,7 +116,7 @@ def test_an_open_bus_does_not_start_an_engine_that_was_stopped(directory: Path) 
                 operation()
         assert time.monotonic() - begun < 3
         assert find_running(directory) is None
-        with Bus.connect(f"embedded:{directory}", source="other") as other:
+        with Bus.connect(f"embedded:{directory}", source="other", **DURABLE) as other:
             assert contents(other) == contents(bus) == ["before"]
             bus.page().add("observation", "after")
             kill(engine_of(directory))

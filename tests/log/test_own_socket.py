@@ -16,7 +16,7 @@ from scratchbus.engine.embedded import directory as engine_directory
 from scratchbus.engine.embedded import socket as own_socket
 from scratchbus.engine.embedded.server import ensure_running, find_running, stop
 from scratchbus.errors import EngineNotStarted, EngineUnreachable
-from tests.log.engine_processes import kill
+from tests.log.engine_processes import DURABLE, kill
 from tests.log.impostors import STRANGER, impostor
 from tests.waiting import eventually
 
@@ -60,7 +60,7 @@ def test_another_user_who_sits_in_the_temporary_directory_is_told_nothing(long):
             with pytest.raises(EngineUnreachable, match=r"belongs to another user.*remove it, or set TMPDIR"):
                 ask(long)
         with pytest.raises(EngineUnreachable, match="belongs to another user"):
-            Bus.connect(f"embedded:{long}", source="me")
+            Bus.connect(f"embedded:{long}", source="me", **DURABLE)
         assert stranger.words() == ["listening"]
     shutil.rmtree(place.parent)
 
@@ -175,7 +175,7 @@ def test_who_listens_behind_a_file_of_ones_own_is_told_nothing(directory):
 
 @needs_root
 def test_a_reopened_connection_refuses_a_stranger(directory):
-    with Bus.connect(f"embedded:{directory}", source="me") as bus:
+    with Bus.connect(f"embedded:{directory}", source="me", **DURABLE) as bus:
         bus.page().add("observation", "before")
         engine = ensure_running(directory)
         kill(engine)
@@ -192,7 +192,7 @@ def test_a_reopened_connection_refuses_a_stranger(directory):
 
 @needs_root
 async def test_an_asyncio_connection_refuses_a_stranger(directory):
-    async with AsyncBus.connect(f"embedded:{directory}", source="me") as bus:
+    async with AsyncBus.connect(f"embedded:{directory}", source="me", **DURABLE) as bus:
         await bus.page().add("observation", "before")
         engine = ensure_running(directory)
         kill(engine)
@@ -209,7 +209,7 @@ async def test_an_asyncio_connection_refuses_a_stranger(directory):
 
 @needs_root
 def test_a_place_that_was_taken_over_is_found_out_by_a_new_connection(long):
-    with Bus.connect(f"embedded:{long}", source="me") as bus:
+    with Bus.connect(f"embedded:{long}", source="me", **DURABLE) as bus:
         bus.page().add("observation", "before")
         engine = ensure_running(long)
         kill(engine)
