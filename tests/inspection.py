@@ -155,6 +155,12 @@ def now_ms(bus: Host) -> int:
     return int(seconds) * 1000 + int(microseconds) // 1000
 
 
+def await_tick(bus: Host) -> None:
+    """Let the millisecond end, so that what comes next is of a later one; a turned clock does not go by itself."""
+    now = now_ms(bus)
+    eventually(lambda: clock.is_turned or now_ms(bus) > now)
+
+
 def settle(bus: Host) -> None:
     """Let all events become some milliseconds old; a turned clock does not go by itself."""
     tails = [bus.converse(ask(shard, "GET", bus.core.log.keys(shard).tail)) for shard in range(bus.core.log.shards)]

@@ -9,8 +9,7 @@ from scratchbus.eventlog.checkpoint import Checkpoint, read_checkpoint
 from scratchbus.projections import scratch_page
 from tests.contracts.test_foreign_entries import HOUR_MS, add_by_hand
 from tests.engines import ONE
-from tests.inspection import assert_sound, keys_of, now_ms, project, send, settle
-from tests.waiting import eventually
+from tests.inspection import assert_sound, await_tick, keys_of, now_ms, project, send, settle
 
 pytestmark = pytest.mark.engines(*ONE)
 
@@ -43,8 +42,7 @@ def test_readers_ask_for_a_rebuild_which_makes_them_whole(bus, page, id, written
     if not repaired:
         add_by_hand(bus, foreign)
     elif written:
-        now = now_ms(bus)
-        eventually(lambda: now_ms(bus) > now)  # the next event is of a later millisecond
+        await_tick(bus)
         page.add("observation", "three")
     for ask in (page.list, lambda: project(bus), bus.view().__enter__):
         with pytest.raises(LogRewound, match="run `scratchbus rebuild`"):

@@ -1,7 +1,6 @@
 """The state is folded anew beside the live one, and takes its place; nobody who reads meanwhile sees a difference."""
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -19,7 +18,7 @@ from scratchbus.readmodel.rebuild import Pace, Rebuilt
 from scratchbus.readmodel.relations import open_relations
 from scratchbus.scheduling.expiry import sweep
 from tests.engines import ONE
-from tests.inspection import documents, keys_of, project, raw_append, send
+from tests.inspection import await_tick, documents, keys_of, project, raw_append, send
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.engines(*ONE)
@@ -175,7 +174,7 @@ def test_a_second_one_is_refused_while_the_first_is_alive(bus, page):
     theirs = lease.take(keys, "second")
     (reply,) = bus._engine.execute(next(theirs))
     assert isinstance(theirs.send([reply]), Pause)
-    time.sleep(0.002)  # the engine counts in milliseconds
+    await_tick(bus)
     bus.converse(mine.keep())
     (reply,) = bus._engine.execute(theirs.send(None))
     with pytest.raises(RebuildHeld, match="first is rebuilding the state; wait"):
