@@ -32,11 +32,12 @@ from scratchbus.errors import (
     shown,
 )
 from scratchbus.eventlog import ids as event_ids
-from scratchbus.eventlog.append import MAX_BATCH, append, fresh_id
+from scratchbus.eventlog.append import append
 from scratchbus.eventlog.because import reasons, untraced_reasons
+from scratchbus.eventlog.bus_log import fresh_id
 from scratchbus.eventlog.codec import encode_body, encode_fields
-from scratchbus.eventlog.retries import bound_of
-from scratchbus.eventlog.writes import Draft, Op, Write, Written
+from scratchbus.eventlog.ids import bound_of
+from scratchbus.eventlog.writes import MAX_BATCH, Draft, Op, Write, Written
 from scratchbus.projections import scratch_page
 from scratchbus.readmodel import scope
 from scratchbus.readmodel.queries import get

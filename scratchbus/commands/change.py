@@ -16,8 +16,8 @@ from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.values import MAX_BYTES, CheckedBy, EventId, Given, check_id, duration_of, millis
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, TooLarge, shown
-from scratchbus.eventlog.append import MAX_BATCH, append
-from scratchbus.eventlog.writes import Op, Write
+from scratchbus.eventlog.append import append
+from scratchbus.eventlog.writes import MAX_BATCH, Op, Write
 from scratchbus.readmodel.queries import get
 from scratchbus.readmodel.scope import Core
 

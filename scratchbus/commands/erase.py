@@ -16,7 +16,7 @@ from scratchbus.errors import ArchiveBusy, Conflict, EventIdReused, InvalidField
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.below_floor import from_archive, read_floor
 from scratchbus.eventlog.consumers import names
-from scratchbus.eventlog.retries import bound_of
+from scratchbus.eventlog.ids import bound_of
 from scratchbus.eventlog.trim import Archiving
 from scratchbus.eventlog.writes import Op, Write
 from scratchbus.projections import scratch_page

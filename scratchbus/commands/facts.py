@@ -28,7 +28,8 @@ from scratchbus.domain.relation_registry import SAME_AS, RelationRegistry
 from scratchbus.domain.values import MAX_BYTES, CheckedBy, EventId, Given, check_confidence
 from scratchbus.engine.steps import Step, Wrote
 from scratchbus.errors import Conflict, InvalidField, InvalidId, InvalidInput, NotFound, VersionConflict, shown
-from scratchbus.eventlog.append import MAX_BATCH, append
+from scratchbus.eventlog.append import append
+from scratchbus.eventlog.writes import MAX_BATCH
 from scratchbus.projections.facts import PREFIX, evolve
 from scratchbus.projections.stored_observation import AnyObservation
 from scratchbus.readmodel.fact_index import plain_entity

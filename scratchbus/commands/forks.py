@@ -20,10 +20,10 @@ from scratchbus.domain.memory_events import SessionSpawned, TaskBegun, TaskEnded
 from scratchbus.domain.values import page_of_session
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import Conflict, EventIdReused, SessionOver, VersionConflict
-from scratchbus.eventlog.append import MAX_BATCH, MAX_BATCH_BYTES, append
+from scratchbus.eventlog.append import append
 from scratchbus.eventlog.codec import encode_body
 from scratchbus.eventlog.layouts import Head
-from scratchbus.eventlog.writes import Write
+from scratchbus.eventlog.writes import MAX_BATCH, MAX_BATCH_BYTES, Write
 from scratchbus.projections.conversation import Conversation, conversation_of
 from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.projections.tasks import Task

@@ -27,11 +27,11 @@ from scratchbus.errors import (
     SessionOver,
     VersionConflict,
 )
-from scratchbus.eventlog.append import MAX_BATCH, MAX_BATCH_BYTES, append
+from scratchbus.eventlog.append import append
 from scratchbus.eventlog.codec import encode_body
-from scratchbus.eventlog.ids import OPEN_END
-from scratchbus.eventlog.retries import bound_of, says_same
-from scratchbus.eventlog.writes import Op, Write
+from scratchbus.eventlog.ids import OPEN_END, bound_of
+from scratchbus.eventlog.retries import says_same
+from scratchbus.eventlog.writes import MAX_BATCH, MAX_BATCH_BYTES, Op, Write
 from scratchbus.projections import session
 from scratchbus.projections.table import is_over, projection_of
 from scratchbus.readmodel.history import history, known_events, walk_back

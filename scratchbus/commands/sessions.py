@@ -21,7 +21,8 @@ from scratchbus.domain.memory_events import NotepadWritten, SessionEnded, Sessio
 from scratchbus.domain.values import page_of_session
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import EventIdReused, SessionExists, SessionOver, VersionConflict
-from scratchbus.eventlog.append import append, fresh_id
+from scratchbus.eventlog.append import append
+from scratchbus.eventlog.bus_log import fresh_id
 from scratchbus.projections import notepad
 from scratchbus.projections.session import SUBJECT
 from scratchbus.readmodel.history import history

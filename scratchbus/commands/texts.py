@@ -21,7 +21,8 @@ from scratchbus.domain.event import Event
 from scratchbus.domain.values import CheckedBy, check_whole
 from scratchbus.engine.steps import Pause, Step
 from scratchbus.errors import Conflict, InvalidField, NotFound, TooLarge, VersionConflict, shown
-from scratchbus.eventlog.append import MAX_BATCH, append
+from scratchbus.eventlog.append import append
+from scratchbus.eventlog.writes import MAX_BATCH
 from scratchbus.projections.texts import PREFIX, edited, lines_of
 from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.scope import Core

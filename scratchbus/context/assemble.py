@@ -22,7 +22,7 @@ from scratchbus.domain.tokens import TokenCounter
 from scratchbus.domain.values import check_page, check_whole, page_of_agent, page_of_scope, page_of_session
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, Unauthorized, shown
-from scratchbus.eventlog.append import fresh_id
+from scratchbus.eventlog.bus_log import fresh_id
 from scratchbus.projections.notepad import SUBJECT as NOTEPAD
 from scratchbus.projections.scratch_page import is_scheduled
 from scratchbus.projections.todo import SUBJECT as TODO

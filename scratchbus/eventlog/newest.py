@@ -7,8 +7,8 @@ from scratchbus.domain.position import Position, in_time
 from scratchbus.domain.values import LARGEST
 from scratchbus.engine.steps import Step, ask_all
 from scratchbus.errors import InvalidPosition, shown
-from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import entries_at
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.codec import RawEntry, entry_fields, entry_position
 from scratchbus.eventlog.foreign import appended

@@ -10,9 +10,9 @@ from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.position import Position, in_time
 from scratchbus.engine.steps import Call, Collect, Send, Step, ask, ask_all
 from scratchbus.errors import LogGap
-from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.archived import Stretch
 from scratchbus.eventlog.below_floor import Floor, archived_after, entries_at, not_of, read_floor
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.codec import (
     AT_ONCE,

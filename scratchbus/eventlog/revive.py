@@ -5,26 +5,27 @@ A link to it, or a change that has to be refused, then finds its head as if it h
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
 
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.ownership import held_as
 from scratchbus.domain.values import millis
 from scratchbus.engine.scripts import Key, lua_script
 from scratchbus.engine.steps import Call, Step, ask, ask_all
+from scratchbus.errors import EngineError
 from scratchbus.eventlog import paged_out
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.codec import encode_tags
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.layouts import CLASSES, Head
 from scratchbus.eventlog.stored_documents import decode_observation
+from scratchbus.eventlog.writes import Write
 from scratchbus.projections.table import is_remembered
 
-if TYPE_CHECKING:
-    from scratchbus.eventlog.append import Log
-
-TRIES = 5
+_TRIES = 5
 """How often a head is put back for one write: who pages out may drop it again at once."""
 
 
@@ -43,7 +44,7 @@ def revive(log: Log, page: str, subject: str) -> Step[str | None]:
     keys = log.keys(log.shard(page))
     if is_remembered(subject):
         return None
-    for _ in range(TRIES):
+    for _ in range(_TRIES):
         checkpoint = yield from read_checkpoint(keys)
         names = PageKeys(keys, page, checkpoint.build)
         key, name, stored = names.docs, subject, (yield from ask(keys.shard, "HGET", names.docs, subject))
@@ -75,6 +76,29 @@ def drop_heads(keys: ShardKeys, page: str, heads: Mapping[str, str | bytes]) -> 
         (reply,) = yield from ask_all(keys.shard, [command])  # sent twice it does no harm
         count += reply
     return count
+
+
+def revive_missing(
+    log: Log, page: str, writes: Sequence[Write], reply: Sequence[Any], revived: dict[str, list[str]]
+) -> Step[bool]:
+    """Write the head again that a refused write lacks because it was dropped; return whether there is one to write.
+
+    `revived` has the heads that were written, by subject.
+    """
+    if reply[2] != b"missing":
+        return False
+    subject = writes[reply[1] - 1].event.subject
+    heads = revived.setdefault(subject, [])
+    if len(heads) >= _TRIES or (head := (yield from revive(log, page, subject))) is None:
+        return False
+    heads.append(head)
+    return True
+
+
+def drop_revived(keys: ShardKeys, page: str, revived: dict[str, list[str]]) -> Step[None]:
+    """Drop the heads that were not written to since they were revived: else they would stay for good."""
+    with suppress(EngineError):  # the write is what counts
+        yield from drop_heads(keys, page, {subject: heads[-1] for subject, heads in revived.items() if heads})
 
 
 def head_of(document: Observation) -> Head:

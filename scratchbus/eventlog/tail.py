@@ -15,8 +15,8 @@ from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step, ask_all
 from scratchbus.errors import CodeTooOld, LogGap, LogRewound, PositionLost, ScratchbusError
-from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import Floor
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.codec import (
     AT_ONCE,
     Poison,

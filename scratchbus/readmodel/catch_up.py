@@ -17,7 +17,7 @@ from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Pause, Step, ask, ask_all
 from scratchbus.errors import LogRewound, PositionLost
 from scratchbus.eventlog import paged_out
-from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import (
     Checkpoint,
     Outcome,

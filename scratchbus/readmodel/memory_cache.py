@@ -18,7 +18,7 @@ from scratchbus.domain.document import Document
 from scratchbus.domain.event import Event
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import EngineForbidden, EngineReadOnly, IndexFailed, LogGap, LogRewound, PositionLost
-from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
 from scratchbus.eventlog.codec import Poison, RawEntry, decode_entry, entry_fields, entry_position, text_of
 from scratchbus.eventlog.cursor import Cursor

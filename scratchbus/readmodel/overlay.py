@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Pause, Step
-from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key
 from scratchbus.eventlog.codec import decode_items, entry_fields, entry_position
 from scratchbus.eventlog.log_reader import CHUNK, LogReader

@@ -20,7 +20,7 @@ from scratchbus.engine.scripts import Key, Keys, lua_script
 from scratchbus.engine.steps import Call, Pause, Step, ask
 from scratchbus.errors import Behind, EngineForbidden, EngineReadOnly
 from scratchbus.eventlog import paged_out
-from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, check_end, read_checkpoint
 from scratchbus.eventlog.codec import decode_items, text_of
 from scratchbus.eventlog.keys import PageKeys

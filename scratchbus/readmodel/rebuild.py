@@ -16,7 +16,7 @@ from scratchbus.errors import (
     RebuildHeld,
     ScratchbusError,
 )
-from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key, is_state_too_old
 from scratchbus.eventlog.lag import end_of
 from scratchbus.readmodel.catch_up import fold_once

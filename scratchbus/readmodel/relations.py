@@ -17,9 +17,9 @@ from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import EngineForbidden, EngineReadOnly
 from scratchbus.eventlog import paged_out
-from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.archived import Past
 from scratchbus.eventlog.below_floor import from_archive, read_floor
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
 from scratchbus.eventlog.codec import decode_items, text_of
 from scratchbus.eventlog.keys import PageKeys

@@ -12,7 +12,8 @@ from scratchbus.domain.position import START, BusPosition, Position
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import LogGap, LogRewound, NotFound, PositionLost, VersionConflict
 from scratchbus.eventlog import reader
-from scratchbus.eventlog.append import Log, append
+from scratchbus.eventlog.append import append
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.codec import entry_position
 from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.ids import new_event_id

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step
-from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.chains import walk_chains
 from scratchbus.eventlog.codec import entry_fields
 from scratchbus.eventlog.cursor import Cursor

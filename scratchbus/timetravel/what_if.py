@@ -8,7 +8,7 @@ from itertools import chain
 
 from scratchbus.domain.events import Event
 from scratchbus.engine.steps import Step
-from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.codec import Poison, is_batch_end
 from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.moments import last_until

@@ -11,7 +11,7 @@ from operator import attrgetter
 from scratchbus.domain.events import AnyEvent
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import EngineForbidden, EngineReadOnly
-from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
 from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.cursor import Cursor

@@ -25,7 +25,8 @@ from scratchbus.errors import (
     PositionLost,
     RebuildHeld,
 )
-from scratchbus.eventlog.append import Log, append
+from scratchbus.eventlog.append import append
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.codec import entry_fields
 from scratchbus.eventlog.gaps import count_all_erased

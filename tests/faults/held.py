@@ -8,8 +8,8 @@ from typing import Any, cast
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.steps import Step, ask
-from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import archived_after, read_floor
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, read_unchecked
 from scratchbus.eventlog.codec import entry_fields
 from scratchbus.eventlog.keys import PageKeys, ShardKeys

@@ -10,8 +10,8 @@ from scratchbus.domain.position import START, Position
 from scratchbus.engine.scripts import Command, packed
 from scratchbus.engine.steps import Call, Step
 from scratchbus.errors import InvalidInput
-from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import Floor
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key
 from scratchbus.eventlog.codec import RawEntry, decode_items, entry_position
 from scratchbus.eventlog.gaps import erased_between
