@@ -18,9 +18,10 @@ from scratchbus.engine.steps import Call, Step, ask, ask_all
 from scratchbus.eventlog import paged_out as paged
 from scratchbus.eventlog.below_floor import Floor
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key
-from scratchbus.eventlog.codec import RawEntry, decode_entry, entry_fields, entry_position
+from scratchbus.eventlog.codec import decode_entry
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.layouts import Head
+from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_position
 from scratchbus.eventlog.stored_documents import read_document
 from scratchbus.projections import scratch_page, table
 from scratchbus.readmodel.catch_up import fold_once

@@ -12,9 +12,9 @@ from scratchbus.engine.steps import Call, Fetch, Step, ask_all
 from scratchbus.errors import LogRewound, PositionLost
 from scratchbus.eventlog.archived import Past, Stretch
 from scratchbus.eventlog.bus_log import Log
-from scratchbus.eventlog.codec import RawEntry, entry_position, text_of
 from scratchbus.eventlog.gaps import count_all_erased, not_erased
 from scratchbus.eventlog.layouts import read_last
+from scratchbus.eventlog.raw_entries import RawEntry, entry_position, text_of
 
 T = TypeVar("T")
 

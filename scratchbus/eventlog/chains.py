@@ -11,9 +11,10 @@ from scratchbus.engine.steps import Call, Step
 from scratchbus.errors import PositionLost
 from scratchbus.eventlog.below_floor import from_archive, read_floor
 from scratchbus.eventlog.bus_log import Log
-from scratchbus.eventlog.codec import RawEntry, decode_items
+from scratchbus.eventlog.codec import decode_items
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.layouts import LUA
+from scratchbus.eventlog.raw_entries import RawEntry
 
 _CHAINS, _EVENTS, _MANY = 50, 10, 500  # chains walked at once, events asked of each, and of one that is longer
 

@@ -12,9 +12,9 @@ from scratchbus.engine.steps import Sent, Step, ask, ask_all
 from scratchbus.errors import InvalidPosition, LogGap, LogRewound, PositionLost, shown
 from scratchbus.eventlog.below_floor import Floor, read_floor
 from scratchbus.eventlog.bus_log import Log
-from scratchbus.eventlog.codec import RawEntry, entry_id, entry_numbers, entry_position
 from scratchbus.eventlog.gaps import are_erased
 from scratchbus.eventlog.lag import end_of
+from scratchbus.eventlog.raw_entries import RawEntry, entry_id, entry_numbers, entry_position
 
 ANEW = "read the page, and go on behind bus.position()"
 """The advice to a reader that lost events."""

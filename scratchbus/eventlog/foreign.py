@@ -14,9 +14,9 @@ from scratchbus.engine.scripts import Key, lua_script
 from scratchbus.engine.steps import Call, Step, ask, ask_all
 from scratchbus.errors import InvalidPosition, LogError
 from scratchbus.eventlog.bus_log import Log
-from scratchbus.eventlog.codec import RawEntry, entry_fields, entry_position, text_of
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.layouts import LUA
+from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_position, text_of
 from scratchbus.telemetry.logs import stderr_logger
 
 logger = stderr_logger()

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step, ask_all
 from scratchbus.eventlog.bus_log import Log
-from scratchbus.eventlog.codec import entry_position
 from scratchbus.eventlog.layouts import read_last
+from scratchbus.eventlog.raw_entries import entry_position
 
 
 class Lag(NamedTuple):

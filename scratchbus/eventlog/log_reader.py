@@ -10,10 +10,10 @@ from scratchbus.engine.steps import Call, Collect, Send, Sent, Step
 from scratchbus.errors import PositionLost
 from scratchbus.eventlog.below_floor import Floor, archived_after
 from scratchbus.eventlog.bus_log import Log
-from scratchbus.eventlog.codec import RawEntry, batch_place, entry_position, is_batch_end
 from scratchbus.eventlog.foreign import appended
 from scratchbus.eventlog.gaps import count_erased
 from scratchbus.eventlog.keys import ShardKeys
+from scratchbus.eventlog.raw_entries import RawEntry, batch_place, entry_position, is_batch_end
 from scratchbus.telemetry.logs import stderr_logger
 
 LONGEST_BATCH = 4_096

@@ -13,8 +13,9 @@ from scratchbus.engine.patience import backoff
 from scratchbus.engine.steps import Pause, Step, ask_all
 from scratchbus.errors import EngineError, EngineLoading, EngineUnreachable, EventIdReused
 from scratchbus.eventlog.bus_log import Log
-from scratchbus.eventlog.codec import Poison, RawEntry, decode_entry, entry_fields, entry_position
+from scratchbus.eventlog.codec import Poison, decode_entry
 from scratchbus.eventlog.log_reader import LogReader
+from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_position
 from scratchbus.eventlog.writes import Op, Write
 
 _DECIDED: Mapping[str, set[str]] = {

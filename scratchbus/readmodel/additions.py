@@ -15,7 +15,8 @@ from typing import Any
 from scratchbus.domain.observation import ObservationFields
 from scratchbus.domain.values import LARGEST, millis, moment
 from scratchbus.eventlog.bodies import Fields
-from scratchbus.eventlog.codec import Decoded, RawEntry, entry_numbers, text_of, texts_of
+from scratchbus.eventlog.codec import Decoded
+from scratchbus.eventlog.raw_entries import RawEntry, entry_numbers, text_of, texts_of
 from scratchbus.eventlog.stored_documents import encode_stored
 from scratchbus.projections.scratch_page import WAITING
 from scratchbus.projections.stored_observation import BASICS, Details, StoredObservation

@@ -22,10 +22,11 @@ from scratchbus.errors import Behind, EngineForbidden, EngineReadOnly
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, check_end, read_checkpoint
-from scratchbus.eventlog.codec import decode_items, text_of
+from scratchbus.eventlog.codec import decode_items
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.layouts import LUA, Head
+from scratchbus.eventlog.raw_entries import text_of
 from scratchbus.eventlog.stored_documents import (
     UNREADABLE,
     decode_document,

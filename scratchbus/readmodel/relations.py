@@ -21,9 +21,10 @@ from scratchbus.eventlog.archived import Past
 from scratchbus.eventlog.below_floor import from_archive, read_floor
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
-from scratchbus.eventlog.codec import decode_items, text_of
+from scratchbus.eventlog.codec import decode_items
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.log_reader import LogReader
+from scratchbus.eventlog.raw_entries import text_of
 from scratchbus.projections import scratch_page
 from scratchbus.projections.table import is_remembered
 from scratchbus.readmodel.catch_up import catch_up

@@ -10,8 +10,9 @@ from scratchbus.domain.observation import Observation
 from scratchbus.engine.scripts import Command
 from scratchbus.eventlog import positions
 from scratchbus.eventlog.checkpoint import Checkpoint
-from scratchbus.eventlog.codec import Poison, entry_fields
+from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
+from scratchbus.eventlog.raw_entries import entry_fields
 from scratchbus.eventlog.stored_documents import encode_document
 from scratchbus.projections import scratch_page
 from scratchbus.projections.projection import Document, Indexes

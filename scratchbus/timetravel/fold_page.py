@@ -13,24 +13,20 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.steps import Step
 from scratchbus.eventlog.bus_log import Log
-from scratchbus.eventlog.codec import (
-    AT_ONCE,
+from scratchbus.eventlog.codec import AT_ONCE, Decoded, Poison, decode_bodies, decode_items
+from scratchbus.eventlog.cursor import Cursor, cursors
+from scratchbus.eventlog.gaps import count_all_erased
+from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.moments import event_id_at
+from scratchbus.eventlog.raw_entries import (
     LAYOUT,
-    Decoded,
-    Poison,
     RawEntry,
-    decode_bodies,
-    decode_items,
     entry_fields,
     entry_id,
     entry_numbers,
     entry_position,
     texts_of,
 )
-from scratchbus.eventlog.cursor import Cursor, cursors
-from scratchbus.eventlog.gaps import count_all_erased
-from scratchbus.eventlog.keys import PageKeys
-from scratchbus.eventlog.moments import event_id_at
 from scratchbus.eventlog.reader import read
 from scratchbus.eventlog.stored_documents import encode_document
 from scratchbus.projections.filters import Filter, matching

@@ -16,9 +16,9 @@ from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_chec
 from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.cursor import Cursor
 from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.reader import read
 from scratchbus.eventlog.stored_documents import decode_stored
-from scratchbus.eventlog.tail import LogEntry
 from scratchbus.projections.page_in_memory import LivePage, Turn
 from scratchbus.projections.stored_observation import AnyObservation
 from scratchbus.readmodel.catch_up import catch_up

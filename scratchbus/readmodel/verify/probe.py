@@ -13,10 +13,11 @@ from scratchbus.errors import InvalidInput
 from scratchbus.eventlog.below_floor import Floor
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key
-from scratchbus.eventlog.codec import RawEntry, decode_items, entry_position
+from scratchbus.eventlog.codec import decode_items
 from scratchbus.eventlog.gaps import erased_between
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.log_reader import LogReader
+from scratchbus.eventlog.raw_entries import RawEntry, entry_position
 from scratchbus.readmodel.probe import probe
 from scratchbus.readmodel.verify.findings import Verified
 from scratchbus.readmodel.verify.stored import StoredKeys

@@ -17,10 +17,10 @@ from scratchbus.eventlog.archived import Past
 from scratchbus.eventlog.below_floor import read_floor
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_unchecked
-from scratchbus.eventlog.codec import entry_fields
 from scratchbus.eventlog.foreign import read_foreign, up_to
 from scratchbus.eventlog.gaps import erased_between, not_erased
 from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.raw_entries import entry_fields
 from scratchbus.eventlog.retries import is_of
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.rebuild import Progress
