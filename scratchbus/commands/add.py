@@ -18,7 +18,7 @@ from scratchbus.domain.digest import digest_of
 from scratchbus.domain.events import ENVELOPE, Added, Repeated
 from scratchbus.domain.observation import GUARDS, GivenObservation, NewObservation, Observation
 from scratchbus.domain.payloads import type_of_payload
-from scratchbus.domain.recurrence import end_after, start_of
+from scratchbus.domain.schedule import blockers_in_head, end_after, start_of
 from scratchbus.domain.values import check_event_id, check_source, checked, millis, refusal_in
 from scratchbus.engine.steps import Step
 from scratchbus.errors import (
@@ -274,6 +274,7 @@ def decide(
     if "dedupe_key" in fields:
         again = encode_body(Repeated(**{name: fields[name] for name in _REPEATED & fields.keys()}))
         argument = f"{len(again)}:{again.decode()}{fields['dedupe_key']}"
+    blocked_by = fields.get("blocked_by")
     return Write(
         Draft(Added, ids.event, page, ids.subject, kind.name, fields),
         Op.ADD,
@@ -286,7 +287,7 @@ def decide(
         argument=argument,
         fence=fence,
         tags=fields.get("tags", ()),
-        blocked_by=fields.get("blocked_by") if "every" not in said else [ids.subject],
+        blocked_by=blocked_by if start is None else blockers_in_head(ids.subject, given("every"), blocked_by),
         rest="" if start is None else str(millis(start)),
         body=encode_fields(fields),
         is_plain=not (ids.sharing or argument or wake) and fence is None,

@@ -11,6 +11,7 @@ from typing import Any
 
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.ownership import held_as
+from scratchbus.domain.schedule import blockers_in_head
 from scratchbus.domain.values import millis
 from scratchbus.engine.scripts import Key, lua_script
 from scratchbus.engine.steps import Call, Step, ask, ask_all
@@ -105,6 +106,7 @@ def head_of(document: Observation) -> Head:
     """Return the head that an observation must have, by its document."""
     wake = document.remind_at if document.is_open else document.archive_at
     claim = document.claim
+    blockers = blockers_in_head(document.id, document.every, document.blocked_by)
     return Head(
         version=document.version,
         status=document.status,
@@ -120,6 +122,6 @@ def head_of(document: Observation) -> Head:
         position=document.position.stream_id,
         tries=document.attempts,
         rest=millis(document.not_before) if document.not_before else 0,
-        tags=encode_tags(document.tags, document.blocked_by if document.every is None else [document.id]),
+        tags=encode_tags(document.tags, blockers or ()),
         dedupe_key=document.dedupe_key or "",
     )

@@ -34,7 +34,7 @@ class PageAdditions:
     """What a stretch of the log adds to one page: documents, and the members of indexes with their scores.
 
     `places` has the ms and seq of each addition; `relations` those that some of them tell of, as
-    `scratch_page.relations` has them.
+    `event_relations.relations` has them.
     """
 
     def __init__(self, page: bytes) -> None:

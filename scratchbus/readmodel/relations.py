@@ -25,7 +25,7 @@ from scratchbus.eventlog.codec import decode_items
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.log_reader import LogReader
 from scratchbus.eventlog.raw_entries import text_of
-from scratchbus.projections import scratch_page
+from scratchbus.projections import event_relations
 from scratchbus.projections.table import is_remembered
 from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.readmodel.queries import Freshness, get
@@ -57,7 +57,7 @@ class Relations:
             entries, is_end, *_ = yield from reader.read()
             for _, event in decode_items(entries, shard):
                 if isinstance(event, Event):
-                    for relation, start, end in scratch_page.relations(event):
+                    for relation, start, end in event_relations.relations(event):
                         self._late[shard, relation, start].append(end)
         self.reached[shard] = reader.at
 
