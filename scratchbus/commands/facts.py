@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import Field
 
-from scratchbus.commands.add import add_many
+from scratchbus.commands.add_many import add_many
 from scratchbus.commands.change import Resolve
 from scratchbus.commands.execution import Occasion, execute
 from scratchbus.commands.fact_reads import fact_not_found, read_facts
@@ -22,8 +22,9 @@ from scratchbus.domain.digest import digest_of
 from scratchbus.domain.event import Event
 from scratchbus.domain.fact_events import FactAsserted, FactRetracted
 from scratchbus.domain.facts import Fact
+from scratchbus.domain.given_observation import NewObservation
 from scratchbus.domain.knowledge import Span
-from scratchbus.domain.observation import NewObservation, Observation
+from scratchbus.domain.observation import Observation
 from scratchbus.domain.relation_registry import SAME_AS, RelationRegistry
 from scratchbus.domain.values import MAX_BYTES, CheckedBy, EventId, Given, check_confidence
 from scratchbus.engine.steps import Step, Wrote

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any, cast
 
-from scratchbus.commands.add import add_many
+from scratchbus.commands.add_many import add_many
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import MemoryEdit, edit, put
 from scratchbus.domain.checks import check_guards
 from scratchbus.domain.event import Event
+from scratchbus.domain.given_observation import NewObservation
 from scratchbus.domain.memories import Session
 from scratchbus.domain.memory_events import TaskBegun, TaskEnded
-from scratchbus.domain.observation import NewObservation, Observation
+from scratchbus.domain.observation import Observation
 from scratchbus.domain.tasks import PREFIX, TaskId, check_text, replacement, task_id
 from scratchbus.domain.values import CheckedBy, page_of_session
 from scratchbus.engine.steps import Step

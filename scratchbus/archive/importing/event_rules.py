@@ -40,6 +40,7 @@ from scratchbus.domain.events import (
     Updated,
 )
 from scratchbus.domain.fact_events import FactAsserted
+from scratchbus.domain.given_observation import NewObservation, invalid
 from scratchbus.domain.items import check_name, check_namespace
 from scratchbus.domain.items import subject_of as item_of
 from scratchbus.domain.lifecycle import ARCHIVED, StatusClass
@@ -52,7 +53,7 @@ from scratchbus.domain.memory_events import (
     TaskBegun,
     TodoWritten,
 )
-from scratchbus.domain.observation import NewObservation, Observation, invalid
+from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.preferences import check_key, check_preference
 from scratchbus.domain.preferences import subject_of as preference_of
