@@ -44,8 +44,6 @@ from scratchbus.domain.exposure import Exposure as Exposure
 from scratchbus.domain.exposure import Seen as Seen
 from scratchbus.domain.facts import Fact as Fact
 from scratchbus.domain.facts import Retraction as Retraction
-from scratchbus.domain.given_observation import NewObservation as NewObservation
-from scratchbus.domain.given_observation import ObservationPatch as ObservationPatch
 from scratchbus.domain.items import ItemChange as ItemChange
 from scratchbus.domain.items import StoreItem as StoreItem
 from scratchbus.domain.knowledge import Extractor as Extractor
@@ -63,6 +61,8 @@ from scratchbus.domain.memories import SessionInfo as SessionInfo
 from scratchbus.domain.memories import TagsResult as TagsResult
 from scratchbus.domain.observation import Claim as Claim
 from scratchbus.domain.observation import Observation as Observation
+from scratchbus.domain.observation_fields import NewObservation as NewObservation
+from scratchbus.domain.observation_fields import ObservationPatch as ObservationPatch
 from scratchbus.domain.payloads import payload_of as payload_of
 from scratchbus.domain.position import BusPosition as BusPosition
 from scratchbus.domain.position import Position as Position

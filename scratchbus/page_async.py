@@ -12,8 +12,8 @@ from scratchbus.commands import add as adding
 from scratchbus.commands import read as looking
 from scratchbus.commands.add_many import add_many
 from scratchbus.domain.events import AnyEvent, Erased
-from scratchbus.domain.given_observation import NewObservation, ObservationPatch
 from scratchbus.domain.observation import Claim, Observation
+from scratchbus.domain.observation_fields import NewObservation, ObservationPatch
 from scratchbus.domain.position import Position
 from scratchbus.domain.representation import public_names
 from scratchbus.domain.values import Duration, Moment, check_page

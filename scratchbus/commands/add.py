@@ -16,20 +16,13 @@ from scratchbus.commands.references import check_blockers, check_there
 from scratchbus.domain.checks import check_end, check_size
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.events import ENVELOPE, Added, Repeated
-from scratchbus.domain.given_observation import GUARDS, GivenObservation, NewObservation, spread
+from scratchbus.domain.given_observation import spread
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.observation_fields import GUARDS, GivenObservation, NewObservation
 from scratchbus.domain.schedule import blockers_in_head, end_after, start_of
 from scratchbus.domain.values import check_source, checked, millis, refusal_in
 from scratchbus.engine.steps import Step
-from scratchbus.errors import (
-    EventIdReused,
-    InvalidField,
-    InvalidInput,
-    InvalidTTL,
-    TooLarge,
-    UnknownField,
-    shown,
-)
+from scratchbus.errors import EventIdReused, InvalidField, InvalidInput, InvalidTTL, TooLarge, UnknownField, shown
 from scratchbus.eventlog import ids as event_ids
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.because import reasons, untraced_reasons

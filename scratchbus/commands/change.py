@@ -10,9 +10,10 @@ from scratchbus.commands.outcome import Life, life_of, type_or_none
 from scratchbus.commands.references import check_blockers
 from scratchbus.domain.checks import MAX_LABEL, check_end, check_size, check_tags
 from scratchbus.domain.events import Changes, Cleared, ReasonCode, StatusChanged, Updated
-from scratchbus.domain.given_observation import ObservationPatch, check_patch
+from scratchbus.domain.given_observation import check_patch
 from scratchbus.domain.lifecycle import ARCHIVED, Lifecycle
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.observation_fields import ObservationPatch
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.values import MAX_BYTES, CheckedBy, EventId, Given, check_id, duration_of, millis
 from scratchbus.engine.steps import Step

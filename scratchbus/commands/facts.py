@@ -15,16 +15,17 @@ from scratchbus.commands.add_many import add_many
 from scratchbus.commands.change import Resolve
 from scratchbus.commands.execution import Occasion, execute
 from scratchbus.commands.fact_reads import fact_not_found, read_facts
-from scratchbus.commands.memory import MemoryEdit, edit, put
+from scratchbus.commands.memory import edit
+from scratchbus.commands.memory_edit import MemoryEdit, put
 from scratchbus.commands.references import check_there
 from scratchbus.domain.checks import MAX_REASON, as_time, check_content, check_evidence, check_label
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.event import Event
 from scratchbus.domain.fact_events import FactAsserted, FactRetracted
 from scratchbus.domain.facts import Fact
-from scratchbus.domain.given_observation import NewObservation
 from scratchbus.domain.knowledge import Span
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.observation_fields import NewObservation
 from scratchbus.domain.relation_registry import SAME_AS, RelationRegistry
 from scratchbus.domain.values import MAX_BYTES, CheckedBy, EventId, Given, check_confidence
 from scratchbus.engine.steps import Step, Wrote

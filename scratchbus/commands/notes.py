@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 from scratchbus.commands.cached import fresh
 from scratchbus.commands.execution import Occasion
-from scratchbus.commands.memory import MemoryEdit, Revision, check_based_on, edit, folded, history_of, put
+from scratchbus.commands.memory import edit
+from scratchbus.commands.memory_edit import MemoryEdit, Revision, check_based_on, put
 from scratchbus.domain.checks import check_tags, check_text
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import AnyEvent
@@ -27,6 +28,7 @@ from scratchbus.projections.session import PAGES
 from scratchbus.projections.table import is_over
 from scratchbus.readmodel.history import history, known_events
 from scratchbus.readmodel.memory_cache import CachedMemory
+from scratchbus.readmodel.memory_history import folded, history_of
 from scratchbus.readmodel.scope import Core
 from scratchbus.settings import Settings
 

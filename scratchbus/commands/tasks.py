@@ -8,13 +8,14 @@ from typing import Annotated, Any, cast
 
 from scratchbus.commands.add_many import add_many
 from scratchbus.commands.execution import Occasion
-from scratchbus.commands.memory import MemoryEdit, edit, put
+from scratchbus.commands.memory import edit
+from scratchbus.commands.memory_edit import MemoryEdit, put
 from scratchbus.domain.checks import check_guards
 from scratchbus.domain.event import Event
-from scratchbus.domain.given_observation import NewObservation
 from scratchbus.domain.memories import Session
 from scratchbus.domain.memory_events import TaskBegun, TaskEnded
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.observation_fields import NewObservation
 from scratchbus.domain.tasks import PREFIX, TaskId, check_text, replacement, task_id
 from scratchbus.domain.values import CheckedBy, page_of_session
 from scratchbus.engine.steps import Step

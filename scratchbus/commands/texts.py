@@ -12,7 +12,8 @@ from functools import partial
 from typing import Annotated, Any, cast
 
 from scratchbus.commands.execution import Occasion
-from scratchbus.commands.memory import MemoryEdit, edit, put
+from scratchbus.commands.memory import edit
+from scratchbus.commands.memory_edit import MemoryEdit, put
 from scratchbus.commands.retries import is_known
 from scratchbus.domain.checks import check_guards, check_text
 from scratchbus.domain.conversation_events import TextDeleted, TextEdited, TextWritten

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from scratchbus.commands.execution import Occasion
-from scratchbus.commands.memory import MemoryEdit, put
+from scratchbus.commands.memory_edit import MemoryEdit, put
 from scratchbus.commands.retries import is_known
 from scratchbus.domain.checks import check_limit, check_text
 from scratchbus.domain.conversation_events import TurnAppended, TurnsCompacted

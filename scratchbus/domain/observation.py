@@ -7,17 +7,13 @@ from datetime import datetime
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
-from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
 from scratchbus.domain.document import Document, PlaceText
+from scratchbus.domain.observation_fields import ObservationFields
 from scratchbus.domain.ownership import owner_token
 from scratchbus.domain.payloads import Model, ModelClass, Place, read_payload
 from scratchbus.domain.position import Position
 from scratchbus.domain.representation import readable
-from scratchbus.domain.values import (
-    Confidence,
-    Whole,
-)
 
 
 class Claim(BaseModel):
@@ -41,33 +37,6 @@ class Claim(BaseModel):
     def is_from(self, instance: str) -> bool:
         """Return whether the claim was made by a connection with this `Bus.instance`, under the name it shows."""
         return self.owner == owner_token(self.by, instance)
-
-
-class ObservationFields(BaseModel):
-    """The fields that an observation has from the event that adds it.
-
-    A field that callers may give is declared here, as it is kept, and in `NewObservation`, as they give it.
-    """
-
-    model_config = ConfigDict(defer_build=True)
-
-    content: str
-    owner: str | None = None
-    status: str = "active"
-    status_class: str = "open"
-    confidence: Confidence = 1.0
-    context: dict[str, Any] = Field(default_factory=dict)
-    tags: list[str] = Field(default_factory=list)
-    metadata: dict[str, Any] = Field(default_factory=dict)
-    priority: Whole = 50
-    expires_at: datetime | None = None
-    dedupe_key: str | None = None
-    evidence: list[str] = Field(default_factory=list)
-    remind_at: datetime | None = None
-    remind_on: dict[str, Any] | None = None
-    blocked_by: list[str] = Field(default_factory=list)
-    not_before: datetime | None = None
-    every: str | None = None
 
 
 class _Known(BaseModel):
@@ -160,18 +129,3 @@ OTHERS: Final = {
     if name not in (*SPECIFIED, *_PLACE, "shard", "ms", "seq", "added_ms", "added_seq")
 }
 """What only this bus knows of an observation, each with what a new one has."""
-
-
-class Changes(TypedDict, total=False):
-    """The fields that an update has replaced, each with its new value; `status` has an event of its own."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]  # how pydantic wants it
-
-    content: str
-    owner: str | None
-    confidence: Confidence
-    context: dict[str, Any]
-    tags: list[str]
-    metadata: dict[str, Any]
-    expires_at: datetime | None
-    blocked_by: list[str]

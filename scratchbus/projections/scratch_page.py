@@ -11,7 +11,8 @@ from typing import Any
 from msgspec.structs import asdict
 
 from scratchbus.domain.events import Added, Event
-from scratchbus.domain.observation import Claim, Observation, ObservationFields
+from scratchbus.domain.observation import Claim, Observation
+from scratchbus.domain.observation_fields import ObservationFields
 from scratchbus.domain.schedule import is_scheduled
 from scratchbus.domain.values import LARGEST, MODEL_SLOTS, millis, moment, trusted
 from scratchbus.projections.observation_changes import CHANGES

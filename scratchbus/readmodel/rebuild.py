@@ -8,14 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from scratchbus.engine.steps import Pause, Step, ask, ask_all
-from scratchbus.errors import (
-    EngineError,
-    LogError,
-    LogGap,
-    LogRewound,
-    RebuildHeld,
-    ScratchbusError,
-)
+from scratchbus.errors import EngineError, LogError, LogGap, LogRewound, RebuildHeld, ScratchbusError
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key, is_state_too_old
 from scratchbus.eventlog.lag import end_of
