@@ -61,8 +61,8 @@ from scratchbus.domain.memories import SessionInfo as SessionInfo
 from scratchbus.domain.memories import TagsResult as TagsResult
 from scratchbus.domain.observation import Claim as Claim
 from scratchbus.domain.observation import Observation as Observation
-from scratchbus.domain.observation_fields import NewObservation as NewObservation
-from scratchbus.domain.observation_fields import ObservationPatch as ObservationPatch
+from scratchbus.domain.observation_models import NewObservation as NewObservation
+from scratchbus.domain.observation_models import ObservationPatch as ObservationPatch
 from scratchbus.domain.payloads import payload_of as payload_of
 from scratchbus.domain.position import BusPosition as BusPosition
 from scratchbus.domain.position import Position as Position

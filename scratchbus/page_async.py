@@ -13,7 +13,7 @@ from scratchbus.commands import read as looking
 from scratchbus.commands.add_many import add_many
 from scratchbus.domain.events import AnyEvent, Erased
 from scratchbus.domain.observation import Claim, Observation
-from scratchbus.domain.observation_fields import NewObservation, ObservationPatch
+from scratchbus.domain.observation_models import NewObservation, ObservationPatch
 from scratchbus.domain.position import Position
 from scratchbus.domain.representation import public_names
 from scratchbus.domain.values import Duration, Moment, check_page

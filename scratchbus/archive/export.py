@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import from_json, to_json
 
 from scratchbus.domain.event import Event
-from scratchbus.domain.observation_fields import invalid
+from scratchbus.domain.observation_models import invalid
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import millis
 from scratchbus.errors import InvalidField, InvalidInput, shown

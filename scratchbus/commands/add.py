@@ -18,7 +18,7 @@ from scratchbus.domain.digest import digest_of
 from scratchbus.domain.events import ENVELOPE, Added, Repeated
 from scratchbus.domain.given_observation import spread
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.observation_fields import GUARDS, GivenObservation, NewObservation
+from scratchbus.domain.observation_models import GUARDS, GivenObservation, NewObservation
 from scratchbus.domain.schedule import blockers_in_head, end_after, start_of
 from scratchbus.domain.values import check_source, checked, millis, refusal_in
 from scratchbus.engine.steps import Step

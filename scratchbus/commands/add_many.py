@@ -7,7 +7,7 @@ from typing import Any
 
 from scratchbus.commands.add import add_all, name_item, parse
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.observation_fields import NewObservation
+from scratchbus.domain.observation_models import NewObservation
 from scratchbus.domain.values import check_event_id
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, InvalidInput, TooLarge, shown

@@ -13,7 +13,7 @@ from scratchbus.domain.events import Changes, Cleared, ReasonCode, StatusChanged
 from scratchbus.domain.given_observation import check_patch
 from scratchbus.domain.lifecycle import ARCHIVED, Lifecycle
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.observation_fields import ObservationPatch
+from scratchbus.domain.observation_models import ObservationPatch
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.values import MAX_BYTES, CheckedBy, EventId, Given, check_id, duration_of, millis
 from scratchbus.engine.steps import Step

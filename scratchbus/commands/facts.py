@@ -25,7 +25,7 @@ from scratchbus.domain.fact_events import FactAsserted, FactRetracted
 from scratchbus.domain.facts import Fact
 from scratchbus.domain.knowledge import Span
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.observation_fields import NewObservation
+from scratchbus.domain.observation_models import NewObservation
 from scratchbus.domain.relation_registry import SAME_AS, RelationRegistry
 from scratchbus.domain.values import MAX_BYTES, CheckedBy, EventId, Given, check_confidence
 from scratchbus.engine.steps import Step, Wrote

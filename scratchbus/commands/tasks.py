@@ -15,7 +15,7 @@ from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Session
 from scratchbus.domain.memory_events import TaskBegun, TaskEnded
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.observation_fields import NewObservation
+from scratchbus.domain.observation_models import NewObservation
 from scratchbus.domain.tasks import PREFIX, TaskId, check_text, replacement, task_id
 from scratchbus.domain.values import CheckedBy, page_of_session
 from scratchbus.engine.steps import Step

@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 from scratchbus.domain.document import Document, PlaceText
-from scratchbus.domain.observation_fields import ObservationFields
+from scratchbus.domain.observation_models import ObservationFields
 from scratchbus.domain.ownership import owner_token
 from scratchbus.domain.payloads import Model, ModelClass, Place, read_payload
 from scratchbus.domain.position import Position

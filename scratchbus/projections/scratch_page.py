@@ -12,10 +12,10 @@ from msgspec.structs import asdict
 
 from scratchbus.domain.events import Added, Event
 from scratchbus.domain.observation import Claim, Observation
-from scratchbus.domain.observation_fields import ObservationFields
+from scratchbus.domain.observation_models import ObservationFields
 from scratchbus.domain.schedule import is_scheduled
 from scratchbus.domain.values import LARGEST, MODEL_SLOTS, millis, moment, trusted
-from scratchbus.projections.observation_changes import CHANGES
+from scratchbus.projections.folded_changes import CHANGES
 from scratchbus.projections.projection import FoldError
 from scratchbus.projections.stored_observation import PLAIN, AnyObservation, StoredObservation
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
-from scratchbus.domain.observation_fields import ObservationFields
+from scratchbus.domain.observation_models import ObservationFields
 from scratchbus.domain.values import LARGEST, millis, moment
 from scratchbus.eventlog.bodies import Fields
 from scratchbus.eventlog.codec import Decoded

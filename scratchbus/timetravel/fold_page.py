@@ -30,7 +30,7 @@ from scratchbus.eventlog.raw_entries import (
 from scratchbus.eventlog.reader import read
 from scratchbus.eventlog.stored_documents import encode_document
 from scratchbus.projections.filters import Filter, matching
-from scratchbus.projections.observation_changes import CHANGING
+from scratchbus.projections.folded_changes import CHANGING
 from scratchbus.projections.page_in_memory import LivePage
 from scratchbus.projections.projection import UNFOLDABLE, damage
 from scratchbus.projections.table import IN_PLACE

@@ -12,7 +12,7 @@ from typing import Any, Self, Unpack
 from scratchbus.commands import change
 from scratchbus.commands.claim import Link, Picked, Wanted
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.observation_fields import ObservationPatch
+from scratchbus.domain.observation_models import ObservationPatch
 from scratchbus.domain.values import Duration, check_whole
 from scratchbus.eventlog.reader import Stop
 from scratchbus.readmodel.scope import AsyncHost

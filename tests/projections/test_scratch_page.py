@@ -21,7 +21,7 @@ from scratchbus.domain.events import (
 )
 from scratchbus.domain.observation import Claim
 from scratchbus.domain.values import moment
-from scratchbus.projections.observation_changes import CHANGES
+from scratchbus.projections.folded_changes import CHANGES
 from scratchbus.projections.projection import FoldError, damage
 from scratchbus.projections.scratch_page import evolve, index_entries, next_moment, settled
 

@@ -24,7 +24,7 @@ from scratchbus.domain.conversations import MOST_COMPACTED, check_path, check_ro
 from scratchbus.domain.events import EVENTS, Changes
 from scratchbus.domain.items import check_name, check_namespace
 from scratchbus.domain.lifecycle import StatusClass
-from scratchbus.domain.observation_fields import NewObservation, invalid
+from scratchbus.domain.observation_models import NewObservation, invalid
 from scratchbus.domain.position import Position
 from scratchbus.domain.preferences import check_key, check_preference
 from scratchbus.domain.registry import HIGHEST_PRIORITY, MOST_TAGS
