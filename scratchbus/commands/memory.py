@@ -48,6 +48,18 @@ def edit(core: Core, page: str, command: MemoryEdit, occasion: Occasion | None =
     return left.document
 
 
+def append_new(core: Core, occasion: Occasion, event: Event, version: int | None = 0) -> Step[Event]:
+    """Append the event that begins a subject, and return it as the log has it, which may be that of the first attempt.
+
+    `version` None lets the subject be there already. Raises SessionOver or EventIdReused.
+    """
+    done = yield from append(core.log, occasion.page, [put(occasion, event, version)])
+    if done.recalled is None:
+        return done.written[0].placed(event)
+    (known,) = yield from known_events(core.log, done.recalled)
+    return known
+
+
 class _Job(NamedTuple):
     """An edit that waits for its turn."""
 
