@@ -60,9 +60,9 @@ from scratchbus.domain.memories import Session as Session
 from scratchbus.domain.memories import SessionInfo as SessionInfo
 from scratchbus.domain.memories import TagsResult as TagsResult
 from scratchbus.domain.observation import Claim as Claim
-from scratchbus.domain.observation import NewObservation as NewObservation
 from scratchbus.domain.observation import Observation as Observation
-from scratchbus.domain.observation import ObservationPatch as ObservationPatch
+from scratchbus.domain.observation_models import NewObservation as NewObservation
+from scratchbus.domain.observation_models import ObservationPatch as ObservationPatch
 from scratchbus.domain.payloads import payload_of as payload_of
 from scratchbus.domain.position import BusPosition as BusPosition
 from scratchbus.domain.position import Position as Position

@@ -12,7 +12,7 @@ import scratchbus.readmodel.probe  # noqa: F401 - its script is among those that
 from scratchbus.domain.ownership import new_instance, owner_token
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import ShardsMismatch
-from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import is_state_too_old
 from scratchbus.readmodel.queries import Freshness
 from scratchbus.readmodel.scope import Core, refresh_registry

@@ -10,8 +10,10 @@ from pydantic import BaseModel
 
 from scratchbus.commands import add as adding
 from scratchbus.commands import read as looking
+from scratchbus.commands.add_many import add_many
 from scratchbus.domain.events import AnyEvent, Erased
-from scratchbus.domain.observation import Claim, NewObservation, Observation, ObservationPatch
+from scratchbus.domain.observation import Claim, Observation
+from scratchbus.domain.observation_models import NewObservation, ObservationPatch
 from scratchbus.domain.position import Position
 from scratchbus.domain.representation import public_names
 from scratchbus.domain.values import Duration, Moment, check_page
@@ -122,7 +124,7 @@ class AsyncPage:
 
     async def add_many(self, items: Sequence[NewObservation], *, event_id: str | None = None) -> Observations:
         """Add up to 1,000 observations in one atomic batch; return them in the same order. Raises as `add` does."""
-        return await self._bus.converse(adding.add_many(self._bus.core, self.name, items, event_id))
+        return await self._bus.converse(add_many(self._bus.core, self.name, items, event_id))
 
     async def get(self, id: str, *, stale_ok: bool = False) -> Observation | None:
         """Return an observation, or None when it is not on the page. Raises InvalidId."""

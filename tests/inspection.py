@@ -18,11 +18,12 @@ from scratchbus.engine.steps import Call, Step, ask, ask_all
 from scratchbus.eventlog import paged_out as paged
 from scratchbus.eventlog.below_floor import Floor
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key
-from scratchbus.eventlog.codec import RawEntry, decode_entry, entry_fields, entry_position
+from scratchbus.eventlog.codec import decode_entry
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.layouts import Head
+from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_position
 from scratchbus.eventlog.stored_documents import read_document
-from scratchbus.projections import scratch_page, table
+from scratchbus.projections import event_relations, scratch_page, table
 from scratchbus.readmodel.catch_up import fold_once
 from scratchbus.readmodel.scope import Host
 from tests import clock
@@ -389,9 +390,9 @@ def _assert_relations(bus: Bus) -> None:
     for shard in range(bus.core.log.shards):
         keys = bus.core.log.keys(shard)
         names = PageKeys(keys, "", _build(bus, keys))
-        expected: dict[str, set[str]] = {name: set() for name in scratch_page.RELATIONS}
+        expected: dict[str, set[str]] = {name: set() for name in event_relations.RELATIONS}
         for event in (decode_entry(entry, shard) for entry in entries(bus, shard)):
-            for relation, start, end in scratch_page.relations(event):
+            for relation, start, end in event_relations.relations(event):
                 expected[relation].add(f"{start}\t{end}")
         for relation, members in expected.items():
             assert _scores(bus, names.relation(relation)) == dict.fromkeys(members, 0), f"{relation} is not the log's"

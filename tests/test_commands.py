@@ -19,7 +19,7 @@ from scratchbus.commands import (
     tasks,
     todo,
 )
-from scratchbus.domain.observation import GivenObservation
+from scratchbus.domain.observation_models import GivenObservation
 from scratchbus.domain.values import Given
 from scratchbus.projections.filters import Filter
 

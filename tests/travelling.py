@@ -9,8 +9,8 @@ import pytest
 
 from scratchbus import Bus, Observation, Page, PastPage, Position
 from scratchbus.engine.steps import Step
-from scratchbus.eventlog.codec import entry_fields, entry_position, is_batch_end
 from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.raw_entries import entry_fields, entry_position, is_batch_end
 from scratchbus.projections.scratch_page import by_priority, is_active, settled
 from scratchbus.readmodel import snapshots
 from scratchbus.timetravel import past as travelling

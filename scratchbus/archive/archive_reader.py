@@ -17,7 +17,7 @@ from scratchbus.archive.stores import Store
 from scratchbus.domain.position import START, Position
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign
 from scratchbus.eventlog.archived import Checked, Fault, Stretch
-from scratchbus.eventlog.codec import RawEntry, entry_fields, entry_id, entry_position, text_of
+from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_id, entry_position, text_of
 
 T = TypeVar("T")
 

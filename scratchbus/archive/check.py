@@ -17,7 +17,7 @@ from scratchbus.archive.segment import Index, index_of, unpack
 from scratchbus.archive.stores import Store
 from scratchbus.domain.position import Position
 from scratchbus.errors import ArchiveDamaged
-from scratchbus.eventlog.codec import is_batch_end
+from scratchbus.eventlog.raw_entries import is_batch_end
 
 Report = Callable[[int, int], object]
 """Receives the number of segments checked and the total."""

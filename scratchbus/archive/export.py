@@ -9,13 +9,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import from_json, to_json
 
 from scratchbus.domain.event import Event
-from scratchbus.domain.observation import invalid
+from scratchbus.domain.observation_models import invalid
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import millis
 from scratchbus.errors import InvalidField, InvalidInput, shown
-from scratchbus.eventlog.codec import Poison, RawEntry, decode_entry, encode_body
+from scratchbus.eventlog.codec import Poison, decode_entry, encode_body
 from scratchbus.eventlog.layouts import ENTRY, SPAN
 from scratchbus.eventlog.log_reader import LONGEST_BATCH
+from scratchbus.eventlog.raw_entries import RawEntry
 
 LONGEST_LINE = 16 * 1024 * 1024
 """The most characters of a line; no event that was ever appended makes a longer one."""

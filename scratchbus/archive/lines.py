@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from pydantic_core import SchemaValidator, core_schema, from_json
 
 from scratchbus.errors import ArchiveDamaged
-from scratchbus.eventlog.codec import LAYOUT, RawEntry
+from scratchbus.eventlog.raw_entries import LAYOUT, RawEntry
 
 _SALT_BYTES = 16
 _SALT, _EVENT, _RAW, _KIND = b',"salt":"', b',"event":', b',"raw":', b'","kind":"'

@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 
 from scratchbus.archive.lines import Line, Lines, encode_entries
 from scratchbus.archive.manifest import FORMAT, Chain, EventRef, Files, Manifest, StoredFile
-from scratchbus.eventlog.codec import RawEntry, entry_id, text_of, texts_of
+from scratchbus.eventlog.raw_entries import RawEntry, entry_id, text_of, texts_of
 from scratchbus.eventlog.unzip import unzip, zstd
 
 LEVEL = 3

@@ -13,9 +13,9 @@ from scratchbus.domain.position import START, Position
 from scratchbus.engine.steps import ask
 from scratchbus.errors import ArchiveDamaged, LogGap
 from scratchbus.eventlog.below_floor import read_floor
-from scratchbus.eventlog.codec import RawEntry, entry_position, is_batch_end
 from scratchbus.eventlog.gaps import are_erased
 from scratchbus.eventlog.log_reader import LogReader
+from scratchbus.eventlog.raw_entries import RawEntry, entry_position, is_batch_end
 from scratchbus.eventlog.read_ahead import read_ahead
 from scratchbus.readmodel.scope import Host
 

@@ -1,14 +1,14 @@
-"""Adding observations."""
+"""Adding an observation."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import SchemaValidator, core_schema
 
 from scratchbus.commands.outcome import check_statuses, recall_all
@@ -16,26 +16,19 @@ from scratchbus.commands.references import check_blockers, check_there
 from scratchbus.domain.checks import check_end, check_size
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.events import ENVELOPE, Added, Repeated
-from scratchbus.domain.observation import GUARDS, GivenObservation, NewObservation, Observation
-from scratchbus.domain.payloads import type_of_payload
-from scratchbus.domain.recurrence import end_after, start_of
-from scratchbus.domain.values import check_event_id, check_source, checked, millis, refusal_in
+from scratchbus.domain.given_observation import spread
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.observation_models import GUARDS, GivenObservation, NewObservation
+from scratchbus.domain.schedule import blockers_in_head, end_after, start_of
+from scratchbus.domain.values import check_source, checked, millis, refusal_in
 from scratchbus.engine.steps import Step
-from scratchbus.errors import (
-    EventIdReused,
-    InvalidField,
-    InvalidInput,
-    InvalidTTL,
-    TooLarge,
-    UnknownField,
-    key_text,
-    shown,
-)
+from scratchbus.errors import EventIdReused, InvalidField, InvalidInput, InvalidTTL, TooLarge, UnknownField, shown
 from scratchbus.eventlog import ids as event_ids
-from scratchbus.eventlog.append import MAX_BATCH, append, fresh_id
+from scratchbus.eventlog.append import append
 from scratchbus.eventlog.because import reasons, untraced_reasons
+from scratchbus.eventlog.bus_log import fresh_id
 from scratchbus.eventlog.codec import encode_body, encode_fields
-from scratchbus.eventlog.retries import bound_of
+from scratchbus.eventlog.ids import bound_of
 from scratchbus.eventlog.writes import Draft, Op, Write, Written
 from scratchbus.projections import scratch_page
 from scratchbus.readmodel import scope
@@ -54,11 +47,11 @@ def add(core: Core, page: str, given: Mapping[str, Any]) -> Step[Observation]:
     `given` are the arguments of `Page.add` by name, those that it does not know under "unknown".
     """
     if not isinstance(given["type"], str):
-        given = _spread(given)
+        given = spread(given)
     for name in given["unknown"]:
         raise UnknownField(name, NewObservation.model_fields)
     said = parse(given)
-    return (yield from _add_all(core, page, [said], said.get("event_id")))[0]
+    return (yield from add_all(core, page, [said], said.get("event_id")))[0]
 
 
 def parse(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,66 +70,14 @@ def parse(given: Mapping[str, Any]) -> dict[str, Any]:
         raise refusal_in(error) from None
 
 
-def _spread(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the arguments of an `add` whose first argument is the whole observation.
-
-    Other arguments replace its fields. Raises InvalidField.
-    """
-    whole = given["type"]
-    if isinstance(whole, BaseModel) and not isinstance(whole, NewObservation):
-        if given["content"] is not None:
-            raise InvalidField("content", f"is given twice; it is the {type(whole).__name__}")
-        whole = {"type": type_of_payload(whole), "content": whole}
-    if not isinstance(whole, NewObservation | Mapping):
-        return given
-    fields = whole.model_dump(include=whole.model_fields_set) if isinstance(whole, NewObservation) else whole
-    beside = {name: value for name, value in given.items() if value is not None and (name, value) != ("times", 1)}
-    if fields.get("type") is None:
-        raise InvalidField("type", "is missing")
-    if fields.get("content") is None and "content" not in beside:
-        raise InvalidField("content", "is missing")
-    unknown = {key_text(name): value for name, value in fields.items() if name not in NewObservation.model_fields}
-    return {**given, **fields, **beside, "type": fields["type"], "unknown": {**given["unknown"], **unknown}}
-
-
-def add_many(core: Core, page: str, items: Sequence[NewObservation], event_id: str | None) -> Step[list[Observation]]:
-    """Add a batch: all of it or nothing."""
-    if not isinstance(items, Collection):
-        raise InvalidField("items", f"{shown(items)} is not a list of NewObservation")
-    for index, item in enumerate(items):
-        if not isinstance(item, NewObservation):
-            raise InvalidField(
-                f"items[{index}]", f"{shown(item)} is not a NewObservation; write NewObservation(type=…, content=…)"
-            )
-    if len(items) > MAX_BATCH:
-        raise TooLarge("batch", len(items), MAX_BATCH, "observations")
-    own = sum(item.event_id is not None for item in items)
-    if own not in (0, len(items)) or (own and event_id is not None):
-        raise InvalidField("event_id", "give every item of a batch one, or the batch as a whole, or none")
-    if own and len({item.event_id for item in items}) < len(items):
-        raise InvalidField("event_id", "two items of the batch have the same one; give each its own")
-    if not items:
-        return []
-    parsed: list[dict[str, Any]] = []
-    try:
-        for item in items:
-            parsed.append(parse(item.__dict__))  # noqa: PERF401  # its length says which one failed
-    except InvalidInput as error:
-        _name_item(error, len(parsed), len(items))
-        raise
-    if event_id is not None:
-        check_event_id(event_id)
-    return (yield from _add_all(core, page, parsed, event_id))
-
-
-def _name_item(error: InvalidInput, index: int, total: int) -> None:
+def name_item(error: InvalidInput, index: int, total: int) -> None:
     """Let an error say which item of a batch it is about."""
     if total > 1:
         error.index = index  # type: ignore[attr-defined]  # as what the append script refuses has it
         error.args = (f"item {index + 1} of {total}: {error}; nothing was written",)
 
 
-def _add_all(core: Core, page: str, items: Sequence[dict[str, Any]], event_id: str | None) -> Step[list[Observation]]:
+def add_all(core: Core, page: str, items: Sequence[dict[str, Any]], event_id: str | None) -> Step[list[Observation]]:
     """Add parsed observations in one batch; with `event_id` they share that of their caller."""
     sharing = len(items) if event_id is not None else 1
     reached = core.log.bounds.get(core.log.page(page).keys.shard)
@@ -160,7 +101,7 @@ def _add_all(core: Core, page: str, items: Sequence[dict[str, Any]], event_id: s
             evidence += said.get("evidence", ())
             blockers += said.get("blocked_by", ())
     except InvalidInput as error:
-        _name_item(error, len(writes), len(items))
+        name_item(error, len(writes), len(items))
         raise
     if evidence:
         yield from check_there(core, page, evidence)
@@ -273,6 +214,7 @@ def decide(
     if "dedupe_key" in fields:
         again = encode_body(Repeated(**{name: fields[name] for name in _REPEATED & fields.keys()}))
         argument = f"{len(again)}:{again.decode()}{fields['dedupe_key']}"
+    blocked_by = fields.get("blocked_by")
     return Write(
         Draft(Added, ids.event, page, ids.subject, kind.name, fields),
         Op.ADD,
@@ -285,7 +227,7 @@ def decide(
         argument=argument,
         fence=fence,
         tags=fields.get("tags", ()),
-        blocked_by=fields.get("blocked_by") if "every" not in said else [ids.subject],
+        blocked_by=blocked_by if start is None else blockers_in_head(ids.subject, given("every"), blocked_by),
         rest="" if start is None else str(millis(start)),
         body=encode_fields(fields),
         is_plain=not (ids.sharing or argument or wake) and fence is None,

@@ -10,14 +10,16 @@ from scratchbus.commands.outcome import Life, life_of, type_or_none
 from scratchbus.commands.references import check_blockers
 from scratchbus.domain.checks import MAX_LABEL, check_end, check_size, check_tags
 from scratchbus.domain.events import Changes, Cleared, ReasonCode, StatusChanged, Updated
+from scratchbus.domain.given_observation import check_patch
 from scratchbus.domain.lifecycle import ARCHIVED, Lifecycle
-from scratchbus.domain.observation import Observation, ObservationPatch, check_patch
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.observation_models import ObservationPatch
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.values import MAX_BYTES, CheckedBy, EventId, Given, check_id, duration_of, millis
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, TooLarge, shown
-from scratchbus.eventlog.append import MAX_BATCH, append
-from scratchbus.eventlog.writes import Op, Write
+from scratchbus.eventlog.append import append
+from scratchbus.eventlog.writes import MAX_BATCH, Op, Write
 from scratchbus.readmodel.queries import get
 from scratchbus.readmodel.scope import Core
 

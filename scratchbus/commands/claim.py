@@ -18,7 +18,8 @@ from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.values import CheckedBy, Duration, check_source, duration_ms, moment
 from scratchbus.engine.steps import Abandoned, Step
 from scratchbus.errors import EventIdReused, InvalidTTL
-from scratchbus.eventlog.append import append, first_end
+from scratchbus.eventlog.append import append
+from scratchbus.eventlog.bus_log import first_end
 from scratchbus.eventlog.writes import Idle, Op, Write, Written
 from scratchbus.readmodel.queries import get
 from scratchbus.readmodel.scope import Core, type_of

@@ -19,8 +19,8 @@ from scratchbus.domain.memories import Remembered
 from scratchbus.domain.observation import Observation
 from scratchbus.engine.steps import Pause, Step
 from scratchbus.errors import Conflict, EventIdReused, NotFound, UnknownType
-from scratchbus.eventlog.append import MAX_BATCH, append
-from scratchbus.eventlog.writes import Op, Write
+from scratchbus.eventlog.append import append
+from scratchbus.eventlog.writes import MAX_BATCH, Op, Write
 from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.relations import Relations, Resting, gather, open_relations, resting_on
 from scratchbus.readmodel.scope import Core, type_of

@@ -16,10 +16,10 @@ from scratchbus.errors import ArchiveBusy, Conflict, EventIdReused, InvalidField
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.below_floor import from_archive, read_floor
 from scratchbus.eventlog.consumers import names
-from scratchbus.eventlog.retries import bound_of
+from scratchbus.eventlog.ids import bound_of
 from scratchbus.eventlog.trim import Archiving
 from scratchbus.eventlog.writes import Op, Write
-from scratchbus.projections import scratch_page
+from scratchbus.projections import event_relations
 from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.projections.table import check_subject
 from scratchbus.readmodel.catch_up import catch_up
@@ -131,7 +131,7 @@ def _argument(tokens: list[str], events: list[AnyEvent]) -> str:
     ids = [event.id for event in events if bound_of(event.id)]
     parts = [*tokens, str(len(events)), *(event.position.stream_id for event in events), str(len(ids)), *ids]
     for event in events:
-        for relation, start, end in scratch_page.relations(event):
+        for relation, start, end in event_relations.relations(event):
             parts += [relation, f"{start}\t{end}"]
     return "".join(f"{len(part.encode())}:{part}" for part in parts)
 

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TypeVar
 
 from scratchbus.commands.cached import fresh
-from scratchbus.commands.memory import history_of
 from scratchbus.domain.checks import as_time, check_label, check_limit
 from scratchbus.domain.facts import Fact
 from scratchbus.domain.knowledge import Neighbour, Span, Why
@@ -18,6 +17,7 @@ from scratchbus.errors import IndexFailed, NotFound
 from scratchbus.readmodel.fact_index import NOW, FactIndex
 from scratchbus.readmodel.known_facts import KnownFacts
 from scratchbus.readmodel.memory_cache import CachedMemory
+from scratchbus.readmodel.memory_history import history_of
 from scratchbus.readmodel.relations import find_pages, gather
 from scratchbus.readmodel.relations_in_force import relations_for
 from scratchbus.readmodel.scope import Core

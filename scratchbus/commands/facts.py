@@ -11,11 +11,12 @@ from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import Field
 
-from scratchbus.commands.add import add_many
+from scratchbus.commands.add_many import add_many
 from scratchbus.commands.change import Resolve
 from scratchbus.commands.execution import Occasion, execute
 from scratchbus.commands.fact_reads import fact_not_found, read_facts
-from scratchbus.commands.memory import MemoryEdit, edit, put
+from scratchbus.commands.memory import edit
+from scratchbus.commands.memory_edit import MemoryEdit, put
 from scratchbus.commands.references import check_there
 from scratchbus.domain.checks import MAX_REASON, as_time, check_content, check_evidence, check_label
 from scratchbus.domain.digest import digest_of
@@ -23,12 +24,14 @@ from scratchbus.domain.event import Event
 from scratchbus.domain.fact_events import FactAsserted, FactRetracted
 from scratchbus.domain.facts import Fact
 from scratchbus.domain.knowledge import Span
-from scratchbus.domain.observation import NewObservation, Observation
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.observation_models import NewObservation
 from scratchbus.domain.relation_registry import SAME_AS, RelationRegistry
 from scratchbus.domain.values import MAX_BYTES, CheckedBy, EventId, Given, check_confidence
 from scratchbus.engine.steps import Step, Wrote
 from scratchbus.errors import Conflict, InvalidField, InvalidId, InvalidInput, NotFound, VersionConflict, shown
-from scratchbus.eventlog.append import MAX_BATCH, append
+from scratchbus.eventlog.append import append
+from scratchbus.eventlog.writes import MAX_BATCH
 from scratchbus.projections.facts import PREFIX, evolve
 from scratchbus.projections.stored_observation import AnyObservation
 from scratchbus.readmodel.fact_index import plain_entity

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import IO, Annotated, Any, cast
 
 from scratchbus.commands.execution import Occasion
-from scratchbus.commands.memory import MemoryEdit, edit
+from scratchbus.commands.memory import edit
+from scratchbus.commands.memory_edit import MemoryEdit
 from scratchbus.commands.retries import is_known
 from scratchbus.commands.scratch_directory import ScratchDirectory, name_of, names_in, session_of
 from scratchbus.commands.sessions import get_session

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from scratchbus.commands.execution import Occasion
-from scratchbus.commands.memory import put
+from scratchbus.commands.memory_edit import put
 from scratchbus.domain.conversation_events import TurnAppended, TurnsCompacted
 from scratchbus.domain.conversations import SUMMARY, Turn
 from scratchbus.domain.event import Event
@@ -20,10 +20,10 @@ from scratchbus.domain.memory_events import SessionSpawned, TaskBegun, TaskEnded
 from scratchbus.domain.values import page_of_session
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import Conflict, EventIdReused, SessionOver, VersionConflict
-from scratchbus.eventlog.append import MAX_BATCH, MAX_BATCH_BYTES, append
+from scratchbus.eventlog.append import append
 from scratchbus.eventlog.codec import encode_body
 from scratchbus.eventlog.layouts import Head
-from scratchbus.eventlog.writes import Write
+from scratchbus.eventlog.writes import MAX_BATCH, MAX_BATCH_BYTES, Write
 from scratchbus.projections.conversation import Conversation, conversation_of
 from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.projections.tasks import Task

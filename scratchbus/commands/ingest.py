@@ -19,7 +19,7 @@ from scratchbus.domain.relation_registry import RelationRegistry
 from scratchbus.domain.values import CheckedBy, EventId, Given, check_confidence
 from scratchbus.engine.steps import Fetch, Step
 from scratchbus.errors import InvalidField, InvalidInput, TooLarge, shown
-from scratchbus.eventlog.append import MAX_BATCH
+from scratchbus.eventlog.writes import MAX_BATCH
 from scratchbus.readmodel.relations_in_force import relations_for
 from scratchbus.readmodel.scope import Core
 

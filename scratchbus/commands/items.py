@@ -14,10 +14,11 @@ from scratchbus.domain.items import ItemChange, Namespace, StoreItem, check_name
 from scratchbus.domain.values import check_whole
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import InvalidField, shown
-from scratchbus.eventlog.append import MAX_BATCH, MAX_BATCH_BYTES, append, fresh_id
+from scratchbus.eventlog.append import append
 from scratchbus.eventlog.because import reasons
+from scratchbus.eventlog.bus_log import fresh_id
 from scratchbus.eventlog.codec import encode_body, encode_fields
-from scratchbus.eventlog.writes import Draft, Op, Write
+from scratchbus.eventlog.writes import MAX_BATCH, MAX_BATCH_BYTES, Draft, Op, Write
 from scratchbus.projections.item_index import FoundItem, ItemIndex, NamespaceMatch
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.memory_cache import CachedMemory

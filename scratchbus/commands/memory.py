@@ -1,40 +1,29 @@
-"""Writing what an agent remembers: each edit is an event upon the version that it was made for."""
+"""Carrying out edits of what an agent remembers: each is an event upon the version that it was made for."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
 from functools import partial
-from operator import attrgetter
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import NamedTuple
 
 from scratchbus.commands.copied_errors import copied
 from scratchbus.commands.execution import Occasion
+from scratchbus.commands.memory_edit import MemoryEdit, put
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.event import Event
-from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.memories import Remembered, Session
-from scratchbus.domain.position import Position
-from scratchbus.domain.values import CheckedBy, EventId, Given, check_whole
 from scratchbus.engine.steps import Pause, Queued, Step, Wrote
-from scratchbus.errors import (
-    Conflict,
-    EngineError,
-    EventIdReused,
-    InvalidInput,
-    NotFound,
-    RevisionConflict,
-    SessionOver,
-    VersionConflict,
-)
-from scratchbus.eventlog.append import MAX_BATCH, MAX_BATCH_BYTES, append
+from scratchbus.errors import Conflict, EngineError, EventIdReused, InvalidInput, NotFound, SessionOver, VersionConflict
+from scratchbus.eventlog.append import append
 from scratchbus.eventlog.codec import encode_body
-from scratchbus.eventlog.ids import OPEN_END
-from scratchbus.eventlog.retries import bound_of, says_same
-from scratchbus.eventlog.writes import Op, Write
+from scratchbus.eventlog.ids import OPEN_END, bound_of
+from scratchbus.eventlog.retries import says_same
+from scratchbus.eventlog.writes import MAX_BATCH, MAX_BATCH_BYTES, Write
 from scratchbus.projections import session
-from scratchbus.projections.table import is_over, projection_of
-from scratchbus.readmodel.history import history, known_events, walk_back
+from scratchbus.projections.table import projection_of
+from scratchbus.readmodel.history import known_events, walk_back
+from scratchbus.readmodel.memory_history import folded
 from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.scope import Core
 
@@ -42,55 +31,6 @@ _TRIES = 100
 _LONGEST_REST = 0.1  # seconds, when others write too
 _NEVER = -1  # no subject has this version
 _MOST_BYTES = MAX_BATCH_BYTES - 1024 * 1024  # of events; ids and the like come to less than the rest
-
-
-class MemoryEdit(Given):
-    """What a caller gave to edit a subject of a memory. A subclass has the fields of one edit, and what it decides."""
-
-    verb: ClassVar[str]
-    subject: ClassVar[str]
-    ends_as: ClassVar[str] = ""
-    """The status that it leaves its subject with for good, if it is the last edit of it."""
-    event_id: EventId = None
-
-    @property
-    def about(self) -> str:
-        """The subject."""
-        return self.subject
-
-    def said(self) -> list[object]:
-        """Return what a retry has to repeat, besides the subject; a revision only where one was given."""
-        own = {name: value for name, value in self.__dict__.items() if name not in ("id", "event_id")}
-        return [value for name, value in own.items() if name != "revision" or value is not None]
-
-    def decide(self, occasion: Occasion, document: Any) -> Event | None:
-        """Return the event that it makes of its subject as it is, None for one that would change nothing.
-
-        Raises InvalidInput, NotFound, Conflict.
-        """
-        raise NotImplementedError
-
-    def on(self, core: Core, page: str) -> Occasion:
-        """Return the occasion of carrying it out now."""
-        return Occasion.of(core, page, self.event_id, self.verb, self.about, *self.said())
-
-
-def put(occasion: Occasion, event: Event, version: int | None, status: str = "") -> Write:
-    """Return the write of an event upon a version of its subject; with a status it is the last one."""
-    final = "final" if status else ""
-    return Write(event, Op.PUT, occasion.digest, version, status=status, status_class=final, argument=session.SUBJECT)
-
-
-Revision = Annotated[
-    int | None, CheckedBy(partial(check_whole, "revision", least=0, advice="give the number that reading it told"))
-]
-"""The revision that a write of the whole of a text or a list is based on."""
-
-
-def check_based_on(what: str, revision: int | None, actual: int, content: object) -> None:
-    """Raise RevisionConflict unless the actual revision is the one that a write is based on; 0 also means empty."""
-    if revision is not None and revision != actual and (revision or content):
-        raise RevisionConflict(what, revision, actual)
 
 
 def edit(core: Core, page: str, command: MemoryEdit, occasion: Occasion | None = None) -> Step[Remembered | None]:
@@ -106,6 +46,18 @@ def edit(core: Core, page: str, command: MemoryEdit, occasion: Occasion | None =
     if left.event is not None:
         yield Wrote(left.event.id, left.event.position)
     return left.document
+
+
+def append_new(core: Core, occasion: Occasion, event: Event, version: int | None = 0) -> Step[Event]:
+    """Append the event that begins a subject, and return it as the log has it, which may be that of the first attempt.
+
+    `version` None lets the subject be there already. Raises SessionOver or EventIdReused.
+    """
+    done = yield from append(core.log, occasion.page, [put(occasion, event, version)])
+    if done.recalled is None:
+        return done.written[0].placed(event)
+    (known,) = yield from known_events(core.log, done.recalled)
+    return known
 
 
 class _Job(NamedTuple):
@@ -302,24 +254,3 @@ def _before(core: Core, event: Event) -> Step[Remembered | None]:
         some, at = yield from walk_back(core.log, event.page, event.subject, at, 500)
         events += some
     return folded(events[::-1], event.subject)
-
-
-def folded(events: Sequence[Event], subject: str, until: Position | None = None) -> Remembered | None:
-    """Return what these events leave of a subject, all of them or those up to a position.
-
-    The event that ended its session, which is about another subject, leaves nothing of it.
-    """
-    projection = projection_of(subject)
-    document: Remembered | None = None
-    for event in events:
-        if until is None or event.position <= until:
-            document = None if event.subject != subject else projection.fold(document, event)[0]
-    return document
-
-
-def history_of(core: Core, page: str, subject: str) -> Step[list[AnyEvent]]:
-    """Return the events about a subject, oldest first, and the one that ended its session, if it did."""
-    events = yield from history(core.log, page, subject)
-    if page.startswith(session.PAGES) and subject != session.SUBJECT:
-        events += [event for event in (yield from history(core.log, page, session.SUBJECT)) if is_over(event)]
-    return sorted(events, key=attrgetter("position"))  # it may have been erased since

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Annotated, get_args
 
 from scratchbus.commands.execution import Occasion
-from scratchbus.commands.memory import MemoryEdit, Revision, check_based_on
+from scratchbus.commands.memory_edit import MemoryEdit, Revision, check_based_on
 from scratchbus.domain.checks import check_flag, check_text
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Remembered, Revised

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 from scratchbus.commands.cached import fresh
 from scratchbus.commands.execution import Occasion
-from scratchbus.commands.memory import MemoryEdit, Revision, check_based_on, edit, folded, history_of, put
+from scratchbus.commands.memory import append_new, edit
+from scratchbus.commands.memory_edit import MemoryEdit, Revision, check_based_on
 from scratchbus.domain.checks import check_tags, check_text
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import AnyEvent
@@ -18,15 +19,15 @@ from scratchbus.domain.memory_events import NoteAdded, NoteDeleted, NoteUpdated
 from scratchbus.domain.values import CheckedBy, trusted
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, InvalidId, NotFound, TooLarge, shown
-from scratchbus.eventlog.append import append
 from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.reader import Narrow, decode_wanted, read
 from scratchbus.projections.notebook import Notebook
 from scratchbus.projections.notes import PREFIX, evolve
 from scratchbus.projections.session import PAGES
 from scratchbus.projections.table import is_over
-from scratchbus.readmodel.history import history, known_events
+from scratchbus.readmodel.history import history
 from scratchbus.readmodel.memory_cache import CachedMemory
+from scratchbus.readmodel.memory_history import folded, history_of
 from scratchbus.readmodel.scope import Core
 from scratchbus.settings import Settings
 
@@ -113,12 +114,7 @@ def add(core: Core, page: str, given: Mapping[str, Any]) -> Step[NoteResult]:
     """Take a note."""
     command = AddNote.parse(given)
     occasion = command.on(core, page)
-    event = command.decide(occasion, None)
-    done = yield from append(core.log, page, [put(occasion, event, 0)])
-    if done.recalled is not None:
-        (event,) = yield from known_events(core.log, done.recalled)
-    else:
-        event = done.written[0].placed(event)
+    event = yield from append_new(core, occasion, command.decide(occasion, None))
     return (yield from _result(core, page, evolve(None, event), "Added"))
 
 

@@ -8,7 +8,8 @@ from typing import Annotated, Any, cast
 
 from scratchbus.commands.cached import fresh
 from scratchbus.commands.execution import Occasion
-from scratchbus.commands.memory import MemoryEdit, Revision, check_based_on, edit, folded, history_of
+from scratchbus.commands.memory import edit
+from scratchbus.commands.memory_edit import MemoryEdit, Revision, check_based_on
 from scratchbus.domain.checks import check_label
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import AnyEvent
@@ -20,6 +21,7 @@ from scratchbus.engine.steps import Step
 from scratchbus.errors import NotFound, shown
 from scratchbus.projections.preferences import PREFIX
 from scratchbus.readmodel.history import history
+from scratchbus.readmodel.memory_history import folded, history_of
 from scratchbus.readmodel.scope import Core
 
 PAGES = "knowledge:"

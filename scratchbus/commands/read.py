@@ -16,7 +16,7 @@ from scratchbus.domain.position import Position
 from scratchbus.domain.values import check_id, check_page
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, NotFound, UnknownType, shown
-from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.reader import Narrow
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.scratch_page import is_ready

@@ -15,8 +15,8 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.values import CheckedBy
 from scratchbus.engine.steps import Step
 from scratchbus.errors import Conflict, InvalidField, InvalidTransition, NotChangeable
-from scratchbus.eventlog.append import MAX_BATCH, append
-from scratchbus.eventlog.writes import Appended, Op, Write
+from scratchbus.eventlog.append import append
+from scratchbus.eventlog.writes import MAX_BATCH, Appended, Op, Write
 from scratchbus.readmodel.exposures import exposure_of
 from scratchbus.readmodel.history import known_events
 from scratchbus.readmodel.queries import get

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scratchbus.commands.execution import Occasion
-from scratchbus.commands.memory import put
+from scratchbus.commands.memory_edit import put
 from scratchbus.domain.event import Event
 from scratchbus.engine.steps import Step
 from scratchbus.errors import VersionConflict

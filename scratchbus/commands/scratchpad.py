@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from scratchbus.commands.execution import Occasion
-from scratchbus.commands.memory import MemoryEdit, Revision, check_based_on, edit
+from scratchbus.commands.memory import edit
+from scratchbus.commands.memory_edit import MemoryEdit, Revision, check_based_on
 from scratchbus.commands.notepad import revision_of
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Remembered, Revised

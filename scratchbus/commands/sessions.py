@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.forks import copy_conversation
-from scratchbus.commands.memory import MemoryEdit, edit, folded, history_of, put
+from scratchbus.commands.memory import edit
+from scratchbus.commands.memory_edit import MemoryEdit, put
 from scratchbus.commands.notepad import content_of
 from scratchbus.domain.checks import check_flag, check_guards
 from scratchbus.domain.event import Event
@@ -21,10 +22,12 @@ from scratchbus.domain.memory_events import NotepadWritten, SessionEnded, Sessio
 from scratchbus.domain.values import page_of_session
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import EventIdReused, SessionExists, SessionOver, VersionConflict
-from scratchbus.eventlog.append import append, fresh_id
+from scratchbus.eventlog.append import append
+from scratchbus.eventlog.bus_log import fresh_id
 from scratchbus.projections import notepad
 from scratchbus.projections.session import SUBJECT
 from scratchbus.readmodel.history import history
+from scratchbus.readmodel.memory_history import folded, history_of
 from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.scope import Core
 

@@ -6,22 +6,22 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any, cast
 
-from scratchbus.commands.add import add_many
+from scratchbus.commands.add_many import add_many
 from scratchbus.commands.execution import Occasion
-from scratchbus.commands.memory import MemoryEdit, edit, put
+from scratchbus.commands.memory import append_new, edit
+from scratchbus.commands.memory_edit import MemoryEdit
 from scratchbus.domain.checks import check_guards
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Session
 from scratchbus.domain.memory_events import TaskBegun, TaskEnded
-from scratchbus.domain.observation import NewObservation, Observation
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.observation_models import NewObservation
 from scratchbus.domain.tasks import PREFIX, TaskId, check_text, replacement, task_id
 from scratchbus.domain.values import CheckedBy, page_of_session
 from scratchbus.engine.steps import Step
 from scratchbus.errors import Conflict, NotFound
-from scratchbus.eventlog.append import append
 from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.projections.tasks import Task
-from scratchbus.readmodel.history import known_events
 from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.scope import Core
 
@@ -44,11 +44,8 @@ def begin(core: Core, session: str, given: Mapping[str, Any]) -> Step[str]:
     """Begin a task of a session, and return its id. Raises SessionOver."""
     page, command = page_of_session(session), BeginTask.parse(given)
     occasion = command.on(core, page)
-    done = yield from append(core.log, page, [put(occasion, command.decide(occasion, None), None)])
-    if done.recalled is None:
-        return str(TaskId(done.written[0].subject, session))
-    (known,) = yield from known_events(core.log, done.recalled)
-    return str(TaskId(known.subject, session))
+    begun = yield from append_new(core, occasion, command.decide(occasion, None), None)
+    return str(TaskId(begun.subject, session))
 
 
 class EndTask(MemoryEdit):

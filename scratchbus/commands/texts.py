@@ -12,7 +12,8 @@ from functools import partial
 from typing import Annotated, Any, cast
 
 from scratchbus.commands.execution import Occasion
-from scratchbus.commands.memory import MemoryEdit, edit, put
+from scratchbus.commands.memory import edit
+from scratchbus.commands.memory_edit import MemoryEdit, put
 from scratchbus.commands.retries import is_known
 from scratchbus.domain.checks import check_guards, check_text
 from scratchbus.domain.conversation_events import TextDeleted, TextEdited, TextWritten
@@ -21,7 +22,8 @@ from scratchbus.domain.event import Event
 from scratchbus.domain.values import CheckedBy, check_whole
 from scratchbus.engine.steps import Pause, Step
 from scratchbus.errors import Conflict, InvalidField, NotFound, TooLarge, VersionConflict, shown
-from scratchbus.eventlog.append import MAX_BATCH, append
+from scratchbus.eventlog.append import append
+from scratchbus.eventlog.writes import MAX_BATCH
 from scratchbus.projections.texts import PREFIX, edited, lines_of
 from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.scope import Core

@@ -8,7 +8,8 @@ from functools import partial
 from typing import Annotated, Any
 
 from scratchbus.commands.execution import Occasion
-from scratchbus.commands.memory import MemoryEdit, put
+from scratchbus.commands.memory import append_new
+from scratchbus.commands.memory_edit import MemoryEdit
 from scratchbus.commands.retries import is_known
 from scratchbus.domain.checks import check_limit, check_text
 from scratchbus.domain.conversation_events import TurnAppended, TurnsCompacted
@@ -19,13 +20,11 @@ from scratchbus.domain.tasks import TaskId, task_id
 from scratchbus.domain.values import CheckedBy, check_whole
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, InvalidId, NotFound, TooLarge, shown
-from scratchbus.eventlog.append import append
 from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.reader import Narrow, decode_wanted, read
 from scratchbus.projections.session import PAGES
 from scratchbus.projections.table import is_over
 from scratchbus.projections.turns import PREFIX, evolve
-from scratchbus.readmodel.history import known_events
 from scratchbus.readmodel.scope import Core
 
 _ID = re.compile(r"turn_\d{1,16}")
@@ -100,7 +99,7 @@ class CompactTurns(MemoryEdit):
 def add(core: Core, page: str, given: Mapping[str, Any]) -> Step[Turn]:
     """Append a turn."""
     command = AppendTurn.parse(given)
-    return (yield from _append(core, page, command, command.on(core, page)))
+    return (yield from _append(core, command, command.on(core, page)))
 
 
 def compact(core: Core, page: str, given: Mapping[str, Any]) -> Step[Turn]:
@@ -118,17 +117,11 @@ def compact(core: Core, page: str, given: Mapping[str, Any]) -> Step[Turn]:
         session = page.removeprefix(PAGES)
         what = f"there is no {missing[0]}" if missing else "nothing was said"
         raise NotFound(f"{what} in session {session!r}; list its turns for their ids")
-    return (yield from _append(core, page, command.model_copy(update={"turns": named or None}), occasion))
+    return (yield from _append(core, command.model_copy(update={"turns": named or None}), occasion))
 
 
-def _append(core: Core, page: str, command: AppendTurn | CompactTurns, occasion: Occasion) -> Step[Turn]:
-    event = command.decide(occasion, None)
-    done = yield from append(core.log, page, [put(occasion, event, 0)])
-    if done.recalled is not None:
-        (event,) = yield from known_events(core.log, done.recalled)
-    else:
-        event = done.written[0].placed(event)
-    turn = evolve(None, event)
+def _append(core: Core, command: AppendTurn | CompactTurns, occasion: Occasion) -> Step[Turn]:
+    turn = evolve(None, (yield from append_new(core, occasion, command.decide(occasion, None))))
     if turn is None:
         raise NotFound("the turn was erased; its history says why")
     return turn

@@ -17,14 +17,14 @@ from scratchbus.domain.facts import Fact
 from scratchbus.domain.memories import Note, Preference
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
+from scratchbus.domain.schedule import is_scheduled
 from scratchbus.domain.todo import TodoItem
 from scratchbus.domain.tokens import TokenCounter
 from scratchbus.domain.values import check_page, check_whole, page_of_agent, page_of_scope, page_of_session
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, Unauthorized, shown
-from scratchbus.eventlog.append import fresh_id
+from scratchbus.eventlog.bus_log import fresh_id
 from scratchbus.projections.notepad import SUBJECT as NOTEPAD
-from scratchbus.projections.scratch_page import is_scheduled
 from scratchbus.projections.todo import SUBJECT as TODO
 from scratchbus.readmodel.queries import active, count_of_open, recollect
 from scratchbus.readmodel.scope import Core

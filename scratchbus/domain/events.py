@@ -43,8 +43,8 @@ from scratchbus.domain.memory_events import SessionStarted as SessionStarted
 from scratchbus.domain.memory_events import TaskBegun as TaskBegun
 from scratchbus.domain.memory_events import TaskEnded as TaskEnded
 from scratchbus.domain.memory_events import TodoWritten as TodoWritten
-from scratchbus.domain.observation import Changes as Changes
-from scratchbus.domain.observation import ObservationFields
+from scratchbus.domain.observation_models import Changes as Changes
+from scratchbus.domain.observation_models import ObservationFields
 from scratchbus.domain.values import Whole
 
 

@@ -1,10 +1,9 @@
-"""When something is scheduled, and when it recurs: by an interval, or by a line of cron."""
+"""When something recurs: by an interval, or by a line of cron."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from scratchbus.domain.values import duration_ms, millis, moment
 from scratchbus.errors import InvalidField, InvalidTTL, shown
@@ -55,29 +54,6 @@ def first_slot(every: str, now: datetime, start: datetime | None) -> int:
         begin = millis(now if start is None else start)
         return next_slot(every, begin, begin if start is None else begin - 1)
     return millis(start)
-
-
-def start_of(now: datetime, given: Callable[[str], Any]) -> datetime | None:
-    """Return the moment when it becomes active, or when what recurs is added first; None for now."""
-    start, every = given("not_before"), given("every")
-    if start is None and every is None:
-        return None
-    others = ("remind_at", "remind_on") if every is None else ("remind_at", "remind_on", "blocked_by", "ttl")
-    for other in others:
-        if given(other):
-            name = "not_before" if every is None else "every"
-            why = "they last as long as their type says" if other == "ttl" else "what is scheduled takes none"
-            raise InvalidField(other, f"cannot be given together with {name}: {why}; leave one of them out")
-    return moment(millis(start) if every is None else first_slot(every, now, start))
-
-
-def end_after(
-    start: datetime, now: datetime, ttl: int | None, end: datetime | None, *, recurs: bool
-) -> datetime | None:
-    """Return when something expires whose life begins at its start; what recurs has the end given."""
-    if end is not None and end <= start:
-        raise InvalidTTL(f"expires_at: {end.isoformat()} is not after {start.isoformat()}, when it becomes active")
-    return end if recurs or ttl is None else max(start, now) + timedelta(milliseconds=ttl)
 
 
 def _cron(every: str) -> CronTrigger:

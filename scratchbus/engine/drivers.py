@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections import defaultdict, deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -18,9 +17,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hiredis import pack_command
 
-from scratchbus.engine.connections import HUNG_UP, NUMBERS, UNREAD, Commands, Revive, pack, whole_from
+from scratchbus.engine.connections import NUMBERS, UNREAD, Commands, pack, whole_from
 from scratchbus.engine.links import Link
-from scratchbus.engine.routing import Address, Conversation, Sending, Topology, deliver
+from scratchbus.engine.pools import Pool
+from scratchbus.engine.routing import Address, Conversation, Sending, deliver
 from scratchbus.engine.scripts import Script
 from scratchbus.engine.steps import (
     Abandoned,
@@ -47,28 +47,8 @@ else:
 T = TypeVar("T")
 
 
-class Engine:
+class Engine(Pool):
     """Drives conversations over blocking connections; safe to share between threads and after a fork."""
-
-    def __init__(
-        self,
-        make: Callable[[Address], Link],
-        where: str,
-        topology: Topology,
-        revive: Revive = None,
-        *,
-        counts_errors: bool = False,
-    ) -> None:
-        self._make = make
-        self._topology = topology
-        self._revive = revive
-        self._counts_errors = counts_errors
-        self._idle: dict[Address, deque[Link]] = defaultdict(deque)
-        self._busy: set[Link] = set()
-        self._sent: set[Link] = set()  # over which replies come that nobody waits for yet
-        self._is_closed = False
-        self.where = where
-        self._pid = os.getpid()
 
     def run(self, conversation: Conversation[T], *, is_part: bool = False) -> T:
         """Run a conversation to its end and return its result. Raises BusClosed.
@@ -157,29 +137,12 @@ class Engine:
             again = deliver(self._topology, sent.call, self.where, failure, sent.address)
         return self.run(again, is_part=True)
 
-    def _take_sent(self, sent: Sent) -> Link:
-        """Return the connection over which replies come. Raises ConnectionError if it was closed meanwhile."""
-        link: Link = sent.link
-        forget, sent.forget = sent.forget, None
-        try:
-            if forget is None or self._pid != os.getpid():  # collected before, or by the parent
-                raise KeyError
-            self._sent.remove(link)
-        except KeyError:
-            raise redis_errors.ConnectionError(HUNG_UP) from None
-        return link
-
-    def _forget(self, link: Link) -> None:
-        """Close a connection over which replies come that nobody wants any more."""
-        self._sent.discard(link)
-        link.close()
-
     def _send(self, server: Address, commands: Commands, joint: Joint | None, sent: Sent | None = None) -> list[Any]:
         """Send commands to a server in one round trip, unless they are `sent`; return the replies. Raises BusClosed."""
         if self._is_closed:
             raise BusClosed
-        if self._pid != os.getpid():  # a forked child must not share its parent's sockets
-            self._idle, self._busy, self._sent, self._pid = defaultdict(deque), set(), set(), os.getpid()
+        if self._pid != os.getpid():
+            self._forget_parent()
         try:
             link = self._idle[server].pop() if sent is None else self._take_sent(sent)
         except IndexError:
@@ -252,38 +215,3 @@ class Engine:
         with suppress(redis_errors.ResponseError):  # who only reads may not
             self._converse(link, tuple(loads))
         return replies[: missing[0]] + self._converse(link, whole_from(commands, missing))
-
-    def _connect(self, link: Link) -> None:
-        try:
-            link.open()
-        except redis_errors.ConnectionError:
-            if self._is_closed:
-                raise BusClosed from None
-            if self._revive is None:
-                raise
-            self._call(self._revive)
-            link.open()
-
-    def _call(self, call: Callable[[], Any]) -> Any:
-        return call()
-
-    def close(self) -> None:
-        """Close the connections, those in use when they come back; nothing can be sent any more."""
-        self._is_closed = True
-        self.disconnect()
-
-    def disconnect(self) -> None:
-        """Close the idle connections, shared ones when all is answered; what is sent later opens others."""
-        for idle in list(self._idle.values()):
-            with suppress(IndexError):  # another thread may take the last one
-                while True:
-                    idle.pop().close()
-        for link in list(self._sent):
-            self._forget(link)
-
-    def break_off(self) -> None:
-        """Close at once: what other threads wait for ends with BusClosed. For an engine that only reads."""
-        self._is_closed = True
-        for link in list(self._busy) if self._pid == os.getpid() else ():
-            link.hang_up()
-        self.close()

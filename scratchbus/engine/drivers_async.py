@@ -14,15 +14,15 @@ import asyncio
 # from hiredis import pack_command
 # from scratchbus.engine.connections import NUMBERS, UNREAD, pack
 # end
-from collections import defaultdict, deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from scratchbus.engine.connections import HUNG_UP, Commands, Revive, whole_from
+from scratchbus.engine.connections import HUNG_UP, Commands, whole_from
 from scratchbus.engine.links_async import AsyncLink
-from scratchbus.engine.routing import Address, Conversation, Sending, Topology, deliver
+from scratchbus.engine.pools_async import AsyncPool
+from scratchbus.engine.routing import Address, Conversation, Sending, deliver
 from scratchbus.engine.scripts import Script
 from scratchbus.engine.steps import (
     Abandoned,
@@ -61,50 +61,17 @@ _MAY_BLOCK = {"WAIT", "XREAD"}
 # end
 
 
-class AsyncEngine:
+class AsyncEngine(AsyncPool):
     # asyncio only:
     """Drives conversations over asyncio connections; tasks share one for each server, except for calls that may block.
 
-    `timeout` (seconds) bounds how long it takes to connect. One event loop after the other may use it, not two at once.
+    One event loop after the other may use it, not two at once.
     """
 
     # end
     # blocking only:
     # """Drives conversations over blocking connections; safe to share between threads and after a fork."""
     # end
-
-    def __init__(
-        self,
-        make: Callable[[Address], AsyncLink],
-        where: str,
-        topology: Topology,
-        # asyncio only:
-        timeout: float,
-        # end
-        revive: Revive = None,
-        *,
-        counts_errors: bool = False,
-    ) -> None:
-        self._make = make
-        self._topology = topology
-        self._revive = revive
-        self._counts_errors = counts_errors
-        self._idle: dict[Address, deque[AsyncLink]] = defaultdict(deque)
-        self._busy: set[AsyncLink] = set()
-        # blocking only:
-        # self._sent: set[Link] = set()  # over which replies come that nobody waits for yet
-        # end
-        self._is_closed = False
-        self.where = where
-        # asyncio only:
-        self._shared: dict[Address, AsyncLink] = {}
-        self._waits: set[asyncio.Timeout] = set()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._timeout = timeout
-        # end
-        # blocking only:
-        # self._pid = os.getpid()
-        # end
 
     async def run(self, conversation: Conversation[T], *, is_part: bool = False) -> T:
         """Run a conversation to its end and return its result. Raises BusClosed.
@@ -208,25 +175,6 @@ class AsyncEngine:
             again = deliver(self._topology, sent.call, self.where, failure, sent.address)
         return await self.run(again, is_part=True)
 
-    # blocking only:
-    # def _take_sent(self, sent: Sent) -> Link:
-    #     """Return the connection over which replies come. Raises ConnectionError if it was closed meanwhile."""
-    #     link: Link = sent.link
-    #     forget, sent.forget = sent.forget, None
-    #     try:
-    #         if forget is None or self._pid != os.getpid():  # collected before, or by the parent
-    #             raise KeyError
-    #         self._sent.remove(link)
-    #     except KeyError:
-    #         raise redis_errors.ConnectionError(HUNG_UP) from None
-    #     return link
-    #
-    # def _forget(self, link: Link) -> None:
-    #     """Close a connection over which replies come that nobody wants any more."""
-    #     self._sent.discard(link)
-    #     link.close()
-    #
-    # end
     async def _send(
         self, server: Address, commands: Commands, joint: Joint | None, sent: Sent | None = None
     ) -> list[Any]:
@@ -247,8 +195,8 @@ class AsyncEngine:
             return await self._converse(link, commands, joint)
         # end
         # blocking only:
-        # if self._pid != os.getpid():  # a forked child must not share its parent's sockets
-        #     self._idle, self._busy, self._sent, self._pid = defaultdict(deque), set(), set(), os.getpid()
+        # if self._pid != os.getpid():
+        #     self._forget_parent()
         # end
         try:
             # asyncio only:
@@ -334,90 +282,3 @@ class AsyncEngine:
         with suppress(redis_errors.ResponseError):  # who only reads may not
             await self._converse(link, tuple(loads))
         return replies[: missing[0]] + await self._converse(link, whole_from(commands, missing))
-
-    # asyncio only:
-    async def _connect_in_time(self, link: AsyncLink) -> None:
-        """Connect to a server. Raises redis-py's TimeoutError, and BusClosed."""
-        try:
-            async with asyncio.timeout(self._timeout) as wait:
-                self._waits.add(wait)
-                await self._connect(link)
-        except TimeoutError:
-            raise redis_errors.TimeoutError(f"no reply within {self._timeout:g} s") from None
-        finally:
-            self._waits.discard(wait)
-
-    # end
-    async def _connect(self, link: AsyncLink) -> None:
-        try:
-            await link.open()
-        except redis_errors.ConnectionError:
-            if self._is_closed:
-                raise BusClosed from None
-            if self._revive is None:
-                raise
-            await self._call(self._revive)
-            await link.open()
-
-    async def _call(self, call: Callable[[], Any]) -> Any:
-        # asyncio only:
-        return await asyncio.to_thread(call)
-        # end
-        # blocking only:
-        # return call()
-        # end
-
-    async def close(self) -> None:
-        """Close the connections, those in use when they come back; nothing can be sent any more."""
-        self._is_closed = True
-        await self.disconnect()
-
-    async def disconnect(self) -> None:
-        """Close the idle connections, shared ones when all is answered; what is sent later opens others."""
-        # asyncio only:
-        self._forget_other_loops()
-        # end
-        for idle in list(self._idle.values()):
-            with suppress(IndexError):  # another task may take the last one
-                while True:
-                    await idle.pop().aclose()
-        # blocking only:
-        # for link in list(self._sent):
-        #     self._forget(link)
-        # end
-        # asyncio only:
-        for link in list(self._shared.values()):
-            await link.aclose()
-        # end
-
-    async def break_off(self) -> None:
-        """Close at once: what other tasks wait for ends with BusClosed. For an engine that only reads."""
-        self._is_closed = True
-        # asyncio only:
-        self._forget_other_loops()
-        for wait in self._waits:
-            if not wait.expired():
-                wait.reschedule(0)
-        for link in (*self._busy, *self._shared.values()):
-            link.hang_up()
-        # end
-        # blocking only:
-        # for link in list(self._busy) if self._pid == os.getpid() else ():
-        #     link.hang_up()
-        # end
-        await self.close()
-
-    # asyncio only:
-    def check_open(self) -> None:
-        """Raise BusClosed if this was closed."""
-        if self._is_closed:
-            raise BusClosed
-
-    def _forget_other_loops(self) -> None:
-        """Let go of connections that another event loop opened: in this one they are of no use."""
-        loop = asyncio.get_running_loop()
-        if self._loop is not loop:
-            self._idle, self._busy, self._shared, self._waits = defaultdict(deque), set(), {}, set()
-            self._loop = loop
-
-    # end

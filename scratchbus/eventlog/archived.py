@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from scratchbus.domain.position import Position
-from scratchbus.eventlog.codec import RawEntry
+from scratchbus.eventlog.raw_entries import RawEntry
 
 
 class Stretch(NamedTuple):

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from scratchbus.domain.position import Position
 from scratchbus.engine.scripts import Key, lua_script
 from scratchbus.engine.steps import Call, Fetch, Step, ask_all
 from scratchbus.errors import LogRewound, PositionLost
 from scratchbus.eventlog.archived import Past, Stretch
-from scratchbus.eventlog.codec import RawEntry, entry_position, text_of
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.gaps import count_all_erased, not_erased
 from scratchbus.eventlog.layouts import read_last
-
-if TYPE_CHECKING:
-    from scratchbus.eventlog.append import Log  # which reads below the floor to put a head back
+from scratchbus.eventlog.raw_entries import RawEntry, entry_position, text_of
 
 T = TypeVar("T")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from scratchbus.domain.events import AnyEvent, Event
 from scratchbus.domain.position import Position
@@ -11,12 +10,11 @@ from scratchbus.engine.scripts import Command, Key, lua_script
 from scratchbus.engine.steps import Call, Step
 from scratchbus.errors import PositionLost
 from scratchbus.eventlog.below_floor import from_archive, read_floor
-from scratchbus.eventlog.codec import RawEntry, decode_items
+from scratchbus.eventlog.bus_log import Log
+from scratchbus.eventlog.codec import decode_items
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.layouts import LUA
-
-if TYPE_CHECKING:
-    from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.raw_entries import RawEntry
 
 _CHAINS, _EVENTS, _MANY = 50, 10, 500  # chains walked at once, events asked of each, and of one that is longer
 

@@ -6,19 +6,17 @@ from collections.abc import Iterable
 from enum import Enum
 from functools import lru_cache
 from secrets import token_hex
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.scripts import Command, Key, lua_script, packed
 from scratchbus.engine.steps import Call, Collect, Interrupted, Pause, Sent, Step, ask, ask_all
 from scratchbus.errors import CodeTooOld, EngineForbidden, InvalidPosition, LogError, LogRewound, StateTooOld
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.layouts import CHECKPOINT, LUA
 from scratchbus.projections import scratch_page
-
-if TYPE_CHECKING:
-    from scratchbus.eventlog.append import Log  # which writes heads again by what a checkpoint says
 
 
 @lua_script("eventlog/entries", "eventlog/commands", "eventlog/checkpoint", constants=LUA)

@@ -1,9 +1,8 @@
-"""Bytes to objects and back: entries of the log."""
+"""Events to bytes and back."""
 
 from __future__ import annotations
 
 import gc
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import compress, repeat
@@ -21,24 +20,25 @@ from scratchbus.domain.upcasters import UPCASTERS, Upcaster, upcast
 from scratchbus.domain.values import MODEL_SLOTS
 from scratchbus.errors import CodeTooOld
 from scratchbus.eventlog.bodies import REFUSED, BodyDecoder, Fields
-from scratchbus.eventlog.layouts import ENTRY, NO_TAGS
+from scratchbus.eventlog.layouts import NO_TAGS
+from scratchbus.eventlog.raw_entries import (
+    LAYOUT,
+    NUMBERS,
+    RawEntry,
+    entry_fields,
+    entry_position,
+    entry_values,
+    text_of,
+)
 
 PREFIX = b'{"v":%d,' % SCHEMA
 _encode = msgspec.json.Encoder().encode
-_NUMBERS = msgspec.json.Decoder(list[int])
-LAYOUT = [name.encode() for name in ENTRY]
-"""The fields of an entry, in order."""
-_ID, _KIND, _PLACE, _BODY = map(LAYOUT.index, (b"id", b"kind", b"batch", b"event"))
+_KIND = LAYOUT.index(b"kind")
 _after_prefix = itemgetter(slice(len(PREFIX), None))
 _first, _second = itemgetter(0), itemgetter(1)
 _new = object.__new__
 _set_values, _set_given, _set_extra, _set_private = MODEL_SLOTS
-_BATCH = re.compile(rb"(\d{1,9})/(\d{1,9})")
 _quoted = lru_cache(methodcaller("translate", {ord(char): f"%{ord(char):02X}" for char in "%,|"}))
-_EMPTY = [b""] * len(LAYOUT)
-
-RawEntry = Sequence[Any]
-"""A stream entry as the engine gives it: `[id, [field, value, …]]`, all bytes."""
 
 
 class Poison(ValueError):
@@ -115,65 +115,6 @@ def encode_tags(tags: Collection[str], blocked_by: Collection[str] = ()) -> str:
 def encode_blockers(ids: Collection[str]) -> str:
     """Return the ids that an observation is blocked by as a head keeps them behind the tags; `%` for none."""
     return f"%{'%'.join(ids)}"
-
-
-text_of: Callable[[bytes], str] = methodcaller("decode", "utf-8", "replace")
-"""Returns stored bytes as text; anyone who may XADD by hand may have written what is not UTF-8."""
-
-
-def texts_of(stored: Sequence[bytes]) -> list[str]:
-    """Return each of many stored bytes as text."""
-    try:
-        return [*map(bytes.decode, stored)]
-    except UnicodeDecodeError:
-        return [*map(text_of, stored)]
-
-
-def entry_id(entry: RawEntry) -> str:
-    """Return the event id of a raw entry, empty if it has none."""
-    return text_of(entry_values(entry)[_ID])
-
-
-def entry_kind(entry: RawEntry) -> bytes:
-    """Return the kind of a raw entry's event, empty if it has none."""
-    return entry_values(entry)[_KIND]
-
-
-def entry_body(entry: RawEntry) -> bytes:
-    """Return the body of a raw entry's event, empty if it has none."""
-    return entry_values(entry)[_BODY]
-
-
-def batch_place(entry: RawEntry) -> tuple[int, int] | None:
-    """Return which of its atomic batch a raw entry is, from 1, and of how many; None if it does not say so."""
-    place = _BATCH.fullmatch(entry_fields(entry).get(b"batch", b"1/1"))
-    return (int(place[1]), int(place[2])) if place else None
-
-
-def entry_position(entry: RawEntry, shard: int) -> Position:
-    """Return the position of a raw entry."""
-    ms, _, seq = entry[0].partition(b"-")
-    return Position(int(ms), int(seq), shard)
-
-
-def entry_numbers(entries: Sequence[RawEntry]) -> tuple[list[int], list[int]]:
-    """Return the `ms` and the `seq` of each of many raw entries."""
-    numbers = _NUMBERS.decode(b"[" + b",".join([id for id, _ in entries]).replace(b"-", b",") + b"]")
-    return numbers[::2], numbers[1::2]
-
-
-def entry_fields(entry: RawEntry) -> dict[bytes, bytes]:
-    """Return the fields of a raw entry."""
-    flat = entry[1]
-    return dict(zip(flat[::2], flat[1::2], strict=True))
-
-
-def entry_values(entry: RawEntry) -> list[bytes]:
-    """Return the values of a raw entry in the order of LAYOUT, empty for a field that it lacks."""
-    flat = entry[1]
-    if flat[::2] == LAYOUT:
-        return flat[1::2]  # type: ignore[no-any-return]  # a list of bytes
-    return [*map(entry_fields(entry).get, LAYOUT, _EMPTY)]
 
 
 AT_ONCE = 100
@@ -266,7 +207,7 @@ def decode_items(
             columns.append([*map(bytes.decode, column)])
         except UnicodeDecodeError:  # someone wrote it by hand
             columns.append([*map(text_of, column)])
-    numbers = _NUMBERS.decode(b"[" + b",".join([*map(_first, entries)]).replace(b"-", b",") + b"]")  # of stream ids
+    numbers = NUMBERS.decode(b"[" + b",".join([*map(_first, entries)]).replace(b"-", b",") + b"]")  # of stream ids
     items: list[tuple[RawEntry, AnyEvent | Poison]] = []
     has_collector = gc.isenabled()
     gc.disable()  # it would look through these events several times, of which none is garbage yet
@@ -332,11 +273,3 @@ def _as_of_today(kind: bytes, body: bytes, envelope: Mapping[str, Any], upcaster
         return PREFIX + to_json(upcast(text_of(kind), parsed, version, upcasters))[1:]
     except (ValueError, LookupError, TypeError) as error:
         raise Poison(envelope, f"body of schema version {version}: {error}") from None
-
-
-def is_batch_end(entry: RawEntry) -> bool:
-    """Return whether a raw entry is the last of its atomic batch; one that does not say is a batch of its own."""
-    if entry_values(entry)[_PLACE] == b"1/1":
-        return True
-    index, total = batch_place(entry) or (1, 1)
-    return index == total

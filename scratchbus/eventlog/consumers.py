@@ -12,7 +12,7 @@ from scratchbus.domain.values import moment
 from scratchbus.engine.scripts import Key, lua_script
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import LeaseLost, NotFound, PositionLost, SubscriptionHeld, SubscriptionMismatch
-from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.cursor import Cursor, cursors
 from scratchbus.eventlog.keys import ShardKeys
 

@@ -10,11 +10,11 @@ from scratchbus.domain.checks import When, as_when
 from scratchbus.domain.position import START, BusPosition, Position
 from scratchbus.engine.steps import Sent, Step, ask, ask_all
 from scratchbus.errors import InvalidPosition, LogGap, LogRewound, PositionLost, shown
-from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import Floor, read_floor
-from scratchbus.eventlog.codec import RawEntry, entry_id, entry_numbers, entry_position
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.gaps import are_erased
 from scratchbus.eventlog.lag import end_of
+from scratchbus.eventlog.raw_entries import RawEntry, entry_id, entry_numbers, entry_position
 
 ANEW = "read the page, and go on behind bus.position()"
 """The advice to a reader that lost events."""

@@ -8,7 +8,7 @@ from typing import Any
 from scratchbus.domain.checks import When
 from scratchbus.domain.events import AnyEvent
 from scratchbus.engine.steps import Step
-from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.reader import (
     LONGEST_BLOCK_MS,

@@ -12,11 +12,12 @@ from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.position import in_time
 from scratchbus.engine.steps import Step
 from scratchbus.engine.wakeup import wait_async
-from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.cursor import cursors
+from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.reader import LONGEST_BLOCK_MS, STOPPABLE_BLOCK_MS, Narrow, Stop
-from scratchbus.eventlog.tail import Feed, LogEntry, TailCursor
+from scratchbus.eventlog.tail import Feed, TailCursor
 from scratchbus.eventlog.tail_readers import AsyncFeeds
 from scratchbus.telemetry.logs import stderr_logger
 

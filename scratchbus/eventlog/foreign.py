@@ -7,19 +7,17 @@ while there is an entry behind the tail, so no such entry is ever among the even
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from scratchbus.domain.position import Position
 from scratchbus.engine.scripts import Key, lua_script
 from scratchbus.engine.steps import Call, Step, ask, ask_all
 from scratchbus.errors import InvalidPosition, LogError
-from scratchbus.eventlog.codec import RawEntry, entry_fields, entry_position, text_of
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.layouts import LUA
+from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_position, text_of
 from scratchbus.telemetry.logs import stderr_logger
-
-if TYPE_CHECKING:
-    from scratchbus.eventlog.append import Log  # whose readers leave them out
 
 logger = stderr_logger()
 

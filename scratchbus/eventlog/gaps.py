@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import PositionLost
-from scratchbus.eventlog.codec import RawEntry, entry_position
 from scratchbus.eventlog.keys import ShardKeys
+from scratchbus.eventlog.raw_entries import RawEntry, entry_position
 from scratchbus.telemetry.logs import stderr_logger
 
 logger = stderr_logger()

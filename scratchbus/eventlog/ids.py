@@ -1,15 +1,22 @@
-"""New ids: ULIDs for observations, short words for events, whose order their positions give."""
+"""New ids: ULIDs for observations, short words for events, whose order their positions give.
+
+The id of an event ends in how far the log reached before it was first sent, its *bound*. So a retry in any process, at
+any time, knows from where on the log may have the event, and nothing has to be remembered for it.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from itertools import count
 
 OPEN_END = "\0"
-"""The end of a new event id, for which the append writes how far the log reached before; see eventlog/retries.py."""
+"""The end of a new event id, for which the append writes how far the log reached before."""
+
+_BOUNDED = re.compile(r"[\w-]{12}[0-9a-f]+~([0-9a-f]{1,12})-([0-9a-f]{1,12})(?:/.*)?", re.ASCII)
 
 
 def _new_words() -> Iterator[str]:
@@ -38,6 +45,18 @@ os.register_at_fork(after_in_child=_begin_again)  # a child must not go on with 
 def new_event_id() -> str:
     """Return a new event id; no two processes make the same."""
     return next(words) + OPEN_END
+
+
+def bound(reached: str) -> str:
+    """Return the end of a new event id: how far its log reached, as a stream id, before it is sent."""
+    ms, _, seq = reached.partition("-")
+    return f"~{int(ms):x}-{int(seq):x}"
+
+
+def bound_of(event_id: str) -> str | None:
+    """Return behind which stream id the log may have an event, None for an id that this code did not make."""
+    match = _BOUNDED.fullmatch(event_id)
+    return None if match is None else f"{int(match[1], 16)}-{int(match[2], 16)}"
 
 
 def new_id() -> str:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step, ask_all
-from scratchbus.eventlog.codec import entry_position
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.layouts import read_last
-
-if TYPE_CHECKING:
-    from scratchbus.eventlog.append import Log  # which needs to know where a log ends
+from scratchbus.eventlog.raw_entries import entry_position
 
 
 class Lag(NamedTuple):

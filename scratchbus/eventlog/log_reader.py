@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.steps import Call, Collect, Send, Sent, Step
 from scratchbus.errors import PositionLost
 from scratchbus.eventlog.below_floor import Floor, archived_after
-from scratchbus.eventlog.codec import RawEntry, batch_place, entry_position, is_batch_end
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.foreign import appended
 from scratchbus.eventlog.gaps import count_erased
 from scratchbus.eventlog.keys import ShardKeys
+from scratchbus.eventlog.raw_entries import RawEntry, batch_place, entry_position, is_batch_end
 from scratchbus.telemetry.logs import stderr_logger
-
-if TYPE_CHECKING:
-    from scratchbus.eventlog.append import Log  # which looks for what was sent before
 
 LONGEST_BATCH = 4_096
 """More entries than any batch has."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.steps import Step, ask_all
 from scratchbus.errors import LogRewound, PositionLost
-from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import archived_after, entries_at, from_archive, read_floor
-from scratchbus.eventlog.codec import RawEntry, batch_place, entry_id, entry_position
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.foreign import up_to
 from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.lag import end_of
+from scratchbus.eventlog.raw_entries import RawEntry, batch_place, entry_id, entry_position
 
 
 def last_until(log: Log, shard: int, ms: int) -> Step[Position]:

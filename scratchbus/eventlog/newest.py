@@ -7,13 +7,13 @@ from scratchbus.domain.position import Position, in_time
 from scratchbus.domain.values import LARGEST
 from scratchbus.engine.steps import Step, ask_all
 from scratchbus.errors import InvalidPosition, shown
-from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import entries_at
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
-from scratchbus.eventlog.codec import RawEntry, entry_fields, entry_position
 from scratchbus.eventlog.foreign import appended
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.positions import read_positions_back
+from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_position
 from scratchbus.eventlog.reader import EVERYTHING, Narrow, decode_wanted
 
 LARGEST_CHUNK = 2_000

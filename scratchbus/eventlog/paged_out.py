@@ -24,6 +24,7 @@ from scratchbus.domain.position import Position
 from scratchbus.engine.scripts import Command
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import PositionLost
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.chains import walk_chains
 from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.keys import PageKeys
@@ -33,7 +34,6 @@ from scratchbus.telemetry.late import late
 if TYPE_CHECKING:
     import ulid
 
-    from scratchbus.eventlog.append import Log
 else:
     ulid = late("ulid")
 

@@ -10,27 +10,18 @@ from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.position import Position, in_time
 from scratchbus.engine.steps import Call, Collect, Send, Step, ask, ask_all
 from scratchbus.errors import LogGap
-from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.archived import Stretch
 from scratchbus.eventlog.below_floor import Floor, archived_after, entries_at, not_of, read_floor
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
-from scratchbus.eventlog.codec import (
-    AT_ONCE,
-    Poison,
-    RawEntry,
-    batch_place,
-    decode_items,
-    entry_fields,
-    entry_id,
-    entry_position,
-    is_batch_end,
-)
+from scratchbus.eventlog.codec import AT_ONCE, Poison, decode_items
 from scratchbus.eventlog.cursor import ANEW, Cursor, check, trimmed
 from scratchbus.eventlog.foreign import appended
 from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.log_reader import LONGEST_BATCH, is_complete, whole_batches
 from scratchbus.eventlog.positions import read_positions
+from scratchbus.eventlog.raw_entries import RawEntry, batch_place, entry_fields, entry_id, entry_position, is_batch_end
 from scratchbus.telemetry.logs import stderr_logger
 
 CHUNK = 200

@@ -1,29 +1,23 @@
-"""Retries of a write whose reply was lost: find its events in the log, or in the archive.
-
-An event id that this code makes says how far the log reached before it was first sent. So a retry in any process, at
-any time, knows from where on the log may have the event, and nothing has to be remembered for it.
-"""
+"""Retries of a write whose reply was lost: find its events in the log, or in the archive."""
 
 from __future__ import annotations
 
-import re
+import time
 from collections.abc import Mapping, Sequence, Set
-from typing import TYPE_CHECKING
 
 from pydantic_core import from_json
 
 from scratchbus.domain.events import Event
 from scratchbus.domain.position import Position
-from scratchbus.engine.steps import Step
-from scratchbus.errors import EngineLoading, EngineUnreachable, EventIdReused
-from scratchbus.eventlog.codec import Poison, RawEntry, decode_entry, entry_fields, entry_position
+from scratchbus.engine.patience import backoff
+from scratchbus.engine.steps import Pause, Step, ask_all
+from scratchbus.errors import EngineError, EngineLoading, EngineUnreachable, EventIdReused
+from scratchbus.eventlog.bus_log import Log
+from scratchbus.eventlog.codec import Poison, decode_entry
 from scratchbus.eventlog.log_reader import LogReader
+from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_position
 from scratchbus.eventlog.writes import Op, Write
 
-if TYPE_CHECKING:
-    from scratchbus.eventlog.append import Log  # which looks for what was sent before
-
-_BOUNDED = re.compile(r"[\w-]{12}[0-9a-f]+~([0-9a-f]{1,12})-([0-9a-f]{1,12})(?:/.*)?", re.ASCII)
 _DECIDED: Mapping[str, set[str]] = {
     "added": {"priority", "status_class"},
     "status_changed": {"status_class", "archive_after", "ttl", "chain", "seen_by", "followed"},
@@ -45,18 +39,6 @@ _UNNAMED = {Op.ADD, Op.PICK}  # whose caller does not say which observation
 
 Wanted = Mapping[bytes, str | None]
 """The ids of the events that are looked for, each with its writer, None where no other event can have the id."""
-
-
-def bound(reached: str) -> str:
-    """Return the end of a new event id: how far its log reached, as a stream id, before it is sent."""
-    ms, _, seq = reached.partition("-")
-    return f"~{int(ms):x}-{int(seq):x}"
-
-
-def bound_of(event_id: str) -> str | None:
-    """Return behind which stream id the log may have an event, None for an id that this code did not make."""
-    match = _BOUNDED.fullmatch(event_id)
-    return None if match is None else f"{int(match[1], 16)}-{int(match[2], 16)}"
 
 
 def wanted_of(writes: Sequence[Write]) -> Wanted:
@@ -175,3 +157,46 @@ def positions_of(writes: Sequence[Write], entries: Sequence[RawEntry], shard: in
     """Return where the events of these writes are, in the order of the writes."""
     found = {entry_fields(entry)[b"id"].decode(): entry_position(entry, shard) for entry in entries}
     return [found[write.event.id] for write in writes if write.event.id in found]
+
+
+def look_for_retried(log: Log, shard: int, after: str, writes: Sequence[Write]) -> Step[tuple[str, list[Position]]]:
+    """Look for writes that may have been sent before, by ids that were made when the log ended with `after`.
+
+    Returns behind which id the script looks on, and where the archive has them, if it does. Raises EventIdReused.
+    """
+    scan, archived = yield from look_for(log, shard, after, wanted_of(writes))
+    check_same(writes, archived)
+    return scan, positions_of(writes, archived, shard)
+
+
+def look_for_lost(
+    log: Log, shard: int, after: str, writes: Sequence[Write], lost: Exception, begun: float, attempt: int
+) -> Step[str]:
+    """Wait a moment, look in the log for what may have been written, and return behind which id the script looks on.
+
+    Raises EngineUnreachable once that has taken too long.
+    """
+    first = writes[0].event.id
+    if time.monotonic() > begun + log.patience:
+        raise note(EngineUnreachable(str(lost)), first, is_in_doubt=True) from None
+    yield Pause(backoff(attempt))
+    try:
+        scan, _ = yield from look_for(log, shard, after, wanted_of(writes), is_in_doubt=True)
+    except EngineError as error:
+        raise note(error, first, is_in_doubt=True) from None
+    return scan
+
+
+def note(error: EngineError, event_id: str, *, is_in_doubt: bool) -> EngineError:
+    """Note in an error which event it is about, and whether that may have been written; return it."""
+    error.event_id = event_id
+    if is_in_doubt:
+        error.in_doubt()
+    return error
+
+
+def check_recalled(log: Log, shard: int, writes: Sequence[Write], positions: Sequence[Position]) -> Step[None]:
+    """Compare what the script found under ids of our own making with what is sent again. Raises EventIdReused."""
+    key = log.keys(shard).log
+    found = yield from ask_all(shard, [("XRANGE", key, each.stream_id, each.stream_id) for each in positions])
+    check_same(writes, [entry for entries in found for entry in entries])

@@ -5,26 +5,28 @@ A link to it, or a change that has to be refused, then finds its head as if it h
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
 
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.ownership import held_as
+from scratchbus.domain.schedule import blockers_in_head
 from scratchbus.domain.values import millis
 from scratchbus.engine.scripts import Key, lua_script
 from scratchbus.engine.steps import Call, Step, ask, ask_all
+from scratchbus.errors import EngineError
 from scratchbus.eventlog import paged_out
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.codec import encode_tags
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.layouts import CLASSES, Head
 from scratchbus.eventlog.stored_documents import decode_observation
+from scratchbus.eventlog.writes import Write
 from scratchbus.projections.table import is_remembered
 
-if TYPE_CHECKING:
-    from scratchbus.eventlog.append import Log
-
-TRIES = 5
+_TRIES = 5
 """How often a head is put back for one write: who pages out may drop it again at once."""
 
 
@@ -43,7 +45,7 @@ def revive(log: Log, page: str, subject: str) -> Step[str | None]:
     keys = log.keys(log.shard(page))
     if is_remembered(subject):
         return None
-    for _ in range(TRIES):
+    for _ in range(_TRIES):
         checkpoint = yield from read_checkpoint(keys)
         names = PageKeys(keys, page, checkpoint.build)
         key, name, stored = names.docs, subject, (yield from ask(keys.shard, "HGET", names.docs, subject))
@@ -77,10 +79,34 @@ def drop_heads(keys: ShardKeys, page: str, heads: Mapping[str, str | bytes]) -> 
     return count
 
 
+def revive_missing(
+    log: Log, page: str, writes: Sequence[Write], reply: Sequence[Any], revived: dict[str, list[str]]
+) -> Step[bool]:
+    """Write the head again that a refused write lacks because it was dropped; return whether there is one to write.
+
+    `revived` has the heads that were written, by subject.
+    """
+    if reply[2] != b"missing":
+        return False
+    subject = writes[reply[1] - 1].event.subject
+    heads = revived.setdefault(subject, [])
+    if len(heads) >= _TRIES or (head := (yield from revive(log, page, subject))) is None:
+        return False
+    heads.append(head)
+    return True
+
+
+def drop_revived(keys: ShardKeys, page: str, revived: dict[str, list[str]]) -> Step[None]:
+    """Drop the heads that were not written to since they were revived: else they would stay for good."""
+    with suppress(EngineError):  # the write is what counts
+        yield from drop_heads(keys, page, {subject: heads[-1] for subject, heads in revived.items() if heads})
+
+
 def head_of(document: Observation) -> Head:
     """Return the head that an observation must have, by its document."""
     wake = document.remind_at if document.is_open else document.archive_at
     claim = document.claim
+    blockers = blockers_in_head(document.id, document.every, document.blocked_by)
     return Head(
         version=document.version,
         status=document.status,
@@ -96,6 +122,6 @@ def head_of(document: Observation) -> Head:
         position=document.position.stream_id,
         tries=document.attempts,
         rest=millis(document.not_before) if document.not_before else 0,
-        tags=encode_tags(document.tags, document.blocked_by if document.every is None else [document.id]),
+        tags=encode_tags(document.tags, blockers or ()),
         dedupe_key=document.dedupe_key or "",
     )

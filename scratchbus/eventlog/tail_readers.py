@@ -15,9 +15,10 @@ from scratchbus.engine.patience import backoff
 from scratchbus.engine.steps import Step
 from scratchbus.engine.wakeup import wait_async
 from scratchbus.errors import LogError, ScratchbusError
-from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.bus_log import Log
+from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.reader import LONGEST_BLOCK_MS, STOPPABLE_BLOCK_MS
-from scratchbus.eventlog.tail import Feed, LogEntry
+from scratchbus.eventlog.tail import Feed
 from scratchbus.telemetry.late import late
 from scratchbus.telemetry.logs import stderr_logger
 

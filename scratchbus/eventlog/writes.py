@@ -15,8 +15,15 @@ from scratchbus.domain.position import Position
 from scratchbus.domain.values import trusted
 from scratchbus.engine.scripts import Constants
 from scratchbus.engine.steps import Wrote
+from scratchbus.errors import TooLarge
 
 E = TypeVar("E", bound=Event)
+
+MAX_BATCH = 1_000
+"""The most events of a batch."""
+
+MAX_BATCH_BYTES = 8 * 1024 * 1024
+"""The most bytes of the bodies of its events."""
 
 
 class Op(StrEnum):
@@ -99,6 +106,15 @@ GUARDED: Final[Constants] = {
     **{name: f"'{op}'" for name, op in Op.__members__.items()},
 }
 """What the append script knows of `Guarded`: the number of each field, counted from 0, and the ops by their names."""
+
+
+def check_size(arguments: tuple[object, ...], count: int) -> None:
+    """Raise TooLarge for more events, or more bytes of them, than a batch may have."""
+    if count > MAX_BATCH:
+        raise TooLarge("batch", count, MAX_BATCH, "events")
+    size = sum(len(argument) for argument in arguments if isinstance(argument, bytes))
+    if size > MAX_BATCH_BYTES:
+        raise TooLarge("batch", size, MAX_BATCH_BYTES)
 
 
 class Draft(Struct, frozen=True, gc=False):

@@ -9,7 +9,7 @@ from pydantic import WithJsonSchema
 from scratchbus.http import examples, patterns
 from scratchbus.http.models import Label
 from scratchbus.http.responses import EVENT, KEPT
-from scratchbus.http.schemas import component, document, header, link, listed, or_null, record
+from scratchbus.http.schemas import COUNT, DATE_TIME, STRING, component, document, header, link, listed, or_null, record
 
 TIME: Final = "2026-11-22T22:20:36Z"
 RELATIONS: Final = ("depends_on", "runs_on", "uses", "part_of", "works_on")
@@ -32,17 +32,16 @@ Relation = Annotated[
     ),
 ]
 
-_TEXT: Final = {"type": "string"}
-_TIME: Final = {"type": "string", "format": "date-time"}
-_COUNT: Final = {"type": "integer", "minimum": 0}
-_RETRACTION: Final = record(("by", "reason", "refuted", "at"), by=_TEXT, reason=_TEXT, refuted=or_null(_TEXT), at=_TIME)
+_RETRACTION: Final = record(
+    ("by", "reason", "refuted", "at"), by=STRING, reason=STRING, refuted=or_null(STRING), at=DATE_TIME
+)
 _FIELDS: Final[dict[str, Any]] = {
-    **dict.fromkeys(("id", "subject", "relation", "object", "source", "position"), _TEXT),
-    **dict.fromkeys(("valid_at", "invalid_at"), or_null(_TIME)),
-    **dict.fromkeys(("created_at", "updated_at"), _TIME),
+    **dict.fromkeys(("id", "subject", "relation", "object", "source", "position"), STRING),
+    **dict.fromkeys(("valid_at", "invalid_at"), or_null(DATE_TIME)),
+    **dict.fromkeys(("created_at", "updated_at"), DATE_TIME),
     "confidence": {"type": "number", "minimum": 0, "maximum": 1},
-    "evidence": listed(_TEXT),
-    "source_text": or_null(_TEXT),
+    "evidence": listed(STRING),
+    "source_text": or_null(STRING),
     "retraction": or_null(_RETRACTION),
     "version": {"type": "integer", "minimum": 1},
     "damaged": {"type": "boolean"},
@@ -68,11 +67,11 @@ _EXAMPLE: Final[dict[str, Any]] = {
 }
 _SPAN_FIELDS: Final[dict[str, Any]] = {
     "fact": _FACT,
-    "begins": _TIME,
-    "ends": or_null(_TIME),
+    "begins": DATE_TIME,
+    "ends": or_null(DATE_TIME),
     "state": {"enum": ["valid", "contested", "superseded", "retracted"]},
-    "ended_by": or_null(_TEXT),
-    "contested_by": listed(_TEXT),
+    "ended_by": or_null(STRING),
+    "contested_by": listed(STRING),
 }
 _SPAN: Final = component("FactSpan", record(tuple(_SPAN_FIELDS), **_SPAN_FIELDS))
 _SPAN_EXAMPLE: Final[dict[str, Any]] = {
@@ -84,7 +83,7 @@ _SPAN_EXAMPLE: Final[dict[str, Any]] = {
     "contested_by": [],
 }
 _NEIGHBOUR: Final = component(
-    "Neighbour", record(("entity", "distance", "fact"), entity=_TEXT, distance=_COUNT, fact=_FACT)
+    "Neighbour", record(("entity", "distance", "fact"), entity=STRING, distance=COUNT, fact=_FACT)
 )
 _HERE: Final = {"scope": "$request.path.scope", "fact": "$response.body#/id"}
 _LINKS: Final = {
@@ -125,7 +124,7 @@ SPANS: Final = document(
 )
 TRIPLETS: Final = document(
     "The text, and its tokens as they are estimated",
-    record(("text", "tokens"), text=_TEXT, tokens=_COUNT),
+    record(("text", "tokens"), text=STRING, tokens=COUNT),
     {"text": "api -> runs_on -> Node 24", "tokens": 8},
 )
 CONTESTED: Final = document(

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Annotated, Any, Final
-from urllib.parse import unquote
 
 from fastapi import Depends, Header, Path
-from pydantic import BeforeValidator, StringConstraints, WithJsonSchema
-from starlette.convertors import Convertor, register_url_convertor
+from pydantic import StringConstraints
+from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.responses import Response
 
 from scratchbus import AsyncBus, Event, document_of
 from scratchbus.http import patterns
 from scratchbus.http.documents import answer
-from scratchbus.http.parameters import Absent, Guards, idempotency
-from scratchbus.http.schemas import document, record
-
-
-def name_of(text: str) -> str:
-    """Return a name as it is, from a part of a path in which a slash is written %2F."""
-    return unquote(text, errors="replace") if "%" in text else text
-
+from scratchbus.http.parameters import Absent, Guards, Name, idempotency, in_path
+from scratchbus.http.schemas import DATE_TIME, STRING, Schema, document, record
 
 REVISION: Final = r'^(\*|(W/)?"?(0|[1-9][0-9]{0,14})"?)$'
 _IF_MATCH: Final = (
@@ -37,9 +30,7 @@ async def _based(
     once: Annotated[Guards, Depends(idempotency)],
     if_match: Annotated[_Revision | Absent, Header(alias="If-Match", description=_IF_MATCH, examples=['"3"'])] = None,
 ) -> Guards:
-    if if_match is None or if_match == "*":
-        return once
-    return Guards(once.event_id, int(if_match.removeprefix("W/").strip('"')))
+    return once.based_on(if_match)
 
 
 Based = Annotated[Guards, Depends(_based)]
@@ -49,35 +40,43 @@ NOTE: Final = "note_[0-9]{1,16}"
 TASK: Final = "^task_[0-9]{1,15}@[A-Za-z0-9_.@/:-]{1,120}$"
 
 
-class _Note(Convertor[str]):
+class _Note(StringConvertor):
     """The part of a path that is the id of a note; what else may stand there, such as `search`, is none."""
 
     regex = NOTE
-
-    def convert(self, value: str) -> str:
-        return value
-
-    def to_string(self, value: str) -> str:
-        return value
 
 
 register_url_convertor("note", _Note())
 
 NoteId = Annotated[str, Path(description="The id of a note.", pattern=f"^{NOTE}$", examples=["note_1795386035607"])]
-TaskId = Annotated[
-    str,
-    BeforeValidator(name_of),
-    StringConstraints(pattern=TASK),
-    Path(description="The id of a task, as beginning it answered; a slash in it is written %2F."),
-    WithJsonSchema({"type": "string", "pattern": TASK, "examples": ["task_1795386035607@s1"]}),
-]
-AgentName = Annotated[
-    str,
-    BeforeValidator(name_of),
-    StringConstraints(pattern=patterns.SESSION),
-    Path(description="The name of an agent; a slash in it is written %2F."),
-    WithJsonSchema({"type": "string", "pattern": patterns.SESSION, "examples": ["analyst"]}),
-]
+TaskId = Annotated[str, in_path("The id of a task, as beginning it answered"), Name(TASK, "task_1795386035607@s1")]
+AgentName = Annotated[str, in_path("The name of an agent"), Name(patterns.SESSION, "analyst")]
+
+
+def memory_fields(*texts: str, **own: Schema) -> dict[str, Schema]:
+    """Return the schemas of the fields of a memory's document: what all have, its texts, and others of its own."""
+    return {
+        **dict.fromkeys(("id", *texts, "source", "position"), STRING),
+        **dict.fromkeys(("created_at", "updated_at"), DATE_TIME),
+        **own,
+        "version": {"type": "integer", "minimum": 1},
+        "damaged": {"type": "boolean"},
+    }
+
+
+def memory_example(id: str, **own: Any) -> dict[str, Any]:
+    """Return an example of a memory's document."""
+    return {
+        "id": id,
+        **own,
+        "source": "analyst",
+        "version": 1,
+        "damaged": False,
+        "created_at": "2026-11-22T22:20:35.607000Z",
+        "updated_at": "2026-11-22T22:20:35.607000Z",
+        "position": "1795386035607-4",
+    }
+
 
 WRITTEN: Final[dict[str, Any]] = record(("revision",), revision={"type": "integer", "minimum": 0})
 REVISED: Final = document("The new revision, also as ETag", WRITTEN, {"revision": 4})

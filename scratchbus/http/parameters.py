@@ -9,59 +9,54 @@ from urllib.parse import unquote
 from fastapi import Depends, Header, Path, Query, Request
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.params import Query as QueryParameter
-from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, StringConstraints, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
-from pydantic_core import from_json
-from starlette.convertors import Convertor, register_url_convertor
+from pydantic_core import CoreSchema, core_schema, from_json
+from starlette.convertors import StringConvertor, register_url_convertor
 
 from scratchbus.http import patterns
 from scratchbus.http.problems import Refusal
 
 
-class _Ulid(Convertor[str]):
+class _Ulid(StringConvertor):
     """The part of a path that is the id of an observation; what else may stand there, such as `batch`, is none."""
 
     regex = patterns.ID[1:-1]
-
-    def convert(self, value: str) -> str:
-        return value
-
-    def to_string(self, value: str) -> str:
-        return value
 
 
 register_url_convertor("ulid", _Ulid())
 
 
-def name_of(text: str) -> str:
-    """Return the name that a part of a path has."""
+@dataclass(frozen=True)
+class Name:
+    """What a name in a path looks like once it is unquoted, with an example. It comes last."""
+
+    pattern: str
+    example: str
+
+    def __get_pydantic_core_schema__(self, _source: object, _handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Return the check of a part of a path, which leads to the name."""
+        return core_schema.no_info_before_validator_function(_unquoted, core_schema.str_schema(pattern=self.pattern))
+
+    def __get_pydantic_json_schema__(self, _schema: CoreSchema, _handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Return what OpenAPI says of it."""
+        return {"type": "string", "pattern": self.pattern, "examples": [self.example]}
+
+
+def _unquoted(text: str) -> str:
     return unquote(text, errors="replace") if "%" in text else text
 
 
-PageName = Annotated[
-    str,
-    BeforeValidator(name_of),
-    StringConstraints(pattern=patterns.PAGE),
-    Path(description="The name of a page; a slash in it is written %2F."),
-    WithJsonSchema({"type": "string", "pattern": patterns.PAGE, "examples": ["main"]}),
-]
+def in_path(what: str) -> Any:
+    """Return the parameter that is a part of a path, and a name."""
+    return Path(description=f"{what}; a slash in it is written %2F.")
 
-SessionName = Annotated[
-    str,
-    BeforeValidator(name_of),
-    StringConstraints(pattern=patterns.SESSION),
-    Path(description="The name of a session; a slash in it is written %2F."),
-    WithJsonSchema({"type": "string", "pattern": patterns.SESSION, "examples": ["s1"]}),
-]
 
+PageName = Annotated[str, in_path("The name of a page"), Name(patterns.PAGE, "main")]
+SessionName = Annotated[str, in_path("The name of a session"), Name(patterns.SESSION, "s1")]
 ScopeName = Annotated[
-    str,
-    BeforeValidator(name_of),
-    StringConstraints(pattern=patterns.SCOPE),
-    Path(description="The name of a scope, such as a user or a project; a slash in it is written %2F."),
-    WithJsonSchema({"type": "string", "pattern": patterns.SCOPE, "examples": ["ada/shop"]}),
+    str, in_path("The name of a scope, such as a user or a project"), Name(patterns.SCOPE, "ada/shop")
 ]
-
 Id = Annotated[
     str,
     Path(description="The id of an observation.", examples=["01M82NHKCCEBT4DDKQ2K3C35T3"], pattern=patterns.ID),
@@ -115,6 +110,12 @@ class Guards:
         """Return them as the methods of a page take them."""
         return {"event_id": self.event_id, "expected_version": self.expected_version}
 
+    def based_on(self, tag: str | None) -> Guards:
+        """Return them with the version that an `If-Match` names, if it names one."""
+        if tag is None or tag == "*":
+            return self
+        return Guards(self.event_id, int(tag.removeprefix("W/").strip('"')))
+
 
 async def idempotency(
     idempotency_key: Annotated[
@@ -139,9 +140,7 @@ async def _guards(
         ),
     ] = None,
 ) -> Guards:
-    if if_match is None or if_match == "*":
-        return once
-    return Guards(once.event_id, int(if_match.removeprefix("W/").strip('"')))
+    return once.based_on(if_match)
 
 
 async def _without_version(request: Request, once: Annotated[Guards, Depends(idempotency)]) -> Guards:

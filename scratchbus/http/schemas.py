@@ -26,6 +26,11 @@ _PLACES: Final = ("shard", "ms", "seq", "added_ms", "added_seq", "prev")
 """What models know of their places in the log, which documents show as positions."""
 
 
+STRING: Final[Schema] = {"type": "string"}
+DATE_TIME: Final[Schema] = {"type": "string", "format": "date-time"}
+COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
+
+
 def component(name: str, schema: Schema) -> Schema:
     """Give a schema a name, which no other has; return the reference to it."""
     if COMPONENTS.setdefault(name, schema) != schema:

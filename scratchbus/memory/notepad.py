@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from scratchbus.commands import notepad
-from scratchbus.commands.memory import MemoryEdit, edit, history_of
+from scratchbus.commands.memory import edit
+from scratchbus.commands.memory_edit import MemoryEdit
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.memories import Revised
 from scratchbus.domain.values import page_of_session
 from scratchbus.projections.notepad import SUBJECT
+from scratchbus.readmodel.memory_history import history_of
 from scratchbus.readmodel.scope import Host
 from scratchbus.timetravel import When, remembered_as_of
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from scratchbus.commands.memory import folded, history_of
 from scratchbus.domain.document import Document
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Session, SessionInfo
@@ -20,6 +19,7 @@ from scratchbus.eventlog.positions import WIDTH, count_positions, unpack
 from scratchbus.eventlog.stored_documents import decode_document
 from scratchbus.projections import scratchpad, session
 from scratchbus.readmodel.catch_up import catch_up
+from scratchbus.readmodel.memory_history import folded, history_of
 from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.scope import Core
 from scratchbus.timetravel import When

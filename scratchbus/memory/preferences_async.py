@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from scratchbus.commands import preferences
-from scratchbus.commands.memory import MemoryEdit
+from scratchbus.commands.memory_edit import MemoryEdit
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.memories import Preference
 from scratchbus.domain.values import page_of_scope

@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Sized
 
 from scratchbus.commands import scratchpad
-from scratchbus.commands.memory import history_of
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.memories import Revised
 from scratchbus.domain.run import RunRecord, ScratchpadReply, event_fields
 from scratchbus.domain.scratchpad import end_of_run_prompt, parse_reply
 from scratchbus.domain.values import page_of_agent
 from scratchbus.projections.scratchpad import SUBJECT
+from scratchbus.readmodel.memory_history import history_of
 from scratchbus.readmodel.scope import Host
 from scratchbus.timetravel import When, remembered_as_of
 

@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 from scratchbus.commands import texts
-from scratchbus.commands.memory import history_of
 from scratchbus.domain.conversations import Text, check_path, subject_of
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.values import page_of_scope
 from scratchbus.projections.texts import PREFIX
+from scratchbus.readmodel.memory_history import history_of
 from scratchbus.readmodel.scope import Host
 from scratchbus.timetravel import When, remembered_as_of
 

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from scratchbus.commands import todo as operations
-from scratchbus.commands.memory import edit, history_of
+from scratchbus.commands.memory import edit
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.todo import TodoItem, TodoList, for_injection
 from scratchbus.domain.values import page_of_session
 from scratchbus.projections.todo import SUBJECT
+from scratchbus.readmodel.memory_history import history_of
 from scratchbus.readmodel.scope import Host
 from scratchbus.timetravel import When, remembered_as_of
 

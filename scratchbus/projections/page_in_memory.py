@@ -15,6 +15,7 @@ from operator import attrgetter
 
 from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.schedule import unblocked
 from scratchbus.domain.values import moment
 from scratchbus.projections import scratch_page
 from scratchbus.projections.projection import damage
@@ -94,7 +95,7 @@ class LivePage:
 
     def active(self, limit: int | None) -> list[Observation]:
         """Return what is open, not blocked, and does not wait for review, by priority, then newest first."""
-        found = scratch_page.unblocked(self._active, self._is_open) if self._blocked else self._active
+        found = unblocked(self._active, self._is_open) if self._blocked else self._active
         return [*map(self.whole, found[:limit])]
 
     def _is_open(self, id: str) -> bool:

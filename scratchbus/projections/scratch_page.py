@@ -5,26 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from msgspec.structs import asdict
 
-from scratchbus.domain.events import (
-    Added,
-    Claimed,
-    ContextRendered,
-    Due,
-    Event,
-    FactAsserted,
-    Linked,
-    Released,
-    Repeated,
-    StatusChanged,
-    Updated,
-)
-from scratchbus.domain.observation import Claim, Observation, ObservationFields
+from scratchbus.domain.events import Added, Event
+from scratchbus.domain.observation import Claim, Observation
+from scratchbus.domain.observation_models import ObservationFields
+from scratchbus.domain.schedule import is_scheduled
 from scratchbus.domain.values import LARGEST, MODEL_SLOTS, millis, moment, trusted
+from scratchbus.projections.folded_changes import CHANGES
 from scratchbus.projections.projection import FoldError
 from scratchbus.projections.stored_observation import PLAIN, AnyObservation, StoredObservation
 
@@ -50,11 +41,6 @@ _set_values, _set_given, _set_extra, _set_private = MODEL_SLOTS
 _NONE_GIVEN = set[str]()
 """The names of the fields that were given to a model made of a stored form: one empty set for all."""
 
-Each = TypeVar("Each", bound=AnyObservation)
-
-RELATIONS = ("evidence", "links", "causes", "seen", "actions")
-"""The relations that an event may tell of; see `log.keys.PageKeys`."""
-
 
 def evolve(observation: Observation | None, event: Event, *, in_place: bool = False) -> Observation | None:
     """Return the observation after the event; None once it is off the page.
@@ -69,7 +55,7 @@ def evolve(observation: Observation | None, event: Event, *, in_place: bool = Fa
         return added(given["subject"], given["page"], given["type"], given, place)
     if event.kind == "erased":
         return None
-    change = _CHANGES.get(event.kind)
+    change = CHANGES.get(event.kind)
     if change is None:
         return observation
     if observation is None:
@@ -163,20 +149,9 @@ def is_active(observation: AnyObservation) -> bool:
     return is_open and not is_scheduled(observation)
 
 
-def is_scheduled(observation: AnyObservation) -> bool:
-    """Return whether the time of an observation has not come yet, or it recurs and is never active itself."""
-    start = observation.not_before  # what only rests falls due at another time, if at all
-    return observation.every is not None or (start is not None and start == observation.remind_at)
-
-
 def is_ready(observation: AnyObservation) -> bool:
     """Return whether an observation is active, and neither claimed nor resting; it may still be blocked."""
     return is_active(observation) and observation.claim is None and observation.not_before is None
-
-
-def unblocked(observations: Iterable[Each], is_open: Callable[[str], bool]) -> list[Each]:
-    """Return the observations that are blocked by nothing that is open; `is_open` tells that of an id of the page."""
-    return [each for each in observations if not each.blocked_by or not any(map(is_open, each.blocked_by))]
 
 
 def by_priority(observation: AnyObservation) -> tuple[int, int]:
@@ -210,24 +185,6 @@ def index_entries(observation: AnyObservation) -> list[tuple[str, str]]:
     if observation.remind_on is not None:
         entries.append(WAITING)
     return entries
-
-
-def relations(event: Event) -> Iterator[tuple[str, str, str]]:
-    """Yield what an event says of how things hang together: (relation, from what, to what); see `log.keys.PageKeys`.
-
-    It stays true for ever, also when an observation has left its page.
-    """
-    if isinstance(event, Added | Repeated | FactAsserted):
-        for id in event.evidence:
-            yield "evidence", id, f"{event.subject}@{event.page}"
-    elif isinstance(event, Linked):
-        yield "links", f"{event.page}#{event.action}", f"{event.subject}@{event.position.stream_id}"
-        yield "actions", event.by, event.position.stream_id
-    elif isinstance(event, ContextRendered):
-        for id in event.observations:
-            yield "seen", id, f"{event.subject}@{event.page}"
-    if event.cause is not None:
-        yield "causes", event.cause, event.position.stream_id
 
 
 _NEW = {
@@ -264,89 +221,3 @@ def added(subject: str, page: str, type: str, fields: Mapping[str, Any], place: 
     _set_extra(made, None)
     _set_private(made, None)
     return made
-
-
-def _updated(observation: Observation, event: Updated) -> dict[str, Any]:
-    return dict(event.changes)
-
-
-def _repeated(observation: Observation, event: Repeated) -> dict[str, Any]:
-    changes: dict[str, Any] = {"occurrences": min(observation.occurrences + event.times, LARGEST)}
-    if event.ttl is not None:
-        changes["expires_at"] = moment(event.ms + event.ttl)
-    elif event.expires_at is not None:
-        changes["expires_at"] = event.expires_at
-    if event.evidence and (more := [id for id in event.evidence if id not in observation.evidence]):
-        changes["evidence"] = observation.evidence + more
-    return changes
-
-
-def _status_changed(observation: Observation, event: StatusChanged) -> dict[str, Any]:
-    changes: dict[str, Any] = {
-        "status": event.status,
-        "status_class": event.status_class,
-        "reason": event.reason,
-        "reason_code": event.reason_code,
-        "chain": event.chain,
-        "seen_by": event.seen_by,
-        "followed": event.followed,
-        "attempts": 0,
-        "not_before": None,
-    }
-    if event.status_class != "open":
-        changes["claim"] = None
-    if event.status_class != "open" or observation.status_class != "open":
-        changes["remind_at"] = changes["remind_on"] = changes["archive_at"] = None
-    if event.archive_after is not None:
-        changes["archive_at"] = moment(event.ms + event.archive_after)
-    if event.ttl is not None:
-        changes["expires_at"] = moment(event.ms + event.ttl) if event.ttl else None
-    return changes
-
-
-def _claimed(observation: Observation, event: Claimed) -> dict[str, Any]:
-    fence = observation.fence + (event.fence is None)
-    claim = Claim(by=event.holder, fence=fence, until=moment(event.ms + event.ttl), owner=event.owner)
-    return {"fence": fence, "claim": claim, "attempts": observation.attempts + event.picked}
-
-
-def _released(observation: Observation, event: Released) -> dict[str, Any]:
-    return {
-        "claim": None,
-        "attempts": max(0, observation.attempts - event.untried),
-        "not_before": moment(event.ms + event.backoff) if event.backoff else None,
-    }
-
-
-def _lapsed(observation: Observation, event: Event) -> dict[str, Any]:
-    return {"claim": None}
-
-
-def _linked(observation: Observation, event: Linked) -> dict[str, Any]:
-    return {} if event.action in observation.links else {"links": [*observation.links, event.action]}
-
-
-def _due(observation: Observation, event: Due) -> dict[str, Any]:
-    changes: dict[str, Any] = {"due_at": moment(event.ms), "remind_at": event.next, "remind_on": None}
-    return changes if event.next is None else changes | {"not_before": event.next}
-
-
-def _cleared(observation: Observation, event: Event) -> dict[str, Any]:
-    return {}
-
-
-_CHANGES: dict[str, Callable[[Observation, Any], dict[str, Any]]] = {
-    "updated": _updated,
-    "repeated": _repeated,
-    "status_changed": _status_changed,
-    "claimed": _claimed,
-    "released": _released,
-    "lapsed": _lapsed,
-    "linked": _linked,
-    "due": _due,
-    "cleared": _cleared,
-}
-"""What each kind of event changes; the kinds that this projection folds, besides `added`."""
-
-CHANGING = {kind.encode(): change for kind, change in _CHANGES.items() if kind != "cleared"}
-"""The kinds of events after which an observation is still there, each with what returns the fields that it changes."""

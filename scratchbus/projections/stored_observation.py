@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from scratchbus.domain.observation import Observation, ObservationFields
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.observation_models import ObservationFields
 from scratchbus.domain.values import LARGEST
 
 SURE: float = ObservationFields.model_fields["confidence"].default

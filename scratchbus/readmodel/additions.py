@@ -12,10 +12,11 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
-from scratchbus.domain.observation import ObservationFields
+from scratchbus.domain.observation_models import ObservationFields
 from scratchbus.domain.values import LARGEST, millis, moment
 from scratchbus.eventlog.bodies import Fields
-from scratchbus.eventlog.codec import Decoded, RawEntry, entry_numbers, text_of, texts_of
+from scratchbus.eventlog.codec import Decoded
+from scratchbus.eventlog.raw_entries import RawEntry, entry_numbers, text_of, texts_of
 from scratchbus.eventlog.stored_documents import encode_stored
 from scratchbus.projections.scratch_page import WAITING
 from scratchbus.projections.stored_observation import BASICS, Details, StoredObservation
@@ -33,7 +34,7 @@ class PageAdditions:
     """What a stretch of the log adds to one page: documents, and the members of indexes with their scores.
 
     `places` has the ms and seq of each addition; `relations` those that some of them tell of, as
-    `scratch_page.relations` has them.
+    `event_relations.relations` has them.
     """
 
     def __init__(self, page: bytes) -> None:

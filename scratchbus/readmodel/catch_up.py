@@ -17,7 +17,7 @@ from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Pause, Step, ask, ask_all
 from scratchbus.errors import LogRewound, PositionLost
 from scratchbus.eventlog import paged_out
-from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import (
     Checkpoint,
     Outcome,
@@ -26,19 +26,11 @@ from scratchbus.eventlog.checkpoint import (
     not_folded_from,
     prepare_commit,
 )
-from scratchbus.eventlog.codec import (
-    Poison,
-    RawEntry,
-    decode_bodies,
-    decode_items,
-    entry_fields,
-    entry_id,
-    entry_position,
-    text_of,
-)
+from scratchbus.eventlog.codec import Poison, decode_bodies, decode_items
 from scratchbus.eventlog.gaps import find_gaps
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.log_reader import CHUNK, Chunk, LogReader
+from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_id, entry_position, text_of
 from scratchbus.projections import scratch_page
 from scratchbus.projections.projection import Store
 from scratchbus.projections.table import is_remembered, projection_of

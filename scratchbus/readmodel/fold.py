@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from scratchbus.domain.events import Event
 from scratchbus.engine.scripts import Command
-from scratchbus.eventlog.codec import Poison, RawEntry
+from scratchbus.eventlog.codec import Poison
+from scratchbus.eventlog.raw_entries import RawEntry
 from scratchbus.eventlog.stored_documents import UNREADABLE, decode_document, read_document
 from scratchbus.projections.projection import UNFOLDABLE, Document, Store, damage, reason_of
 from scratchbus.projections.table import IN_PLACE, PROJECTIONS, SCRATCH_PAGE, is_over, is_remembered

@@ -15,14 +15,14 @@ from scratchbus.domain.position import START, Position, in_time
 from scratchbus.domain.values import LARGEST, Moment, check_page, check_whole, millis, moment
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import InvalidField
-from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import entries_at
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
-from scratchbus.eventlog.codec import RawEntry, entry_fields, entry_kind, entry_position, text_of
 from scratchbus.eventlog.foreign import up_to
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.positions import count_many_positions, read_positions
+from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_kind, entry_position, text_of
 
 MOST_BUCKETS = 1_000
 

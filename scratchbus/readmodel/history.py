@@ -9,12 +9,13 @@ from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Call, Step
 from scratchbus.errors import LogRewound, NotFound
 from scratchbus.eventlog import paged_out
-from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import entries_at, from_archive, read_floor
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.chains import events_of, go_on_below, read_chain
-from scratchbus.eventlog.codec import RawEntry, decode_entry
+from scratchbus.eventlog.codec import decode_entry
 from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.raw_entries import RawEntry
 from scratchbus.eventlog.stored_documents import decode_observations
 from scratchbus.readmodel.queries import Freshness, look
 

@@ -18,11 +18,12 @@ from scratchbus.domain.document import Document
 from scratchbus.domain.event import Event
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import EngineForbidden, EngineReadOnly, IndexFailed, LogGap, LogRewound, PositionLost
-from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
-from scratchbus.eventlog.codec import Poison, RawEntry, decode_entry, entry_fields, entry_position, text_of
+from scratchbus.eventlog.codec import Poison, decode_entry
 from scratchbus.eventlog.cursor import Cursor
 from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_position, text_of
 from scratchbus.eventlog.reader import read
 from scratchbus.eventlog.stored_documents import decode_document
 from scratchbus.projections.projection import Store

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Pause, Step
-from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key
-from scratchbus.eventlog.codec import decode_items, entry_fields, entry_position
+from scratchbus.eventlog.codec import decode_items
 from scratchbus.eventlog.log_reader import CHUNK, LogReader
+from scratchbus.eventlog.raw_entries import entry_fields, entry_position
 from scratchbus.projections.projection import Store
 from scratchbus.projections.table import projection_of
 from scratchbus.readmodel.catch_up import load_documents

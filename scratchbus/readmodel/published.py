@@ -11,7 +11,8 @@ from scratchbus.domain.events import RelationsChanged, TypesChanged
 from scratchbus.domain.values import check_whole
 from scratchbus.engine.steps import Step
 from scratchbus.errors import VersionConflict
-from scratchbus.eventlog.append import Log, append
+from scratchbus.eventlog.append import append
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.eventlog.writes import Op, Write

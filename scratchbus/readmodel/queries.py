@@ -16,16 +16,18 @@ from scratchbus.domain.checks import check_limit
 from scratchbus.domain.memories import Remembered
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
+from scratchbus.domain.schedule import unblocked
 from scratchbus.engine.scripts import Key, Keys, lua_script
 from scratchbus.engine.steps import Call, Pause, Step, ask
 from scratchbus.errors import Behind, EngineForbidden, EngineReadOnly
 from scratchbus.eventlog import paged_out
-from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, check_end, read_checkpoint
-from scratchbus.eventlog.codec import decode_items, text_of
+from scratchbus.eventlog.codec import decode_items
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.layouts import LUA, Head
+from scratchbus.eventlog.raw_entries import text_of
 from scratchbus.eventlog.stored_documents import (
     UNREADABLE,
     decode_document,
@@ -300,7 +302,7 @@ def active(
             if not seen.is_end:  # what blocks it may rank below what was found
                 want = -1
                 continue
-            out = scratch_page.unblocked(out, {each.id for each in read if each.status_class == "open"}.__contains__)
+            out = unblocked(out, {each.id for each in read if each.status_class == "open"}.__contains__)
         if seen.is_end or len(out) >= want:
             return [*map(scratch_page.whole, out if limit is None else out[:limit])]
         want = min(_ALL, want * 4)  # many were waiting for review: ask for more of them

@@ -8,15 +8,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from scratchbus.engine.steps import Pause, Step, ask, ask_all
-from scratchbus.errors import (
-    EngineError,
-    LogError,
-    LogGap,
-    LogRewound,
-    RebuildHeld,
-    ScratchbusError,
-)
-from scratchbus.eventlog.append import Log
+from scratchbus.errors import EngineError, LogError, LogGap, LogRewound, RebuildHeld, ScratchbusError
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key, is_state_too_old
 from scratchbus.eventlog.lag import end_of
 from scratchbus.readmodel.catch_up import fold_once

@@ -17,14 +17,15 @@ from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import EngineForbidden, EngineReadOnly
 from scratchbus.eventlog import paged_out
-from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.archived import Past
 from scratchbus.eventlog.below_floor import from_archive, read_floor
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
-from scratchbus.eventlog.codec import decode_items, text_of
+from scratchbus.eventlog.codec import decode_items
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.log_reader import LogReader
-from scratchbus.projections import scratch_page
+from scratchbus.eventlog.raw_entries import text_of
+from scratchbus.projections import event_relations
 from scratchbus.projections.table import is_remembered
 from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.readmodel.queries import Freshness, get
@@ -56,7 +57,7 @@ class Relations:
             entries, is_end, *_ = yield from reader.read()
             for _, event in decode_items(entries, shard):
                 if isinstance(event, Event):
-                    for relation, start, end in scratch_page.relations(event):
+                    for relation, start, end in event_relations.relations(event):
                         self._late[shard, relation, start].append(end)
         self.reached[shard] = reader.at
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.steps import Step
-from scratchbus.eventlog.append import Log
-from scratchbus.eventlog.codec import Poison, decode_item, entry_position
+from scratchbus.eventlog.bus_log import Log
+from scratchbus.eventlog.codec import Poison, decode_item
 from scratchbus.eventlog.cursor import cursors
+from scratchbus.eventlog.raw_entries import entry_position
 from scratchbus.eventlog.reader import read
 from scratchbus.projections.table import fold_page, is_remembered
 

@@ -9,7 +9,7 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.values import millis
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.eventlog import paged_out
-from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, read_checkpoint
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.stored_documents import decode_stored

@@ -9,7 +9,7 @@ from scratchbus.domain.values import check_id
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import InvalidId, NotFound, shown
 from scratchbus.eventlog import paged_out
-from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.projections.table import is_remembered

@@ -19,11 +19,11 @@ from scratchbus.domain.position import START, Position
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import EngineForbidden, EngineFull, EngineReadOnly
 from scratchbus.eventlog.checkpoint import checkpoint_key, read_checkpoint
-from scratchbus.eventlog.codec import entry_id, entry_position, text_of
 from scratchbus.eventlog.gaps import are_erased, count_all_erased
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.positions import count_positions
+from scratchbus.eventlog.raw_entries import entry_id, entry_position, text_of
 from scratchbus.eventlog.stored_documents import read_observations
 from scratchbus.eventlog.unzip import unzip, zstd
 from scratchbus.readmodel.type_indexes import type_indexes

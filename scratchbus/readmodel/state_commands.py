@@ -10,10 +10,11 @@ from scratchbus.domain.observation import Observation
 from scratchbus.engine.scripts import Command
 from scratchbus.eventlog import positions
 from scratchbus.eventlog.checkpoint import Checkpoint
-from scratchbus.eventlog.codec import Poison, entry_fields
+from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
+from scratchbus.eventlog.raw_entries import entry_fields
 from scratchbus.eventlog.stored_documents import encode_document
-from scratchbus.projections import scratch_page
+from scratchbus.projections import event_relations
 from scratchbus.projections.projection import Document, Indexes
 from scratchbus.projections.table import projection_of
 from scratchbus.readmodel.additions import PageAdditions
@@ -58,7 +59,7 @@ def commands(
             places[item.page] += item.position[:2]
             continue
         places[item.page] += (item.ms, item.seq)
-        for relation, start, end in scratch_page.relations(item):
+        for relation, start, end in event_relations.relations(item):
             writes["ZADD", common.relation(relation)] += (0, f"{start}\t{end}")
     for added in additions:
         _add(writes, keys.page(added.name, checkpoint.build), added)

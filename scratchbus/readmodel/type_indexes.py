@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from scratchbus.engine.scripts import Command
 from scratchbus.engine.steps import Step, ask
-from scratchbus.eventlog.codec import text_of
 from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.raw_entries import text_of
 
 
 def type_indexes(names: PageKeys, shard: int) -> Step[list[str]]:

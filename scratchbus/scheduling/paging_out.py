@@ -17,13 +17,13 @@ from scratchbus.engine.scripts import Command
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import EngineForbidden, EngineReadOnly, PositionLost
 from scratchbus.eventlog import paged_out
-from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key, commit, prepare_commit
-from scratchbus.eventlog.codec import RawEntry, entry_fields, entry_position
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.lag import in_ms
 from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.log_reader import LogReader
+from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_position
 from scratchbus.eventlog.revive import drop_heads
 from scratchbus.eventlog.stored_documents import decode_observations
 from scratchbus.projections import scratch_page

@@ -12,12 +12,13 @@ from scratchbus.domain.position import START, BusPosition, Position
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import LogGap, LogRewound, NotFound, PositionLost, VersionConflict
 from scratchbus.eventlog import reader
-from scratchbus.eventlog.append import Log, append
-from scratchbus.eventlog.codec import entry_position
+from scratchbus.eventlog.append import append
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.log_reader import LogReader
+from scratchbus.eventlog.raw_entries import entry_position
 from scratchbus.eventlog.reader import Chunks, Narrow, decode_wanted
 from scratchbus.eventlog.stored_documents import decode_observations
 from scratchbus.eventlog.writes import Op, Write

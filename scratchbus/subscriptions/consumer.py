@@ -26,8 +26,9 @@ from scratchbus.errors import (
 )
 from scratchbus.eventlog.consumers import CursorEnd, HeldByOther, SubscriptionLease, open_cursors, origins_of
 from scratchbus.eventlog.cursor import cursors
+from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.reader import read
-from scratchbus.eventlog.tail import Feed, LogEntry, TailCursor
+from scratchbus.eventlog.tail import Feed, TailCursor
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.dead_letters import read_again
 from scratchbus.subscriptions.delivery_state import DeliveryState

@@ -15,7 +15,7 @@ from scratchbus.errors import InvalidPosition, NotFound, PositionLost, shown
 from scratchbus.eventlog.below_floor import entries_at
 from scratchbus.eventlog.consumers import deliver_again, names, read_hash, removed
 from scratchbus.eventlog.keys import ShardKeys
-from scratchbus.eventlog.tail import LogEntry
+from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.options import check_name
 

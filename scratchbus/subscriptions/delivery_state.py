@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.position import Position
 from scratchbus.errors import EngineError, LeaseLost, LogError
-from scratchbus.eventlog.tail import LogEntry
+from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.telemetry import tracing
 
 WAITING, OUT, ACKED = range(3)

@@ -13,8 +13,8 @@ from scratchbus.domain.memory_events import NoteAdded, NoteUpdated
 from scratchbus.engine.steps import Step
 from scratchbus.errors import PositionLost
 from scratchbus.eventlog.codec import Poison
+from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.reader import Narrow
-from scratchbus.eventlog.tail import LogEntry
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.queries import get
 from scratchbus.readmodel.scope import Core

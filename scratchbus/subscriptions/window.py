@@ -13,7 +13,8 @@ from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step
 from scratchbus.errors import LeaseLost, NotDelivered, TooManyUnacked
 from scratchbus.eventlog.consumers import CursorEnd, Grant, SubscriptionLease
-from scratchbus.eventlog.tail import LogEntry, TailCursor
+from scratchbus.eventlog.log_entry import LogEntry
+from scratchbus.eventlog.tail import TailCursor
 from scratchbus.subscriptions.dead_letters import DeadLetter
 from scratchbus.subscriptions.delivery_state import ACKED, OUT, WAITING, DeliveryState
 from scratchbus.telemetry import tracing

@@ -12,31 +12,27 @@ from scratchbus.domain.events import Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.steps import Step
-from scratchbus.eventlog.append import Log
-from scratchbus.eventlog.codec import (
-    AT_ONCE,
+from scratchbus.eventlog.bus_log import Log
+from scratchbus.eventlog.codec import AT_ONCE, Decoded, Poison, decode_bodies, decode_items
+from scratchbus.eventlog.cursor import Cursor, cursors
+from scratchbus.eventlog.gaps import count_all_erased
+from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.moments import event_id_at
+from scratchbus.eventlog.raw_entries import (
     LAYOUT,
-    Decoded,
-    Poison,
     RawEntry,
-    decode_bodies,
-    decode_items,
     entry_fields,
     entry_id,
     entry_numbers,
     entry_position,
     texts_of,
 )
-from scratchbus.eventlog.cursor import Cursor, cursors
-from scratchbus.eventlog.gaps import count_all_erased
-from scratchbus.eventlog.keys import PageKeys
-from scratchbus.eventlog.moments import event_id_at
 from scratchbus.eventlog.reader import read
 from scratchbus.eventlog.stored_documents import encode_document
 from scratchbus.projections.filters import Filter, matching
+from scratchbus.projections.folded_changes import CHANGING
 from scratchbus.projections.page_in_memory import LivePage
 from scratchbus.projections.projection import UNFOLDABLE, damage
-from scratchbus.projections.scratch_page import CHANGING
 from scratchbus.projections.table import IN_PLACE
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.garbage import without_collections

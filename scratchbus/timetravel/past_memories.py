@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scratchbus.commands.memory import folded, history_of
 from scratchbus.commands.notes import found_notes
 from scratchbus.commands.preferences import read_all
 from scratchbus.domain.checks import check_tags, check_text
@@ -15,6 +14,7 @@ from scratchbus.engine.steps import Step
 from scratchbus.projections.conversation import Conversation, conversation_of
 from scratchbus.projections.notebook import Notebook
 from scratchbus.projections.scratch_page import settled
+from scratchbus.readmodel.memory_history import folded, history_of
 from scratchbus.readmodel.remembered import documents_at, remembered_at
 from scratchbus.readmodel.scope import Core
 from scratchbus.timetravel.cut import Cut, When, cut_at

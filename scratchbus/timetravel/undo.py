@@ -14,10 +14,10 @@ from typing import NamedTuple
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step
-from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.chains import walk_chains
-from scratchbus.eventlog.codec import entry_fields
 from scratchbus.eventlog.cursor import Cursor
+from scratchbus.eventlog.raw_entries import entry_fields
 from scratchbus.eventlog.reader import CHUNK, read
 from scratchbus.projections.table import IN_PLACE
 

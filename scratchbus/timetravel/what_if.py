@@ -8,12 +8,13 @@ from itertools import chain
 
 from scratchbus.domain.events import Event
 from scratchbus.engine.steps import Step
-from scratchbus.eventlog.append import Log
-from scratchbus.eventlog.codec import Poison, is_batch_end
+from scratchbus.eventlog.bus_log import Log
+from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.cursor import cursors
+from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.moments import last_until
+from scratchbus.eventlog.raw_entries import is_batch_end
 from scratchbus.eventlog.reader import read
-from scratchbus.eventlog.tail import LogEntry
 from scratchbus.projections.silenced import SourceExclusion
 from scratchbus.readmodel.rebuild import Progress
 from scratchbus.timetravel.cut import Cut

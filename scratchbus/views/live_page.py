@@ -21,7 +21,8 @@ from scratchbus.engine.patience import backoff
 from scratchbus.engine.steps import Pause, Step, ask
 from scratchbus.errors import BusClosed, CodeTooOld, LogError, LogGap, LogRewound, PositionLost, ScratchbusError
 from scratchbus.eventlog.cursor import Cursor
-from scratchbus.eventlog.tail import Feed, LogEntry
+from scratchbus.eventlog.log_entry import LogEntry
+from scratchbus.eventlog.tail import Feed
 from scratchbus.projections.page_in_memory import LivePage
 from scratchbus.readmodel.scope import REGISTRY_AGE, Core, refresh_registry
 from scratchbus.telemetry.logs import stderr_logger

@@ -11,14 +11,14 @@ from operator import attrgetter
 from scratchbus.domain.events import AnyEvent
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import EngineForbidden, EngineReadOnly
-from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
 from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.cursor import Cursor
 from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.reader import read
 from scratchbus.eventlog.stored_documents import decode_stored
-from scratchbus.eventlog.tail import LogEntry
 from scratchbus.projections.page_in_memory import LivePage, Turn
 from scratchbus.projections.stored_observation import AnyObservation
 from scratchbus.readmodel.catch_up import catch_up

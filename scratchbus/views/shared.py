@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from scratchbus.engine.renewal import AsyncKeeper, Keeper
 from scratchbus.engine.steps import Step
 from scratchbus.errors import BusClosed, ViewClosed
-from scratchbus.eventlog.append import Log
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.tail_readers import AsyncFeeds, Feeds
 from scratchbus.readmodel.scope import Core
 from scratchbus.views.live_page import Live

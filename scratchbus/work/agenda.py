@@ -19,7 +19,8 @@ from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import Conflict, NotFound, ScratchbusError
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.eventlog.layouts import SPAN
-from scratchbus.eventlog.tail import Feed, LogEntry
+from scratchbus.eventlog.log_entry import LogEntry
+from scratchbus.eventlog.tail import Feed
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.consumer import NAP
 from scratchbus.telemetry.logs import stderr_logger

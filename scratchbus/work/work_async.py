@@ -11,7 +11,8 @@ from typing import Any, Self, Unpack
 
 from scratchbus.commands import change
 from scratchbus.commands.claim import Link, Picked, Wanted
-from scratchbus.domain.observation import Observation, ObservationPatch
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.observation_models import ObservationPatch
 from scratchbus.domain.values import Duration, check_whole
 from scratchbus.eventlog.reader import Stop
 from scratchbus.readmodel.scope import AsyncHost

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scratchbus.archive.lines import check_line, encode_entries, erase_lines, hash_of, is_kind, restore
-from scratchbus.eventlog.codec import LAYOUT
+from scratchbus.eventlog.raw_entries import LAYOUT
 
 BODY = b'{"v":1,"by":"tester","content":"x"}'
 

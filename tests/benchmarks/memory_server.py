@@ -20,7 +20,7 @@ from anyio.from_thread import start_blocking_portal
 from mcp import Client, StdioServerParameters
 from rich.console import Console
 
-from scratchbus.eventlog.append import MAX_BATCH
+from scratchbus.eventlog.writes import MAX_BATCH
 from tests import launcher
 from tests.benchmarks import report
 from tests.benchmarks.measure import Side, interleave

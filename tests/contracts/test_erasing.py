@@ -25,11 +25,12 @@ from scratchbus.errors import (
     PositionLost,
     RebuildHeld,
 )
-from scratchbus.eventlog.append import Log, append
+from scratchbus.eventlog.append import append
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
-from scratchbus.eventlog.codec import entry_fields
 from scratchbus.eventlog.gaps import count_all_erased
 from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.raw_entries import entry_fields
 from scratchbus.eventlog.stored_documents import encode_document
 from scratchbus.eventlog.writes import Op, Write
 from scratchbus.readmodel import rebuild_lease as leases

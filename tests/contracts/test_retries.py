@@ -7,7 +7,7 @@ import pytest
 
 from scratchbus import NewObservation
 from scratchbus.errors import EventIdReused, InvalidField, InvalidId, LogRewound, VersionConflict
-from scratchbus.eventlog import codec
+from scratchbus.eventlog import codec, raw_entries
 from tests.engines import ALL, ONE
 from tests.faults.interposing import interposed
 from tests.inspection import all_events, forget, log_length, project
@@ -501,7 +501,7 @@ def decoded(monkeypatch):
     decode = codec.decode_bodies
 
     def counting(entries, shard, *rest):
-        ids.extend(map(codec.entry_id, entries))
+        ids.extend(map(raw_entries.entry_id, entries))
         return decode(entries, shard, *rest)
 
     monkeypatch.setattr(codec, "decode_bodies", counting)

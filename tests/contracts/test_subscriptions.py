@@ -26,8 +26,8 @@ from scratchbus.errors import (
     SubscriptionMismatch,
     TooManyUnacked,
 )
-from scratchbus.eventlog.codec import entry_fields
 from scratchbus.eventlog.consumers import CursorEnd
+from scratchbus.eventlog.raw_entries import entry_fields
 from scratchbus.subscriptions import (
     AsyncDelivery,
     AsyncSubscription,

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from scratchbus import NewObservation, Observation, ObservationPatch, Page
-from scratchbus.domain.observation import UPDATABLE
+from scratchbus.domain.observation_models import UPDATABLE
 from scratchbus.errors import (
     InvalidField,
     InvalidTransition,

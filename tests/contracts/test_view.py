@@ -397,10 +397,11 @@ def test_a_log_that_is_trimmed_ahead_of_a_view_is_read_again(bus, page, view):
     view.wait_for(page.add("observation", "first"))
     changes = view.changes()
     with bus.feeds.feed(bus.core.log.shard("main")).lock:  # who reads the log gets no further than one chunk
-        for n in range(20):
-            page.add("observation", f"{n}")
-        project(bus)
-        send(bus, "XTRIM", keys_of(bus).log, "MAXLEN", 1)
+        for _ in range(2):  # which may be all that the first trim takes out
+            for n in range(20):
+                page.add("observation", f"{n}")
+            project(bus)
+            send(bus, "XTRIM", keys_of(bus).log, "MAXLEN", 1)
     assert "the log was trimmed" in resyncs(changes)
     view.wait_for(page.add("observation", "last"))
     assert view.list(limit=None) == page.list(limit=None)

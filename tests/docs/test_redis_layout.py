@@ -11,8 +11,8 @@ import pytest
 
 from scratchbus import Bus, because
 from scratchbus.domain.events import EVENTS
-from scratchbus.eventlog.codec import entry_fields
 from scratchbus.eventlog.layouts import Head
+from scratchbus.eventlog.raw_entries import entry_fields
 from scratchbus.eventlog.trim import Archiving
 from scratchbus.readmodel.catch_up import fold_once
 from scratchbus.readmodel.rebuild_lease import take

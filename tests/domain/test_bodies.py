@@ -14,7 +14,8 @@ from pydantic import ValidationError
 
 from scratchbus.domain.events import ENVELOPE, EVENTS, Changes
 from scratchbus.eventlog.bodies import BodyDecoder
-from scratchbus.eventlog.codec import LAYOUT, decode_bodies
+from scratchbus.eventlog.codec import decode_bodies
+from scratchbus.eventlog.raw_entries import LAYOUT
 
 NAMES = sorted({name for cls in EVENTS.values() for name in cls.model_fields} | {"v", "unknown", ""})
 

@@ -10,7 +10,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from scratchbus.domain.events import ENVELOPE, EVENTS, SCHEMA, Added, AnyEvent, Claimed, Linked, Updated
 from scratchbus.errors import CodeTooOld
-from scratchbus.eventlog.codec import Poison, decode_entry, encode_body, is_batch_end
+from scratchbus.eventlog.codec import Poison, decode_entry, encode_body
+from scratchbus.eventlog.raw_entries import is_batch_end
 
 anything = TypeAdapter(AnyEvent)
 

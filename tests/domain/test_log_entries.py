@@ -7,9 +7,10 @@ import gc
 import pytest
 
 from scratchbus.errors import CodeTooOld
-from scratchbus.eventlog import codec, tail
-from scratchbus.eventlog.codec import LAYOUT, Poison, RawEntry, decode_bodies, decode_entry, decode_items
-from scratchbus.eventlog.tail import LogEntry
+from scratchbus.eventlog import codec, log_entry
+from scratchbus.eventlog.codec import Poison, decode_bodies, decode_entry, decode_items
+from scratchbus.eventlog.log_entry import LogEntry
+from scratchbus.eventlog.raw_entries import LAYOUT, RawEntry
 
 GOOD, DAMAGED, NEWER = b'{"v":2,"by":"tester"}', b'{"v":2,"by":7}', b'{"v":9,"by":"tester"}'
 
@@ -71,7 +72,7 @@ def test_bodies_of_several_kinds_are_decoded_together(monkeypatch: pytest.Monkey
 
 
 def test_an_event_is_made_when_it_is_looked_at(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(tail, "decode_items", lambda *_: pytest.fail("nobody has looked"))
+    monkeypatch.setattr(log_entry, "decode_items", lambda *_: pytest.fail("nobody has looked"))
     good, damaged = items_of(GOOD, DAMAGED)
     assert (good.problem, good.is_event, damaged.is_event) == (None, True, False)
     assert damaged.problem is not None

@@ -10,7 +10,7 @@ from pydantic_core import to_jsonable_python
 from scratchbus import Claim, NewObservation, Observation
 from scratchbus.domain.documents import document_of, shown_fields
 from scratchbus.domain.events import Added
-from scratchbus.domain.observation import UPDATABLE
+from scratchbus.domain.observation_models import UPDATABLE
 from scratchbus.domain.values import moment
 from scratchbus.errors import InvalidField, UnknownField
 from scratchbus.eventlog.stored_documents import decode_observation, decode_observations, encode_document

@@ -8,13 +8,13 @@ from typing import Any, cast
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.steps import Step, ask
-from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import archived_after, read_floor
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, read_unchecked
-from scratchbus.eventlog.codec import entry_fields
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.positions import read_positions
+from scratchbus.eventlog.raw_entries import entry_fields
 from scratchbus.eventlog.stored_documents import read_document
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from scratchbus import AsyncBus, Bus, NewObservation, Observation
 from scratchbus.errors import EngineUnreachable, NotReplicated, PageFull, UnknownType
-from scratchbus.eventlog.codec import entry_fields
+from scratchbus.eventlog.raw_entries import entry_fields
 from tests.faults.checker import Acknowledged, check
 from tests.faults.proxy import Cut, Proxy
 from tests.faults.servers import DURABLE, Server

@@ -14,8 +14,8 @@ from scratchbus import AsyncBus, Bus, NewObservation
 from scratchbus.domain.position import START
 from scratchbus.engine.steps import Call, Collect, Interrupted, Send, Sent, Step
 from scratchbus.errors import EngineUnreachable, LogRewound
-from scratchbus.eventlog.codec import entry_position
 from scratchbus.eventlog.cursor import cursors
+from scratchbus.eventlog.raw_entries import entry_position
 from scratchbus.eventlog.reader import CHUNK, read
 from scratchbus.readmodel import additions, catch_up
 from scratchbus.readmodel.catch_up import fold_once

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from scratchbus.domain.events import EVENTS, SCHEMA
-from scratchbus.eventlog.codec import RawEntry, encode_body
+from scratchbus.eventlog.codec import encode_body
+from scratchbus.eventlog.raw_entries import RawEntry
 from scratchbus.projections import table
 from tests.oracle.fold import fold as fold_log
 

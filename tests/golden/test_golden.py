@@ -13,7 +13,8 @@ from scratchbus import Bus
 from scratchbus.domain.events import ENVELOPE, EVENTS, SCHEMA, Linked
 from scratchbus.domain.upcasters import UPCASTERS, upcast
 from scratchbus.errors import CodeTooOld
-from scratchbus.eventlog.codec import Poison, RawEntry, decode_entry, entry_fields
+from scratchbus.eventlog.codec import Poison, decode_entry
+from scratchbus.eventlog.raw_entries import RawEntry, entry_fields
 from scratchbus.readmodel.projector import run_projector
 from scratchbus.scheduling.expiry import run_expirer, sweep
 from tests import golden

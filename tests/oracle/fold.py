@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from scratchbus import Observation
 from scratchbus.domain.memories import Remembered
-from scratchbus.eventlog.codec import Poison, RawEntry, decode_entry
+from scratchbus.eventlog.codec import Poison, decode_entry
+from scratchbus.eventlog.raw_entries import RawEntry
 from scratchbus.projections import table
 from scratchbus.projections.projection import Document, damage
 

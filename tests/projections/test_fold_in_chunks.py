@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from scratchbus.eventlog.codec import LAYOUT, RawEntry, decode_item
+from scratchbus.eventlog.codec import decode_item
+from scratchbus.eventlog.raw_entries import LAYOUT, RawEntry
 from scratchbus.timetravel.fold_page import Documents, _apply_all, apply
 
 BODIES = {

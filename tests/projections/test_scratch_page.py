@@ -21,6 +21,7 @@ from scratchbus.domain.events import (
 )
 from scratchbus.domain.observation import Claim
 from scratchbus.domain.values import moment
+from scratchbus.projections.folded_changes import CHANGES
 from scratchbus.projections.projection import FoldError, damage
 from scratchbus.projections.scratch_page import evolve, index_entries, next_moment, settled
 
@@ -204,11 +205,10 @@ def test_times_are_exact_to_the_millisecond():
 def test_every_kind_of_event_is_known_to_the_fold_or_none_of_its_business():
     from scratchbus.domain import conversation_events, fact_events, item_events, memory_events
     from scratchbus.domain.events import EVENTS
-    from scratchbus.projections import scratch_page
 
     memories = (memory_events.__name__, fact_events.__name__, conversation_events.__name__, item_events.__name__)
     ours = {kind for kind, cls in EVENTS.items() if cls.__module__ not in memories}
-    assert ours - scratch_page._CHANGES.keys() == {
+    assert ours - CHANGES.keys() == {
         "added",
         "erased",
         "types_changed",

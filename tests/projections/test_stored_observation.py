@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from scratchbus.domain.observation import Claim, Observation, ObservationFields
+from scratchbus.domain.observation import Claim, Observation
+from scratchbus.domain.observation_models import ObservationFields
 from scratchbus.domain.values import millis
 from scratchbus.eventlog.stored_documents import UNREADABLE, decode_row, encode_document, read_document
 from scratchbus.projections.filters import Filter

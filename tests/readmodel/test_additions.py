@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from scratchbus.eventlog.checkpoint import Checkpoint
-from scratchbus.eventlog.codec import RawEntry, decode_bodies, decode_items
+from scratchbus.eventlog.codec import decode_bodies, decode_items
 from scratchbus.eventlog.keys import ShardKeys
+from scratchbus.eventlog.raw_entries import RawEntry
 from scratchbus.readmodel.additions import PageAdditions, take_additions
 from scratchbus.readmodel.fold import Fold
 from scratchbus.readmodel.state_commands import commands

@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import cache, partial
-from typing import Annotated, Any, Literal
-
-from pydantic import AfterValidator, Field, PlainValidator, TypeAdapter, ValidationError
-from typing_extensions import TypedDict
-
-from scratchbus.domain.checks import (
-    MAX_EVIDENCE,
-    as_time,
-    check_action,
-    check_content,
-    check_label,
-    check_object,
-    check_reason,
-    check_tags,
-    check_text,
-)
+from scratchbus.archive.importing.field_rules import MOST_NOTEPAD, check_fields
 from scratchbus.domain.conversation_events import TextEdited, TurnAppended, TurnsCompacted
-from scratchbus.domain.conversations import MOST_COMPACTED, Text, check_path, check_role
+from scratchbus.domain.conversations import Text
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import (
-    EVENTS,
     Added,
-    Changes,
     Claimed,
     ContextRendered,
     Erased,
@@ -40,9 +21,8 @@ from scratchbus.domain.events import (
     Updated,
 )
 from scratchbus.domain.fact_events import FactAsserted
-from scratchbus.domain.items import check_name, check_namespace
 from scratchbus.domain.items import subject_of as item_of
-from scratchbus.domain.lifecycle import ARCHIVED, StatusClass
+from scratchbus.domain.lifecycle import ARCHIVED
 from scratchbus.domain.memories import Preference, Session
 from scratchbus.domain.memory_events import (
     NoteAdded,
@@ -52,188 +32,27 @@ from scratchbus.domain.memory_events import (
     TaskBegun,
     TodoWritten,
 )
-from scratchbus.domain.observation import NewObservation, Observation, invalid
+from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
-from scratchbus.domain.preferences import check_key, check_preference
 from scratchbus.domain.preferences import subject_of as preference_of
-from scratchbus.domain.registry import HIGHEST_PRIORITY, MOST_TAGS
-from scratchbus.domain.registry_yaml import parse_registry
-from scratchbus.domain.relation_registry import parse_relations
-from scratchbus.domain.run import MOST_STEPS
-from scratchbus.domain.scratchpad import check_content as check_scratchpad
-from scratchbus.domain.tasks import check_text as check_task
-from scratchbus.domain.todo import MAX_ITEMS, given, written
-from scratchbus.domain.values import (
-    LARGEST,
-    MAX_BYTES,
-    check_id,
-    check_page,
-    check_source,
-    check_whole,
-    is_type_name,
-    page_of_session,
-)
-from scratchbus.errors import InvalidField, InvalidInput, shown
+from scratchbus.domain.todo import MAX_ITEMS
+from scratchbus.domain.values import LARGEST, check_whole
+from scratchbus.errors import InvalidField, shown
 from scratchbus.eventlog.because import because
 from scratchbus.eventlog.gaps import STATUS as ERASED
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.projections.contexts import subject_of
 from scratchbus.projections.notepad import NotepadDocument
 from scratchbus.projections.preferences import PREFIX as PREFERENCE
-from scratchbus.projections.session import PAGES
 from scratchbus.projections.session import SUBJECT as SESSION
-from scratchbus.projections.table import check_subject, is_remembered
+from scratchbus.projections.table import is_remembered
 from scratchbus.projections.todo import TodoDocument, evolve
 from scratchbus.readmodel.verify.expected import PageState, Subject
-
-MOST_NOTEPAD = 1_000_000
-"""The most characters of a notepad, whatever the settings."""
-
-_MOST_TYPES = 8 * 1024 * 1024  # characters of a registry
-_LONGEST_MS = 100 * 365 * 86_400_000  # that anything lasts
-_RESERVED = ("cleared", "erased")  # what the append script calls a head that is off the page
-
-
-def _checked(check: Callable[..., object], *first: object, **named: object) -> Any:
-    """Return the rule that a field is as a check of live writes returns it."""
-    return Annotated[Any, PlainValidator(partial(check, *first, **named))]
-
-
-def _check_status(status: str) -> str:
-    if not is_type_name(status) or status in _RESERVED:
-        raise InvalidField("status", f"{shown(status)} is not the name of a status")
-    return status
-
-
-def _check_relations(text: str) -> str:
-    parse_relations(text, "relations")
-    return text
-
-
-_Span = Annotated[int, Field(ge=1, le=_LONGEST_MS)]
-_Delay = Annotated[int, Field(ge=0, le=_LONGEST_MS)]
-_Count = Annotated[int, Field(ge=1, le=LARGEST)]
-_Text = Annotated[str, Field(max_length=MAX_BYTES)]
-_Texts = Annotated[list[_Text], Field(max_length=MAX_EVIDENCE)]
-_NotepadText = Annotated[str, Field(max_length=MOST_NOTEPAD)]
-_LongText = Annotated[str, Field(max_length=MOST_NOTEPAD)]
-_Counted = Annotated[int, Field(ge=0, le=LARGEST)]
-_Id = Annotated[str, AfterValidator(check_id)]
-_Session = _checked(lambda name: page_of_session(name).removeprefix(PAGES))
-
-_RULES: dict[str, Any] = {
-    "id": Annotated[str, Field(pattern=r"^[\x21-\x7e]{1,1000}$")],  # callers' have up to 200; ours are made of theirs
-    "page": _checked(check_page),
-    "by": _checked(check_source, field="by"),
-    "type": Annotated[str, Field(pattern="^([a-z][a-z0-9_]{0,63})?$")],
-    "subject": _Id,
-    "erased.subject": _checked(check_subject),
-    "context.subject": _checked(check_label, "subject"),
-    "notepad.subject": Literal["notepad"],
-    "note.subject": Annotated[str, Field(pattern="^note_[0-9]{1,16}$")],
-    "session.subject": Literal["session"],
-    "todo.subject": Literal["todo"],
-    "task.subject": Annotated[str, Field(pattern="^task_[0-9]{1,15}$")],
-    "fact.subject": Annotated[str, Field(pattern="^fact_[0-9]{1,16}$")],
-    "scratchpad.subject": Literal["scratchpad"],
-    "run.subject": Literal["scratchpad"],
-    "preference.subject": Annotated[str, Field(pattern="^preference_[0-9a-f]{16}$")],
-    "item.subject": Annotated[str, Field(pattern="^item_[0-9a-f]{32}$")],
-    "types.subject": Literal["types"],
-    "relations.subject": Literal["relations"],
-    "relations.text": Annotated[_checked(_check_relations), Field(max_length=_MOST_TYPES)],
-    "turn.subject": Annotated[str, Field(pattern="^turn_[0-9]{1,16}$")],
-    "turns.subject": Annotated[str, Field(pattern="^turn_[0-9]{1,16}$")],
-    "file.subject": Annotated[str, Field(pattern="^file_[0-9a-f]{20}$")],
-    "text.subject": Annotated[str, Field(pattern="^text_[0-9a-f]{20}$")],
-    **{
-        name: _checked(rule.check)
-        for name, field in NewObservation.model_fields.items()
-        for rule in field.metadata
-        if hasattr(rule, "check") and name != "type"
-    },
-    "content": _checked(check_content),
-    "tags": _checked(check_tags, most=MOST_TAGS),
-    "ttl": _Span,
-    "status_changed.ttl": _Delay,
-    "status": _checked(_check_status),
-    "status_class": StatusClass,
-    "added.status_class": Literal["open"],
-    "priority": Annotated[int, Field(ge=0, le=HIGHEST_PRIORITY)],
-    "archive_after": _Delay,
-    "reason": _checked(check_reason),
-    "chain": Annotated[list[_Id], Field(max_length=MAX_EVIDENCE)],
-    "seen_by": _Texts,
-    "followed": _Texts,
-    "holder": _checked(check_source, field="holder"),
-    "fence": _Count,
-    "work": _checked(check_label, "work"),
-    "backoff": _Delay,
-    "action": _checked(check_action),
-    "trigger": _checked(lambda text: str(Position.parse(text))),
-    "next": _checked(partial(as_time, "next")),
-    "positions": _checked(lambda texts: [Position.parse(text).stream_id for text in texts]),
-    "text": Annotated[
-        _checked(lambda text: parse_registry(text, "types", is_published=True).text), Field(max_length=_MOST_TYPES)
-    ],
-    "observations": dict[_Id, _Count],
-    "tokens": Annotated[int, Field(ge=0)],
-    "notepad.content": _NotepadText,
-    "find": _NotepadText,
-    "replace": _NotepadText,
-    "note.content": _checked(check_content, limit=4 * MAX_BYTES),  # its limit is in characters
-    "note.tags": _checked(check_tags, most=MAX_EVIDENCE),
-    "preference.key": _checked(check_key),
-    "preference.text": _checked(check_preference),
-    "item.namespace": _checked(lambda labels: list(check_namespace(labels))),
-    "item.key": _checked(partial(check_name, "key")),
-    "item.value": _checked(check_object, "value"),
-    "item.text": _checked(check_text, "text"),
-    "item.ttl": Annotated[int, Field(ge=1, le=LARGEST)],
-    "said_by": _checked(check_label, "said_by"),
-    "session_spawned.session": _Session,
-    "parent": _Session,
-    "todos": _checked(lambda items: written([], given(items), merge=False)),
-    "title": _checked(check_task, "title"),
-    "summary": _checked(check_task, "summary"),
-    "scratchpad.content": _checked(check_scratchpad),
-    "about": _checked(partial(check_label, "about")),
-    "relation": Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,63}$")],
-    "object": _checked(partial(check_label, "object")),
-    "valid_at": _checked(partial(as_time, "valid_at")),
-    "invalid_at": _checked(partial(as_time, "invalid_at")),
-    "source_text": _checked(partial(check_content, field="source_text")),
-    "refuted": _Id,
-    "task": _Text,
-    "outcome": _Text,
-    "run.summary": _Text,
-    "role": _checked(check_role),
-    "turn.content": _LongText,
-    "turns.content": _LongText,
-    "turn.tokens": _Counted,
-    "turns.tokens": _Counted,
-    "turn.task": Annotated[str, Field(pattern="^task_[0-9]{1,15}$")],
-    "turns": Annotated[
-        list[Annotated[str, Field(pattern="^(turn|task)_[0-9]{1,16}$")]], Field(min_length=1, max_length=MOST_COMPACTED)
-    ],
-    "path": _checked(check_path),
-    "size": _Counted,
-    "sha256": Annotated[str, Field(pattern="^[0-9a-f]{64}$")],
-    "text.content": _LongText,
-    "text.find": _LongText,
-    "text.source": _checked(check_path, field="source"),
-    "text.target": _checked(check_path, field="target"),
-    "line": _Counted,
-    "steps": Annotated[
-        list[Annotated[Any, PlainValidator(partial(check_object, "steps"))]], Field(max_length=MOST_STEPS)
-    ],
-}
-"""What live writes append in each field. `note.content` is the field of kinds that begin with `note_`."""
 
 
 def check_event(event: Event) -> None:
     """Raise InvalidInput for an event that nobody could have appended to a live bus."""
-    _check_fields(event.kind, event.__dict__)
+    check_fields(event.kind, event.__dict__)
     with because(event.cause, traceparent=event.traceparent):  # which checks them
         pass
     if (event.page == SYSTEM_PAGE) != isinstance(event, TypesChanged | RelationsChanged):
@@ -242,7 +61,7 @@ def check_event(event: Event) -> None:
     if bool(event.type) != is_typed and not isinstance(event, Erased):
         raise InvalidField("type", f"{shown(event.type)} cannot be the type of {event.subject}")
     if isinstance(event, Updated):
-        _check_fields("changes", event.changes)
+        check_fields("changes", event.changes)
     elif isinstance(event, ContextRendered):
         viewer = f"session:{event.session}" if event.session is not None else f"agent:{event.agent or event.by}"
         if event.subject != subject_of(viewer):
@@ -260,31 +79,6 @@ def check_event(event: Event) -> None:
         if not places or any(place.seq >= event.seq or place.ms > event.ms for place in places):
             raise InvalidField("positions", "are not all before the tombstone")
         check_whole("version", event.version, len(set(places)) + 1)
-
-
-def _check_fields(kind: str, fields: Mapping[str, Any]) -> None:
-    """Raise InvalidInput for a field that is not as live writes keep it."""
-    given = {name: value for name, value in fields.items() if value is not None}
-    try:
-        kept = _checker_of(kind).validate_python(given)
-    except ValidationError as error:
-        problem = error.errors(include_url=False)[0].get("ctx", {}).get("error")
-        raise (problem if isinstance(problem, InvalidInput) else invalid(error, [])) from None
-    for name, value in kept.items():
-        if value != given[name]:
-            raise InvalidField(name, f"{shown(given[name])} is not in the form the bus stores")
-
-
-@cache
-def _checker_of(kind: str) -> TypeAdapter[dict[str, Any]]:
-    """Return the compiled rules of a kind of event, or of the changes of an update; None is in no field."""
-    names = EVENTS[kind].model_fields if kind in EVENTS else Changes.__annotations__
-    group = kind.partition("_")[0]
-    rules = {
-        name: next((_RULES[key] for key in (f"{kind}.{name}", f"{group}.{name}", name) if key in _RULES), Any)
-        for name in names
-    }
-    return TypeAdapter(TypedDict(kind, rules, total=False))  # type: ignore[operator]  # its fields are computed
 
 
 def problem_with(page: PageState, event: Event) -> str:

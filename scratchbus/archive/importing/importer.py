@@ -19,8 +19,8 @@ from scratchbus.domain.position import Position
 from scratchbus.engine.scripts import Command
 from scratchbus.engine.steps import Pause, Step, ask
 from scratchbus.errors import InvalidExport, InvalidField, InvalidInput, NotEmpty, shown
-from scratchbus.eventlog.append import Log
-from scratchbus.eventlog.codec import RawEntry
+from scratchbus.eventlog.bus_log import Log
+from scratchbus.eventlog.raw_entries import RawEntry
 from scratchbus.readmodel.scope import Core
 from scratchbus.readmodel.verify.expected import PageState, State
 

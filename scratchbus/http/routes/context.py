@@ -8,23 +8,14 @@ from fastapi import APIRouter, Request
 from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints
 from starlette.responses import Response
 
-from scratchbus import (
-    Context,
-    ContextPart,
-    Note,
-    Observation,
-    Surfaced,
-    TodoItem,
-    document_of,
-    estimate_tokens,
-)
+from scratchbus import Context, ContextPart, Note, Observation, Surfaced, TodoItem, document_of, estimate_tokens
 from scratchbus.daemon import counts
 from scratchbus.http import patterns, problems
 from scratchbus.http.callers import Caller
 from scratchbus.http.documents import answer, check_source
 from scratchbus.http.models import Body, optional, takes, whole
 from scratchbus.http.parameters import Once
-from scratchbus.http.schemas import document, record
+from scratchbus.http.schemas import COUNT, STRING, document, record
 from scratchbus.http.server import CallerOf, MemoryBus
 
 router = APIRouter(tags=["context"])
@@ -64,31 +55,29 @@ class Question(Body):
     record: bool = Field(default=False, description="Record which observations were shown.")
 
 
-_TEXT: Final = {"type": "string"}
-_COUNT: Final = {"type": "integer", "minimum": 0}
-_COUNTS: Final = {"type": "object", "additionalProperties": _COUNT}
+_COUNTS: Final = {"type": "object", "additionalProperties": COUNT}
 _ITEM: Final = record(
     ("text", "tokens", "kind"),
-    text=_TEXT,
-    tokens=_COUNT,
+    text=STRING,
+    tokens=COUNT,
     kind={"enum": ["observation", "note", "todo", "text"]},
-    id=_TEXT,
-    page=_TEXT,
-    version=_COUNT,
-    position=_TEXT,
+    id=STRING,
+    page=STRING,
+    version=COUNT,
+    position=STRING,
 )
 _SECTION: Final = record(
     ("name", "text", "tokens", "left_out", "items"),
-    name=_TEXT,
-    text=_TEXT,
-    tokens=_COUNT,
-    left_out=_COUNT,
+    name=STRING,
+    text=STRING,
+    tokens=COUNT,
+    left_out=COUNT,
     items={"type": "array", "items": _ITEM},
 )
 _FIELDS: Final[dict[str, Any]] = {
-    "text": _TEXT,
-    "tokens": _COUNT,
-    "budget": _COUNT,
+    "text": STRING,
+    "tokens": COUNT,
+    "budget": COUNT,
     "left_out": _COUNTS,
     "exposed": _COUNTS,
     "position": {"type": ["string", "null"]},

@@ -20,7 +20,7 @@ from scratchbus.http.metrics import open_stream
 from scratchbus.http.parameters import Absent, AnyPage, AnyTime, AnyTypeName, Limit, Positive
 from scratchbus.http.problems import Refusal
 from scratchbus.http.responses import EVENT, EVENT_KINDS
-from scratchbus.http.schemas import component, document, listed, record
+from scratchbus.http.schemas import DATE_TIME, component, document, listed, record
 from scratchbus.http.server import ReadBus, caller_of, server_of
 from scratchbus.http.streams import EventStream, Streams
 
@@ -31,7 +31,6 @@ SSE: Final = "text/event-stream"
 BUFFERED: Final = 16 * 1024
 """The most bytes that wait for a client which reads slowly."""
 
-_TIME: Final = {"type": "string", "format": "date-time"}
 _TEXT_OR_NULL: Final = {"type": ["string", "null"]}
 _CLOUD_EXAMPLE: Final = {
     "specversion": "1.0",
@@ -72,7 +71,7 @@ _EVENTS["content"] |= {
 }
 _BUCKET: Final = record(
     ("at", "position", "count", "kinds"),
-    at=_TIME,
+    at=DATE_TIME,
     position=_TEXT_OR_NULL,
     count={"type": "integer"},
     kinds={"type": "object", "additionalProperties": {"type": "integer"}},
@@ -82,8 +81,8 @@ _HISTOGRAM: Final = document(
     "How many events there are over time",
     record(
         ("since", "until", "buckets", "first", "last", "archived", "sampled"),
-        since=_TIME,
-        until=_TIME,
+        since=DATE_TIME,
+        until=DATE_TIME,
         buckets={"type": "array", "items": _BUCKET},
         first=_TIME_OR_NULL,
         last=_TIME_OR_NULL,

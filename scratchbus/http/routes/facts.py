@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import Field, StringConstraints
-from starlette.convertors import Convertor, register_url_convertor
+from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.responses import Response
 
 from scratchbus import document_of, estimate_tokens
@@ -31,16 +31,10 @@ LARGEST: Final = 200_000
 _ID: Final = "fact_[0-9]{1,16}"
 
 
-class _Fact(Convertor[str]):
+class _Fact(StringConvertor):
     """The part of a path that is the id of a fact; what else may stand there, such as `path`, is none."""
 
     regex = _ID
-
-    def convert(self, value: str) -> str:
-        return value
-
-    def to_string(self, value: str) -> str:
-        return value
 
 
 register_url_convertor("fact", _Fact())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Request
 from pydantic import StringConstraints
@@ -11,11 +11,12 @@ from starlette.responses import Response
 from scratchbus import document_of
 from scratchbus.http import patterns, problems
 from scratchbus.http.documents import answer, listing
+from scratchbus.http.memories import memory_example, memory_fields
 from scratchbus.http.moments import When
 from scratchbus.http.parameters import Once, SessionName
 from scratchbus.http.problems import Refusal
 from scratchbus.http.responses import EVENTS
-from scratchbus.http.schemas import component, document, listed, record
+from scratchbus.http.schemas import COUNT, component, document, listed, record
 from scratchbus.http.server import MemoryBus
 
 router = APIRouter(tags=["files"])
@@ -32,28 +33,13 @@ FilePath = Annotated[
     ),
 ]
 
-_TEXT: Final = {"type": "string"}
-_TIME: Final = {"type": "string", "format": "date-time"}
-_FIELDS: Final[dict[str, Any]] = {
-    **dict.fromkeys(("id", "path", "source", "position"), _TEXT),
-    **dict.fromkeys(("created_at", "updated_at"), _TIME),
-    "size": {"type": "integer", "minimum": 0},
-    "sha256": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
-    "version": {"type": "integer", "minimum": 1},
-    "damaged": {"type": "boolean"},
-}
-_EXAMPLE: Final[dict[str, Any]] = {
-    "id": "file_6f1d5c0e9b7a42d18c3e",
-    "path": "scripts/check.py",
-    "size": 17,
-    "sha256": "5b1f5bdb1bd2a2a0a1a1e9b4f0f4a3d0c7e1b7ef8c8a5b1f5bdb1bd2a2a0a1a1",
-    "source": "analyst",
-    "version": 1,
-    "damaged": False,
-    "created_at": "2026-11-22T22:20:35.607000Z",
-    "updated_at": "2026-11-22T22:20:35.607000Z",
-    "position": "1795386035607-4",
-}
+_FIELDS: Final = memory_fields("path", size=COUNT, sha256={"type": "string", "pattern": "^[0-9a-f]{64}$"})
+_EXAMPLE: Final = memory_example(
+    "file_6f1d5c0e9b7a42d18c3e",
+    path="scripts/check.py",
+    size=17,
+    sha256="5b1f5bdb1bd2a2a0a1a1e9b4f0f4a3d0c7e1b7ef8c8a5b1f5bdb1bd2a2a0a1a1",
+)
 _SCHEMA: Final = component("PrivateFile", record(tuple(_FIELDS), **_FIELDS))
 _FILE: Final = document("The file as the log lists it", _SCHEMA, _EXAMPLE)
 _FILES: Final = document(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request
@@ -13,13 +13,13 @@ from starlette.responses import Response
 from scratchbus import Note, NoteResult, NotesResult, document_of
 from scratchbus.http import problems
 from scratchbus.http.documents import answer
-from scratchbus.http.memories import Based, NoteId, events_answer
+from scratchbus.http.memories import Based, NoteId, events_answer, memory_example, memory_fields
 from scratchbus.http.models import Body, Label, NotBlank, optional, takes
 from scratchbus.http.moments import When
 from scratchbus.http.parameters import Absent, Once, SessionName
 from scratchbus.http.problems import Refusal
 from scratchbus.http.responses import EVENTS
-from scratchbus.http.schemas import document, record
+from scratchbus.http.schemas import STRING, document, listed, record
 from scratchbus.http.server import MemoryBus
 from scratchbus.settings import Settings
 
@@ -48,26 +48,8 @@ class NoteChange(Body):
     tags: list[Label] = optional()
 
 
-_EXAMPLE: Final[dict[str, Any]] = {
-    "id": "note_1795386035607",
-    "content": "The bank answers on Mondays only.",
-    "tags": ["bank"],
-    "source": "analyst",
-    "version": 1,
-    "damaged": False,
-    "created_at": "2026-11-22T22:20:35.607000Z",
-    "updated_at": "2026-11-22T22:20:35.607000Z",
-    "position": "1795386035607-4",
-}
-_TEXT: Final = {"type": "string"}
-_TIME: Final = {"type": "string", "format": "date-time"}
-_FIELDS: Final[dict[str, Any]] = {
-    **dict.fromkeys(("id", "content", "source", "position"), _TEXT),
-    **dict.fromkeys(("created_at", "updated_at"), _TIME),
-    "tags": {"type": "array", "items": _TEXT},
-    "version": {"type": "integer", "minimum": 1},
-    "damaged": {"type": "boolean"},
-}
+_EXAMPLE: Final = memory_example("note_1795386035607", content="The bank answers on Mondays only.", tags=["bank"])
+_FIELDS: Final = memory_fields("content", tags=listed(STRING))
 _NOTE: Final = document("The note; its version is the ETag", record(tuple(_FIELDS), **_FIELDS), _EXAMPLE)
 _METADATA: Final = {"type": "object", "additionalProperties": True}
 _NOTES: Final = document(
@@ -75,7 +57,7 @@ _NOTES: Final = document(
     record(
         ("items", "message", "metadata"),
         items={"type": "array", "items": record(tuple(_FIELDS), **_FIELDS)},
-        message=_TEXT,
+        message=STRING,
         metadata=_METADATA,
     ),
     {"items": [_EXAMPLE], "message": "1 note found.", "metadata": {"note_count": 1, "tag_filter": None}},

@@ -17,7 +17,7 @@ from scratchbus.http import problems
 from scratchbus.http.documents import answer
 from scratchbus.http.models import schema_of
 from scratchbus.http.progress import STREAM, answer_with_progress
-from scratchbus.http.schemas import document, record
+from scratchbus.http.schemas import COUNT, STRING, document, record
 from scratchbus.http.server import AdminBus, CallerOf, ReadBus, ServerOf
 
 router = APIRouter(tags=["operations"])
@@ -26,8 +26,6 @@ metrics = APIRouter(tags=["operations"])
 PATIENCE: Final = 1.0
 """Seconds that the metrics wait for the engine; after that they lack the state of the bus."""
 
-_TEXT: Final = {"type": "string"}
-_COUNT: Final = {"type": "integer", "minimum": 0}
 _STATUS: Final = document(
     "The status",
     schema_of(Status, "serialization"),
@@ -68,14 +66,14 @@ _STATUS: Final = document(
 _SEGMENT: Final = schema_of(SegmentInfo, "serialization")
 _LOG: Final = record(
     ("shard", "segments", "events", "erased", "bytes", "first", "last", "problems"),
-    shard=_COUNT,
-    segments=_COUNT,
-    events=_COUNT,
-    erased=_COUNT,
-    bytes=_COUNT,
+    shard=COUNT,
+    segments=COUNT,
+    events=COUNT,
+    erased=COUNT,
+    bytes=COUNT,
     first={"type": ["string", "null"]},
     last={"type": ["string", "null"]},
-    problems={"type": "array", "items": record(("file", "problem"), file=_TEXT, problem=_TEXT)},
+    problems={"type": "array", "items": record(("file", "problem"), file=STRING, problem=STRING)},
 )
 _ARCHIVE: Final = document(
     "The archive of this bus, null without one: its segments, and for each log whether its chain is whole",
@@ -91,14 +89,14 @@ _ARCHIVE: Final = document(
 
 _METRICS: Final = {
     "description": "The metrics, as Prometheus reads them",
-    "content": {"text/plain": {"schema": _TEXT, "example": "scratchbus_up 1.0\n"}},
+    "content": {"text/plain": {"schema": STRING, "example": "scratchbus_up 1.0\n"}},
 }
 
 
 def _with_stream(described: dict[str, Any]) -> dict[str, Any]:
     """Return a response that is also a stream of progress, for who accepts that."""
     stream = 'event: progress\r\ndata: {"done":250,"total":1000}\r\n\r\nevent: result\r\ndata: {…}\r\n\r\n'
-    content = {**described["content"], STREAM: {"schema": _TEXT, "example": stream}}
+    content = {**described["content"], STREAM: {"schema": STRING, "example": stream}}
     return {**described, "content": content}
 
 
@@ -108,10 +106,10 @@ _VERIFIED: Final = _with_stream(
         record(
             ("is_sound", "events", "documents", "pages", "count", "findings"),
             is_sound={"type": "boolean"},
-            **dict.fromkeys(("events", "documents", "pages", "count"), _COUNT),
+            **dict.fromkeys(("events", "documents", "pages", "count"), COUNT),
             findings={
                 "type": "array",
-                "items": record(("kind", "where", "what"), kind=_TEXT, where=_TEXT, what=_TEXT),
+                "items": record(("kind", "where", "what"), kind=STRING, where=STRING, what=STRING),
             },
         ),
         {"is_sound": True, "events": 1000, "documents": 61, "pages": 4, "count": 0, "findings": []},
@@ -120,7 +118,7 @@ _VERIFIED: Final = _with_stream(
 _REBUILT: Final = _with_stream(
     document(
         "How many events were folded, in how many seconds",
-        record(("events", "seconds"), events=_COUNT, seconds={"type": "number", "minimum": 0}),
+        record(("events", "seconds"), events=COUNT, seconds={"type": "number", "minimum": 0}),
         {"events": 1000, "seconds": 0.4},
     )
 )

@@ -11,15 +11,14 @@ from scratchbus.http import problems
 from scratchbus.http.documents import answer
 from scratchbus.http.moments import At
 from scratchbus.http.parameters import PageName
-from scratchbus.http.schemas import document, record
+from scratchbus.http.schemas import COUNT, document, record
 from scratchbus.http.server import ReadBus
 
 router = APIRouter(tags=["pages"])
 
-_COUNT: Final = {"type": "integer", "minimum": 0}
-_COUNTS: Final = {"type": "object", "additionalProperties": _COUNT}
+_COUNTS: Final = {"type": "object", "additionalProperties": COUNT}
 _PAGE: Final = record(
-    ("name", "open", "claimed"), name={"type": "string"}, open=_COUNT, claimed={"type": ["integer", "null"]}
+    ("name", "open", "claimed"), name={"type": "string"}, open=COUNT, claimed={"type": ["integer", "null"]}
 )
 _PAGES: Final = document(
     "The pages; `claimed` is null for one with too many open observations to count their claims",
@@ -31,7 +30,7 @@ _COUNTED: Final = document(
     record(
         ("name", "total", "is_all", "statuses", "types"),
         name={"type": "string"},
-        total=_COUNT,
+        total=COUNT,
         is_all={"type": "boolean"},
         statuses=_COUNTS,
         types=_COUNTS,

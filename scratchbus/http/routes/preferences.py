@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Request
 from pydantic import Field, StringConstraints
@@ -11,7 +11,7 @@ from starlette.responses import Response
 from scratchbus import Preference, document_of
 from scratchbus.http import patterns, problems
 from scratchbus.http.documents import answer
-from scratchbus.http.memories import Based, events_answer
+from scratchbus.http.memories import Based, events_answer, memory_example, memory_fields
 from scratchbus.http.models import Body, Label, NotBlank, optional, takes
 from scratchbus.http.moments import When
 from scratchbus.http.parameters import Absent, ScopeName
@@ -34,27 +34,9 @@ class PreferenceText(Body):
     said_by: Label = optional()
 
 
-_TEXT: Final = {"type": "string"}
-_TIME: Final = {"type": "string", "format": "date-time"}
-_FIELDS: Final[dict[str, Any]] = {
-    **dict.fromkeys(("id", "key", "text", "said_by", "source", "position"), _TEXT),
-    **dict.fromkeys(("created_at", "updated_at"), _TIME),
-    "version": {"type": "integer", "minimum": 1},
-    "damaged": {"type": "boolean"},
-}
-_EXAMPLE: Final[dict[str, Any]] = {
-    "id": "preference_67a91a2df6a5b2f8",
-    "key": "quotes in JS",
-    "text": "Single quotes.",
-    "said_by": "ada",
-    "source": "analyst",
-    "version": 1,
-    "damaged": False,
-    "created_at": "2026-11-22T22:20:35.607000Z",
-    "updated_at": "2026-11-22T22:20:35.607000Z",
-    "position": "1795386035607-4",
-}
 _NEW: Final = {"key": "quotes in JS", "text": "Single quotes.", "said_by": "ada"}
+_FIELDS: Final = memory_fields(*_NEW)
+_EXAMPLE: Final = memory_example("preference_67a91a2df6a5b2f8", **_NEW)
 _SCHEMA: Final = component("Preference", record(tuple(_FIELDS), **_FIELDS))
 _ETAG: Final = header("The version, for `If-Match`.", '"1"', required=True, pattern='^"[1-9][0-9]*"$')
 _WRITTEN: Final = document("The preference; its version is the ETag", _SCHEMA, _EXAMPLE, {"ETag": _ETAG})

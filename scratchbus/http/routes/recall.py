@@ -13,7 +13,7 @@ from scratchbus.http import examples, patterns, problems
 from scratchbus.http.documents import answer
 from scratchbus.http.moments import When
 from scratchbus.http.parameters import Absent, AnyPage, Limit
-from scratchbus.http.schemas import component, document, listed, record
+from scratchbus.http.schemas import STRING, component, document, listed, record
 from scratchbus.http.server import CallerOf, MemoryBus
 
 router = APIRouter(tags=["recall"])
@@ -27,10 +27,9 @@ Sessions = Annotated[
     list[_Session], Query(alias="session", description="Their notes, notepads and others.", examples=[["s1"]])
 ]
 
-_TEXT: Final = {"type": "string"}
-_REASON: Final = record(("list", "rank", "by"), list=_TEXT, rank={"type": "integer", "minimum": 1}, by=_TEXT)
+_REASON: Final = record(("list", "rank", "by"), list=STRING, rank={"type": "integer", "minimum": 1}, by=STRING)
 _FIELDS: Final[dict[str, Any]] = {
-    **dict.fromkeys(("kind", "page", "id", "text"), _TEXT),
+    **dict.fromkeys(("kind", "page", "id", "text"), STRING),
     "score": {"type": "number"},
     "reasons": listed(_REASON),
 }

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
-from fastapi import APIRouter, Path, Query, Request
-from pydantic import BeforeValidator, StringConstraints, WithJsonSchema
+from fastapi import APIRouter, Query, Request
 from pydantic_core import from_json
 from starlette.responses import Response
 
 from scratchbus import AsyncBus, DeadLetter, Pulled, SubscriptionStatus, document_of, duration_ms, new_webhook_secret
 from scratchbus.http import examples, patterns, problems
 from scratchbus.http.documents import answer, body_of, check_lists, fields_of
-from scratchbus.http.parameters import Absent, AnyPage, name_of
+from scratchbus.http.parameters import Absent, AnyPage, Name, in_path
 from scratchbus.http.patterns import text
 from scratchbus.http.problems import Refusal
 from scratchbus.http.pulling import pull_for
@@ -27,13 +26,7 @@ router = APIRouter(tags=["subscriptions"])
 LONGEST_WAIT_MS: Final = 60_000
 """The longest that a pull waits for events."""
 
-SubscriptionName = Annotated[
-    str,
-    BeforeValidator(name_of),
-    StringConstraints(pattern=patterns.PAGE),
-    Path(description="The name of a subscription; a slash in it is written %2F."),
-    WithJsonSchema({"type": "string", "pattern": patterns.PAGE, "examples": ["router"]}),
-]
+SubscriptionName = Annotated[str, in_path("The name of a subscription"), Name(patterns.PAGE, "router")]
 
 _TEXT: Final = {"type": "string", "minLength": 1}
 _TEXTS: Final = or_null(listed({"type": "string"}, minItems=1))
@@ -45,7 +38,6 @@ def _duration(least: float, most: float, text: str) -> dict[str, Any]:
     return {"anyOf": [number, {"type": "string", "pattern": text}], "examples": ["30s"]}
 
 
-_SECONDS: Final = {"type": ["string", "number"], "description": 'Seconds, or a duration such as "30s".'}
 _POSITION: Final = POSITION
 _TEXT_OR_NULL: Final = {"type": ["string", "null"]}
 _DEFINITION: Final = record(

@@ -11,13 +11,13 @@ from starlette.responses import Response
 from scratchbus import document_of
 from scratchbus.http import patterns, problems
 from scratchbus.http.documents import answer, listing, paged
-from scratchbus.http.memories import TASK, events_answer
+from scratchbus.http.memories import TASK, events_answer, memory_example, memory_fields
 from scratchbus.http.models import Body, NotBlank, optional, takes, whole
 from scratchbus.http.moments import When
 from scratchbus.http.parameters import Absent, AnyLimit, Once, SessionName
 from scratchbus.http.patterns import LARGEST
 from scratchbus.http.responses import EVENTS, LINK
-from scratchbus.http.schemas import component, document, listed, or_null, record
+from scratchbus.http.schemas import COUNT, STRING, component, document, listed, or_null, record
 from scratchbus.http.server import MemoryBus
 from scratchbus.settings import Settings
 
@@ -57,38 +57,17 @@ class Compaction(Body):
     tokens: _Tokens = optional()
 
 
-_TEXT: Final = {"type": "string"}
-_TIME: Final = {"type": "string", "format": "date-time"}
-_FIELDS: Final[dict[str, Any]] = {
-    **dict.fromkeys(("id", "role", "content", "source", "position"), _TEXT),
-    **dict.fromkeys(("created_at", "updated_at"), _TIME),
-    "tokens": or_null({"type": "integer", "minimum": 0}),
-    "task": or_null(_TEXT),
-    "replaces": listed(_TEXT),
-    "version": {"type": "integer", "minimum": 1},
-    "damaged": {"type": "boolean"},
-}
-_EXAMPLE: Final[dict[str, Any]] = {
-    "id": "turn_1795386035607",
-    "role": "user",
-    "content": "Why does the payment fail?",
-    "tokens": 6,
-    "task": None,
-    "replaces": [],
-    "source": "analyst",
-    "version": 1,
-    "damaged": False,
-    "created_at": "2026-11-22T22:20:35.607000Z",
-    "updated_at": "2026-11-22T22:20:35.607000Z",
-    "position": "1795386035607-4",
-}
+_FIELDS: Final = memory_fields("role", "content", tokens=or_null(COUNT), task=or_null(STRING), replaces=listed(STRING))
+_EXAMPLE: Final = memory_example(
+    "turn_1795386035607", role="user", content="Why does the payment fail?", tokens=6, task=None, replaces=[]
+)
 _SUMMARY: Final = {**_EXAMPLE, "role": "summary", "content": "The bank is closed.", "replaces": ["turn_1795386035606"]}
 _SCHEMA: Final = component("Turn", record(tuple(_FIELDS), **_FIELDS))
 _TURN: Final = document("The turn", _SCHEMA, _EXAMPLE)
 _COMPACTED: Final = document("The summary, which is a turn", _SCHEMA, _SUMMARY)
 _TURNS: Final = document(
     "The turns, oldest first; `next` is where they go on, null at the end",
-    record(("items", "next"), items=listed(_SCHEMA), next=or_null(_TEXT)),
+    record(("items", "next"), items=listed(_SCHEMA), next=or_null(STRING)),
     {"items": [_EXAMPLE], "next": None},
     {"Link": LINK},
 )

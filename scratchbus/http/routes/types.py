@@ -15,7 +15,7 @@ from scratchbus.http import patterns, problems
 from scratchbus.http.documents import JSON, answer
 from scratchbus.http.memories import Based
 from scratchbus.http.problems import Refusal
-from scratchbus.http.schemas import document, record
+from scratchbus.http.schemas import COUNT, STRING, document, record
 from scratchbus.http.server import AdminBus, ReadBus
 
 router = APIRouter(tags=["types"])
@@ -24,27 +24,25 @@ YAML: Final = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-ya
 FILE: Final = "types.yaml"
 """What problems call the text that was sent."""
 
-_TEXT: Final = {"type": "string"}
-_NAMES: Final = {"type": "array", "items": _TEXT}
+_NAMES: Final = {"type": "array", "items": STRING}
 _OR_NULL: Final = {"type": ["string", "null"]}
-_COUNT: Final = {"type": "integer", "minimum": 0}
 _TYPE: Final = record(
     ("name", "description", "priority", "lifecycle", "max_content", "max_tags"),
-    name=_TEXT,
-    description=_TEXT,
+    name=STRING,
+    description=STRING,
     priority={"type": "integer", "minimum": 0, "maximum": 100},
     default_ttl=_OR_NULL,
     default_owner=_OR_NULL,
-    initial_status=_TEXT,
+    initial_status=STRING,
     lifecycle=record(
         ("name", "statuses", "initial", "transitions"),
-        name=_TEXT,
+        name=STRING,
         statuses={"type": "object", "additionalProperties": {"enum": ["open", "closed", "final"]}},
         initial=_NAMES,
         transitions={"type": "object", "additionalProperties": _NAMES},
     ),
-    max_content=_COUNT,
-    max_tags=_COUNT,
+    max_content=COUNT,
+    max_tags=COUNT,
     auto_archive_after=_OR_NULL,
     dedupe=_NAMES,
     context={"type": ["object", "null"]},
@@ -72,7 +70,7 @@ _EXAMPLE: Final[dict[str, Any]] = {
 }
 _TYPES: Final = document(
     "The types by priority, the version of the registry, also as ETag, and its text in YAML",
-    record(("items", "version", "text"), items={"type": "array", "items": _TYPE}, version=_COUNT, text=_TEXT),
+    record(("items", "version", "text"), items={"type": "array", "items": _TYPE}, version=COUNT, text=STRING),
     {"items": [_EXAMPLE], "version": 3, "text": "types:\n  risk_alert:\n    priority: 90\n"},
 )
 _CHANGES: Final = dict.fromkeys(("added", "removed", "changed"), _NAMES)
@@ -81,8 +79,8 @@ _PROBLEM: Final = record(
     line={"type": ["integer", "null"]},
     column={"type": ["integer", "null"]},
     key=_OR_NULL,
-    problem=_TEXT,
-    allowed={"type": ["array", "null"], "items": _TEXT},
+    problem=STRING,
+    allowed={"type": ["array", "null"], "items": STRING},
 )
 _CHECKED: Final = document(
     "Whether the text is valid, what is wrong with it, and how its types differ from those in use",
@@ -110,7 +108,7 @@ _CHECKED: Final = document(
 )
 _PUBLISHED: Final = document(
     "The version of the registry, also as ETag, and what is different in it",
-    record(("has_changed", "version", *_CHANGES), has_changed={"type": "boolean"}, version=_COUNT, **_CHANGES),
+    record(("has_changed", "version", *_CHANGES), has_changed={"type": "boolean"}, version=COUNT, **_CHANGES),
     {"has_changed": True, "version": 4, "added": ["price_alert"], "removed": [], "changed": []},
 )
 _EXAMPLE_REGISTRY: Final = {"types": {"price_alert": {"description": "A price has moved", "priority": 60}}}

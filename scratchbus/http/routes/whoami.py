@@ -16,7 +16,7 @@ from scratchbus.http.memories import Based
 from scratchbus.http.models import schema_of
 from scratchbus.http.problems import MEDIA_TYPE, Refusal, problem
 from scratchbus.http.routes.scratchpads import LONGEST, ScratchpadText
-from scratchbus.http.schemas import record
+from scratchbus.http.schemas import STRING, record
 from scratchbus.http.server import CallerOf, ServerOf
 
 router = APIRouter(tags=["whoami"])
@@ -41,13 +41,12 @@ _PARAMETER: Final = {
 }
 _DEFINITION: Final = {**_ACTION, "params": [_PARAMETER], "authorization": "self_subagent"}
 
-_TEXT: Final = {"type": "string"}
-_SHORT: Final = record(tuple(_ACTION), **dict.fromkeys(_ACTION, _TEXT))
+_SHORT: Final = record(tuple(_ACTION), **dict.fromkeys(_ACTION, STRING))
 
 
 def _both(description: str, schema: dict[str, Any], example: Any, text: str) -> dict[str, Any]:
     """Return a response that is Markdown, or JSON for who accepts that."""
-    shown = {MARKDOWN: {"schema": _TEXT, "example": text}, JSON: {"schema": schema, "example": example}}
+    shown = {MARKDOWN: {"schema": STRING, "example": text}, JSON: {"schema": schema, "example": example}}
     return {"description": description, "content": shown}
 
 
@@ -57,21 +56,21 @@ def _answers(
     """Return what an operation may answer; one that is only for subagents answers others in one line of text."""
     found = problems.answers({200: good}, *statuses)
     if fails_in_markdown:
-        content = {**found[422]["content"], MARKDOWN: {"schema": _TEXT, "example": f"## Action failed: `{NAME}`"}}
+        content = {**found[422]["content"], MARKDOWN: {"schema": STRING, "example": f"## Action failed: `{NAME}`"}}
         found[422] = {**found[422], "content": content}
     if not is_for_all:
-        content = {**found[403]["content"], "text/plain": {"schema": _TEXT, "example": UNAUTHORIZED}}
+        content = {**found[403]["content"], "text/plain": {"schema": STRING, "example": UNAUTHORIZED}}
         found[403] = {**found[403], "content": content}
     return found
 
 
 _WHO: Final = record(
     ("name", "kind", "scopes", "text", "actions"),
-    name=_TEXT,
+    name=STRING,
     kind={"enum": ["subagent", "person", "daemon"]},
     scopes={"type": "array", "items": {"enum": list(SCOPES)}},
-    text=_TEXT,
-    scratchpad=record(("content", "revision"), content=_TEXT, revision={"type": "integer", "minimum": 0}),
+    text=STRING,
+    scratchpad=record(("content", "revision"), content=STRING, revision={"type": "integer", "minimum": 0}),
     actions={"type": "array", "items": _SHORT},
 )
 _WHO_TEXT: Final = "You are analyst, a subagent.\n\n## Your Scratchpad\n\nAsk for the account number first."
@@ -86,15 +85,15 @@ _WHO_EXAMPLE: Final = {
 _LISTED: Final = _both(
     "The actions", record(("actions",), actions={"type": "array", "items": _SHORT}), {"actions": [_ACTION]}, "# Actions"
 )
-_PARAMETERS: Final = {"type": "array", "items": record(tuple(_PARAMETER), **dict.fromkeys(_PARAMETER, _TEXT))}
+_PARAMETERS: Final = {"type": "array", "items": record(tuple(_PARAMETER), **dict.fromkeys(_PARAMETER, STRING))}
 _DESCRIBED: Final = _both(
     "The action",
-    record(tuple(_DEFINITION), **dict.fromkeys((*_ACTION, "authorization"), _TEXT), params=_PARAMETERS),
+    record(tuple(_DEFINITION), **dict.fromkeys((*_ACTION, "authorization"), STRING), params=_PARAMETERS),
     _DEFINITION,
     f"# `{NAME}(content)`",
 )
 _DONE: Final = record(
-    ("action_name", "result", "revision"), action_name=_TEXT, result=_TEXT, revision={"type": "integer", "minimum": 1}
+    ("action_name", "result", "revision"), action_name=STRING, result=STRING, revision={"type": "integer", "minimum": 1}
 )
 _EXECUTED: Final = _both(
     "It was done; `revision` is also the ETag", _DONE, {"action_name": NAME, "result": UPDATED, "revision": 4}, UPDATED

@@ -10,9 +10,10 @@ from scratchbus.domain.events import Erased, Event, RelationsChanged, TypesChang
 from scratchbus.domain.memories import Remembered
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
-from scratchbus.eventlog.codec import Poison, RawEntry, batch_place, entry_id
+from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.gaps import STATUS
 from scratchbus.eventlog.layouts import FOREVER, NO_TAGS, SPAN, Head
+from scratchbus.eventlog.raw_entries import RawEntry, batch_place, entry_id
 from scratchbus.eventlog.revive import head_of
 from scratchbus.projections.projection import Document, damage
 from scratchbus.projections.table import fold_page, is_remembered

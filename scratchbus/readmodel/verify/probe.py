@@ -10,13 +10,14 @@ from scratchbus.domain.position import START, Position
 from scratchbus.engine.scripts import Command, packed
 from scratchbus.engine.steps import Call, Step
 from scratchbus.errors import InvalidInput
-from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.below_floor import Floor
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key
-from scratchbus.eventlog.codec import RawEntry, decode_items, entry_position
+from scratchbus.eventlog.codec import decode_items
 from scratchbus.eventlog.gaps import erased_between
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.log_reader import LogReader
+from scratchbus.eventlog.raw_entries import RawEntry, entry_position
 from scratchbus.readmodel.probe import probe
 from scratchbus.readmodel.verify.findings import Verified
 from scratchbus.readmodel.verify.stored import StoredKeys

@@ -14,9 +14,10 @@ from scratchbus.domain.position import START, Position
 from scratchbus.engine.scripts import Command
 from scratchbus.errors import InvalidInput
 from scratchbus.eventlog.checkpoint import Checkpoint
-from scratchbus.eventlog.codec import Poison, RawEntry, entry_id
+from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.positions import WIDTH, pack
+from scratchbus.eventlog.raw_entries import RawEntry, entry_id
 from scratchbus.eventlog.stored_documents import read_document
 from scratchbus.projections.table import projection_of
 from scratchbus.readmodel.fold import Fold, needed

@@ -13,7 +13,7 @@ from scratchbus.eventlog import paged_out, positions
 from scratchbus.eventlog.keys import SYSTEM_PAGE, ShardKeys
 from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.stored_documents import UNREADABLE, encode_document, read_as, read_document
-from scratchbus.projections import scratch_page
+from scratchbus.projections.event_relations import RELATIONS
 from scratchbus.projections.projection import Document
 from scratchbus.projections.scratch_page import may_be_paged_out
 from scratchbus.projections.session import SUBJECT as SESSION
@@ -119,7 +119,7 @@ class StoredKeys:
             case "type" | "tag" | "owner" | "waiting":  # the names of other keys may have a "#" in them
                 may_lack = partial(self._may_be_unindexed, page.partition("#")[0])
                 return StoredKey("index", key, "zset", lambda: rows, rows.get, _score_difference, may_lack)
-        if kind == "due" or kind in scratch_page.RELATIONS:
+        if kind == "due" or kind in RELATIONS:
             name = "due" if kind == "due" else "relation"
             return StoredKey(name, key, "zset", lambda: rows, rows.get, _score_difference)
         return None

@@ -13,14 +13,14 @@ from functools import partial
 from scratchbus.engine.steps import Fetch, Step, ask, ask_all
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign, LogRewound, shown
 from scratchbus.eventlog import paged_out
-from scratchbus.eventlog.append import Log
 from scratchbus.eventlog.archived import Past
 from scratchbus.eventlog.below_floor import read_floor
+from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_unchecked
-from scratchbus.eventlog.codec import entry_fields
 from scratchbus.eventlog.foreign import read_foreign, up_to
 from scratchbus.eventlog.gaps import erased_between, not_erased
 from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.raw_entries import entry_fields
 from scratchbus.eventlog.retries import is_of
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.rebuild import Progress

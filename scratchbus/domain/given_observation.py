@@ -1,0 +1,71 @@
+"""What callers give of an observation: all of a new one, or what an update replaces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache, partial
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import CoreSchema, SchemaValidator, core_schema
+
+from scratchbus.domain.checks import check_label
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.observation_models import UPDATABLE, NewObservation, ObservationFields
+from scratchbus.domain.payloads import type_of_payload
+from scratchbus.domain.values import checked, refusal_in
+from scratchbus.errors import InvalidField, ReadOnlyField, UnknownField, key_text
+
+
+def spread(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the arguments of an `add` whose first argument is the whole observation.
+
+    Other arguments replace its fields. Raises InvalidField.
+    """
+    whole = given["type"]
+    if isinstance(whole, BaseModel) and not isinstance(whole, NewObservation):
+        if given["content"] is not None:
+            raise InvalidField("content", f"is given twice; it is the {type(whole).__name__}")
+        whole = {"type": type_of_payload(whole), "content": whole}
+    if not isinstance(whole, NewObservation | Mapping):
+        return given
+    fields = whole.model_dump(include=whole.model_fields_set) if isinstance(whole, NewObservation) else whole
+    beside = {name: value for name, value in given.items() if value is not None and (name, value) != ("times", 1)}
+    if fields.get("type") is None:
+        raise InvalidField("type", "is missing")
+    if fields.get("content") is None and "content" not in beside:
+        raise InvalidField("content", "is missing")
+    unknown = {key_text(name): value for name, value in fields.items() if name not in NewObservation.model_fields}
+    return {**given, **fields, **beside, "type": fields["type"], "unknown": {**given["unknown"], **unknown}}
+
+
+def check_patch(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields to replace, checked. Raises ReadOnlyField, UnknownField, InvalidField."""
+    known = Observation.model_fields.keys() | Observation.model_computed_fields.keys()
+    for name in changes:
+        if name not in UPDATABLE:
+            raise (ReadOnlyField if name in known else UnknownField)(key_text(name), UPDATABLE)
+    if not changes:
+        raise InvalidField("changes", f"nothing to update; give one of: {', '.join(UPDATABLE)}")
+    try:
+        return _patch().validate_python(changes)  # type: ignore[no-any-return]  # it is a dict of these
+    except ValidationError as error:
+        raise refusal_in(error) from None
+
+
+def _change_of(name: str) -> CoreSchema:
+    """Return how a new value of a field is checked: as when it is added, where None removes it if it may be missing."""
+    if name == "status":  # which there may be any, and here is none
+        return core_schema.no_info_plain_validator_function(partial(check_label, name))
+    schema = checked(NewObservation.model_fields[name])
+    return core_schema.nullable_schema(schema) if name in _REMOVABLE else schema
+
+
+_REMOVABLE = {name for name, field in ObservationFields.model_fields.items() if field.default is None}
+
+
+@cache
+def _patch() -> SchemaValidator:
+    """Return the compiled checks of an update."""
+    fields = {name: core_schema.typed_dict_field(_change_of(name), required=False) for name in UPDATABLE}
+    return SchemaValidator(core_schema.typed_dict_schema(fields))

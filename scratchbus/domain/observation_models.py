@@ -1,0 +1,181 @@
+"""The fields of an observation: as callers give them, as they are kept, and those that an update may replace."""
+
+# no `from __future__ import annotations`: pydantic evaluates strings again for every class that inherits them
+
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import core_schema
+from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
+
+from scratchbus.domain.checks import (
+    PLAIN_LABEL,
+    as_future,
+    check_blockers,
+    check_content,
+    check_dedupe_key,
+    check_evidence,
+    check_label,
+    check_object,
+    check_tags,
+    check_trigger,
+)
+from scratchbus.domain.payloads import PLACES, plain
+from scratchbus.domain.recurrence import check_every
+from scratchbus.domain.values import (
+    MOST_TIMES,
+    CheckedBy,
+    Confidence,
+    Duration,
+    EventId,
+    Guards,
+    Moment,
+    Whole,
+    check_confidence,
+    check_source,
+    check_whole,
+    duration_of,
+)
+from scratchbus.errors import InvalidField, UnknownField, shown
+
+_TEXT = core_schema.str_schema(strict=True)
+_NOT_BLANK = core_schema.str_schema(strict=True, pattern=r"[^\s\x1c-\x1f]")  # besides \s what `str.isspace` knows
+_PORTION = core_schema.float_schema(strict=True, ge=0, le=1)
+_COUNT = core_schema.int_schema(strict=True, ge=1, le=MOST_TIMES)
+_LABELS = core_schema.list_schema(core_schema.str_schema(strict=True, pattern=f"^{PLAIN_LABEL}$"), strict=True)
+_TAGS = core_schema.no_info_after_validator_function(
+    list, core_schema.no_info_after_validator_function(dict.fromkeys, _LABELS)
+)
+
+
+def _name_of_type(name: object) -> str:
+    if not isinstance(name, str):
+        raise InvalidField("type", f"{shown(name)} is not a text")
+    return name
+
+
+class ObservationFields(BaseModel):
+    """The fields that an observation has from the event that adds it.
+
+    A field that callers may give is declared here, as it is kept, and in `NewObservation`, as they give it.
+    """
+
+    model_config = ConfigDict(defer_build=True)
+
+    content: str
+    owner: str | None = None
+    status: str = "active"
+    status_class: str = "open"
+    confidence: Confidence = 1.0
+    context: dict[str, Any] = Field(default_factory=dict)
+    tags: list[str] = Field(default_factory=list)
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    priority: Whole = 50
+    expires_at: datetime | None = None
+    dedupe_key: str | None = None
+    evidence: list[str] = Field(default_factory=list)
+    remind_at: datetime | None = None
+    remind_on: dict[str, Any] | None = None
+    blocked_by: list[str] = Field(default_factory=list)
+    not_before: datetime | None = None
+    every: str | None = None
+
+
+class NewObservation(BaseModel):
+    """What a caller gives to add an observation; what is left out comes from its type and the settings.
+
+    `ttl` and `expires_at` exclude each other. `times` is how many sightings this one stands for. `event_id` makes a
+    retry safe. `remind_at` is a moment, `remind_on` a mapping of `type`, `status` and `tags` that a later event has
+    to match. `blocked_by` are ids of observations of the same page; it is not active while one of them is open.
+    `not_before` is the moment when it becomes active, `every` how often a new one like it is added.
+    """
+
+    model_config = ConfigDict(extra="forbid", defer_build=True)
+
+    type: Annotated[str, CheckedBy(_name_of_type, _TEXT)]
+    content: Annotated[str, CheckedBy(partial(check_content, limit=sys.maxsize), _NOT_BLANK)]
+    source: Annotated[str | None, CheckedBy(check_source)] = None
+    owner: Annotated[str | None, CheckedBy(partial(check_label, "owner"))] = None
+    status: str | None = None
+    confidence: Annotated[float | None, CheckedBy(check_confidence, _PORTION)] = None
+    context: Annotated[dict[str, Any] | None, CheckedBy(partial(check_object, "context"))] = None
+    tags: Annotated[list[str] | None, CheckedBy(check_tags, _TAGS)] = None
+    ttl: Annotated[Duration | None, CheckedBy(duration_of)] = None
+    expires_at: Annotated[Moment | None, CheckedBy(partial(as_future, "expires_at"))] = None
+    metadata: Annotated[dict[str, Any] | None, CheckedBy(partial(check_object, "metadata"))] = None
+    dedupe_key: Annotated[str | None, CheckedBy(check_dedupe_key)] = None
+    times: Annotated[int, CheckedBy(partial(check_whole, "times", most=MOST_TIMES), _COUNT)] = 1
+    evidence: Annotated[list[str] | None, CheckedBy(check_evidence)] = None
+    remind_at: Annotated[Moment | None, CheckedBy(partial(as_future, "remind_at"))] = None
+    remind_on: Annotated[dict[str, Any] | None, CheckedBy(check_trigger)] = None
+    blocked_by: Annotated[list[str] | None, CheckedBy(check_blockers)] = None
+    not_before: Annotated[Moment | None, CheckedBy(partial(as_future, "not_before"))] = None
+    every: Annotated[str | None, CheckedBy(check_every)] = None
+    event_id: EventId = None
+
+    def __init__(self, **given: Any) -> None:
+        """Take the fields by name. Raises UnknownField or InvalidField."""
+        given |= {name: plain(name, given[name]) for name in PLACES if name in given}
+        try:
+            super().__init__(**given)
+        except ValidationError as error:
+            raise invalid(error, list(type(self).model_fields)) from None
+
+
+def invalid(error: ValidationError, known: list[str]) -> InvalidField:
+    """Return our error for the first problem that pydantic found."""
+    first = error.errors(include_url=False)[0]
+    field = ".".join(str(part) for part in first["loc"]) or "observation"
+    if first["type"] == "extra_forbidden":
+        return UnknownField(field, known)
+    if first["type"] == "missing":
+        return InvalidField(field, "is missing")
+    return InvalidField(field, f"{shown(first.get('input'))}: {first['msg'].lower()}")
+
+
+class GivenObservation(Guards, NewObservation):
+    """All that callers of `add` give, each with its check, which makes a `ttl` milliseconds or "never"."""
+
+
+GUARDS = Guards.model_fields.keys()
+"""The names of what callers of `add` give that is not of the observation itself."""
+
+
+class ObservationPatch(TypedDict, total=False):
+    """The keywords of `Page.update` and `Job.update`, each with its type; a field that is left out stays as it is.
+
+    `owner` and `expires_at` may be None, which removes them. A `status` follows the lifecycle of the type.
+    """
+
+    content: str | BaseModel
+    status: str
+    owner: str | None
+    confidence: float
+    context: Mapping[str, Any] | BaseModel
+    tags: Sequence[str]
+    metadata: Mapping[str, Any] | BaseModel
+    expires_at: Moment | None
+    blocked_by: Sequence[str]
+
+
+UPDATABLE = tuple(ObservationPatch.__annotations__)
+"""What `update` may change; id, created_at, source and the rest are set once."""
+
+
+class Changes(TypedDict, total=False):
+    """The fields that an update has replaced, each with its new value; `status` has an event of its own."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]  # how pydantic wants it
+
+    content: str
+    owner: str | None
+    confidence: Confidence
+    context: dict[str, Any]
+    tags: list[str]
+    metadata: dict[str, Any]
+    expires_at: datetime | None
+    blocked_by: list[str]

@@ -1,0 +1,103 @@
+"""The connections of a process to the servers of one engine."""
+
+# Generated from pools_async.py by tools/generate_blocking.py. Edit that file, then run `make generate`.
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict, deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from scratchbus.engine.connections import HUNG_UP, Revive
+from scratchbus.engine.links import Link
+from scratchbus.engine.routing import Address, Topology
+from scratchbus.engine.steps import Sent
+from scratchbus.errors import BusClosed
+from scratchbus.telemetry.late import late
+
+if TYPE_CHECKING:
+    from redis import exceptions as redis_errors
+else:
+    redis_errors = late("redis.exceptions")
+
+
+class Pool:
+    """The connections that are idle, and those in use; `make` makes one, `revive` its server."""
+
+    def __init__(
+        self,
+        make: Callable[[Address], Link],
+        where: str,
+        topology: Topology,
+        revive: Revive = None,
+        *,
+        counts_errors: bool = False,
+    ) -> None:
+        self._make = make
+        self._topology = topology
+        self._revive = revive
+        self._counts_errors = counts_errors
+        self._idle: dict[Address, deque[Link]] = defaultdict(deque)
+        self._busy: set[Link] = set()
+        self._sent: set[Link] = set()  # over which replies come that nobody waits for yet
+        self._is_closed = False
+        self.where = where
+        self._pid = os.getpid()
+
+    def _forget_parent(self) -> None:
+        """Let go of connections from before a fork: a child must not share its parent's sockets."""
+        self._idle, self._busy, self._sent, self._pid = defaultdict(deque), set(), set(), os.getpid()
+
+    def _take_sent(self, sent: Sent) -> Link:
+        """Return the connection over which replies come. Raises ConnectionError if it was closed meanwhile."""
+        link: Link = sent.link
+        forget, sent.forget = sent.forget, None
+        try:
+            if forget is None or self._pid != os.getpid():  # collected before, or by the parent
+                raise KeyError
+            self._sent.remove(link)
+        except KeyError:
+            raise redis_errors.ConnectionError(HUNG_UP) from None
+        return link
+
+    def _forget(self, link: Link) -> None:
+        """Close a connection over which replies come that nobody wants any more."""
+        self._sent.discard(link)
+        link.close()
+
+    def _connect(self, link: Link) -> None:
+        try:
+            link.open()
+        except redis_errors.ConnectionError:
+            if self._is_closed:
+                raise BusClosed from None
+            if self._revive is None:
+                raise
+            self._call(self._revive)
+            link.open()
+
+    def _call(self, call: Callable[[], Any]) -> Any:
+        return call()
+
+    def close(self) -> None:
+        """Close the connections, those in use when they come back; nothing can be sent any more."""
+        self._is_closed = True
+        self.disconnect()
+
+    def disconnect(self) -> None:
+        """Close the idle connections, shared ones when all is answered; what is sent later opens others."""
+        for idle in list(self._idle.values()):
+            with suppress(IndexError):  # another thread may take the last one
+                while True:
+                    idle.pop().close()
+        for link in list(self._sent):
+            self._forget(link)
+
+    def break_off(self) -> None:
+        """Close at once: what other threads wait for ends with BusClosed. For an engine that only reads."""
+        self._is_closed = True
+        for link in list(self._busy) if self._pid == os.getpid() else ():
+            link.hang_up()
+        self.close()

@@ -1,0 +1,185 @@
+"""The connections of a process to the servers of one engine."""
+
+from __future__ import annotations
+
+import asyncio
+
+# blocking only:
+# import os
+# from scratchbus.engine.connections import HUNG_UP
+# end
+from collections import defaultdict, deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from scratchbus.engine.connections import Revive
+from scratchbus.engine.links_async import AsyncLink
+from scratchbus.engine.routing import Address, Topology
+
+# blocking only:
+# from scratchbus.engine.steps import Sent
+# end
+from scratchbus.errors import BusClosed
+from scratchbus.telemetry.late import late
+
+if TYPE_CHECKING:
+    from redis import exceptions as redis_errors
+else:
+    redis_errors = late("redis.exceptions")
+
+
+class AsyncPool:
+    # asyncio only:
+    """The connections that are idle, those in use, and those that tasks share; `make` makes one, `revive` its server.
+
+    `timeout` (seconds) bounds how long it takes to connect.
+    """
+
+    # end
+    # blocking only:
+    # """The connections that are idle, and those in use; `make` makes one, `revive` its server."""
+    # end
+
+    def __init__(
+        self,
+        make: Callable[[Address], AsyncLink],
+        where: str,
+        topology: Topology,
+        # asyncio only:
+        timeout: float,
+        # end
+        revive: Revive = None,
+        *,
+        counts_errors: bool = False,
+    ) -> None:
+        self._make = make
+        self._topology = topology
+        self._revive = revive
+        self._counts_errors = counts_errors
+        self._idle: dict[Address, deque[AsyncLink]] = defaultdict(deque)
+        self._busy: set[AsyncLink] = set()
+        # blocking only:
+        # self._sent: set[Link] = set()  # over which replies come that nobody waits for yet
+        # end
+        self._is_closed = False
+        self.where = where
+        # asyncio only:
+        self._shared: dict[Address, AsyncLink] = {}
+        self._waits: set[asyncio.Timeout] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timeout = timeout
+        # end
+        # blocking only:
+        # self._pid = os.getpid()
+        # end
+
+    # blocking only:
+    # def _forget_parent(self) -> None:
+    #     """Let go of connections from before a fork: a child must not share its parent's sockets."""
+    #     self._idle, self._busy, self._sent, self._pid = defaultdict(deque), set(), set(), os.getpid()
+    #
+    # def _take_sent(self, sent: Sent) -> Link:
+    #     """Return the connection over which replies come. Raises ConnectionError if it was closed meanwhile."""
+    #     link: Link = sent.link
+    #     forget, sent.forget = sent.forget, None
+    #     try:
+    #         if forget is None or self._pid != os.getpid():  # collected before, or by the parent
+    #             raise KeyError
+    #         self._sent.remove(link)
+    #     except KeyError:
+    #         raise redis_errors.ConnectionError(HUNG_UP) from None
+    #     return link
+    #
+    # def _forget(self, link: Link) -> None:
+    #     """Close a connection over which replies come that nobody wants any more."""
+    #     self._sent.discard(link)
+    #     link.close()
+    #
+    # end
+    # asyncio only:
+    async def _connect_in_time(self, link: AsyncLink) -> None:
+        """Connect to a server. Raises redis-py's TimeoutError, and BusClosed."""
+        try:
+            async with asyncio.timeout(self._timeout) as wait:
+                self._waits.add(wait)
+                await self._connect(link)
+        except TimeoutError:
+            raise redis_errors.TimeoutError(f"no reply within {self._timeout:g} s") from None
+        finally:
+            self._waits.discard(wait)
+
+    # end
+    async def _connect(self, link: AsyncLink) -> None:
+        try:
+            await link.open()
+        except redis_errors.ConnectionError:
+            if self._is_closed:
+                raise BusClosed from None
+            if self._revive is None:
+                raise
+            await self._call(self._revive)
+            await link.open()
+
+    async def _call(self, call: Callable[[], Any]) -> Any:
+        # asyncio only:
+        return await asyncio.to_thread(call)
+        # end
+        # blocking only:
+        # return call()
+        # end
+
+    async def close(self) -> None:
+        """Close the connections, those in use when they come back; nothing can be sent any more."""
+        self._is_closed = True
+        await self.disconnect()
+
+    async def disconnect(self) -> None:
+        """Close the idle connections, shared ones when all is answered; what is sent later opens others."""
+        # asyncio only:
+        self._forget_other_loops()
+        # end
+        for idle in list(self._idle.values()):
+            with suppress(IndexError):  # another task may take the last one
+                while True:
+                    await idle.pop().aclose()
+        # blocking only:
+        # for link in list(self._sent):
+        #     self._forget(link)
+        # end
+        # asyncio only:
+        for link in list(self._shared.values()):
+            await link.aclose()
+        # end
+
+    async def break_off(self) -> None:
+        """Close at once: what other tasks wait for ends with BusClosed. For an engine that only reads."""
+        self._is_closed = True
+        # asyncio only:
+        self._forget_other_loops()
+        for wait in self._waits:
+            if not wait.expired():
+                wait.reschedule(0)
+        for link in (*self._busy, *self._shared.values()):
+            link.hang_up()
+        # end
+        # blocking only:
+        # for link in list(self._busy) if self._pid == os.getpid() else ():
+        #     link.hang_up()
+        # end
+        await self.close()
+
+    # asyncio only:
+    def check_open(self) -> None:
+        """Raise BusClosed if this was closed."""
+        if self._is_closed:
+            raise BusClosed
+
+    def _forget_other_loops(self) -> None:
+        """Let go of connections that another event loop opened: in this one they are of no use."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._idle, self._busy, self._shared, self._waits = defaultdict(deque), set(), {}, set()
+            self._loop = loop
+
+    # end

@@ -1,0 +1,136 @@
+"""Writes as the append script takes them, and what it answers."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any, Literal
+
+from pydantic_core import to_json
+
+from scratchbus.domain.position import Position
+from scratchbus.engine.scripts import Command
+from scratchbus.engine.steps import Wrote
+from scratchbus.errors import LogBlocked
+from scratchbus.eventlog.append_script import APPEND, ERASE
+from scratchbus.eventlog.bus_log import Log, PageOfLog
+from scratchbus.eventlog.codec import encode_blockers, encode_body, encode_tags
+from scratchbus.eventlog.ids import bound
+from scratchbus.eventlog.layouts import CLASSES
+from scratchbus.eventlog.refusals import refuse
+from scratchbus.eventlog.writes import Appended, Guarded, Idle, Op, Write, Written, check_size
+from scratchbus.telemetry.counters import counts
+
+
+def append_command(
+    log: Log,
+    where: PageOfLog,
+    page: str,
+    writes: list[Write],
+    *,
+    room: int,
+    on_full: str,
+    mode: Literal["all", "each"],
+    scan: str,
+) -> Command:
+    """Return the command that appends these, whatever may stand in their way; see `append_script`. Raises TooLarge."""
+    keys = where.keys
+    return (ERASE if writes[0].op == Op.ERASE else APPEND)(
+        *_guarded_all(writes),
+        log=keys.log,
+        tail=keys.tail,
+        origin=keys.origin,
+        pages=keys.pages,
+        heads=where.heads,
+        open=where.open,
+        dedupe=where.dedupe,
+        ids=keys.ids,
+        mode=mode,
+        page=page,
+        room=room,
+        on_full=on_full,
+        days=log.id_days,
+        scan=scan,
+        new_origin=log.origin,
+        by=log.by,
+        owner=log.owner,
+    )
+
+
+def _guarded_all(writes: list[Write]) -> tuple[Any, ...]:
+    """Return what the append script takes of writes. Raises TooLarge."""
+    events = tuple(chain.from_iterable(map(_guarded, writes)))
+    if len(writes) > 1:
+        check_size(events, len(writes))
+    return events
+
+
+def _guarded(write: Write) -> Guarded:
+    """Return what the append script takes of a write."""
+    said, version = write.said, write.version
+    return Guarded(
+        id=said.id,
+        digest=f"{write.digest} {to_json(write.event.by).decode()}" if write.digest else "",
+        subject=said.subject,
+        kind=said.kind,
+        type=said.type,
+        body=write.body or encode_body(write.event),
+        op=write.op,
+        version="" if version is None else version or "new",
+        allowed=f",{','.join(write.allowed)}," if write.allowed is not None else "",
+        status=write.status,
+        status_class=CLASSES[write.status_class] if write.status else "",
+        priority="" if write.priority is None else write.priority,
+        expires=write.expires,
+        wake=write.wake,
+        argument=write.argument,
+        fence="" if write.fence is None else write.fence,
+        tags=("" if write.tags is None else encode_tags(write.tags))
+        + ("" if write.blocked_by is None else encode_blockers(write.blocked_by)),
+        rest=write.rest,
+    )
+
+
+def read_reply(log: Log, shard: int, page: str, room: int, writes: list[Write], reply: list[Any]) -> Appended:
+    """Return what became of these writes, and count it.
+
+    Raises what the first refused event was refused for, LogBlocked, or EngineError for a reply that nobody knows.
+    """
+    written: list[Written] = []
+    displaced: dict[str, tuple[str, ...]] = {}
+    match reply[0]:
+        case b"written":
+            _, ms, count, *rows = reply
+            rows, pairs = rows[: 5 * len(writes)], [row.decode() for row in rows[5 * len(writes) :]]
+            for old, newcomer in zip(pairs[::2], pairs[1::2], strict=True):
+                displaced[newcomer] = (*displaced.get(newcomer, ()), old)
+            for seq, version, kind, subject, fence in zip(*[iter(rows)] * 5, strict=True):
+                written.append(Written(Position(ms, seq, shard), version, kind.decode(), subject.decode(), fence))
+        case b"known":
+            recalled = [Position.parse(row.decode())._replace(shard=shard) for row in reply[1:] if row]
+            return Appended([], recalled, wrote=Wrote(writes[0].event.id, recalled[0]) if recalled else None)
+        case b"refused" if reply[2] == b"idle":
+            now, soonest, below, priority = reply[3:]
+            return Appended([], idle=Idle(now, soonest, below.decode(), priority))
+        case b"refused" if reply[2] == b"blocked":
+            blocked = LogBlocked(shard, reply[3].decode())
+            blocked.event_id = writes[0].event.id
+            raise blocked
+        case b"refused":
+            index = reply[1] - 1
+            refuse(page, room, writes[index], index, len(writes), reply[2:])
+        case _:
+            raise APPEND.unknown(reply)
+    wrote = None
+    for row in written:
+        if row.position.seq:
+            counts.appended[row.kind] += 1
+            seen = f"{row.position.ms}-{row.position.seq}"
+            if seen[:9] != log.seen[shard][:9]:  # another 10 s
+                log.bounds[shard] = bound(seen)
+            log.seen[shard] = seen
+            fence = row.fence if row.kind == "claimed" else None
+            wrote = wrote or Wrote(writes[0].event.id, row.position, fence)
+    own = [row.position.seq for row in written if row.position.seq]
+    if own and len(own) == count:
+        log.lone[shard] = ms, own[0], own[-1]
+    return Appended(written, wrote=wrote, displaced=displaced)

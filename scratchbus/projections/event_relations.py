@@ -1,0 +1,28 @@
+"""What events tell of how things hang together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from scratchbus.domain.events import Added, ContextRendered, Event, FactAsserted, Linked, Repeated
+
+RELATIONS = ("evidence", "links", "causes", "seen", "actions")
+"""The relations that an event may tell of; see `eventlog.keys.PageKeys`."""
+
+
+def relations(event: Event) -> Iterator[tuple[str, str, str]]:
+    """Yield what an event tells: (relation, from what, to what), as `eventlog.keys.PageKeys` has it.
+
+    It stays true for ever, also when an observation has left its page.
+    """
+    if isinstance(event, Added | Repeated | FactAsserted):
+        for id in event.evidence:
+            yield "evidence", id, f"{event.subject}@{event.page}"
+    elif isinstance(event, Linked):
+        yield "links", f"{event.page}#{event.action}", f"{event.subject}@{event.position.stream_id}"
+        yield "actions", event.by, event.position.stream_id
+    elif isinstance(event, ContextRendered):
+        for id in event.observations:
+            yield "seen", id, f"{event.subject}@{event.page}"
+    if event.cause is not None:
+        yield "causes", event.cause, event.position.stream_id

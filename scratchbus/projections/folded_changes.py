@@ -1,0 +1,96 @@
+"""What each kind of event changes of an observation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from scratchbus.domain.events import Claimed, Due, Event, Linked, Released, Repeated, StatusChanged, Updated
+from scratchbus.domain.observation import Claim, Observation
+from scratchbus.domain.values import LARGEST, moment
+
+
+def _updated(observation: Observation, event: Updated) -> dict[str, Any]:
+    return dict(event.changes)
+
+
+def _repeated(observation: Observation, event: Repeated) -> dict[str, Any]:
+    changes: dict[str, Any] = {"occurrences": min(observation.occurrences + event.times, LARGEST)}
+    if event.ttl is not None:
+        changes["expires_at"] = moment(event.ms + event.ttl)
+    elif event.expires_at is not None:
+        changes["expires_at"] = event.expires_at
+    if event.evidence and (more := [id for id in event.evidence if id not in observation.evidence]):
+        changes["evidence"] = observation.evidence + more
+    return changes
+
+
+def _status_changed(observation: Observation, event: StatusChanged) -> dict[str, Any]:
+    changes: dict[str, Any] = {
+        "status": event.status,
+        "status_class": event.status_class,
+        "reason": event.reason,
+        "reason_code": event.reason_code,
+        "chain": event.chain,
+        "seen_by": event.seen_by,
+        "followed": event.followed,
+        "attempts": 0,
+        "not_before": None,
+    }
+    if event.status_class != "open":
+        changes["claim"] = None
+    if event.status_class != "open" or observation.status_class != "open":
+        changes["remind_at"] = changes["remind_on"] = changes["archive_at"] = None
+    if event.archive_after is not None:
+        changes["archive_at"] = moment(event.ms + event.archive_after)
+    if event.ttl is not None:
+        changes["expires_at"] = moment(event.ms + event.ttl) if event.ttl else None
+    return changes
+
+
+def _claimed(observation: Observation, event: Claimed) -> dict[str, Any]:
+    fence = observation.fence + (event.fence is None)
+    claim = Claim(by=event.holder, fence=fence, until=moment(event.ms + event.ttl), owner=event.owner)
+    return {"fence": fence, "claim": claim, "attempts": observation.attempts + event.picked}
+
+
+def _released(observation: Observation, event: Released) -> dict[str, Any]:
+    return {
+        "claim": None,
+        "attempts": max(0, observation.attempts - event.untried),
+        "not_before": moment(event.ms + event.backoff) if event.backoff else None,
+    }
+
+
+def _lapsed(observation: Observation, event: Event) -> dict[str, Any]:
+    return {"claim": None}
+
+
+def _linked(observation: Observation, event: Linked) -> dict[str, Any]:
+    return {} if event.action in observation.links else {"links": [*observation.links, event.action]}
+
+
+def _due(observation: Observation, event: Due) -> dict[str, Any]:
+    changes: dict[str, Any] = {"due_at": moment(event.ms), "remind_at": event.next, "remind_on": None}
+    return changes if event.next is None else changes | {"not_before": event.next}
+
+
+def _cleared(observation: Observation, event: Event) -> dict[str, Any]:
+    return {}
+
+
+CHANGES: dict[str, Callable[[Observation, Any], dict[str, Any]]] = {
+    "updated": _updated,
+    "repeated": _repeated,
+    "status_changed": _status_changed,
+    "claimed": _claimed,
+    "released": _released,
+    "lapsed": _lapsed,
+    "linked": _linked,
+    "due": _due,
+    "cleared": _cleared,
+}
+"""What each kind of event changes; the kinds that this projection folds, besides `added`."""
+
+CHANGING = {kind.encode(): change for kind, change in CHANGES.items() if kind != "cleared"}
+"""The kinds of events after which an observation is still there, each with what returns the fields that it changes."""
