@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Annotated, Any, Final
-from urllib.parse import unquote
 
 from fastapi import Depends, Header, Path
 from pydantic import BeforeValidator, StringConstraints, WithJsonSchema
@@ -14,29 +13,29 @@ from starlette.responses import Response
 from scratchbus import AsyncBus, Event, document_of
 from scratchbus.http import patterns
 from scratchbus.http.documents import answer
-from scratchbus.http.parameters import Absent, Guards, idempotency
+from scratchbus.http.parameters import Absent, Guards, idempotency, name_of
+from scratchbus.http.problems import Refusal
 from scratchbus.http.schemas import document, record
 
-
-def name_of(text: str) -> str:
-    """Return a name as it is, from a part of a path in which a slash is written %2F."""
-    return unquote(text, errors="replace") if "%" in text else text
-
-
-REVISION: Final = r'^(\*|(W/)?"?(0|[1-9][0-9]{0,14})"?)$'
 _IF_MATCH: Final = (
     'The ETag of a read: the write is refused (412) if there is another revision by now. "0" is one that nobody has'
     " written yet."
 )
-
-
-_Revision = Annotated[str, StringConstraints(pattern=REVISION)]
+_Revision = Annotated[str, StringConstraints(pattern=patterns.REVISION)]
+_Nothing = Annotated[str, StringConstraints(pattern=patterns.NOTHING)]
 
 
 async def _based(
     once: Annotated[Guards, Depends(idempotency)],
     if_match: Annotated[_Revision | Absent, Header(alias="If-Match", description=_IF_MATCH, examples=['"3"'])] = None,
+    if_none_match: Annotated[
+        _Nothing | Absent, Header(alias="If-None-Match", description='`*` is the same as an `If-Match` of "0".')
+    ] = None,
 ) -> Guards:
+    if if_none_match is not None:
+        if if_match is not None:
+            raise Refusal(409, "conflicting-preconditions", "If-None-Match: cannot be combined with If-Match")
+        return Guards(once.event_id, 0)
     if if_match is None or if_match == "*":
         return once
     return Guards(once.event_id, int(if_match.removeprefix("W/").strip('"')))
@@ -45,14 +44,11 @@ async def _based(
 Based = Annotated[Guards, Depends(_based)]
 """The guards of a write that replaces what was read."""
 
-NOTE: Final = "note_[0-9]{1,16}"
-TASK: Final = "^task_[0-9]{1,15}@[A-Za-z0-9_.@/:-]{1,120}$"
-
 
 class _Note(Convertor[str]):
     """The part of a path that is the id of a note; what else may stand there, such as `search`, is none."""
 
-    regex = NOTE
+    regex = patterns.NOTE[1:-1]
 
     def convert(self, value: str) -> str:
         return value
@@ -63,13 +59,13 @@ class _Note(Convertor[str]):
 
 register_url_convertor("note", _Note())
 
-NoteId = Annotated[str, Path(description="The id of a note.", pattern=f"^{NOTE}$", examples=["note_1795386035607"])]
+NoteId = Annotated[str, Path(description="The id of a note.", pattern=patterns.NOTE, examples=["note_1795386035607"])]
 TaskId = Annotated[
     str,
     BeforeValidator(name_of),
-    StringConstraints(pattern=TASK),
+    StringConstraints(pattern=patterns.TASK),
     Path(description="The id of a task, as beginning it answered; a slash in it is written %2F."),
-    WithJsonSchema({"type": "string", "pattern": TASK, "examples": ["task_1795386035607@s1"]}),
+    WithJsonSchema({"type": "string", "pattern": patterns.TASK, "examples": ["task_1795386035607@s1"]}),
 ]
 AgentName = Annotated[
     str,

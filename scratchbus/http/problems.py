@@ -25,6 +25,7 @@ from starlette.responses import Response
 from scratchbus import errors
 from scratchbus.daemon import stderr_logger
 from scratchbus.http.methods import allowed
+from scratchbus.http.patterns import MEANINGS
 
 MEDIA_TYPE: Final = "application/problem+json"
 
@@ -56,6 +57,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
 EVERYWHERE: Final = (401, 403, 421, 500, 502, 503)
 """The statuses of problems that any operation may answer."""
 
+_PRECONDITIONS: Final = ("if-match", "if-none-match")
 _OWN: Final = {"args", "advice", "add_note", "with_traceback"}
 _encode: Final = msgspec.json.Encoder(enc_hook=to_jsonable_python).encode
 _CONTROLS: Final = re.compile(b"\xc2[\x80-\x9f]|\x7f")
@@ -184,7 +186,7 @@ async def _failed(request: Request, error: errors.ScratchbusError) -> Response:
     status = status_of(error)
     if status == 422 and await _is_as_documented(request):
         status = 404 if request.method in ("GET", "HEAD") else 409
-    elif isinstance(error, errors.VersionConflict) and "if-match" not in request.headers:
+    elif isinstance(error, errors.VersionConflict) and not any(each in request.headers for each in _PRECONDITIONS):
         status = 409
     elif isinstance(error, errors.FilesUnavailable):
         logger.error("private files are unavailable", method=request.method, path=request.url.path, problem=str(error))
@@ -218,10 +220,18 @@ async def _refused(request: Request, error: Refusal) -> Response:
     return refusal(error)
 
 
+def words_of(error: Mapping[str, Any]) -> str:
+    """Return what pydantic finds wrong with a value: the value, and what it should be."""
+    value = errors.shown(error["input"])
+    if error["type"] == "string_pattern_mismatch":
+        return f"{value} is not {MEANINGS[error['ctx']['pattern']]}"
+    return f"{value} {error['msg'].removeprefix('Input ')}" if error["msg"].startswith("Input should") else error["msg"]
+
+
 def _invalid(error: RequestValidationError) -> Response:
     found: dict[str, str] = {}
     for each in error.errors():
-        found.setdefault(".".join(str(part) for part in each["loc"][1:2]), each["msg"])  # further are parts of a union
+        found.setdefault(".".join(str(part) for part in each["loc"][1:2]), words_of(each))  # further: of a union
     field, message = next(iter(found.items()))
     detail = f"{field}: {message}" if field else message
     told = [{"field": name, "problem": text} for name, text in found.items()]
