@@ -29,8 +29,8 @@ from scratchbus.http.patterns import MEANINGS
 
 MEDIA_TYPE: Final = "application/problem+json"
 
-MOST_LOOKED_AT: Final = 32 * 2**10
-"""The most bytes of a refused body that are compared with the OpenAPI document; 1,000 ids of evidence are fewer."""
+MOST_LOOKED_AT: Final = 2**20
+"""The most bytes of a refused body that are compared with the OpenAPI document."""
 
 RETRY_AFTER: Final = "1"
 """Seconds after which a request is worth a retry while the engine is away."""
@@ -166,6 +166,7 @@ def install(app: FastAPI) -> None:
     """Answer all errors of an application with problems."""
     for kind in (errors.ScratchbusError, Refusal, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, answer_to)
+    app.state.comparing = anyio.CapacityLimiter(1)
 
 
 async def answer_to(request: Request, error: Exception) -> Response:
@@ -196,8 +197,8 @@ async def _failed(request: Request, error: errors.ScratchbusError) -> Response:
 async def _is_as_documented(request: Request) -> bool:
     """Return whether a request is as the OpenAPI document says, so that it is the bus that cannot take it as it is now.
 
-    Such are a type that it does not have, or a moment in the future. Parameters were checked before. A long body is not
-    looked at, since others would wait for that.
+    Such are a type that it does not have, or a moment in the future. Parameters were checked before. Nobody is to wait
+    for that: a body that is too long is not looked at, and one is compared at a time.
     """
     from scratchbus.http import conformity  # late: it imports jsonschema
 
@@ -207,11 +208,8 @@ async def _is_as_documented(request: Request) -> bool:
     body = await request.body()
     if len(body) > MOST_LOOKED_AT:
         return False
-    try:
-        document = conformity.read_body(body, request.headers.get("content-type", ""))
-    except ValueError:
-        return False  # it is of another media type, which only the route reads
-    return await anyio.to_thread.run_sync(conformity.fits, schema, document)
+    kind, limiter = request.headers.get("content-type", ""), request.app.state.comparing
+    return await anyio.to_thread.run_sync(conformity.fits, schema, body, kind, limiter=limiter)
 
 
 async def _refused(request: Request, error: Refusal) -> Response:

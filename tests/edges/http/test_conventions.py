@@ -175,6 +175,20 @@ def test_what_is_as_documented_and_not_possible_now_is_no_bad_request(http, page
     assert http.post(path, json={**NEW, "ttl": "soon"}).status_code == 422
 
 
+def test_a_full_batch_that_is_as_documented_is_no_bad_request(http, page):
+    path, batch = f"/pages/{page}/observations/batch", [{**NEW, "type": "no_such_type", "tags": ["x" * 99]}] * 1_000
+    refused = http.post(path, json={"observations": batch})
+    assert (refused.status_code, slug(refused)) == (409, "unknown-type")
+    bad = http.post(path, json={"observations": [*batch[1:], {**NEW, "times": 0}]})
+    assert bad.status_code == 422
+
+
+def test_a_refused_body_of_very_many_values_is_not_looked_through(http, page):
+    batch = [{**NEW, "type": "no_such_type", "tags": ["x"] * 32}] * 1_000  # 36,000 values
+    refused = http.post(f"/pages/{page}/observations/batch", json={"observations": batch})
+    assert (refused.status_code, slug(refused)) == (422, "unknown-type")
+
+
 # writes
 
 
