@@ -13,7 +13,7 @@ from jsonschema.validators import extend
 from pydantic_core import from_json
 
 MOST_VALUES: Final = 25_000
-"""The most values of a body that are compared, which takes half a second: 1,000 observations with all fields have fewer."""
+"""The most values of a body that are compared, in half a second; 1,000 observations with all fields have fewer."""
 
 _Loader: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
