@@ -22,14 +22,17 @@ _IF_MATCH: Final = (
     " written yet."
 )
 _Revision = Annotated[str, StringConstraints(pattern=patterns.REVISION)]
-_Nothing = Annotated[str, StringConstraints(pattern=patterns.NOTHING)]
+_Nothing = Annotated[
+    str, StringConstraints(pattern=patterns.NOTHING), WithJsonSchema({"type": "string", "enum": ["*"]})
+]
 
 
 async def _based(
     once: Annotated[Guards, Depends(idempotency)],
     if_match: Annotated[_Revision | Absent, Header(alias="If-Match", description=_IF_MATCH, examples=['"3"'])] = None,
     if_none_match: Annotated[
-        _Nothing | Absent, Header(alias="If-None-Match", description='`*` is the same as an `If-Match` of "0".')
+        _Nothing | Absent,
+        Header(alias="If-None-Match", description='`*` is the same as an `If-Match` of "0".'),
     ] = None,
 ) -> Guards:
     if if_none_match is not None:

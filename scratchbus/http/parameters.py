@@ -146,6 +146,7 @@ async def _guards(
         Header(
             alias="If-Match",
             description="The ETag of a read: the write is refused (412) if the version is another by now.",
+            examples=['"3"'],
         ),
     ] = None,
 ) -> Guards:

@@ -149,7 +149,12 @@ async def list_events(
     before: Annotated[Place | Absent, Query(description="The position of an event: the last ones before it.")] = None,
     last: Annotated[Positive | Absent, Query(description="So many of the newest events.")] = None,
     last_event_id: Annotated[
-        BusPlace | Absent, Header(alias="Last-Event-ID", description="Where a stream goes on: the `id` seen last.")
+        BusPlace | Absent,
+        Header(
+            alias="Last-Event-ID",
+            description="Where a stream goes on: the `id` seen last.",
+            examples=["1795386035607-1"],
+        ),
     ] = None,
 ) -> Response:
     """List events, or stream them as they happen (`Accept: text/event-stream`).
