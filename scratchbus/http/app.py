@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import Final
 
+import anyio
 from fastapi import APIRouter, FastAPI
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute, RouteContext
@@ -65,6 +66,7 @@ def declare_app(server: Server) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         async with server.running(), Webhooks(server).running():
+            server.tasks.start_soon(anyio.to_thread.run_sync, console.read_files)  # before a browser asks
             yield
             await streams.close()
 

@@ -63,9 +63,7 @@ class Callers(ABC):
     advice: str
     """What someone without a valid token or key does."""
 
-    def __init__(self, port: int, is_secure: bool = False) -> None:
-        prefix = "__Host-" if is_secure else ""  # no other host or path can set it then
-        self.cookie = f"{prefix}scratchbus-{port}"  # browsers send cookies to all ports of a host
+    def __init__(self) -> None:
         self._checks = TokenChecks()
 
     @abstractmethod
@@ -94,7 +92,7 @@ class Callers(ABC):
         connection: Connection | None = scope["state"].get("connection")
         secret = bearer_of(headers)
         if secret is None:
-            secret = self._secret_of_cookie(headers)
+            secret = self._secret_of_cookie(cookie_of(scope["scheme"], headers.get("host", "")), headers)
         if secret is None:
             found = None if is_from_browser(headers) else self.connected(connection)
             if found is None:
@@ -118,9 +116,9 @@ class Callers(ABC):
             raise self._refused("wrong-token", "this token or key is not valid here", 'Bearer error="invalid_token"')
         return found
 
-    def _secret_of_cookie(self, headers: Headers) -> str | None:
+    def _secret_of_cookie(self, name: str, headers: Headers) -> str | None:
         """Return the first valid token or key of the cookies, else the first: other ports can set some too."""
-        given = list(_cookies(headers.get("cookie", ""), self.cookie))[:4]
+        given = list(_cookies(headers.get("cookie", ""), name))[:4]
         return next((each for each in given if self.find(each)), given[0] if given else None)
 
     def _refused(self, slug: str, detail: str, scheme: str) -> Refusal:
@@ -132,8 +130,8 @@ class LocalUser(Callers):
 
     advice = "open the URL that `scratchbus serve` printed when it was started last, or send its key as Bearer token"
 
-    def __init__(self, port: int, source: str, is_secure: bool = False, key: str | None = None) -> None:
-        super().__init__(port, is_secure)
+    def __init__(self, source: str, key: str | None = None) -> None:
+        super().__init__()
         self.key = key or secrets.token_urlsafe(32)
         self.user = Caller(source, source, frozenset(SCOPES), "person", _secret("user", self.key))
 
@@ -163,8 +161,8 @@ class TokenHolders(Callers):
 
     advice = "send one as Authorization: Bearer TOKEN, or log in with it"
 
-    def __init__(self, port: int, tokens: scratchbus.McpTokens, is_secure: bool = False) -> None:
-        super().__init__(port, is_secure)
+    def __init__(self, tokens: scratchbus.McpTokens) -> None:
+        super().__init__()
         self.tokens = tokens
 
     def find(self, secret: str) -> Caller | None:
@@ -183,6 +181,19 @@ class TokenHolders(Callers):
     def connected(self, connection: Connection | None) -> Caller | None:
         """Return None: without a token nobody is known."""
         return None
+
+
+def cookie_of(scheme: str, host: str) -> str:
+    """Return the name of the cookie with the secret of a browser that uses this scheme and host.
+
+    It has the port, since browsers send cookies to all ports of a host. Behind a proxy that is the proxy's, so that all
+    processes call it the same. Over TLS no other host or path can set it.
+    """
+    name, _, port = host.rpartition(":")
+    is_secure = scheme == "https"
+    if not name or not port.isdecimal():
+        port = "443" if is_secure else "80"
+    return f"{'__Host-' if is_secure else ''}scratchbus-{port}"
 
 
 def bearer_of(headers: Headers) -> str | None:

@@ -103,10 +103,10 @@ def serving_beside(options: ServeOptions) -> Iterator[Serving]:
 def _prepared(options: ServeOptions) -> tuple[uvicorn.Config, socket.socket, Serving]:
     listener = _listen(options.where)
     port: int = listener.getsockname()[1]
-    callers = _callers(options, listener, port)
+    callers = _callers(options, listener)
     is_secure = options.certificate is not None
     hosts = hosts_of(_host(listener), port, options.hosts, is_local=_is_local(listener), is_secure=is_secure)
-    server = Server(callers, options.settings, hosts, is_secure, options.allow_private_webhooks)
+    server = Server(callers, options.settings, hosts, options.allow_private_webhooks)
     tls = _tls(options) if is_secure else None
     config = configured(create_app(server), has_proxy=options.tokens is not None, tls=tls)
     return config, listener, Serving(_url(listener, is_secure), callers.key if isinstance(callers, LocalUser) else None)
@@ -161,19 +161,18 @@ class _Uvicorn(uvicorn.Server):
         yield  # we handle them
 
 
-def _callers(options: ServeOptions, listener: socket.socket, port: int) -> Callers:
-    is_secure = options.certificate is not None
+def _callers(options: ServeOptions, listener: socket.socket) -> Callers:
     if options.tokens is not None:
         tokens = scratchbus.McpTokens(options.tokens)
         if not tokens.all():
             raise SettingsError(f"{options.tokens} has no tokens; add one with `scratchbus mcp token add`")
-        return TokenHolders(port, tokens, is_secure)
+        return TokenHolders(tokens)
     if not _is_local(listener):
         raise SettingsError(
             f"{shown(options.where)} can be reached from other machines, and so needs tokens: give --tokens FILE, "
             "and add them with `scratchbus mcp token add`; or listen on 127.0.0.1"
         )
-    return LocalUser(port, options.source or _user(), is_secure)
+    return LocalUser(options.source or _user())
 
 
 def _user() -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Annotated, Any, Final
 
 from fastapi import Depends, Header, Path
-from pydantic import StringConstraints
+from pydantic import StringConstraints, WithJsonSchema
 from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.responses import Response
 
@@ -14,42 +14,50 @@ from scratchbus import AsyncBus, Event, document_of
 from scratchbus.http import patterns
 from scratchbus.http.documents import answer
 from scratchbus.http.parameters import Absent, Guards, Name, idempotency, in_path
+from scratchbus.http.problems import Refusal
 from scratchbus.http.schemas import DATE_TIME, STRING, Schema, document, record
 
-REVISION: Final = r'^(\*|(W/)?"?(0|[1-9][0-9]{0,14})"?)$'
 _IF_MATCH: Final = (
     'The ETag of a read: the write is refused (412) if there is another revision by now. "0" is one that nobody has'
     " written yet."
 )
-
-
-_Revision = Annotated[str, StringConstraints(pattern=REVISION)]
+_Revision = Annotated[str, StringConstraints(pattern=patterns.REVISION)]
+_Nothing = Annotated[
+    str, StringConstraints(pattern=patterns.NOTHING), WithJsonSchema({"type": "string", "enum": ["*"]})
+]
 
 
 async def _based(
     once: Annotated[Guards, Depends(idempotency)],
     if_match: Annotated[_Revision | Absent, Header(alias="If-Match", description=_IF_MATCH, examples=['"3"'])] = None,
+    if_none_match: Annotated[
+        _Nothing | Absent,
+        Header(alias="If-None-Match", description='`*` is the same as an `If-Match` of "0".'),
+    ] = None,
 ) -> Guards:
+    if if_none_match is not None:
+        if if_match is not None:
+            raise Refusal(409, "conflicting-preconditions", "If-None-Match: cannot be combined with If-Match")
+        return Guards(once.event_id, 0)
     return once.based_on(if_match)
 
 
 Based = Annotated[Guards, Depends(_based)]
 """The guards of a write that replaces what was read."""
 
-NOTE: Final = "note_[0-9]{1,16}"
-TASK: Final = "^task_[0-9]{1,15}@[A-Za-z0-9_.@/:-]{1,120}$"
-
 
 class _Note(StringConvertor):
     """The part of a path that is the id of a note; what else may stand there, such as `search`, is none."""
 
-    regex = NOTE
+    regex = patterns.NOTE[1:-1]
 
 
 register_url_convertor("note", _Note())
 
-NoteId = Annotated[str, Path(description="The id of a note.", pattern=f"^{NOTE}$", examples=["note_1795386035607"])]
-TaskId = Annotated[str, in_path("The id of a task, as beginning it answered"), Name(TASK, "task_1795386035607@s1")]
+NoteId = Annotated[str, Path(description="The id of a note.", pattern=patterns.NOTE, examples=["note_1795386035607"])]
+TaskId = Annotated[
+    str, in_path("The id of a task, as beginning it answered"), Name(patterns.TASK, "task_1795386035607@s1")
+]
 AgentName = Annotated[str, in_path("The name of an agent"), Name(patterns.SESSION, "analyst")]
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from scratchbus.http import patterns
 from scratchbus.http.documents import body_of, fields_of
-from scratchbus.http.problems import Refusal
+from scratchbus.http.problems import Refusal, words_of
 from scratchbus.http.schemas import body
 
 NotBlank = Annotated[str, StringConstraints(pattern=patterns.NOT_BLANK)]
@@ -47,9 +47,9 @@ class Body(BaseModel):
         try:
             return cls.model_validate(document)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            first = error.errors(include_url=False)[0]
             field = ".".join(map(str, first["loc"]))
-            raise Refusal(422, "invalid-field", f"{field}: {first['msg']}", field=field) from None
+            raise Refusal(422, "invalid-field", f"{field}: {words_of(first)}", field=field) from None
 
     @property
     def given(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ _SECURITY: Final = {
         "type": "apiKey",
         "in": "cookie",
         "name": "scratchbus-PORT",
-        "description": "The same, for the console; its name has the server's port.",
+        "description": "The same, for the console; its name has the port of the URL.",
     },
 }
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from urllib.parse import unquote
 
 from fastapi import Depends, Header, Path, Query, Request
+from fastapi._compat import field_annotation_is_sequence
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.params import Query as QueryParameter
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, StringConstraints, WithJsonSchema
@@ -130,23 +131,32 @@ async def idempotency(
     return Guards(idempotency_key)
 
 
+def _refuse_preconditions(request: Request, *names: str) -> None:
+    """Refuse preconditions that an operation does not know, which would be guards that do not guard."""
+    for name in names:
+        if name.lower() in request.headers:
+            detail = f"{name}: this operation compares no version in this way; leave it out"
+            raise Refusal(422, "unknown-precondition", detail)
+
+
 async def _guards(
+    request: Request,
     once: Annotated[Guards, Depends(idempotency)],
     if_match: Annotated[
         _Version | Absent,
         Header(
             alias="If-Match",
             description="The ETag of a read: the write is refused (412) if the version is another by now.",
+            examples=['"3"'],
         ),
     ] = None,
 ) -> Guards:
+    _refuse_preconditions(request, "If-None-Match")
     return once.based_on(if_match)
 
 
 async def _without_version(request: Request, once: Annotated[Guards, Depends(idempotency)]) -> Guards:
-    if "if-match" in request.headers:
-        detail = "If-Match: this operation compares no version; leave it out, or use a fence"
-        raise Refusal(422, "unknown-precondition", detail)
+    _refuse_preconditions(request, "If-Match", "If-None-Match")
     return once
 
 
@@ -173,17 +183,30 @@ def object_of(field: str, text: str | None) -> dict[str, Any] | None:
 
 
 def refuse_unknown_parameters(request: Request) -> None:
-    """Refuse query parameters that the route does not have, which would be filters that do not filter."""
+    """Refuse query parameters that the route does not have, or not so often: they would be filters that do not filter.
+
+    Raises Refusal.
+    """
     if not request.query_params:
         return
-    route = request.scope["route"]
-    known = getattr(route, "known_parameters", None)
-    if known is None:
-        fields = get_flat_params(route.dependant)
-        known = route.known_parameters = {each.alias for each in fields if isinstance(each.field_info, QueryParameter)}
-    for name in request.query_params:
+    known = _known_parameters(request.scope["route"])
+    seen = set()
+    for name, _ in request.query_params.multi_items():
         if name not in known:
             told = f"use one of: {', '.join(sorted(known))}" if known else "there are none"
             raise Refusal(
                 422, "unknown-parameter", f"{name[:100]}: unknown query parameter; {told}", known=sorted(known)
             )
+        if name in seen and not known[name]:
+            raise Refusal(422, "repeated-parameter", f"{name}: this is there more than once; give one value")
+        seen.add(name)
+
+
+def _known_parameters(route: Any) -> dict[str, bool]:
+    """Return the query parameters of a route, and whether each may be repeated."""
+    known: dict[str, bool] | None = getattr(route, "known_parameters", None)
+    if known is None:
+        fields = [each for each in get_flat_params(route.dependant) if isinstance(each.field_info, QueryParameter)]
+        known = {each.alias: field_annotation_is_sequence(each.field_info.annotation) for each in fields}
+        route.known_parameters = known
+    return known

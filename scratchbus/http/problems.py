@@ -25,11 +25,12 @@ from starlette.responses import Response
 from scratchbus import errors
 from scratchbus.daemon import stderr_logger
 from scratchbus.http.methods import allowed
+from scratchbus.http.patterns import MEANINGS
 
 MEDIA_TYPE: Final = "application/problem+json"
 
-MOST_LOOKED_AT: Final = 32 * 2**10
-"""The most bytes of a refused body that are compared with the OpenAPI document; 1,000 ids of evidence are fewer."""
+MOST_LOOKED_AT: Final = 2**20
+"""The most bytes of a refused body that are compared with the OpenAPI document."""
 
 RETRY_AFTER: Final = "1"
 """Seconds after which a request is worth a retry while the engine is away."""
@@ -56,6 +57,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
 EVERYWHERE: Final = (401, 403, 421, 500, 502, 503)
 """The statuses of problems that any operation may answer."""
 
+_PRECONDITIONS: Final = ("if-match", "if-none-match")
 _OWN: Final = {"args", "advice", "add_note", "with_traceback"}
 _encode: Final = msgspec.json.Encoder(enc_hook=to_jsonable_python).encode
 _CONTROLS: Final = re.compile(b"\xc2[\x80-\x9f]|\x7f")
@@ -164,6 +166,7 @@ def install(app: FastAPI) -> None:
     """Answer all errors of an application with problems."""
     for kind in (errors.ScratchbusError, Refusal, RequestValidationError, HTTPException, Exception):
         app.add_exception_handler(kind, answer_to)
+    app.state.comparing = anyio.CapacityLimiter(1)
 
 
 async def answer_to(request: Request, error: Exception) -> Response:
@@ -184,7 +187,7 @@ async def _failed(request: Request, error: errors.ScratchbusError) -> Response:
     status = status_of(error)
     if status == 422 and await _is_as_documented(request):
         status = 404 if request.method in ("GET", "HEAD") else 409
-    elif isinstance(error, errors.VersionConflict) and "if-match" not in request.headers:
+    elif isinstance(error, errors.VersionConflict) and not any(each in request.headers for each in _PRECONDITIONS):
         status = 409
     elif isinstance(error, errors.FilesUnavailable):
         logger.error("private files are unavailable", method=request.method, path=request.url.path, problem=str(error))
@@ -194,8 +197,8 @@ async def _failed(request: Request, error: errors.ScratchbusError) -> Response:
 async def _is_as_documented(request: Request) -> bool:
     """Return whether a request is as the OpenAPI document says, so that it is the bus that cannot take it as it is now.
 
-    Such are a type that it does not have, or a moment in the future. Parameters were checked before. A long body is not
-    looked at, since others would wait for that.
+    Such are a type that it does not have, or a moment in the future. Parameters were checked before. Nobody is to wait
+    for that: a body that is too long is not looked at, and one is compared at a time.
     """
     from scratchbus.http import conformity  # late: it imports jsonschema
 
@@ -205,11 +208,8 @@ async def _is_as_documented(request: Request) -> bool:
     body = await request.body()
     if len(body) > MOST_LOOKED_AT:
         return False
-    try:
-        document = conformity.read_body(body, request.headers.get("content-type", ""))
-    except ValueError:
-        return False  # it is of another media type, which only the route reads
-    return await anyio.to_thread.run_sync(conformity.fits, schema, document)
+    kind, limiter = request.headers.get("content-type", ""), request.app.state.comparing
+    return await anyio.to_thread.run_sync(conformity.fits, schema, body, kind, limiter=limiter)
 
 
 async def _refused(request: Request, error: Refusal) -> Response:
@@ -218,10 +218,18 @@ async def _refused(request: Request, error: Refusal) -> Response:
     return refusal(error)
 
 
+def words_of(error: Mapping[str, Any]) -> str:
+    """Return what pydantic finds wrong with a value: the value, and what it should be."""
+    value = errors.shown(error["input"])
+    if error["type"] == "string_pattern_mismatch":
+        return f"{value} is not {MEANINGS[error['ctx']['pattern']]}"
+    return f"{value} {error['msg'].removeprefix('Input ')}" if error["msg"].startswith("Input should") else error["msg"]
+
+
 def _invalid(error: RequestValidationError) -> Response:
     found: dict[str, str] = {}
     for each in error.errors():
-        found.setdefault(".".join(str(part) for part in each["loc"][1:2]), each["msg"])  # further are parts of a union
+        found.setdefault(".".join(str(part) for part in each["loc"][1:2]), words_of(each))  # further: of a union
     field, message = next(iter(found.items()))
     detail = f"{field}: {message}" if field else message
     told = [{"field": name, "problem": text} for name, text in found.items()]

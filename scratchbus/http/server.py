@@ -44,13 +44,12 @@ class Server:
     """A server: who may use it, and the bus that it serves.
 
     `settings` are the arguments of `AsyncBus.connect`: `url`, `config`, `bus`, and others. `hosts` are the values of
-    the header `Host` that it answers to; None for any. `is_secure` says that it speaks TLS.
+    the header `Host` that it answers to; None for any.
     """
 
     callers: Callers
     settings: Mapping[str, Any]
     hosts: frozenset[str] | None = None
-    is_secure: bool = False
     allow_private_webhooks: bool = False
     _buses: dict[Caller, _Opened] = field(default_factory=dict)
     _turn: anyio.Lock = field(default_factory=anyio.Lock)

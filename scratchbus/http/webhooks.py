@@ -165,6 +165,7 @@ class Webhooks:
 
     async def _watch(self) -> None:
         while True:
+            await asyncio.sleep(LOOK)  # also at first: a browser that is opened at the start is served before
             with suppress(ScratchbusError):  # an engine that is away: look again
                 bus = await self._server.own_bus()
                 names = {each.name for each in await bus.subscriptions() if each.url}
@@ -172,7 +173,6 @@ class Webhooks:
                     self._tasks[name] = asyncio.create_task(self._deliver(name), name=f"webhook {name}")
                 for name in self._tasks.keys() - names:
                     self._tasks.pop(name).cancel()
-            await asyncio.sleep(LOOK)
 
     async def _deliver(self, name: str) -> None:
         """Deliver the events of one subscription, one after the other."""

@@ -11,7 +11,7 @@ from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-unt
 from playwright.sync_api import Page as Window
 from playwright.sync_api import expect
 
-from scratchbus import Bus, McpIdentity, McpTokens
+from scratchbus import Bus, McpIdentity, McpTokens, stop_engine
 from tests.browser.conftest import Console, Opened
 from tests.browser.serving import Served, serve
 from tests.faults.servers import DURABLE, Server, embedded_binary
@@ -251,6 +251,22 @@ def test_modules_are_preloaded() -> None:
     assert sorted(preloaded) == sorted(str(each.relative_to(CONSOLE)) for each in found - {CONSOLE / "app.js"})
 
 
+@pytest.mark.alone
+@pytest.mark.browser
+def test_first_paint_of_a_new_server_is_quick(open_console: Opened, tmp_path: Path) -> None:
+    """A window that nothing is cached for is the first that a server sees, before any bus was opened for it."""
+    times = []
+    for number in range(3):
+        with serve(f"embedded://{tmp_path / str(number)}") as new:
+            window = open_console(new, sees_failures=True).window
+            window.wait_for_selector(".connection.live")
+            times.append(window.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"))
+            window.close()
+        stop_engine(tmp_path / str(number))
+    assert min(times) < 500
+
+
+@pytest.mark.alone
 @pytest.mark.browser
 def test_first_paint_takes_little(console: Console, bus: Bus) -> None:
     """At most 200 kB are sent until the page is there, the time bar included; a start without a cache is quick."""

@@ -9,7 +9,7 @@ from starlette.responses import RedirectResponse, Response
 
 from scratchbus.http import problems
 from scratchbus.http.bodies import LOGIN
-from scratchbus.http.callers import SCOPES
+from scratchbus.http.callers import SCOPES, cookie_of
 from scratchbus.http.documents import answer, body_of, fields_of
 from scratchbus.http.problems import Refusal
 from scratchbus.http.responses import CALLER, WELL
@@ -41,15 +41,15 @@ async def log_in(request: Request, server: ServerOf) -> Response:
         raise Refusal(422, "invalid-field", "token: write a string", field="token")
     await server.callers.check(token, request.client)
     answer = Response(status_code=204)
-    set_cookie(answer, server.callers.cookie, token, server.is_secure)
+    set_cookie(request, answer, token)
     return answer
 
 
 @router.post("/logout", status_code=204, responses=problems.answers({204: {"description": "The cookie is gone"}}))
-async def log_out(server: ServerOf) -> Response:
+async def log_out(request: Request) -> Response:
     """Delete the cookie."""
     answer = Response(status_code=204)
-    answer.delete_cookie(server.callers.cookie, httponly=True, samesite="strict", secure=server.is_secure)
+    answer.delete_cookie(**_cookie(request))
     return answer
 
 
@@ -77,10 +77,16 @@ async def open_console(request: Request) -> Response | None:
     server = server_of(request)
     await server.callers.check(key, request.client)
     answer = RedirectResponse("/", 303)
-    set_cookie(answer, server.callers.cookie, key, server.is_secure)
+    set_cookie(request, answer, key)
     return answer
 
 
-def set_cookie(answer: Response, name: str, secret: str, is_secure: bool) -> None:
+def set_cookie(request: Request, answer: Response, secret: str) -> None:
     """Give a browser its secret, where neither scripts nor other sites reach it."""
-    answer.set_cookie(name, secret, httponly=True, samesite="strict", secure=is_secure, path="/")
+    answer.set_cookie(value=secret, **_cookie(request))
+
+
+def _cookie(request: Request) -> dict[str, Any]:
+    scheme = request.url.scheme
+    name = cookie_of(scheme, request.headers.get("host", ""))
+    return {"key": name, "httponly": True, "samesite": "strict", "secure": scheme == "https", "path": "/"}

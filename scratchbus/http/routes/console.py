@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import mimetypes
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -20,6 +19,7 @@ from scratchbus.http.routes.about import open_console
 router = APIRouter(include_in_schema=False)
 
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
+_LICENCE = "text/plain"
 _CACHED = "no-cache"  # asked again each time, by its ETag: a new version shows at once
 
 
@@ -42,10 +42,15 @@ async def get_file(request: Request, path: str) -> Response:
     return _sent(request, path)
 
 
+def read_files() -> int:
+    """Read and compress all files, so that no browser has to wait for that; return how many there are."""
+    return len([_read(path) for path in _paths()])
+
+
 def _sent(request: Request, path: str) -> Response:
-    file = _files().get(path)
-    if file is None:
+    if path not in _paths():
         raise HTTPException(404)
+    file = _read(path)
     headers = {"ETag": file.etag, "Cache-Control": _CACHED, "Vary": "Accept-Encoding"}
     if request.headers.get("if-none-match") == file.etag:
         return Response(status_code=304, headers=headers)
@@ -57,21 +62,25 @@ def _sent(request: Request, path: str) -> Response:
 
 
 @cache
-def _files() -> dict[str, _File]:
+def _paths() -> dict[str, Traversable]:
     """Return all files of the console by their paths: only these are ever sent."""
-    found: dict[str, _File] = {}
+    found: dict[str, Traversable] = {}
     _add_files(files("scratchbus.http").joinpath("console"), "", found)
     return found
 
 
-def _add_files(directory: Traversable, prefix: str, found: dict[str, _File]) -> None:
+def _add_files(directory: Traversable, prefix: str, found: dict[str, Traversable]) -> None:
     for entry in directory.iterdir():
         name = f"{prefix}{entry.name}"
         if entry.is_dir():
             _add_files(entry, f"{name}/", found)
         elif not entry.name.endswith((".md", ".pyc")):
-            content = entry.read_bytes()
-            ending = "." + entry.name.rpartition(".")[2]
-            kind = _TYPES.get(ending) or mimetypes.guess_type(entry.name)[0] or "application/octet-stream"
-            compressed = {"br": brotli.compress(content, quality=5), "gzip": gzip.compress(content, 9, mtime=0)}
-            found[name] = _File(content, compressed, f'"{sha256(content).hexdigest()[:32]}"', kind)
+            found[name] = entry
+
+
+@cache
+def _read(path: str) -> _File:
+    content = _paths()[path].read_bytes()
+    compressed = {"br": brotli.compress(content, quality=5), "gzip": gzip.compress(content, 9, mtime=0)}
+    kind = _TYPES.get(f".{path.rpartition('.')[2]}", _LICENCE)
+    return _File(content, compressed, f'"{sha256(content).hexdigest()[:32]}"', kind)

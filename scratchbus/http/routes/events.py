@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Header, Query, Request
 from pydantic import StringConstraints, WithJsonSchema
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -103,9 +103,12 @@ _HISTOGRAM: Final = document(
 )
 
 
+_KIND: Final = patterns.meaning(
+    f"a kind of event; use one of: {', '.join(EVENT_KINDS)}", f"^({'|'.join(EVENT_KINDS)})$"
+)
 AnyKind = Annotated[
     str,
-    StringConstraints(pattern=f"^({'|'.join(EVENT_KINDS)})$"),
+    StringConstraints(pattern=_KIND),
     WithJsonSchema({"type": "string", "enum": [*EVENT_KINDS]}),
 ]
 AnySubject = Annotated[str, StringConstraints(min_length=1, max_length=256)]
@@ -144,6 +147,14 @@ async def list_events(
     limit: Limit = 100,
     before: Annotated[Place | Absent, Query(description="The position of an event: the last ones before it.")] = None,
     last: Annotated[Positive | Absent, Query(description="So many of the newest events.")] = None,
+    last_event_id: Annotated[
+        BusPlace | Absent,
+        Header(
+            alias="Last-Event-ID",
+            description="Where a stream goes on: the `id` seen last.",
+            examples=["1795386035607-1"],
+        ),
+    ] = None,
 ) -> Response:
     """List events, or stream them as they happen (`Accept: text/event-stream`).
 
@@ -154,7 +165,7 @@ async def list_events(
     """
     kind = _accepted(request)
     if kind == SSE:
-        return await _stream(request, bus, wanted, after)
+        return await _stream(request, bus, wanted, last_event_id or after)
     if before is not None or last is not None:
         if after is not None:
             raise Refusal(409, "conflicting-parameters", "after: cannot be combined with before or last", field="after")
@@ -224,7 +235,6 @@ def _listed(kind: str, bus: AsyncBus, page: dict[str, Any], headers: Mapping[str
 async def _stream(request: Request, bus: AsyncBus, wanted: Filter, after: str | None) -> Response:
     end = (await bus.position()).shards
     bus.events(**wanted.arguments())  # raises for what is no filter
-    after = request.headers.get("last-event-id") or after
     where = end if after is None else vector_of(after, len(end))
     as_cloud_events = cloudevents.ONE in request.headers.get("accept", "").lower()
     return _Streamed(streams_of(request), where, wanted._replace(as_cloud_events=as_cloud_events))

@@ -28,18 +28,16 @@ SAME: Final = PATH + "/same-as"
 LARGEST: Final = 200_000
 """The most tokens of a text about facts."""
 
-_ID: Final = "fact_[0-9]{1,16}"
-
 
 class _Fact(StringConvertor):
     """The part of a path that is the id of a fact; what else may stand there, such as `path`, is none."""
 
-    regex = _ID
+    regex = patterns.FACT[1:-1]
 
 
 register_url_convertor("fact", _Fact())
 
-FactId = Annotated[str, Path(description="The id of a fact.", pattern=f"^{_ID}$", examples=["fact_1795386035607"])]
+FactId = Annotated[str, Path(description="The id of a fact.", pattern=patterns.FACT, examples=["fact_1795386035607"])]
 At = Annotated[AnyTime | Absent, Query(description="What was true then; now without it.", examples=[fact_answers.TIME])]
 KnownAt = Annotated[
     AnyMoment | Absent, Query(description="What was known then, a time or a position.", examples=[fact_answers.TIME])

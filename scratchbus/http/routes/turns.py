@@ -11,7 +11,7 @@ from starlette.responses import Response
 from scratchbus import document_of
 from scratchbus.http import patterns, problems
 from scratchbus.http.documents import answer, listing, paged
-from scratchbus.http.memories import TASK, events_answer, memory_example, memory_fields
+from scratchbus.http.memories import events_answer, memory_example, memory_fields
 from scratchbus.http.models import Body, NotBlank, optional, takes, whole
 from scratchbus.http.moments import When
 from scratchbus.http.parameters import Absent, AnyLimit, Once, SessionName
@@ -46,7 +46,7 @@ class NewTurn(Body):
     role: Annotated[str, StringConstraints(pattern=patterns.TYPE)] = Field(json_schema_extra=_NO_SUMMARY)
     content: NotBlank = Field(json_schema_extra=_SIZE)
     tokens: _Tokens = optional()
-    task: Annotated[str, StringConstraints(pattern=TASK)] = optional()
+    task: Annotated[str, StringConstraints(pattern=patterns.TASK)] = optional()
 
 
 class Compaction(Body):

@@ -130,6 +130,12 @@ class Listener:
         """The positions of the events that came."""
         return [data["position"] for _, _, data in self.events]
 
+    def answered_by(self, header: str) -> str:
+        """Return what a header of the answer says."""
+        assert self._response is not None
+        found: str = self._response.headers[header]
+        return found
+
     def leave(self) -> None:
         """Close the connection."""
         if self._response is not None:

@@ -122,7 +122,7 @@ class TestOtherSites:
 
 def routes() -> list[Any]:
     """Return the routes of the application, one for each method."""
-    app = declare_app(Server(LocalUser(1, "user"), {}))
+    app = declare_app(Server(LocalUser("user"), {}))
     return [
         (method, each.path, scope_of(each), each.name)
         for each in iter_route_contexts(app.routes)
@@ -197,7 +197,7 @@ class TestCallers:
 
     def test_whoever_reads_a_stream_can_be_asked_for_again(self, tmp_path: Path):
         tokens = Tokens(tmp_path / "tokens.yaml")
-        callers = TokenHolders(1, scratchbus.McpTokens(tokens.path))
+        callers = TokenHolders(scratchbus.McpTokens(tokens.path))
         server = Server(callers, {})
         caller = callers.find(tokens.add("reader", "read"))
         assert caller is not None

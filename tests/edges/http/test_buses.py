@@ -31,7 +31,7 @@ def tokens(tmp_path):
 async def server(embedded_url, tokens, monkeypatch) -> AsyncIterator[Server]:
     """A server with room for the buses of two callers."""
     monkeypatch.setattr(module, "MOST_BUSES", 2)
-    server = Server(TokenHolders(1, tokens), {"url": embedded_url, "bus": f"test-{token_hex(6)}"})
+    server = Server(TokenHolders(tokens), {"url": embedded_url, "bus": f"test-{token_hex(6)}"})
     async with server.running():
         yield server
 
@@ -109,7 +109,7 @@ async def test_callers_who_take_turns_meet_no_closed_bus(server):
 
 
 async def test_a_bus_that_is_opened_while_the_server_ends_is_closed_too(embedded_url, tokens, monkeypatch):
-    server = Server(TokenHolders(1, tokens), {"url": embedded_url, "bus": f"test-{token_hex(6)}"})
+    server = Server(TokenHolders(tokens), {"url": embedded_url, "bus": f"test-{token_hex(6)}"})
     late: list[AsyncBus] = []
     close = AsyncBus.close
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -95,6 +97,72 @@ def test_a_time_without_a_zone_is_no_moment(http, page, name):
     assert (refused.status_code, slug(refused)) == (422, "invalid-request")
 
 
+def _parameters(http: httpx2.Client) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the method and path of each operation with each of its parameters, whose place and name they give."""
+    document = http.get("/openapi.json").json()
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            for parameter in operation.get("parameters", ()):
+                if path.startswith("/api/v1/") and "pattern" in json.dumps(parameter.get("schema", {})):
+                    yield method, path.removeprefix("/api/v1"), parameter["in"], parameter["name"]
+
+
+_BAD = {"query": ("\x01", " "), "header": ("a b",), "path": ("%20",)}
+_GOOD = {"page": "main", "session": "s1", "agent": "a", "scope": "a", "name": "a", "subject": "a"}
+_GOOD |= {"id": "01M82NHKCCEBT4DDKQ2K3C35T3", "note": "note_1", "fact": "fact_1", "task": "task_1@s1"}
+
+
+def test_no_refusal_shows_a_pattern(http):
+    words = set()
+    for method, path, place, name in _parameters(http):
+        for bad in _BAD[place]:
+            given = {name: bad}
+            where = path.format(**_GOOD | (given if place == "path" else {}))
+            headers = given if place == "header" else {}
+            params = given if place == "query" else {}
+            answer = http.request(method, where, params=params, headers=headers)
+            if answer.status_code == 422 and slug(answer) == "invalid-request":
+                told = [each["problem"] for each in answer.json()["errors"] if each["field"] == name]
+                words |= {(place, name, each) for each in told}
+    assert len({name for _, name, _ in words}) > 20, words
+    assert [each for each in words if re.search(r"pattern|\^|\$|\[", each[2])] == []
+    asked = {name: told for _, name, told in words}
+    assert asked["page"] == "' ' is not a name; use 1–128 letters, digits and _.@/:-"
+
+
+def test_a_zone_whose_plus_became_a_space_is_told_how_to_write_it(http, page):
+    refused = http.get(f"/pages/{page}/active?at=2026-11-23T00:00:00+01:00")
+    assert refused.json()["detail"] == (
+        "at: '2026-11-23T00:00:00 01:00' is not a time or a position; write ISO 8601 with a zone, such as "
+        "2026-01-31T12:00:00Z (in a URL, + is %2B), or a position such as 1795386035607-1"
+    )
+
+
+def test_a_parameter_that_is_there_twice_is_refused(http, page):
+    path = f"/pages/{page}/observations"
+    for given in ("limit=1&limit=2", "type=observation&type=risk_alert", "at=1-1&at=1-1"):
+        refused = http.get(f"{path}?{given}")
+        assert (refused.status_code, slug(refused)) == (422, "repeated-parameter"), given
+    assert http.get(f"{path}?tag=a&tag=b").status_code == 200
+
+
+def test_a_field_that_is_wrong_is_told_in_words(http, page):
+    refused = http.post(f"/scopes/{page}/facts", json={"subject": "a\tb", "relation": "runs_on", "object": "x"})
+    told = "subject: 'a\\tb' is not a line of text; use printable characters, not only spaces"
+    assert (refused.status_code, refused.json()["detail"]) == (422, told)
+
+
+def test_a_number_that_is_wrong_is_told(http, page):
+    refused = http.get(f"/pages/{page}/observations", params={"limit": 5_000})
+    assert refused.json()["detail"] == "limit: '5000' should be less than or equal to 1000"
+
+
+def test_a_stream_does_not_begin_behind_what_is_no_position(http):
+    headers = {"Accept": "text/event-stream", "Last-Event-ID": "last"}
+    refused = http.get("/events", headers=headers)
+    assert (refused.status_code, slug(refused)) == (422, "invalid-request")
+
+
 def test_what_is_as_documented_and_not_possible_now_is_no_bad_request(http, page):
     path = f"/pages/{page}/observations"
     future = http.get(path, params={"at": "2999-01-01T00:00:00Z"})
@@ -105,6 +173,20 @@ def test_what_is_as_documented_and_not_possible_now_is_no_bad_request(http, page
     assert (past.status_code, slug(past)) == (409, "invalid-ttl")
     assert http.post(path, json={**NEW, "type": "No Such Type"}).status_code == 422
     assert http.post(path, json={**NEW, "ttl": "soon"}).status_code == 422
+
+
+def test_a_full_batch_that_is_as_documented_is_no_bad_request(http, page):
+    path, batch = f"/pages/{page}/observations/batch", [{**NEW, "type": "no_such_type", "tags": ["x" * 99]}] * 1_000
+    refused = http.post(path, json={"observations": batch})
+    assert (refused.status_code, slug(refused)) == (409, "unknown-type")
+    bad = http.post(path, json={"observations": [*batch[1:], {**NEW, "times": 0}]})
+    assert bad.status_code == 422
+
+
+def test_a_refused_body_of_very_many_values_is_not_looked_through(http, page):
+    batch = [{**NEW, "type": "no_such_type", "tags": ["x"] * 32}] * 1_000  # 36,000 values
+    refused = http.post(f"/pages/{page}/observations/batch", json={"observations": batch})
+    assert (refused.status_code, slug(refused)) == (422, "unknown-type")
 
 
 # writes
@@ -160,6 +242,24 @@ def test_a_token_that_is_none_is_refused(http, bus: Bus, page, token):
     failed = {"token": token, "position": "1-1", "reason": "away"}
     assert http.post(f"/subscriptions/{page}/nack", json=failed).status_code == 422
     assert http.post(f"/subscriptions/{page}/ack", json={"token": token, "positions": ["1-1"]}).status_code == 422
+
+
+@pytest.mark.parametrize("path", ["observations", "observations/batch", "observations/{id}/resolve", "claim-next"])
+def test_a_precondition_that_is_not_known_is_not_ignored(http, page, path):
+    where = f"/pages/{page}/{path.format(id=added(http, page)['id'])}"
+    refused = http.post(where, json=NEW, headers={"If-None-Match": "*"})
+    assert (refused.status_code, slug(refused)) == (422, "unknown-precondition")
+
+
+def test_if_none_match_writes_a_memory_only_once(http, page):
+    path = f"/sessions/{page}/notepad"
+    first, second = (http.put(path, json={"content": each}, headers={"If-None-Match": "*"}) for each in "ab")
+    assert (first.status_code, second.status_code, slug(second)) == (200, 412, "revision-conflict")
+    assert http.get(path).json() == {"content": "a", "revision": 1}
+    both = http.put(path, json={"content": "c"}, headers={"If-None-Match": "*", "If-Match": '"1"'})
+    assert (both.status_code, slug(both)) == (409, "conflicting-preconditions")
+    other = http.put(path, json={"content": "c"}, headers={"If-None-Match": '"7"'})
+    assert (other.status_code, slug(other)) == (422, "invalid-request")
 
 
 # lists

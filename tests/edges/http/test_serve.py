@@ -14,9 +14,10 @@ import pytest
 import trustme
 
 from scratchbus import McpTokens
+from scratchbus.http.routes import console
 from tests import launcher
 from tests.edges.conftest import ROOT
-from tests.edges.http.conftest import Tokens, serving
+from tests.edges.http.conftest import Tokens, serving, serving_here
 from tests.edges.test_demo import processes_of
 from tests.waiting import PATIENCE, eventually
 
@@ -114,6 +115,18 @@ def test_options_of_a_server_need_serve():
     assert (code, "the options of a server need --serve" in complaint) == (2, True)
     code, complaint = refused("demo", "--serve", "--json")
     assert (code, "leave --json out" in complaint) == (2, True)
+
+
+def test_the_console_is_compressed_before_a_browser_asks(embedded_url):
+    console._read.cache_clear()
+    with serving_here(embedded_url):
+        eventually(lambda: console._read.cache_info().currsize > 80, "the files of the console are read")
+
+
+def test_a_licence_of_the_console_can_be_read(served):
+    answer = httpx2.get(f"{served.url}/console/vendor/LICENSE-preact")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/plain; charset=utf-8")
+    assert "MIT" in answer.text
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,13 +61,26 @@ class Stranger:
         return Told(done.returncode, done.stdout + done.stderr)
 
 
-@pytest.fixture(scope="module")
-def stranger(embedded_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stranger]:
-    directory = tmp_path_factory.mktemp("stranger")
+@contextmanager
+def strange(engine: str, bus: str, directory: Path) -> Iterator[Stranger]:
+    """Serve a bus that nobody else uses."""
     tokens = McpTokens(directory / "tokens.yaml")
     token = tokens.add("stranger", McpIdentity.of("stranger", kind="subagent"), scopes=SCOPES)
-    with serving(embedded_url, "--tokens", str(tokens.path)) as served:
+    with serving(engine, "--tokens", str(tokens.path), SCRATCHBUS_BUS=bus) as served:
         yield Stranger(served.url, token, directory)
+
+
+@pytest.fixture(scope="module")
+def stranger(embedded_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stranger]:
+    with strange(embedded_url, "strangers", tmp_path_factory.mktemp("stranger")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def typed(embedded_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stranger]:
+    """A server whose types nobody has replaced."""
+    with strange(embedded_url, "typed", tmp_path_factory.mktemp("typed")) as found:
+        yield found
 
 
 @pytest.mark.strangers
@@ -92,7 +106,7 @@ console.log(JSON.stringify(await main(...process.argv.slice(2))));
 
 
 @pytest.fixture(scope="module")
-def compiled(stranger: Stranger, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def compiled(typed: Stranger, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The TypeScript client, compiled against the types that are made of the document."""
     if shutil.which("npm") is None:
         pytest.skip("needs npm, which installs openapi-typescript and TypeScript")
@@ -105,7 +119,7 @@ def compiled(stranger: Stranger, tmp_path_factory: pytest.TempPathFactory) -> Pa
     (directory / "package.json").write_text(
         json.dumps({"private": True, "type": "module", "dependencies": NODE_PACKAGES})
     )
-    (directory / "openapi.json").write_text(httpx2.get(f"{stranger.url}/api/v1/openapi.json").text)
+    (directory / "openapi.json").write_text(httpx2.get(f"{typed.url}/api/v1/openapi.json").text)
     shutil.copy(HERE / "typescript" / "client.ts", directory)
     run("npm", "install", "--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund")
     run("npx", "openapi-typescript", "openapi.json", "--output", "schema.d.ts")
@@ -115,10 +129,10 @@ def compiled(stranger: Stranger, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 @pytest.mark.strangers
 @pytest.mark.timeout(900)
-def test_a_typescript_client_made_from_the_document_works(stranger, compiled):
+def test_a_typescript_client_made_from_the_document_works(typed, compiled):
     (compiled / "main.js").write_text(_MAIN)
     done = subprocess.run(
-        [shutil.which("node") or "node", "main.js", stranger.url, stranger.token, "typed"],
+        [shutil.which("node") or "node", "main.js", typed.url, typed.token, "typed"],
         cwd=compiled,
         capture_output=True,
         text=True,
