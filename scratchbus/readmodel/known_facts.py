@@ -43,12 +43,11 @@ class KnownFacts(LiveEdges):
     def facts(self, ids: Iterable[str]) -> list[Fact]:
         """Return the facts with these ids; those that were not known are left out."""
         found = [fact for id in ids if (fact := self._index.fact(id)) is not None]
-        return [self._fact(fact.added_seq) for fact in found if fact.added_seq <= self._until]
+        return [self._as_known(fact) for fact in found if fact.added_seq <= self._until]
 
-    def true_of(self, ids: Iterable[str], at: int) -> set[str]:
-        """Return those of these ids whose facts hold at a moment."""
-        where = "seq = (SELECT seq FROM facts WHERE id = ?) ORDER BY side LIMIT 1"
-        return {id for id in ids for edge in self._index.edges(where, id) if self._holds(edge, at)}
+    def true_facts(self, ids: Iterable[str], at: int) -> list[Fact]:
+        """Return those of the facts with these ids that hold at a moment."""
+        return [fact for fact in self.facts(ids) if self._holds(self._edge(fact.added_seq), at)]
 
     # -- when facts are true -------------------------------------------------------------------------------------------
 
@@ -76,7 +75,9 @@ class KnownFacts(LiveEdges):
 
     def _fact(self, seq: int) -> Fact:
         """Return a fact as it was known."""
-        fact = self._index.fact_at(seq)
+        return self._as_known(self._index.fact_at(seq))
+
+    def _as_known(self, fact: Fact) -> Fact:
         if fact.retraction is not None and fact.retraction.seq > self._until:
             before = {"retraction": None, "version": 1, "ms": fact.added_ms, "seq": fact.added_seq}
             return fact.model_copy(update=before)
