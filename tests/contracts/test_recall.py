@@ -6,16 +6,21 @@ import gc
 import math
 import sqlite3
 import sys
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from scratchbus import AsyncBus, Bus
+from scratchbus.context import recall as recall_module
 from scratchbus.context import recall_index
+from scratchbus.engine import drivers
 from scratchbus.errors import InvalidField, InvalidName, InvalidPosition, ScratchbusError
 from tests.engines import ONE, Engine
 from tests.inspection import forget, project
+from tests.waiting import PATIENCE, eventually
 
 PLACES: dict[str, Any] = {"scopes": ["ada/shop"], "sessions": ["s1"], "page": "main"}
 
@@ -244,6 +249,45 @@ def test_what_is_folded_and_rebuilt_is_found_too(bus, connect):
     assert len(before) == 10
     bus.rebuild()
     assert ids(connect("third").recall("apple", sessions=["s1"], page="main")) == before
+
+
+@pytest.mark.engines(*ONE)
+def test_while_nothing_happens_a_question_about_facts_asks_the_engine_once(bus, monkeypatch):
+    bus.facts("ada/shop").assert_fact("shop", "uses", "Docker")
+    bus.notes("s1").add("bananas are yellow")
+    places = {"scopes": ["ada/shop"], "sessions": ["s1"]}
+    before = bus.recall("Docker", **places)
+    asked: list[Any] = []
+    send = drivers.Engine._send
+    monkeypatch.setattr(drivers.Engine, "_send", lambda engine, *given: asked.append(given) or send(engine, *given))
+    assert bus.recall("Docker", **places) == before
+    assert len(asked) == len({bus.core.log.shard(page) for page in ("knowledge:ada/shop", "session:s1")})
+    bus.facts("ada/shop").assert_fact("shop", "uses", "Podman")
+    assert len(bus.recall("shop", **places)) == 2
+
+
+@pytest.mark.engines(*ONE)
+def test_a_question_waits_for_what_another_one_is_indexing(bus, monkeypatch):
+    notes = bus.notes("s1")
+    notes.add("an apple")
+    assert bus.recall("apple", sessions=["s1"])
+    notes.add("an apple pie")
+    is_reading, may_go_on = threading.Event(), threading.Event()
+    documents = recall_module._documents
+
+    def slowly(*given: Any) -> Any:
+        is_reading.set()
+        may_go_on.wait(PATIENCE)
+        return (yield from documents(*given))
+
+    monkeypatch.setattr(recall_module, "_documents", slowly)
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(bus.recall, "apple", sessions=["s1"])
+        assert is_reading.wait(PATIENCE)
+        second = pool.submit(bus.recall, "apple", sessions=["s1"])
+        eventually(lambda: second.done() or any(bus.core.queues._waiting.values()))
+        may_go_on.set()
+        assert sorted(texts(second.result())) == sorted(texts(first.result())) == ["an apple", "an apple pie"]
 
 
 @pytest.mark.engines(*ONE)
