@@ -238,6 +238,20 @@ def test_a_fork_is_completed_after_its_parent_has_ended(bus, turns, monkeypatch)
     assert texts(bus.turns("f1").list()) == [("user", "x")]
 
 
+def test_a_turn_belongs_to_no_task_that_was_never_begun(bus, turns):
+    with pytest.raises(NotFound, match="there is no task_123@s1; pass the id that begin_task returned"):
+        turns.append("user", "x", task="task_123@s1")
+    task = bus.begin_task("s1", "Survey")
+    said = turns.append("user", "x", task=task, event_id="e1")
+    bus.end_task(task, "done")
+    assert turns.append("user", "late", task=task).task == said.task
+    bus.page("session:s1").erase(task.partition("@")[0], reason="asked for")
+    assert turns.append("user", "x", task=task, event_id="e1") == said
+    bus.end_session("s1")
+    with pytest.raises(SessionOver):
+        turns.append("user", "y", task="task_123@s1")
+
+
 def test_an_erased_turn_is_in_no_fork_and_in_no_list(bus, turns):
     secret = turns.append("user", "the password is 1234")
     other = turns.append("user", "x")
