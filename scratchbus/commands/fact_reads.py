@@ -78,6 +78,11 @@ def query(
     )
 
 
+def different(core: Core, page: str, most: int) -> Step[list[Fact]]:
+    """Return the facts that hold now, of those that say the same the last one."""
+    return (yield from read_facts(core, page, None, lambda known: known.find_different(known.now(), most)))
+
+
 def neighbours(
     core: Core, page: str, entity: str, depth: int, at: Moment | None, until: Position | None, limit: int | None
 ) -> Step[list[Neighbour]]:

@@ -21,7 +21,7 @@ from scratchbus.domain.checks import MAX_REASON, as_time, check_content, check_e
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.event import Event
 from scratchbus.domain.fact_events import FactAsserted, FactRetracted
-from scratchbus.domain.facts import Fact
+from scratchbus.domain.facts import Fact, plain_entity
 from scratchbus.domain.knowledge import Span
 from scratchbus.domain.observation import NewObservation, Observation
 from scratchbus.domain.relation_registry import SAME_AS, RelationRegistry
@@ -31,7 +31,6 @@ from scratchbus.errors import Conflict, InvalidField, InvalidId, InvalidInput, N
 from scratchbus.eventlog.append import MAX_BATCH, append
 from scratchbus.projections.facts import PREFIX, evolve
 from scratchbus.projections.stored_observation import AnyObservation
-from scratchbus.readmodel.fact_index import plain_entity
 from scratchbus.readmodel.history import known_events
 from scratchbus.readmodel.known_facts import KnownFacts
 from scratchbus.readmodel.queries import active

@@ -19,7 +19,7 @@ from scratchbus.context.recalled import Reason as Reason
 from scratchbus.context.recalled import Recalled as Recalled
 from scratchbus.domain.checks import check_limit, check_text
 from scratchbus.domain.document import Document
-from scratchbus.domain.facts import Fact
+from scratchbus.domain.facts import Fact, plain_entity
 from scratchbus.domain.values import check_page, page_of_scope, page_of_session
 from scratchbus.engine.steps import Queued, Step
 from scratchbus.errors import InvalidField, ScratchbusError, shown
@@ -33,7 +33,7 @@ from scratchbus.readmodel.scope import Core
 from scratchbus.timetravel import Cut, When, documents_as_of
 
 _AT_ONCE: Final = 500  # documents that one look takes
-_SPARE: Final = 20  # items read beyond the limit, since some may be over by now
+_SPARE: Final = 20  # items read at once beyond the limit, where some are over by now, or say the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,8 @@ _Facts = dict[str, CachedMemory[FactIndex]]
 
 _Kept = dict[int, tuple[IndexedItem, Any]]
 """By row, the best first: the items that still hold, each with its document."""
+
+_NONE: Final[_Kept] = {}
 
 
 class Recaller:
@@ -98,12 +100,13 @@ def recall(core: Core, recaller: Recaller, asked: RecallQuestion, embedder: Embe
         places[held[-1].place] = page
     index = recaller.index
     ranked = ranked_rows(index, asked.query, places, recaller.vectors(embedder) if embedder else None)
-    order, kept = list(ranked), cast(_Kept, {})
-    for some in (order[: asked.limit], order[asked.limit : asked.limit + _SPARE] if asked.limit is not None else []):
-        if some and len(kept) != asked.limit:
-            items = index.items(some)
-            documents = yield from _now(core, places, items.values(), facts or {})
-            kept |= _holding(some, places, items, documents, asked.limit)
+    rest, kept = iter(ranked), cast(_Kept, {})
+    size = asked.limit
+    while len(kept) != asked.limit and (some := list(islice(rest, size))):
+        items = index.items(some)
+        documents = yield from _now(core, places, items.values(), facts or {})
+        kept |= _holding(some, places, items, documents, asked.limit, kept)
+        size = _SPARE
     return _answer(index, asked, places, ranked, kept)
 
 
@@ -215,17 +218,27 @@ def _holding(
     items: Mapping[int, IndexedItem],
     documents: Mapping[tuple[str, str], Document],
     limit: int | None,
+    before: _Kept = _NONE,
 ) -> _Kept:
-    """Return the first items that still hold."""
+    """Return the first items that still hold; of facts that say the same, only one."""
     kept: _Kept = {}
+    said = {_triplet(document) for _, document in before.values()}
     for row in rows:
         item = items.get(row)
         document = documents.get((places[item.place], item.subject)) if item is not None else None
-        if item is not None and document is not None and entry_of(document) is not None:
+        if item is None or document is None or entry_of(document) is None:
+            continue
+        triplet = _triplet(document)
+        if triplet is None or triplet not in said:
             kept[row] = item, document
-        if len(kept) == limit:
+            said.add(triplet)
+        if len(before) + len(kept) == limit:
             break
     return kept
+
+
+def _triplet(document: Document) -> str | None:
+    return plain_entity(document.triplet) if isinstance(document, Fact) else None
 
 
 def _answer(

@@ -150,15 +150,31 @@ class KnownFacts(LiveEdges):
         self, at: int, subject: str | None, read: Read | None, object: str | None, limit: int | None
     ) -> list[Fact]:
         """Return the facts that hold at a moment, the last asserted first; of a chain the nearest first."""
-        return [self._fact(seq) for seq in islice(self._holding(at, subject, read, object), limit)]
+        return [self._fact(edge.seq) for edge in islice(self._holding(at, subject, read, object), limit)]
+
+    def find_different(self, at: int, most: int | None) -> list[Fact]:
+        """Return the facts that hold at a moment, of those that say the same the one that was asserted last."""
+        return [self._fact(edge.seq) for edge in islice(self._different(self._holding(at, None, None, None)), most)]
 
     def find_and_count(self, at: int, subject: str | None, most: int) -> tuple[list[Fact], int]:
-        """Return the first facts that hold at a moment, and how many there are in all."""
-        found = list(self._holding(at, subject, None, None))
-        return [self._fact(seq) for seq in found[:most]], len(found)
+        """Return the first different facts that hold at a moment, and how many there are in all."""
+        found = list(self._different(self._holding(at, subject, None, None)))
+        return [self._fact(edge.seq) for edge in found[:most]], len(found)
 
-    def _holding(self, at: int, subject: str | None, read: Read | None, object: str | None) -> Iterator[int]:
-        """Yield each of the facts that hold at a moment, by its seq."""
+    def _different(self, edges: Iterable[Edge]) -> Iterator[Edge]:
+        """Yield the edges that say something that none before them does."""
+        seen = set[tuple[str, int, int]]()
+        for edge in edges:
+            ends = self._one(edge.subject), self._one(edge.object)
+            one, other = sorted(ends) if edge.side != WHOLE else ends
+            if edge.relation == SAME_AS:
+                one, other = sorted((edge.subject, edge.object))
+            if (edge.relation, one, other) not in seen:
+                seen.add((edge.relation, one, other))
+                yield edge
+
+    def _holding(self, at: int, subject: str | None, read: Read | None, object: str | None) -> Iterator[Edge]:
+        """Yield each of the facts that hold at a moment, from one of its sides."""
         if read is not None and read.is_inverse:
             subject, object = object, subject
         start, end = (None if name is None else self._index.entity(name) for name in (subject, object))
@@ -168,7 +184,7 @@ class KnownFacts(LiveEdges):
         for edge in self._find(at, start, read.relation if read is not None else None, end):
             if edge.seq not in seen and self._holds(edge, at):
                 seen.add(edge.seq)
-                yield edge.seq
+                yield edge
 
     def _find(self, at: int, start: int | None, relation: Relation | None, end: int | None) -> Iterator[Edge]:
         """Yield the facts that may be meant."""
