@@ -200,9 +200,10 @@ def catch_up_together(log: Log, wanted: Sequence[tuple[MemoryCache[Any], str]]) 
     for cache, page in wanted:
         if (held := cache.held(page)) is None:
             return False
-        at_same.setdefault((held.cursor.position, held.cursor.event_id, held.cursor.origin), []).append(held)
-    for group in at_same.values():
-        ahead = replace(group[0].cursor)
+        cursor = held.cursor
+        at_same.setdefault((cursor.position, cursor.event_id, cursor.origin), []).append(held)
+    for place, group in at_same.items():
+        ahead = Cursor(*place)  # not that of a memory, which others may have moved on meanwhile
         try:
             chunks = yield from read(log, [ahead])
             for each in group:

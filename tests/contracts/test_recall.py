@@ -18,6 +18,7 @@ from scratchbus.context import recall as recall_module
 from scratchbus.context import recall_index
 from scratchbus.engine import drivers
 from scratchbus.errors import InvalidField, InvalidName, InvalidPosition, ScratchbusError
+from scratchbus.readmodel.memory_cache import catch_up_together
 from tests.engines import ONE, Engine
 from tests.inspection import forget, project
 from tests.waiting import PATIENCE, eventually
@@ -264,6 +265,32 @@ def test_while_nothing_happens_a_question_about_facts_asks_the_engine_once(bus, 
     assert len(asked) == len({bus.core.log.shard(page) for page in ("knowledge:ada/shop", "session:s1")})
     bus.facts("ada/shop").assert_fact("shop", "uses", "Podman")
     assert len(bus.recall("shop", **places)) == 2
+
+
+def ended(steps: Any, bus: Any, request: Any) -> Any:
+    """Go on with a conversation that asks for this, to its end; return its result."""
+    try:
+        while True:
+            request = steps.send(bus._engine.execute(request))
+    except StopIteration as done:
+        return done.value
+
+
+@pytest.mark.engines(*ONE)
+def test_memories_that_catch_up_together_miss_nothing_when_others_move_one_on(bus):
+    facts, pages = bus.facts("p2"), ("knowledge:p1", "knowledge:p2")
+    bus.facts("p1").assert_fact("a", "uses", "b")
+    bus.recall("b", scopes=["p1"])
+    facts.assert_fact("c", "uses", "d")
+    bus.recall("d", scopes=["p2"])
+    cache, log = bus._recaller.cache, bus.core.log
+    together = catch_up_together(log, [(cache, pages[0]), (cache, pages[1]), (bus.core.facts, pages[1])])
+    request = next(together)
+    facts_held = bus.core.facts.held(pages[1])
+    added = facts.assert_fact("e", "uses", "f")
+    bus.converse(cache.held(pages[1]).catch_up(log))
+    assert ended(together, bus, request)
+    assert facts_held.memory.fact(added.id) is not None
 
 
 @pytest.mark.engines(*ONE)
