@@ -260,7 +260,12 @@ def test_while_nothing_happens_a_question_about_facts_asks_the_engine_once(bus, 
     before = bus.recall("Docker", **places)
     asked: list[Any] = []
     send = drivers.Engine._send
-    monkeypatch.setattr(drivers.Engine, "_send", lambda engine, *given: asked.append(given) or send(engine, *given))
+
+    def counted(*given: Any) -> list[Any]:
+        asked.append(given)
+        return send(*given)
+
+    monkeypatch.setattr(drivers.Engine, "_send", counted)
     assert bus.recall("Docker", **places) == before
     assert len(asked) == len({bus.core.log.shard(page) for page in ("knowledge:ada/shop", "session:s1")})
     bus.facts("ada/shop").assert_fact("shop", "uses", "Podman")
