@@ -72,6 +72,7 @@ from scratchbus.domain.registry import RegistryChanges as RegistryChanges
 from scratchbus.domain.registry_yaml import parse_registry as parse_registry
 from scratchbus.domain.relation_registry import Relation as Relation
 from scratchbus.domain.relation_registry import RelationRegistry as RelationRegistry
+from scratchbus.domain.relation_registry import parse_relations as parse_relations
 from scratchbus.domain.run import ScratchpadReply as ScratchpadReply
 from scratchbus.domain.todo import MAX_CONTENT as MAX_TODO_CONTENT
 from scratchbus.domain.todo import MAX_ITEMS as MAX_TODO_ITEMS

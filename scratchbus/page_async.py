@@ -339,8 +339,9 @@ class AsyncPage:
     async def erase(self, id: str, *, reason: str, event_id: str | None = None) -> Erased:
         """Erase its events from the log, and everything derived from them; return the tombstone.
 
-        The tombstone records who erased it, why, when, and at which positions. Everything else stays as it is, and
-        only a backup can restore what was erased. Erasing it again completes an erasure that was interrupted, and
+        The tombstone records who erased it, why, when, and at which positions. Of a turn, a summary or a task of a
+        session the copies in forks are erased too. Everything else stays as it is, and only a backup can restore what
+        was erased. Erasing it again completes an erasure that was interrupted, and
         otherwise changes nothing. Raises NotFound, Conflict, or RebuildHeld while someone rebuilds.
         """
         return await self._bus.converse(erasing.erase(self._bus.core, self.name, id, reason, event_id))

@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from scratchbus.cli.commands import BusCommand, given
+import scratchbus
+from scratchbus.cli.commands import BusCommand, given, listed
 from scratchbus.cli.invocation import Invocation, pass_session
 from scratchbus.errors import SettingsError
 
@@ -123,12 +124,18 @@ def setup(
 
     wanted, root = CLIENTS[client], Path(directory)
     page = session.page or page_of(root)
-    arguments = ["--agent", agent or wanted.agent, "--page", page, "--session", page]
-    arguments += ["--knowledge", knowledge] if knowledge else []
+    name, groups, scopes = agent or wanted.agent, listed(tools), listed(knowledge) or []
+    scratchbus.McpIdentity.of(name, page=page, session=page, tools=groups, knowledge=scopes)  # refuses what `mcp` would
+    arguments = ["--agent", name, "--page", page, "--session", page]
+    arguments += ["--knowledge", ",".join(scopes)] if scopes else []
     settings = session.settings()
     bus = None if settings.bus == Settings.model_fields["bus"].default else settings.bus
     server = Server(
-        shutil.which("scratchbus") or "scratchbus", arguments, ["--tools", tools] if tools else [], settings.url, bus
+        shutil.which("scratchbus") or "scratchbus",
+        arguments,
+        ["--tools", ",".join(groups)] if groups else [],
+        settings.url,
+        bus,
     )
     files = {root / name: _merged(root / name, make(server)) for name, make in wanted.files.items()}
     if not yes:

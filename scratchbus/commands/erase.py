@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from secrets import token_hex
 from typing import cast
 
 from scratchbus.commands.execution import Occasion
+from scratchbus.commands.forked import copies_in_forks
 from scratchbus.commands.outcome import not_found
 from scratchbus.domain.checks import check_guards, check_reason
 from scratchbus.domain.events import AnyEvent, Erased
@@ -31,13 +33,28 @@ from scratchbus.readmodel.scope import Core
 _TRIES = 5
 _LOOKS, _NAP = 20, 0.25  # how often it looks whether an archiver has ended, and seconds in between
 _LEASE_MS = 60_000
+_NOTHING: Mapping[str, str] = {}
 
 
 def erase(core: Core, page: str, id: str, reason: str, event_id: str | None) -> Step[Erased]:
-    """Erase all events about a subject; return the tombstone. One that is erased already stays as it is.
+    """Erase all events about a subject, and its copies in forks; return the tombstone.
 
-    What is left to do when this was cut short is done when it is called again. While an archiver is at work it waits.
+    One that is erased already stays as it is. What is left to do when this was cut short is done when it is called
+    again. While an archiver is at work it waits.
     """
+    tombstone = yield from _erase_one(core, page, id, reason, event_id)
+    todo = [tombstone]
+    while todo:
+        of = todo.pop()
+        for copy in (yield from copies_in_forks(core, of.page, of.subject)):
+            because = {"cause": str(of.position)}
+            todo.append((yield from _erase_one(core, copy.page, copy.subject, reason, f"{of.id}/{copy.page}", because)))
+    return tombstone
+
+
+def _erase_one(
+    core: Core, page: str, id: str, reason: str, event_id: str | None, why: Mapping[str, str] = _NOTHING
+) -> Step[Erased]:
     id, reason = check_subject(id), cast(str, check_reason(reason))
     if id == SESSION:
         raise InvalidId("id: the record of a session itself cannot be erased; erase its notepad, notes or todo list")
@@ -48,13 +65,14 @@ def erase(core: Core, page: str, id: str, reason: str, event_id: str | None) -> 
     known = yield from history(core.log, page, id)
     if not known:
         raise not_found(page, id)
-    if isinstance(known[-1], Erased) and known[-1].id == event_id and known[-1].reason != reason:
+    if isinstance(known[-1], Erased) and known[-1].id == event_id and not why and known[-1].reason != reason:
         raise EventIdReused(event_id)
     archiving = Archiving(keys, token_hex(8), who, _LEASE_MS)
     yield from _take(archiving)
     try:
         if not isinstance(known[-1], Erased):
-            yield from _erase(core, archiving, who, page, id, reason, event_id)
+            occasion = Occasion.of(core, page, event_id, "erase", id, reason)
+            yield from _erase(core, archiving, who, occasion._replace(why={**occasion.why, **why}), id, reason)
         tombstone = cast(Erased, (yield from history(core.log, page, id))[-1])
         yield from _erase_archived(core, archiving, tombstone)
     except Exception:
@@ -78,14 +96,12 @@ def _take(archiving: Archiving) -> Step[None]:
             yield Pause(_NAP)
 
 
-def _erase(
-    core: Core, archiving: Archiving, who: str, page: str, id: str, reason: str, event_id: str | None
-) -> Step[None]:
+def _erase(core: Core, archiving: Archiving, who: str, occasion: Occasion, id: str, reason: str) -> Step[None]:
     """Delete the leftovers of an aborted rebuild, then erase under the lease of rebuilds."""
     lease = yield from take(archiving.keys, who)
     try:
         yield from clear(lease, kept=(lease.live,))
-        yield from _entomb(core, lease, archiving, page, id, reason, event_id)
+        yield from _entomb(core, lease, archiving, occasion, id, reason)
     except Exception:
         yield from lease.leave()
         raise
@@ -93,10 +109,10 @@ def _erase(
 
 
 def _entomb(
-    core: Core, lease: RebuildLease, archiving: Archiving, page: str, id: str, reason: str, event_id: str | None
+    core: Core, lease: RebuildLease, archiving: Archiving, occasion: Occasion, id: str, reason: str
 ) -> Step[None]:
     """Append the tombstone and delete the events from the log, in one step."""
-    occasion = Occasion.of(core, page, event_id, "erase", id, reason)
+    page = occasion.page
     for _ in range(_TRIES):
         yield from catch_up(core.log, lease.keys.shard)
         head, events = (yield from read_head(core.log, page, id)), (yield from history(core.log, page, id))

@@ -28,14 +28,21 @@ DEEPEST = 20
 
 
 def read_facts(
-    core: Core, page: str, until: Position | None, look: Callable[[KnownFacts], T], *, is_slow: bool = False
+    core: Core,
+    page: str,
+    until: Position | None,
+    look: Callable[[KnownFacts], T],
+    held: CachedMemory[FactIndex] | None = None,
+    *,
+    is_slow: bool = False,
 ) -> Step[T]:
     """Return what a function says of the facts that are known, or were at a position.
 
-    One that `is_slow` does not keep other tasks waiting.
+    Those that are `held` are fresh enough. A function that `is_slow` does not keep other tasks waiting.
     """
-    yield from relations_for(core)
-    held = yield from fresh(core, core.facts, page)
+    if held is None:
+        yield from relations_for(core)
+        held = yield from fresh(core, core.facts, page)
     read = partial(_read, held, NOW if until is None else until.seq, look)
     try:
         return (yield Fetch(read)) if is_slow else read()
@@ -69,6 +76,11 @@ def query(
     return (
         yield from read_facts(core, page, until, lambda known: known.find(known.now(ms), ends[0], read, ends[1], limit))
     )
+
+
+def different(core: Core, page: str, most: int) -> Step[list[Fact]]:
+    """Return the facts that hold now, of those that say the same the last one."""
+    return (yield from read_facts(core, page, None, lambda known: known.find_different(known.now(), most)))
 
 
 def neighbours(

@@ -22,7 +22,7 @@ from scratchbus.domain.checks import MAX_REASON, as_time, check_content, check_e
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.event import Event
 from scratchbus.domain.fact_events import FactAsserted, FactRetracted
-from scratchbus.domain.facts import Fact
+from scratchbus.domain.facts import Fact, plain_entity
 from scratchbus.domain.knowledge import Span
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.observation_models import NewObservation
@@ -34,7 +34,6 @@ from scratchbus.eventlog.append import append
 from scratchbus.eventlog.writes import MAX_BATCH
 from scratchbus.projections.facts import PREFIX, evolve
 from scratchbus.projections.stored_observation import AnyObservation
-from scratchbus.readmodel.fact_index import plain_entity
 from scratchbus.readmodel.history import known_events
 from scratchbus.readmodel.known_facts import KnownFacts
 from scratchbus.readmodel.queries import active
@@ -184,6 +183,7 @@ def retract(core: Core, page: str, given: Mapping[str, Any]) -> Step[Fact]:
 
 def same_as(core: Core, page: str, one: str, other: str, given: Mapping[str, Any]) -> Step[Fact]:
     """Say that two names mean one entity; return the fact that says so, which may be there already."""
+    _check_two(one, other)
     command = AssertFact.parse({**given, "subject": one, "relation": SAME_AS, "object": other})
     if command.event_id is None:
         direct, _ = yield from read_facts(core, page, None, lambda known: known.joined(one, other))
@@ -197,7 +197,8 @@ def not_same_as(core: Core, page: str, one: str, other: str, reason: str, event_
 
     Raises NotFound when none does, Conflict when they are one through other names.
     """
-    one, other, reason = check_label("subject", one), check_label("object", other), _reason(reason)
+    _check_two(one, other)
+    reason = _reason(reason)
     direct, through = yield from read_facts(core, page, None, lambda known: known.joined(one, other))
     if through:
         chain = "; ".join(f"{fact.id}: {fact.triplet}" for fact in through)
@@ -211,6 +212,12 @@ def not_same_as(core: Core, page: str, one: str, other: str, reason: str, event_
         own = event_id and (f"{event_id}/{number}" if number else event_id)
         gone.append((yield from retract(core, page, {"id": fact.id, "reason": reason, "event_id": own})))
     return gone
+
+
+def _check_two(a: object, b: object) -> None:
+    """Raise InvalidField unless these are two names."""
+    if plain_entity(check_label("a", a)) == plain_entity(check_label("b", b)):
+        raise InvalidField("b", f"{shown(b)} is the same name as a; give two names of one entity")
 
 
 # -- what rules cannot decide ------------------------------------------------------------------------------------------

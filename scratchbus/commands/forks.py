@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from scratchbus.commands.execution import Occasion
+from scratchbus.commands.forked import AFTER, copied_event_id
 from scratchbus.commands.memory_edit import put
 from scratchbus.domain.conversation_events import TurnAppended, TurnsCompacted
 from scratchbus.domain.conversations import SUMMARY, Turn
@@ -32,7 +33,6 @@ from scratchbus.readmodel.remembered import remembered_at
 from scratchbus.readmodel.scope import Core
 
 _TRIES = 5
-_AFTER = "01"  # behind the 13 digits of a millisecond
 _MOST_BYTES = MAX_BATCH_BYTES - 1024 * 1024  # of events; ids and the like come to less than the rest
 
 
@@ -87,7 +87,7 @@ def _other_names(core: Core, child: str, originals: Iterable[tuple[str, Turn | T
     held = yield from core.conversations.fresh(core.log, child)
     with held.lock:
         there = dict(held.memory.documents())
-    return {id: f"{id}{_AFTER}" for id, each in originals if id in there and _gist(there[id]) != _gist(each)}
+    return {id: f"{id}{AFTER}" for id, each in originals if id in there and _gist(there[id]) != _gist(each)}
 
 
 def _gist(document: Turn | Task) -> tuple[object, ...]:
@@ -135,7 +135,9 @@ def _batches(core: Core, child: str, first: SessionSpawned, copies: Sequence[_Co
     writes: list[Write] = []
     size = 0
     for copy in copies:
-        occasion = Occasion.of(core, child, f"{first.id}/{copy.id}/{copy.version}", "copy_turn", copy.id, copy.version)
+        occasion = Occasion.of(
+            core, child, copied_event_id(first, copy.id, copy.version), "copy_turn", copy.id, copy.version
+        )
         occasion = occasion._replace(by=copy.source, why={**occasion.why, "cause": str(first.position)})
         write = put(occasion, occasion.event(copy.kind, copy.id, **copy.said), copy.version - 1)
         write.body = encode_body(write.event)

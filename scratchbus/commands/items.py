@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple, cast
 
 from scratchbus.commands.cached import fresh
+from scratchbus.commands.copied_errors import copied
 from scratchbus.commands.execution import Occasion
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.item_events import ItemDeleted, ItemPut, ItemUsed
 from scratchbus.domain.items import ItemChange, Namespace, StoreItem, check_name, check_namespace, subject_of
+from scratchbus.domain.position import Position
 from scratchbus.domain.values import check_whole
-from scratchbus.engine.steps import Step, ask
-from scratchbus.errors import InvalidField, shown
+from scratchbus.engine.steps import Queued, Step, ask
+from scratchbus.errors import InvalidField, ScratchbusError, shown
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.because import reasons
 from scratchbus.eventlog.bus_log import fresh_id
@@ -144,21 +147,73 @@ def _said(change: ItemChange) -> _Said:
     return ItemPut, subject, fields
 
 
+class _Job(NamedTuple):
+    """What a caller wants to append, and who it is, and why."""
+
+    said: list[_Said]
+    why: dict[str, Any]
+
+
+class _Batch(NamedTuple):
+    """Writes that go as one, and of how many events of which jobs (by their numbers) they are."""
+
+    writes: list[Write]
+    counts: dict[int, int]
+
+
 def _append(core: Core, page: str, said: Iterable[_Said]) -> Step[int]:
-    """Append events, some in each batch; return how many."""
-    id = yield from fresh_id(core.log, page)
-    why = {"by": core.by, **reasons()}
-    batch: list[Write] = []
-    size = count = 0
-    for number, (kind, subject, fields) in enumerate(said):
-        draft = Draft(kind, id + _behind(number), page, subject, "", why | fields)
-        one = Write(draft, Op.PUT, "")
-        one.body = encode_fields(draft.fields) or encode_body(one.event)
-        if batch and (len(batch) == MAX_BATCH or size + len(one.body) > _MOST_BYTES):
-            yield from append(core.log, page, batch)
-            batch, size = [], 0
-        batch.append(one)
-        size, count = size + len(one.body), count + 1
-    if batch:
-        yield from append(core.log, page, batch)
-    return count
+    """Append events, together with those of others that wait; return how many."""
+    job = _Job(list(said), {"by": core.by, **reasons()})
+    if not job.said:
+        return 0
+    done: int = yield Queued(core.queues, (page, StoreItems), job, partial(_append_all, core, page))
+    return done
+
+
+def _append_all(core: Core, page: str, jobs: Sequence[_Job]) -> Step[list[int | Exception]]:
+    """Append the events of jobs in their order, in as few batches as may be; return how many each has, or its error."""
+    outcomes: list[int | Exception] = [0] * len(jobs)
+    wrote: dict[int, tuple[str, Position]] = {}
+    try:
+        id = yield from fresh_id(core.log, page)
+        for batch in _batches(jobs, id, page):
+            done = yield from append(core.log, page, batch.writes)
+            for number, count in batch.counts.items():
+                wrote.setdefault(number, (id, done.written[0].position))
+                outcomes[number] = cast(int, outcomes[number]) + count
+    except ScratchbusError as error:
+        return [
+            done if done == len(job.said) else copied(error, *wrote.get(number, (None,)))
+            for number, (done, job) in enumerate(zip(outcomes, jobs, strict=True))
+        ]
+    return outcomes
+
+
+def _batches(jobs: Sequence[_Job], id: str, page: str) -> Iterator[_Batch]:
+    """Yield the writes of jobs; those of one job are in one batch if they fit into one."""
+    batch, size, total = _Batch([], {}), 0, 0
+    for number, job in enumerate(jobs):
+        writes = [_write(job, said, id + _behind(total + at), page) for at, said in enumerate(job.said)]
+        total += len(writes)
+        is_full = len(batch.writes) + len(writes) > MAX_BATCH or size + sum(map(_size, writes)) > _MOST_BYTES
+        for write in writes:
+            if batch.writes and (is_full or len(batch.writes) == MAX_BATCH or size + _size(write) > _MOST_BYTES):
+                yield batch
+                batch, size, is_full = _Batch([], {}), 0, False
+            batch.writes.append(write)
+            batch.counts[number] = batch.counts.get(number, 0) + 1
+            size += _size(write)
+    if batch.writes:
+        yield batch
+
+
+def _write(job: _Job, said: _Said, id: str, page: str) -> Write:
+    kind, subject, fields = said
+    draft = Draft(kind, id, page, subject, "", job.why | fields)
+    write = Write(draft, Op.PUT, "")
+    write.body = encode_fields(draft.fields) or encode_body(write.event)
+    return write
+
+
+def _size(write: Write) -> int:
+    return len(write.body)

@@ -16,6 +16,7 @@ from scratchbus.domain.conversation_events import TurnAppended, TurnsCompacted
 from scratchbus.domain.conversations import MOST_COMPACTED, Turn, check_role
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import AnyEvent
+from scratchbus.domain.memories import Session
 from scratchbus.domain.tasks import TaskId, task_id
 from scratchbus.domain.values import CheckedBy, check_whole
 from scratchbus.engine.steps import Step
@@ -23,8 +24,10 @@ from scratchbus.errors import InvalidField, InvalidId, NotFound, TooLarge, shown
 from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.reader import Narrow, decode_wanted, read
 from scratchbus.projections.session import PAGES
+from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.projections.table import is_over
 from scratchbus.projections.turns import PREFIX, evolve
+from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.scope import Core
 
 _ID = re.compile(r"turn_\d{1,16}")
@@ -97,9 +100,22 @@ class CompactTurns(MemoryEdit):
 
 
 def add(core: Core, page: str, given: Mapping[str, Any]) -> Step[Turn]:
-    """Append a turn."""
+    """Append a turn. Raises NotFound for a task that was never begun in the session, unless this is a retry."""
     command = AppendTurn.parse(given)
-    return (yield from _append(core, command, command.on(core, page)))
+    occasion = command.on(core, page)
+    command.decide(occasion, None)
+    if command.task is not None:
+        held = yield from core.conversations.fresh(core.log, page)
+        with held.lock:
+            is_there = command.task.subject in held.memory
+        if not is_there and not (yield from is_known(core, occasion, PREFIX)) and not (yield from _is_over(core, page)):
+            raise NotFound(f"there is no {command.task}; pass the id that begin_task returned, or leave task out")
+    return (yield from _append(core, command, occasion))
+
+
+def _is_over(core: Core, page: str) -> Step[bool]:
+    known = (yield from recollect(core.log, page, [SESSION], core.fresh)).get(SESSION)
+    return isinstance(known, Session) and known.ended
 
 
 def compact(core: Core, page: str, given: Mapping[str, Any]) -> Step[Turn]:

@@ -13,7 +13,7 @@ from scratchbus.context import sections
 from scratchbus.context.compaction import after_compaction
 from scratchbus.context.layout import Laid, Part, Section, lay_out
 from scratchbus.context.surface import MOST, Candidate, Match, rank
-from scratchbus.domain.facts import Fact
+from scratchbus.domain.facts import Fact, plain_entity
 from scratchbus.domain.memories import Note, Preference
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
@@ -149,12 +149,13 @@ def _preferences(core: Core, scopes: Sequence[str]) -> Step[list[Preference]]:
 
 
 def _facts(core: Core, asked: Asked) -> Step[list[Fact]]:
-    """Return the facts of the scopes that are true now; of each scope no more than could fit."""
+    """Return the facts of the scopes that are true now, each once; of each scope no more than could fit."""
     most = fact_text.most_in(asked.budget, asked.count)
-    found: list[Fact] = []
+    found: dict[str, Fact] = {}
     for scope in asked.scopes:
-        found += yield from fact_reads.query(core, page_of_scope(scope), limit=most)
-    return found
+        for fact in (yield from fact_reads.different(core, page_of_scope(scope), most)):
+            found.setdefault(plain_entity(fact.triplet), fact)
+    return list(found.values())
 
 
 def _page(core: Core, asked: Asked, name: str, page: str) -> Step[Section]:

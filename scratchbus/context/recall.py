@@ -1,57 +1,39 @@
-"""Recall: one ranked answer over all that is known on some pages.
-
-Each way of ranking gives a list, and the lists are fused by reciprocal rank: G. V. Cormack, C. L. A. Clarke and S.
-Büttcher, “Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning Methods”, SIGIR 2009.
-"""
+"""Recall: one ranked answer over all that is known on some pages."""
 
 from __future__ import annotations
 
-import math
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from scratchbus.commands.copied_errors import copied
 from scratchbus.commands.fact_reads import read_facts
 from scratchbus.context.embedding import Embedder, Vectors
-from scratchbus.context.recall_index import IndexedItem, PageIndex, RecallIndex, entity_key
+from scratchbus.context.ranking import Ranked, ranked_rows
+from scratchbus.context.recall_index import IndexedItem, PageIndex, RecallIndex
 from scratchbus.context.recall_sources import STORES, entry_of
 from scratchbus.context.recalled import Reason as Reason
 from scratchbus.context.recalled import Recalled as Recalled
 from scratchbus.domain.checks import check_limit, check_text
 from scratchbus.domain.document import Document
-from scratchbus.domain.facts import Fact
+from scratchbus.domain.facts import Fact, plain_entity
 from scratchbus.domain.values import check_page, page_of_scope, page_of_session
 from scratchbus.engine.steps import Queued, Step
 from scratchbus.errors import InvalidField, ScratchbusError, shown
 from scratchbus.projections.table import is_remembered
-from scratchbus.readmodel.memory_cache import MemoryCache, MemoryKind
+from scratchbus.readmodel.fact_index import FactIndex
+from scratchbus.readmodel.known_facts import KnownFacts
+from scratchbus.readmodel.memory_cache import CachedMemory, MemoryCache, MemoryKind, catch_up_together
 from scratchbus.readmodel.queries import get, recollect
+from scratchbus.readmodel.relations_in_force import relations_for
 from scratchbus.readmodel.scope import Core
 from scratchbus.timetravel import Cut, When, documents_as_of
 
-K: Final = 60
-"""The constant of reciprocal rank fusion, as in the paper: the larger, the less the first ranks count."""
-
-WEIGHTS: Final[Mapping[str, float]] = {
-    "words": 1.0, "meaning": 1.0, "neighbours": 1.0, "freshness": 0.02, "priority": 0.02,
-}  # fmt: skip
-"""How much each list counts. Freshness and priority order what the others have found, and find nothing themselves."""
-
-_MOST: Final = 100  # items of a list
 _AT_ONCE: Final = 500  # documents that one look takes
-_SPARE: Final = 20  # items read beyond the limit, since some may be over by now
-_SEEDS: Final = 1  # items by words whose entities lead on
-_PER_ENTITY: Final = 30
-_PER_MENTION: Final = 5
-_HOPS: Final = 3
-_POSSESSIVE: Final = re.compile("['’]s$")
-_LONGEST_NAME: Final = 4  # words of an entity's name in a question
+_SPARE: Final = 20  # items read at once beyond the limit, where some are over by now, or say the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +59,15 @@ class RecallQuestion:
         return list(dict.fromkeys(pages))
 
 
+_Facts = dict[str, CachedMemory[FactIndex]]
+"""The facts of some pages, with every write that was acknowledged before the question."""
+
+_Kept = dict[int, tuple[IndexedItem, Any]]
+"""By row, the best first: the items that still hold, each with its document."""
+
+_NONE: Final[_Kept] = {}
+
+
 class Recaller:
     """What a bus holds for recall: the index of the pages that were asked for last, and the vectors of one embedder."""
 
@@ -84,6 +75,11 @@ class Recaller:
         self.index = RecallIndex()
         self.cache = MemoryCache(MemoryKind(self.index.new_page, (Document,), ("",), STORES))
         self._vectors: Vectors | None = None
+
+    def settled(self, page: str) -> PageIndex | None:
+        """Return the index of a page if nothing that has happened there waits to be indexed."""
+        held = self.cache.held(page)
+        return None if held is None or held.memory.is_behind else held.memory
 
     def vectors(self, embedder: Embedder) -> Vectors:
         """Return the vectors of an embedder; those of another one are dropped."""
@@ -96,20 +92,34 @@ def recall(core: Core, recaller: Recaller, asked: RecallQuestion, embedder: Embe
     """Return what is known on the pages of a question and bears on it, the best first."""
     places: dict[int, str] = {}
     held: list[PageIndex] = []  # what nobody holds leaves the index
-    for page in asked.pages():
-        held.append((yield from _fresh(core, recaller, page)))
+    pages = asked.pages()
+    facts = yield from _catch_up(core, recaller, pages)
+    for page in pages:
+        part = None if facts is None else recaller.settled(page)
+        held.append((yield from _fresh(core, recaller, page)) if part is None else part)
         places[held[-1].place] = page
-    ranked = _ranked(recaller.index, asked.query, places, recaller.vectors(embedder) if embedder else None)
-    best = dict(islice(ranked.items(), None if asked.limit is None else asked.limit + _SPARE))
-    items = recaller.index.items(best)
-    by_page: dict[str, list[str]] = defaultdict(list)
-    for item in items.values():
-        by_page[places[item.place]].append(item.subject)
-    found: dict[tuple[str, str], Document] = {}
-    for page, subjects in by_page.items():
-        documents = yield from _documents(core, page, subjects)
-        found |= {(page, subject): each for subject, each in (yield from _true_now(core, page, documents)).items()}
-    return _answer(recaller.index, asked, places, best, items, found)
+    index = recaller.index
+    ranked = ranked_rows(index, asked.query, places, recaller.vectors(embedder) if embedder else None)
+    rest, kept = iter(ranked), cast(_Kept, {})
+    size = asked.limit
+    while len(kept) != asked.limit and (some := list(islice(rest, size))):
+        items = index.items(some)
+        documents = yield from _now(core, places, items.values(), facts or {})
+        kept |= _holding(some, places, items, documents, asked.limit, kept)
+        size = _SPARE
+    return _answer(index, asked, places, ranked, kept)
+
+
+def _catch_up(core: Core, recaller: Recaller, pages: Sequence[str]) -> Step[_Facts | None]:
+    """Take in what has happened on these pages since they were asked for last, in one round trip for all that is held.
+
+    Return the facts that are held now; None when some page has to be read by itself.
+    """
+    yield from relations_for(core)
+    cache, facts = recaller.cache, {page: held for page in pages if (held := core.facts.held(page)) is not None}
+    wanted: list[tuple[MemoryCache[Any], str]] = [(cache, page) for page in pages]
+    wanted += [(core.facts, page) for page in facts]
+    return facts if (yield from catch_up_together(core.log, wanted)) else None
 
 
 def recall_past(core: Core, asked: RecallQuestion, when: When, embedder: Embedder | None) -> Step[list[Recalled]]:
@@ -124,9 +134,11 @@ def recall_past(core: Core, asked: RecallQuestion, when: When, embedder: Embedde
         part.load(documents)
         held.append(part)
         places[part.place] = page
-        found |= {(page, subject): each for subject, each in (yield from _true_now(core, page, documents, cut)).items()}
-    ranked = _ranked(index, asked.query, places, Vectors(index, embedder) if embedder else None)
-    return _answer(index, asked, places, ranked, index.items(ranked), found)
+        found |= {
+            (page, subject): each for subject, each in (yield from _true_then(core, page, documents, cut)).items()
+        }
+    ranked = ranked_rows(index, asked.query, places, Vectors(index, embedder) if embedder else None)
+    return _answer(index, asked, places, ranked, _holding(ranked, places, index.items(ranked), found, asked.limit))
 
 
 def _fresh(core: Core, recaller: Recaller, page: str) -> Step[PageIndex]:
@@ -147,6 +159,7 @@ def _read_once(core: Core, recaller: Recaller, page: str, callers: Sequence[None
             for at in range(0, len(touched), _AT_ONCE):
                 some = touched[at : at + _AT_ONCE]
                 part.update(some, (yield from _documents(core, page, some)).values())
+            part.is_taking = False
         except BaseException:
             recaller.cache.drop(page)  # what was touched is not in the index
             raise
@@ -167,108 +180,74 @@ def _documents(core: Core, page: str, subjects: Sequence[str]) -> Step[dict[str,
     return found
 
 
-def _true_now(
-    core: Core, page: str, documents: Mapping[str, Document], cut: Cut | None = None
-) -> Step[dict[str, Document]]:
-    """Return these documents without the facts that are not true now, or were not at a moment, as far as was known."""
+def _now(
+    core: Core, places: Mapping[int, str], items: Iterable[IndexedItem], held: _Facts
+) -> Step[dict[tuple[str, str], Document]]:
+    """Return the documents of items as they are now, without the facts that are not true now."""
+    found: dict[tuple[str, str], Document] = {}
+    by_page: dict[str, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
+    for item in items:
+        by_page[places[item.place]][item.kind == "fact"].append(item.subject)
+    for page, (subjects, facts) in by_page.items():
+        if subjects:
+            documents = yield from _documents(core, page, subjects)
+            found |= {(page, subject): each for subject, each in documents.items()}
+        if facts:
+            look = partial(_true_facts, facts)
+            found |= {(page, each.id): each for each in (yield from read_facts(core, page, None, look, held.get(page)))}
+    return found
+
+
+def _true_facts(ids: Sequence[str], known: KnownFacts) -> list[Fact]:
+    return known.true_facts(ids, known.now())
+
+
+def _true_then(core: Core, page: str, documents: Mapping[str, Document], cut: Cut) -> Step[dict[str, Document]]:
+    """Return these documents without the facts that were not true at a moment, as far as was known then."""
     facts = [subject for subject, document in documents.items() if isinstance(document, Fact)]
     if not facts:
         return dict(documents)
-    until, ms = (None, None) if cut is None else (cut.position, cut.ms)
-    true = yield from read_facts(core, page, until, lambda known: known.true_of(facts, known.now(ms)))
+    found = yield from read_facts(core, page, cut.position, lambda known: known.true_facts(facts, known.now(cut.ms)))
+    true = {fact.id for fact in found}
     return {subject: each for subject, each in documents.items() if not isinstance(each, Fact) or subject in true}
 
 
-_Ranked = dict[int, tuple[float, dict[str, tuple[int, str]]]]
-"""By row, the best first: the score, and by list the rank and by what it was found."""
-
-
-def _ranked(index: RecallIndex, query: str, places: Mapping[int, str], vectors: Vectors | None) -> _Ranked:
-    """Return what bears on a question, by reciprocal rank over all lists."""
-    found = index.find(query, places)[:_MOST]
-    lists = {"words": _in_order((row, score, "") for row, score in found)}
-    if vectors is not None and query.strip():
-        nearest = vectors.nearest(query, list(places), _MOST)
-        lists["meaning"] = _in_order((row, distance, "") for row, distance in nearest)
-    near = _neighbours(index, query, [row for row, _ in found], places)
-    lists["neighbours"] = _in_order((row, rank, by) for rank, (row, by) in enumerate(near.items()))
-    rows = {row for ranks in lists.values() for row in ranks} if query.strip() else index.rows(places, _MOST)
-    items = index.items(rows).values()
-    lists["freshness"] = _in_order((each.row, -each.ms, "") for each in items)
-    lists["priority"] = _in_order((each.row, -each.priority, "") for each in items)
-    scores: dict[int, float] = defaultdict(float)
-    ranks: dict[int, dict[str, tuple[int, str]]] = defaultdict(dict)
-    for name, places_in in lists.items():
-        for row, (rank, by) in places_in.items():
-            scores[row] += WEIGHTS[name] / (K + rank)
-            ranks[row][name] = rank, by
-    return {row: (scores[row], ranks[row]) for row in sorted(scores, key=lambda row: (-scores[row], -row))}
-
-
-def _in_order(found: Iterable[tuple[int, float, str]]) -> dict[int, tuple[int, str]]:
-    """Return rows by a number, the lowest first, with their ranks from 1; equal ones share a rank."""
-    order: dict[int, tuple[int, str]] = {}
-    rank, last = 0, math.nan
-    for at, (row, number, by) in enumerate(sorted(found, key=itemgetter(1)), 1):
-        if number != last:
-            rank, last = at, number
-        order[row] = rank, by
-    return order
-
-
-def _neighbours(index: RecallIndex, query: str, words: Sequence[int], places: Collection[int]) -> dict[int, str]:
-    """Return what is connected to the entities of a question, and of the first items by words, the nearest first.
-
-    Each with the entity that led to it. Items that only mention an entity follow those that connect it.
-    """
-    level = [*index.known_entities(_names_in(query)), *index.entities_of(words[:_SEEDS])]
-    found: dict[int, str] = {}
-    seen: dict[str, None] = {}
-    for _ in range(_HOPS):
-        level = [name for name in dict.fromkeys(level) if name not in seen][:_MOST]
-        if not level:
+def _holding(
+    rows: Iterable[int],
+    places: Mapping[int, str],
+    items: Mapping[int, IndexedItem],
+    documents: Mapping[tuple[str, str], Document],
+    limit: int | None,
+    before: _Kept = _NONE,
+) -> _Kept:
+    """Return the first items that still hold; of facts that say the same, only one."""
+    kept: _Kept = {}
+    said = {_triplet(document) for _, document in before.values()}
+    for row in rows:
+        item = items.get(row)
+        document = documents.get((places[item.place], item.subject)) if item is not None else None
+        if item is None or document is None or entry_of(document) is None:
+            continue
+        triplet = _triplet(document)
+        if triplet is None or triplet not in said:
+            kept[row] = item, document
+            said.add(triplet)
+        if len(before) + len(kept) == limit:
             break
-        seen |= dict.fromkeys(level)
-        near = index.with_entities(level, places, _PER_ENTITY)
-        new = {row: name for row, name in near.items() if row not in found}
-        found |= new
-        level = index.entities_of(new)
-    for name in seen:
-        if len(found) >= _MOST:
-            break
-        for row in index.mentions(name, places, _PER_MENTION):
-            found.setdefault(row, name)
-    return dict(islice(found.items(), _MOST))
+    return kept
 
 
-def _names_in(query: str) -> list[str]:
-    """Return what in a question may be the name of an entity: one to four words, without the marks around them."""
-    marked = (each.strip("?!.,:;()[]{}\"'`«»“”‘’") for each in entity_key(query).split())
-    words = [word for each in marked if (word := _POSSESSIVE.sub("", each))]
-    spans = [(at, at + size) for size in range(_LONGEST_NAME, 0, -1) for at in range(len(words) - size + 1)]
-    return list(dict.fromkeys(" ".join(words[start:end]) for start, end in spans))
+def _triplet(document: Document) -> str | None:
+    return plain_entity(document.triplet) if isinstance(document, Fact) else None
 
 
 def _answer(
-    index: RecallIndex,
-    asked: RecallQuestion,
-    places: Mapping[int, str],
-    ranked: _Ranked,
-    items: Mapping[int, IndexedItem],
-    documents: Mapping[tuple[str, str], Any],
+    index: RecallIndex, asked: RecallQuestion, places: Mapping[int, str], ranked: Ranked, kept: _Kept
 ) -> list[Recalled]:
-    """Return the first items that still hold, each with its document and its reasons."""
-    kept: dict[int, tuple[IndexedItem, Any]] = {}
-    for row in ranked:
-        item = items.get(row)
-        document = documents.get((places[item.place], item.subject)) if item is not None else None
-        if item is not None and document is not None and entry_of(document) is not None:
-            kept[row] = item, document
-        if len(kept) == asked.limit:
-            break
+    """Return items with the part of their texts that answers, and their reasons."""
     texts = index.excerpts(kept, asked.query)
     answer = []
-    for row, (item, document) in kept.items():
+    for row, (item, document) in islice(kept.items(), asked.limit):
         score, ranks = ranked[row]
         text, words = texts.get(row, ("", []))
         by = {"words": ", ".join(words)}

@@ -10,6 +10,7 @@ import re
 import sqlite3
 import threading
 import weakref
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -64,6 +65,8 @@ _CONNECTING: Final = (
     "SELECT row FROM entities JOIN items USING (row)"
     " WHERE name = ? AND place IN (SELECT value FROM json_each(?)) ORDER BY row DESC LIMIT ?"
 )
+_CONNECTED: Final = "SELECT row, name FROM entities WHERE row IN (SELECT value FROM json_each(?)) ORDER BY row, name"
+_KNOWN: Final = "SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM entities WHERE name = value)"
 
 
 class IndexedItem(NamedTuple):
@@ -240,29 +243,38 @@ class RecallIndex:
                     found.setdefault(row, name)
         return found
 
-    def entities_of(self, rows: Iterable[int]) -> list[str]:
+    def entities_of(self, rows: Sequence[int]) -> list[str]:
         """Return the entities that the items in these rows connect."""
         with self.lock:
-            find = self.database.execute
-            found = (name for row in rows for (name,) in find("SELECT name FROM entities WHERE row = ?", (row,)))
-            return list(dict.fromkeys(found))
+            names = defaultdict(list)
+            for row, name in self.database.execute(_CONNECTED, (json.dumps(rows),)):
+                names[row].append(name)
+            return list(dict.fromkeys(name for row in rows for name in names[row]))
 
-    def known_entities(self, names: Iterable[str]) -> list[str]:
+    def known_entities(self, names: Sequence[str]) -> list[str]:
         """Return those of these names that are entities."""
         with self.lock:
-            find = self.database.execute
-            return [name for name in names if find("SELECT 1 FROM entities WHERE name = ? LIMIT 1", (name,)).fetchone()]
+            known = {name for (name,) in self.database.execute(_KNOWN, (json.dumps(names),))}
+            return [name for name in names if name in known]
 
 
 class PageIndex:
-    """The part of the index that one page has: what a `MemoryCache` holds. `touched` waits to be read again."""
+    """The part of the index that one page has: what a `MemoryCache` holds.
+
+    `touched` waits to be read again; `is_taking` says that someone reads what was touched.
+    """
 
     def __init__(self, index: RecallIndex, place: int) -> None:
         self._index = index
         self.place = place
         self.size = 0
         self.touched: dict[str, None] = {}
-        self.is_over = False
+        self.is_over = self.is_taking = False
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something that has happened is not in the index yet."""
+        return bool(self.touched or self.is_over or self.is_taking)
 
     def load(self, documents: Mapping[str, Document]) -> None:
         """Take some of the documents that are stored, in any order, or again."""
@@ -282,6 +294,7 @@ class PageIndex:
 
     def take(self) -> list[str]:
         """Return the subjects that were touched since the last call; when its session has ended, forget what it had."""
+        self.is_taking = self.is_behind
         if self.is_over:
             self.is_over = False
             self._index.remove_memories(self.place)

@@ -55,3 +55,8 @@ class Fact(Remembered):
     def begins_ms(self) -> int:
         """When it begins to be true, in ms."""
         return self.added_ms if self.valid_at is None else millis(self.valid_at)
+
+
+def plain_entity(name: str) -> str:
+    """Return the form in which the names of entities are compared: capitals and the width of blanks do not matter."""
+    return " ".join(name.casefold().split())

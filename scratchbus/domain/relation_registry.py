@@ -62,10 +62,11 @@ _SAME = Relation(SAME_AS, "The two names mean one entity.", symmetric=True, tran
 
 
 class RelationRegistry:
-    """All relations, by each of their names."""
+    """All relations, by each of their names; `text` is the YAML that declares them."""
 
-    def __init__(self, relations: Mapping[str, Relation]) -> None:
+    def __init__(self, relations: Mapping[str, Relation], text: str = "") -> None:
         self.relations = {SAME_AS: _SAME, **relations}
+        self.text = text
         self._names = {
             name: Read(relation, at == "inverse")
             for relation in self.relations.values()
@@ -127,7 +128,7 @@ class _Relation(YamlModel):
 class _RelationsFile(YamlModel):
     relations: Table[TypeName, _Relation] = Field({})
 
-    def registry(self) -> RelationRegistry:
+    def registry(self, text: str) -> RelationRegistry:
         """Return the registry. Raises YamlProblem for a name that is declared twice, or cannot be."""
         if not self.relations:
             raise YamlProblem("there are no relations; write at least one under `relations:`", at=("relations",))
@@ -143,7 +144,7 @@ class _RelationsFile(YamlModel):
                     problem = f"{word!r} is already a name of a relation, {taken[word]}; choose another"
                     raise YamlProblem(problem, at=("relations", name, *key))
                 taken[word] = f"of {name!r}"
-        return RelationRegistry(found)
+        return RelationRegistry(found, text)
 
 
 @lru_cache(maxsize=16)
@@ -154,6 +155,6 @@ def parse_relations(text: str, file: str) -> RelationRegistry:
     """
     source = YamlText(text, file, RelationsError)
     try:
-        return source.read(_RelationsFile).registry()
+        return source.read(_RelationsFile).registry(text)
     except YamlProblem as problem:
         raise source.wrong(problem) from None

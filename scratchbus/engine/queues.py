@@ -72,6 +72,8 @@ class Queues:
                     task = asyncio.create_task(self._drain_async(queued, drive))
                     self._tasks.add(task)
                     task.add_done_callback(self._tasks.discard)
+        if mine.future.done():  # to wrap it would take another turn of the loop
+            return mine.future.result()
         return await asyncio.wrap_future(mine.future)
 
     def _join(self, queued: Queued, user: object) -> tuple[_QueuedJob, bool]:

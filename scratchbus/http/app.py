@@ -34,6 +34,7 @@ from scratchbus.http.routes import (
     pages,
     preferences,
     recall,
+    relations,
     scratchpads,
     sessions,
     subscriptions,
@@ -86,7 +87,20 @@ def declare_app(server: Server) -> FastAPI:
     problems.install(app)
     api = APIRouter(prefix=PREFIX)
     groups = (observations, changes, history, events, subscriptions, pages, types, operations, about)
-    memories = (sessions, notes, notepad, todo, scratchpads, turns, files, facts, preferences, recall, context)
+    memories = (
+        sessions,
+        notes,
+        notepad,
+        todo,
+        scratchpads,
+        turns,
+        files,
+        facts,
+        relations,
+        preferences,
+        recall,
+        context,
+    )
     for group in (*groups, *memories):
         api.include_router(group.router)
     app.include_router(api)

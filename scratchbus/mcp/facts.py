@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
+from scratchbus.errors import InvalidField
 from scratchbus.mcp.answers import Moment, text_of
 from scratchbus.mcp.parameters import EventId, Limit
 from scratchbus.mcp.toolbox import ADDS, READS, SETS, ToolGroup, tool
@@ -117,7 +118,11 @@ class FactsTools(ToolGroup):
     ) -> Connections:
         """Find what facts connect with an entity, or how it is connected with another."""
         if to is not None:
-            return {"path": _answers(await self._facts.path(entity, to))}
+            try:
+                return {"path": _answers(await self._facts.path(entity, to))}
+            except InvalidField as problem:  # which has the names that Python's arguments have
+                own = {"a": "entity", "b": "to"}.get(problem.field, problem.field)
+                raise InvalidField(own, str(problem).removeprefix(f"{problem.field}: ")) from None
         found = await self._facts.neighbours(entity, depth, limit=limit)
         return {
             "near": [

@@ -6,22 +6,21 @@ good. What is asked before the input ends is answered before the process ends.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
-import select
 import signal
 import sys
 import threading
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
 import anyio
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from pydantic_core import from_json, to_json
 
 from scratchbus.mcp.methods import Methods
+from scratchbus.mcp.pipes import Input, Output
 from scratchbus.mcp.protocol import INVALID_REQUEST, PARSE_ERROR, ProtocolError
 from scratchbus.mcp.session import Id, Message, Session
 
@@ -34,12 +33,12 @@ PATIENCE: Final = 0.5
 LONGEST: Final = 20 * 2**20
 """The most bytes of a message. The rest of a longer line is read and discarded."""
 
-_CHUNK: Final = 65536
 _HEAD: Final = 512
 _EARLY_ID: Final = re.compile(
     rb'^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,15}|"[ -!#-\[\]-~]{1,128}")'
 )
-_AHEAD: Final = 16  # chunks read ahead of processing
+
+Send = Callable[[Message], Awaitable[None]]
 
 
 async def serve_stdio(methods: Methods) -> None:
@@ -48,13 +47,18 @@ async def serve_stdio(methods: Methods) -> None:
     File descriptor 1 is redirected to standard error meanwhile, so that only the protocol reaches the client.
     """
     wire_in, wire_out = _taken(0, os.open(os.devnull, os.O_RDONLY)), _taken(1, os.dup(2))
-    outgoing, answers = anyio.create_memory_object_stream[Message](0)
+    output = Output(wire_out)
+
+    async def send(message: Message) -> None:
+        await output.write(to_json(message) + b"\n")
+        if "method" not in message:
+            session.settle(message["id"])
+
     async with methods.serving(), anyio.create_task_group() as tasks:
-        session = Session(methods, tasks, outgoing.send)
+        session = Session(methods, tasks, send)
         async with session.ending:
             tasks.start_soon(_end_on_signal, tasks.cancel_scope)
-            tasks.start_soon(_send, session, answers, wire_out)
-            await _receive(session, outgoing, wire_in)
+            await _receive(session, send, Input(wire_in))
             with anyio.move_on_after(PATIENCE):
                 await session.rest()
         tasks.cancel_scope.cancel()
@@ -93,28 +97,23 @@ class _Partial:
             self.chunks.append(chunk)
 
 
-async def _receive(session: Session, answers: MemoryObjectSendStream[Message], descriptor: int) -> None:
+async def _receive(session: Session, send: Send, chunks: Input) -> None:
     """Forward the client's messages until the input ends."""
-    chunks: asyncio.Queue[bytes] = asyncio.Queue()
-    room = threading.Semaphore(_AHEAD)
-    reader = (descriptor, asyncio.get_running_loop(), chunks, room)
-    threading.Thread(target=_read, args=reader, name="stdin", daemon=True).start()
     rest = _Partial()
-    while chunk := await chunks.get():
-        room.release()
+    while chunk := await chunks.next():
         first, *others = chunk.split(b"\n")
         rest.add(first)
         for each in others:
-            await _take(session, answers, rest)
+            await _take(session, send, rest)
             rest = _Partial()
             rest.add(each)
-    await _take(session, answers, rest)
+    await _take(session, send, rest)
 
 
-async def _take(session: Session, answers: MemoryObjectSendStream[Message], partial: _Partial) -> None:
+async def _take(session: Session, send: Send, partial: _Partial) -> None:
     if partial.size > LONGEST:
         text = f"this message is {partial.size:,} bytes long and was discarded; the limit is {LONGEST:,}"
-        await answers.send(_error(_early_id(partial), INVALID_REQUEST, text))
+        await send(_error(_early_id(partial), INVALID_REQUEST, text))
         return
     line = b"".join(partial.chunks)
     if not line.strip():
@@ -123,52 +122,9 @@ async def _take(session: Session, answers: MemoryObjectSendStream[Message], part
         message = _message(line)
     except ValueError as problem:
         text = f"this is not a JSON-RPC message in UTF-8, and nothing was done: {problem}"
-        await answers.send(_error(_id_in(line), PARSE_ERROR, text))
+        await send(_error(_id_in(line), PARSE_ERROR, text))
     else:
         session.take(message)
-
-
-async def _send(session: Session, messages: MemoryObjectReceiveStream[Message], descriptor: int) -> None:
-    """Send messages to the client; discard them once it has gone."""
-    async for each in messages:
-        data = to_json(each) + b"\n"
-        with suppress(BrokenPipeError):
-            if _has_room(descriptor, len(data)):  # a thread would take longer than all of the call
-                os.write(descriptor, data)
-            else:
-                await anyio.to_thread.run_sync(_write, descriptor, data, abandon_on_cancel=True)
-        if "method" not in each:
-            session.settle(each["id"])
-
-
-def _read(
-    descriptor: int, loop: asyncio.AbstractEventLoop, chunks: asyncio.Queue[bytes], room: threading.Semaphore
-) -> None:
-    """Read until the end, which is passed on as an empty chunk."""
-    chunk = b"more"
-    while chunk:
-        room.acquire()
-        try:
-            chunk = os.read(descriptor, _CHUNK)
-        except OSError:
-            chunk = b""
-        try:
-            loop.call_soon_threadsafe(chunks.put_nowait, chunk)
-        except RuntimeError:  # the loop is closed
-            return
-
-
-def _has_room(descriptor: int, size: int) -> bool:
-    """Return whether so many bytes can be written whole without waiting."""
-    ready = select.poll()
-    ready.register(descriptor, select.POLLOUT)
-    return size <= select.PIPE_BUF and ready.poll(0) == [(descriptor, select.POLLOUT)]
-
-
-def _write(descriptor: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(descriptor, left) :]
 
 
 def _message(line: bytes) -> Message:

@@ -195,15 +195,24 @@ class AsyncMemories:
 
         Raises RelationsError.
         """
-        return await self.converse(in_force.relations_for(self.core))
+        return await self.converse(in_force.relations_now(self.core))
+
+    @property
+    def relations_version(self: scope.AsyncHost) -> int:
+        """The version of the relations in use, 0 for those of the file; each push gives them the next one."""
+        return self.core.relations_version
 
     async def push_relations(
-        self: scope.AsyncHost, file: Path | str, *, expected_version: int | None = None, event_id: str | None = None
+        self: scope.AsyncHost,
+        relations: relation_registry.RelationRegistry | Path | str,
+        *,
+        expected_version: int | None = None,
+        event_id: str | None = None,
     ) -> bool:
-        """Publish the relations in a file to the whole bus; return whether that changed anything.
+        """Publish relations, or the file at a path, to the whole bus; return whether that changed anything.
 
         Every process reads facts by them within seconds, and no longer by a file of its own. They decide how facts are
         read, not how they are stored. With an `expected_version`, only if the published ones still have that version
         (0: none were published). Raises RelationsError for a bad file, and VersionConflict.
         """
-        return await self.converse(in_force.push_relations(self.core, file, event_id, expected_version))
+        return await self.converse(in_force.push_relations(self.core, relations, event_id, expected_version))

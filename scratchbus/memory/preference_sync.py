@@ -125,6 +125,8 @@ def _read(path: Path) -> tuple[Path, bytes | None]:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise _refusal(path, "is not a regular file; name a text file")
             found = file.read(_LONGEST + 1)
+    except InvalidField:
+        raise
     except FileNotFoundError:
         return target, None
     except (OSError, ValueError, RuntimeError) as problem:  # RuntimeError: a loop of links

@@ -42,6 +42,7 @@ class Turns:
 
         The role is a word, such as `user`, `assistant` or `tool`. `tokens` is how long the turn is, if you know. The
         turn belongs to `task`, an id that `begin_task` returned; without one, to each task that is open by then.
+        Raises NotFound for a task that was never begun.
         """
         return self._bus.converse(operations.add(self._bus.core, self._page, locals()))
 

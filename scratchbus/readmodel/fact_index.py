@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
 from scratchbus.domain.event import Event
-from scratchbus.domain.facts import Fact
+from scratchbus.domain.facts import Fact, plain_entity
 from scratchbus.domain.relation_registry import SAME_AS, RelationRegistry
 from scratchbus.domain.values import millis
 from scratchbus.errors import IndexFailed
@@ -241,11 +241,6 @@ class FactIndex:
             yield from self._db.execute(statement, values)
         except sqlite3.Error as error:
             raise IndexFailed(str(error)) from None
-
-
-def plain_entity(name: str) -> str:
-    """Return the form in which the names of entities are compared: capitals and the width of blanks do not matter."""
-    return " ".join(name.casefold().split())
 
 
 def kind(relations: RelationRegistry) -> MemoryKind[FactIndex]:

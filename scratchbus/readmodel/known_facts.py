@@ -43,12 +43,11 @@ class KnownFacts(LiveEdges):
     def facts(self, ids: Iterable[str]) -> list[Fact]:
         """Return the facts with these ids; those that were not known are left out."""
         found = [fact for id in ids if (fact := self._index.fact(id)) is not None]
-        return [self._fact(fact.added_seq) for fact in found if fact.added_seq <= self._until]
+        return [self._as_known(fact) for fact in found if fact.added_seq <= self._until]
 
-    def true_of(self, ids: Iterable[str], at: int) -> set[str]:
-        """Return those of these ids whose facts hold at a moment."""
-        where = "seq = (SELECT seq FROM facts WHERE id = ?) ORDER BY side LIMIT 1"
-        return {id for id in ids for edge in self._index.edges(where, id) if self._holds(edge, at)}
+    def true_facts(self, ids: Iterable[str], at: int) -> list[Fact]:
+        """Return those of the facts with these ids that hold at a moment."""
+        return [fact for fact in self.facts(ids) if self._holds(self._edge(fact.added_seq), at)]
 
     # -- when facts are true -------------------------------------------------------------------------------------------
 
@@ -76,7 +75,9 @@ class KnownFacts(LiveEdges):
 
     def _fact(self, seq: int) -> Fact:
         """Return a fact as it was known."""
-        fact = self._index.fact_at(seq)
+        return self._as_known(self._index.fact_at(seq))
+
+    def _as_known(self, fact: Fact) -> Fact:
         if fact.retraction is not None and fact.retraction.seq > self._until:
             before = {"retraction": None, "version": 1, "ms": fact.added_ms, "seq": fact.added_seq}
             return fact.model_copy(update=before)
@@ -149,15 +150,31 @@ class KnownFacts(LiveEdges):
         self, at: int, subject: str | None, read: Read | None, object: str | None, limit: int | None
     ) -> list[Fact]:
         """Return the facts that hold at a moment, the last asserted first; of a chain the nearest first."""
-        return [self._fact(seq) for seq in islice(self._holding(at, subject, read, object), limit)]
+        return [self._fact(edge.seq) for edge in islice(self._holding(at, subject, read, object), limit)]
+
+    def find_different(self, at: int, most: int | None) -> list[Fact]:
+        """Return the facts that hold at a moment, of those that say the same the one that was asserted last."""
+        return [self._fact(edge.seq) for edge in islice(self._different(self._holding(at, None, None, None)), most)]
 
     def find_and_count(self, at: int, subject: str | None, most: int) -> tuple[list[Fact], int]:
-        """Return the first facts that hold at a moment, and how many there are in all."""
-        found = list(self._holding(at, subject, None, None))
-        return [self._fact(seq) for seq in found[:most]], len(found)
+        """Return the first different facts that hold at a moment, and how many there are in all."""
+        found = list(self._different(self._holding(at, subject, None, None)))
+        return [self._fact(edge.seq) for edge in found[:most]], len(found)
 
-    def _holding(self, at: int, subject: str | None, read: Read | None, object: str | None) -> Iterator[int]:
-        """Yield each of the facts that hold at a moment, by its seq."""
+    def _different(self, edges: Iterable[Edge]) -> Iterator[Edge]:
+        """Yield the edges that say something that none before them does."""
+        seen = set[tuple[str, int, int]]()
+        for edge in edges:
+            ends = self._one(edge.subject), self._one(edge.object)
+            one, other = sorted(ends) if edge.side != WHOLE else ends
+            if edge.relation == SAME_AS:
+                one, other = sorted((edge.subject, edge.object))
+            if (edge.relation, one, other) not in seen:
+                seen.add((edge.relation, one, other))
+                yield edge
+
+    def _holding(self, at: int, subject: str | None, read: Read | None, object: str | None) -> Iterator[Edge]:
+        """Yield each of the facts that hold at a moment, from one of its sides."""
         if read is not None and read.is_inverse:
             subject, object = object, subject
         start, end = (None if name is None else self._index.entity(name) for name in (subject, object))
@@ -167,7 +184,7 @@ class KnownFacts(LiveEdges):
         for edge in self._find(at, start, read.relation if read is not None else None, end):
             if edge.seq not in seen and self._holds(edge, at):
                 seen.add(edge.seq)
-                yield edge.seq
+                yield edge
 
     def _find(self, at: int, start: int | None, relation: Relation | None, end: int | None) -> Iterator[Edge]:
         """Yield the facts that may be meant."""

@@ -16,6 +16,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from scratchbus.domain.document import Document
 from scratchbus.domain.event import Event
+from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import EngineForbidden, EngineReadOnly, IndexFailed, LogGap, LogRewound, PositionLost
 from scratchbus.eventlog.bus_log import Log
@@ -87,12 +88,13 @@ class CachedMemory(Generic[M]):
         ahead = replace(self.cursor)
         while True:
             chunks = yield from read(log, [ahead])
-            self._take(chunks[0][1] if chunks else [], ahead)
+            self.take(chunks[0][1] if chunks else [], ahead)
             if not ahead.has_more:
                 return
             ahead.page = self._page  # it is far behind: by the index of the page, as far as that goes
 
-    def _take(self, entries: Sequence[RawEntry], ahead: Cursor) -> None:
+    def take(self, entries: Sequence[RawEntry], ahead: Cursor) -> None:
+        """Take in the entries up to a cursor; those that are known change nothing."""
         shard = ahead.position.shard
         with self.lock:
             for entry in entries:
@@ -129,6 +131,13 @@ class MemoryCache(Generic[M]):
                 self._keep(key, held)
                 return held
         raise AssertionError("the last try returns or raises")
+
+    def held(self, page: str) -> CachedMemory[M] | None:
+        """Return the memory of a page as it was last, if it is held, and keep it longer than those not asked for."""
+        key = os.getpid(), page
+        if (held := self._held.get(key)) is not None:
+            self._keep(key, held)
+        return held
 
     def drop(self, page: str) -> None:
         """Forget the memory of a page; the next call reads it again."""
@@ -181,3 +190,27 @@ class MemoryCache(Generic[M]):
                 if isinstance(document, self._kind.documents):
                     found[subject] = document
         return found
+
+
+def catch_up_together(log: Log, wanted: Sequence[tuple[MemoryCache[Any], str]]) -> Step[bool]:
+    """Take in what has happened since on some pages, in one round trip for all that are known up to the same place.
+
+    Return False when a page is not held, or has to catch up alone, since it is far behind or its log has changed.
+    """
+    at_same: dict[tuple[Position, str, str], list[CachedMemory[Any]]] = {}
+    for cache, page in wanted:
+        if (held := cache.held(page)) is None:
+            return False
+        cursor = held.cursor
+        at_same.setdefault((cursor.position, cursor.event_id, cursor.origin), []).append(held)
+    for place, group in at_same.items():
+        ahead = Cursor(*place)  # not that of a memory, which others may have moved on meanwhile
+        try:
+            chunks = yield from read(log, [ahead])
+            for each in group:
+                each.take(chunks[0][1] if chunks else [], ahead)
+        except (PositionLost, LogRewound, LogGap, IndexFailed):
+            return False
+        if ahead.has_more:
+            return False
+    return True

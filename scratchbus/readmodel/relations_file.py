@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from scratchbus.domain.relation_registry import RelationRegistry, parse_relations
-from scratchbus.errors import RelationsError
+from scratchbus.errors import RelationsError, shown
 from scratchbus.settings import read_text, shipped
 
 
@@ -13,3 +13,12 @@ def read_relations(file: Path | None) -> RelationRegistry:
     """Return the relations of a file, or those that come with scratchbus. Raises RelationsError."""
     path = file or shipped("relations.yaml")
     return parse_relations(read_text(path, RelationsError), str(path))
+
+
+def as_relations(given: object) -> RelationRegistry:
+    """Return relations, or read them from a file. Raises RelationsError."""
+    if isinstance(given, RelationRegistry):
+        return given
+    if not isinstance(given, Path | str) or "\0" in str(given):
+        raise RelationsError(shown(given), None, None, "is neither relations nor the path of a file")
+    return read_relations(Path(given))

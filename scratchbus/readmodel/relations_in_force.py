@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 from scratchbus.domain.events import RelationsChanged
 from scratchbus.domain.relation_registry import RelationRegistry, parse_relations
 from scratchbus.engine.steps import Step
-from scratchbus.errors import RelationsError, shown
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.readmodel import fact_index
 from scratchbus.readmodel.memory_cache import MemoryCache
 from scratchbus.readmodel.published import Published, publish, read_published
+from scratchbus.readmodel.relations_file import as_relations
 from scratchbus.readmodel.scope import REGISTRY_AGE, Core
-from scratchbus.settings import read_text
 
 SUBJECT = "relations"
 """The subject, on the system page, whose last event has the relations in force."""
@@ -31,6 +29,12 @@ def relations_for(core: Core, *names: object) -> Step[RelationRegistry]:
     return core.relations
 
 
+def relations_now(core: Core) -> Step[RelationRegistry]:
+    """Return the relations, with what was published until now."""
+    yield from refresh_relations(core)
+    return core.relations
+
+
 def refresh_relations(core: Core) -> Step[bool]:
     """Take the published relations if they are newer than those in use; return whether they were."""
     version, text = yield from read_published(core.log, SUBJECT, core.relations_version)
@@ -40,13 +44,13 @@ def refresh_relations(core: Core) -> Step[bool]:
     return text is not None
 
 
-def push_relations(core: Core, file: object, event_id: str | None, expected_version: int | None) -> Step[bool]:
-    """Publish a file of relations; return whether that changed anything. Raises RelationsError, VersionConflict."""
-    if not isinstance(file, Path | str) or "\0" in str(file):
-        raise RelationsError(shown(file), None, None, "is not the path of a file")
-    text = read_text(Path(file), RelationsError)
-    relations = parse_relations(text, str(file))
-    event = RelationsChanged(page=SYSTEM_PAGE, subject=SUBJECT, by=core.by, text=text)
+def push_relations(core: Core, given: object, event_id: str | None, expected_version: int | None) -> Step[bool]:
+    """Publish relations, or a file of them; return whether that changed anything.
+
+    Raises RelationsError, VersionConflict.
+    """
+    relations = as_relations(given)
+    event = RelationsChanged(page=SYSTEM_PAGE, subject=SUBJECT, by=core.by, text=relations.text)
     published = Published("push_relations", event, event_id, expected_version)
     has_changed, version = yield from publish(core.log, published, _accept)
     if version:

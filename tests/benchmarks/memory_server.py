@@ -191,7 +191,7 @@ def _our_search(name: str) -> tuple[str, dict[str, Any]]:
 
 
 def _our_recall(name: str) -> tuple[str, dict[str, Any]]:
-    return "recall", {"query": name}
+    return "recall", {"query": name, "limit": 1}  # theirs returns the one entity that has the words too
 
 
 def _their_search(name: str) -> tuple[str, dict[str, Any]]:

@@ -621,3 +621,16 @@ def test_readers_go_on_at_the_floor_when_what_comes_next_is_erased(archived: Bus
     assert [one.content for one in page.as_of(archived.position()).list(limit=None)] == expected[::-1]
     archived.rebuild()
     assert archived.verify().findings == []
+
+
+def test_what_forks_copied_of_a_turn_goes_from_the_archive_too(archived: Bus, tmp_path: Path) -> None:
+    said = archived.turns("s1").append("user", SECRET)
+    archived.fork_session("s1", session="f1")
+    archived.end_session("s1")
+    archived.end_session("f1")
+    archive(archived)
+    assert in_files(tmp_path / "archive", SECRET)
+    archived.page("session:s1").erase(said.id, reason="asked for")
+    assert holds(archived, SECRET) == []
+    assert in_files(tmp_path / "archive", SECRET) == []
+    assert archived.verify().findings == []

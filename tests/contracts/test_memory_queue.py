@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from scratchbus import AsyncBus, Bus, because
-from scratchbus.errors import BusClosed, EventIdReused, InvalidField, SessionOver
+from scratchbus import AsyncBus, Bus, ItemChange, because
+from scratchbus.commands import items
+from scratchbus.errors import BusClosed, EngineUnreachable, EventIdReused, InvalidField, SessionOver
 from tests.engines import ONE, Engine
 
 MANY = 500
@@ -267,3 +268,66 @@ async def test_edits_that_are_too_large_for_one_batch_go_in_several(another, bus
         await asyncio.gather(*(theirs.notepad("s1").write(f"{n}{text}") for n in range(120)))
     assert bus.notepad("s1").read() == f"119{text}"
     assert len(bus.notepad("s1").history()) == 120
+
+
+def _size(items: int) -> list[ItemChange]:
+    return [ItemChange(("a",), f"{items}-{number}", {"n": number}) for number in range(items)]
+
+
+@pytest.mark.engines(*ONE)
+@pytest.mark.parametrize(
+    ("jobs", "batches"),
+    [
+        ([600, 600], [{0: 600}, {1: 600}]),
+        ([1, 998, 1, 1], [{0: 1, 1: 998, 2: 1}, {3: 1}]),
+        ([10, 2_500, 3], [{0: 10}, {1: 1_000}, {1: 1_000}, {1: 500, 2: 3}]),
+    ],
+)
+async def test_what_tasks_put_at_once_goes_as_few_batches_of_which_each_put_is_one(another, monkeypatch, jobs, batches):
+    seen: list[dict[int, int]] = []
+    ids: list[str] = []
+
+    def noted(*given: Any) -> Any:
+        for batch in items._batches_of(*given):
+            seen.append(batch.counts)
+            ids.extend(write.said.id for write in batch.writes)
+            yield batch
+
+    monkeypatch.setattr(items, "_batches_of", items._batches, raising=False)
+    monkeypatch.setattr(items, "_batches", noted)
+    async with another() as bus:
+        store = bus.items("q")
+        await store.put(("a",), "first", {"n": 0})
+        seen.clear()
+        gate = asyncio.ensure_future(store.put(("a",), "gate", {"n": 0}))  # the others wait for it
+        done = await asyncio.gather(*(store.write(_size(size)) for size in jobs))
+        await gate
+        assert done == jobs
+        assert seen == [{0: 1}, *batches]
+        assert len(set(ids)) == len(ids)
+        (found,) = [await store.read()]
+        assert len(found.search((), limit=10_000)) == 2 + len({(size, n) for size in jobs for n in range(size)})
+
+
+@pytest.mark.engines(*ONE)
+async def test_a_put_at_once_with_one_that_fails_is_told_what_became_of_its_own(another, monkeypatch):
+    async with another() as bus:
+        store = bus.items("q")
+        await store.put(("a",), "first", {"n": 0})
+        appended = items.append
+        calls = 0
+
+        def failing(*given: Any, **named: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == 3:
+                raise EngineUnreachable("it is gone", "nothing was written")
+            return (yield from appended(*given, **named))
+
+        monkeypatch.setattr(items, "append", failing)
+        gate = asyncio.ensure_future(store.put(("a",), "gate", {"n": 0}))
+        results = await asyncio.gather(*(store.write(_size(size)) for size in (700, 701)), return_exceptions=True)
+        await gate
+        assert results[0] == 700
+        assert isinstance(results[1], EngineUnreachable)
+        assert len((await store.read()).search((), limit=10_000)) == 702

@@ -151,7 +151,7 @@ def test_a_link_to_another_directory_is_refused(preferences, bus, tmp_path, file
     elsewhere.write_text("127.0.0.1 localhost\n")
     file.symlink_to(elsewhere)
     before = bus.position()
-    with pytest.raises(InvalidField, match=r"is a link to .*hosts', in another directory; name that file"):
+    with pytest.raises(InvalidField, match=r"^file: \S*: is a link to .*hosts', in another directory; name that file$"):
         preferences.sync(file)
     assert (elsewhere.read_text(), bus.position()) == ("127.0.0.1 localhost\n", before)
     assert preferences.sync(elsewhere).is_written

@@ -6,16 +6,22 @@ import gc
 import math
 import sqlite3
 import sys
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from scratchbus import AsyncBus, Bus
+from scratchbus.context import recall as recall_module
 from scratchbus.context import recall_index
+from scratchbus.engine import drivers
 from scratchbus.errors import InvalidField, InvalidName, InvalidPosition, ScratchbusError
+from scratchbus.readmodel.memory_cache import catch_up_together
 from tests.engines import ONE, Engine
 from tests.inspection import forget, project
+from tests.waiting import PATIENCE, eventually
 
 PLACES: dict[str, Any] = {"scopes": ["ada/shop"], "sessions": ["s1"], "page": "main"}
 
@@ -244,6 +250,76 @@ def test_what_is_folded_and_rebuilt_is_found_too(bus, connect):
     assert len(before) == 10
     bus.rebuild()
     assert ids(connect("third").recall("apple", sessions=["s1"], page="main")) == before
+
+
+@pytest.mark.engines(*ONE)
+def test_while_nothing_happens_a_question_about_facts_asks_the_engine_once(bus, monkeypatch):
+    bus.facts("ada/shop").assert_fact("shop", "uses", "Docker")
+    bus.notes("s1").add("bananas are yellow")
+    places = {"scopes": ["ada/shop"], "sessions": ["s1"]}
+    before = bus.recall("Docker", **places)
+    asked: list[Any] = []
+    send = drivers.Engine._send
+
+    def counted(*given: Any) -> list[Any]:
+        asked.append(given)
+        return send(*given)
+
+    monkeypatch.setattr(drivers.Engine, "_send", counted)
+    assert bus.recall("Docker", **places) == before
+    assert len(asked) == len({bus.core.log.shard(page) for page in ("knowledge:ada/shop", "session:s1")})
+    bus.facts("ada/shop").assert_fact("shop", "uses", "Podman")
+    assert len(bus.recall("shop", **places)) == 2
+
+
+def ended(steps: Any, bus: Any, request: Any) -> Any:
+    """Go on with a conversation that asks for this, to its end; return its result."""
+    try:
+        while True:
+            request = steps.send(bus._engine.execute(request))
+    except StopIteration as done:
+        return done.value
+
+
+@pytest.mark.engines(*ONE)
+def test_memories_that_catch_up_together_miss_nothing_when_others_move_one_on(bus):
+    facts, pages = bus.facts("p2"), ("knowledge:p1", "knowledge:p2")
+    bus.facts("p1").assert_fact("a", "uses", "b")
+    bus.recall("b", scopes=["p1"])
+    facts.assert_fact("c", "uses", "d")
+    bus.recall("d", scopes=["p2"])
+    cache, log = bus._recaller.cache, bus.core.log
+    together = catch_up_together(log, [(cache, pages[0]), (cache, pages[1]), (bus.core.facts, pages[1])])
+    request = next(together)
+    facts_held = bus.core.facts.held(pages[1])
+    added = facts.assert_fact("e", "uses", "f")
+    bus.converse(cache.held(pages[1]).catch_up(log))
+    assert ended(together, bus, request)
+    assert facts_held.memory.fact(added.id) is not None
+
+
+@pytest.mark.engines(*ONE)
+def test_a_question_waits_for_what_another_one_is_indexing(bus, monkeypatch):
+    notes = bus.notes("s1")
+    notes.add("an apple")
+    assert bus.recall("apple", sessions=["s1"])
+    notes.add("an apple pie")
+    is_reading, may_go_on = threading.Event(), threading.Event()
+    documents = recall_module._documents
+
+    def slowly(*given: Any) -> Any:
+        is_reading.set()
+        may_go_on.wait(PATIENCE)
+        return (yield from documents(*given))
+
+    monkeypatch.setattr(recall_module, "_documents", slowly)
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(bus.recall, "apple", sessions=["s1"])
+        assert is_reading.wait(PATIENCE)
+        second = pool.submit(bus.recall, "apple", sessions=["s1"])
+        eventually(lambda: second.done() or any(bus.core.queues._waiting.values()))
+        may_go_on.set()
+        assert sorted(texts(second.result())) == sorted(texts(first.result())) == ["an apple", "an apple pie"]
 
 
 @pytest.mark.engines(*ONE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scratchbus import AsyncBus, Bus
-from scratchbus.commands import forks
+from scratchbus.commands import erase, forks
 from scratchbus.errors import (
     EngineUnreachable,
     EventIdReused,
@@ -194,7 +194,7 @@ def test_a_fork_that_was_cut_short_is_completed(bus, turns, clock, monkeypatch):
     own = bus.turns("f1").append("user", "own")
     length = log_length(bus)
     assert bus.fork_session("s1", session="f1") == "f1"
-    assert [each.id for each in bus.turns("f1").list()] == [*(each.id for each in before), own.id]
+    assert [each.id for each in bus.turns("f1").list()] == [*(each.id for each in before[1:]), own.id]
     assert log_length(bus) == length + 6
     bus.fork_session("s1", session="f1")
     assert log_length(bus) == length + 6
@@ -238,12 +238,90 @@ def test_a_fork_is_completed_after_its_parent_has_ended(bus, turns, monkeypatch)
     assert texts(bus.turns("f1").list()) == [("user", "x")]
 
 
+def test_a_turn_belongs_to_no_task_that_was_never_begun(bus, turns):
+    with pytest.raises(NotFound, match="there is no task_123@s1; pass the id that begin_task returned"):
+        turns.append("user", "x", task="task_123@s1")
+    task = bus.begin_task("s1", "Survey")
+    said = turns.append("user", "x", task=task, event_id="e1")
+    bus.end_task(task, "done")
+    assert turns.append("user", "late", task=task).task == said.task
+    bus.page("session:s1").erase(task.partition("@")[0], reason="asked for")
+    assert turns.append("user", "x", task=task, event_id="e1") == said
+    bus.end_session("s1")
+    with pytest.raises(SessionOver):
+        turns.append("user", "y", task="task_123@s1")
+
+
 def test_an_erased_turn_is_in_no_fork_and_in_no_list(bus, turns):
     secret = turns.append("user", "the password is 1234")
     other = turns.append("user", "x")
     bus.page("session:s1").erase(secret.id, reason="secret")
     assert turns.list() == turns.shown() == [other]
     assert texts(bus.turns(bus.fork_session("s1")).list()) == [("user", "x")]
+    assert "1234" not in str([event.model_dump() for event in bus.events()])
+
+
+def test_an_erased_turn_is_erased_in_every_fork_and_nothing_else_is(bus, turns):
+    secret = turns.append("user", "the password is 1234")
+    turns.append("user", "x")
+    summary = turns.compact("they said 1234")
+    bus.fork_session("s1", session="f1")
+    bus.turns("f1").append("user", "own")
+    bus.fork_session("f1", session="f2")
+    bus.end_session("f1")
+    bus.spawn_session("s1", session="no-fork")
+    tombstone = bus.page("session:s1").erase(secret.id, reason="asked for")
+    assert bus.page("session:s1").erase(summary.id, reason="asked for", event_id="e1").id == "e1"
+    assert texts(bus.turns("f2").list()) == [("user", "x"), ("user", "own")]
+    assert "1234" not in str([event.model_dump() for event in bus.events()])
+    (copy,) = bus.page("session:f1").history(secret.id)
+    (of_copy,) = bus.page("session:f2").history(secret.id)
+    assert (copy.kind, copy.reason, copy.cause) == ("erased", "asked for", str(tombstone.position))
+    assert of_copy.cause == str(copy.position)
+    length = log_length(bus)
+    assert bus.page("session:s1").erase(secret.id, reason="asked for") == tombstone
+    assert bus.page("session:s1").erase(summary.id, reason="asked for", event_id="e1").id == "e1"
+    assert log_length(bus) == length
+    assert bus.verify().findings == []
+
+
+def test_what_a_fork_said_itself_stays_though_its_parent_erases_a_turn_with_its_id(bus, turns, clock, monkeypatch):
+    turns.append("user", "one")
+    second = turns.append("user", "two")
+    copy = forks.copy_conversation
+    monkeypatch.setattr("scratchbus.commands.sessions.copy_conversation", lambda core, first: iter(()))
+    bus.fork_session("s1", session="f1")
+    monkeypatch.setattr("scratchbus.commands.sessions.copy_conversation", copy)
+    clock.advance("1ms")
+    own = bus.turns("f1").append("user", "own")
+    assert own.id == second.id
+    bus.fork_session("s1", session="f1")
+    bus.fork_session("f1", session="f2")
+    assert texts(bus.turns("f2").list()) == [("user", "one"), ("user", "own"), ("user", "two")]
+    bus.page("session:s1").erase(second.id, reason="asked for")
+    assert texts(bus.turns("f1").list()) == texts(bus.turns("f2").list()) == [("user", "one"), ("user", "own")]
+
+
+@pytest.mark.parametrize("pages", [1, 2])
+def test_an_erasure_that_was_cut_short_reaches_the_forks_when_it_is_called_again(bus, turns, monkeypatch, pages):
+    secret = turns.append("user", "the password is 1234")
+    bus.fork_session("s1", session="f1")
+    bus.fork_session("f1", session="f2")
+    erase_one = erase._erase_one
+    erased: list[str] = []
+
+    def killed(core, page, *given):
+        if len(erased) == pages:
+            raise KeyboardInterrupt
+        erased.append(page)
+        return (yield from erase_one(core, page, *given))
+
+    monkeypatch.setattr(erase, "_erase_one", killed)
+    with pytest.raises(KeyboardInterrupt):
+        bus.page("session:s1").erase(secret.id, reason="asked for")
+    assert [len(bus.turns(session).list()) for session in ("s1", "f1", "f2")] == [0, 2 - pages, 1]
+    monkeypatch.setattr(erase, "_erase_one", erase_one)
+    bus.page("session:s1").erase(secret.id, reason="asked for")
     assert "1234" not in str([event.model_dump() for event in bus.events()])
 
 

@@ -52,6 +52,24 @@ def test_hooks_and_server_know_the_same_scopes(project: Path):
         assert "--tools" not in each["command"]
 
 
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--tools", "basic,factz"], "tools: unknown group 'factz'"),
+        (["--tools", "preferences"], "tools: the preferences tools need a scope"),
+        (["--knowledge", "ada,my shop"], "scope: 'my shop' is not a name"),
+        (["--agent", "\n"], "agent: "),
+        (["--page", "a b"], "page: 'a b'"),
+    ],
+)
+def test_setup_refuses_what_the_server_would_refuse(
+    project: Path, capsys: pytest.CaptureFixture[str], options: list[str], why: str
+):
+    assert main(["setup", "claude", "--directory", str(project), "--yes", *options]) != 0
+    assert why in capsys.readouterr().err
+    assert not (project / ".mcp.json").exists()
+
+
 def test_projects_of_one_name_have_pages_of_their_own(tmp_path: Path):
     pages = set()
     for parent in ("a", "b"):

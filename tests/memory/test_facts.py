@@ -219,6 +219,11 @@ def test_two_names_of_one_entity_can_be_joined_and_parted(facts):
     assert facts.same_as("New York", "NYC") == joined
     assert told(facts.query(object="nyc", relation="lives_in")) == ["User -> lives_in -> New York"]
     assert len(facts.path("User", "US")) == 2
+    for call in (facts.same_as, facts.not_same_as):
+        with pytest.raises(InvalidField, match="b: ' nyc ' is the same name as a; give two names of one entity"):
+            call("NYC", " nyc ")
+        with pytest.raises(InvalidField, match="a: 5 must be"):
+            call(5, "nyc")
     (parted,) = facts.not_same_as("New York", "NYC")
     assert parted.id == joined.id
     assert facts.query(object="nyc", relation="lives_in") == []

@@ -130,3 +130,25 @@ def test_a_context_shows_the_facts_of_a_scope_as_quotes(facts, bus):
     small = bus.context.assemble(scopes=["p1"], budget=300)
     assert small.tokens <= 300
     assert small.left_out["facts"] > 0
+
+
+def test_what_was_asserted_again_is_shown_once_and_leaves_room(bus: Bus, facts):
+    for _ in range(50):
+        facts.assert_fact("Heron", "uses", "Docker")
+    again = facts.assert_fact("heron", "Works with", "docker")
+    facts.assert_fact("Docker", "used_by", "Heron")
+    facts.assert_fact("Ann", "knows", "Bob")
+    facts.assert_fact("Bob", "knows", "Ann")
+    facts.assert_fact("Ann", "works_on", "Heron")
+    facts.same_as("Docker", "Docker Engine")
+    facts.assert_fact("Heron", "uses", "Docker Engine")
+    lines = ["Heron -> uses -> Docker Engine", "Docker -> same_as -> Docker Engine", "Ann -> works_on -> Heron"]
+    lines.append("Bob -> knows -> Ann")
+    assert facts.render_triplets(1_000).split("\n") == lines
+    assert facts.render_triplets(40).split("\n") == lines
+    shown = bus.context.assemble(scopes=["p1"]).text
+    assert [line.removeprefix("> ") for line in shown.split("\n") if "->" in line] == lines
+    assert len(facts.query("heron", "uses", limit=None)) == 53
+    recalled = [each.text for each in bus.recall("heron", scopes=["p1"], limit=3)]
+    assert len(set(recalled)) == 3
+    assert again.id not in facts.render_triplets(1_000)

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import yaml
 from fastapi import APIRouter, Request
-from pydantic_core import from_json
 from starlette.responses import Response
 
-from scratchbus import ObservationType, Registry, RegistryChanges, document_of, parse_registry
+from scratchbus import ObservationType, RegistryChanges, document_of, parse_registry
 from scratchbus.errors import RegistryError
 from scratchbus.http import patterns, problems
-from scratchbus.http.documents import JSON, answer
+from scratchbus.http.documents import answer
 from scratchbus.http.memories import Based
-from scratchbus.http.problems import Refusal
 from scratchbus.http.schemas import COUNT, STRING, document, record
 from scratchbus.http.server import AdminBus, ReadBus
+from scratchbus.http.yaml_bodies import parsed, yaml_or_json
 
 router = APIRouter(tags=["types"])
-
-YAML: Final = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", "text/plain")
-FILE: Final = "types.yaml"
-"""What problems call the text that was sent."""
 
 _NAMES: Final = {"type": "array", "items": STRING}
 _OR_NULL: Final = {"type": ["string", "null"]}
@@ -151,11 +145,7 @@ def _body(description: str, *, is_checked: bool) -> dict[str, Any]:
     """Return the body of an operation, whose schema is that of a registry unless what is wrong is what is asked."""
     in_yaml: dict[str, Any] = _REGISTRY_SCHEMA if is_checked else {}
     in_json: dict[str, Any] = _REGISTRY_SCHEMA if is_checked else {"type": "object"}
-    content = {
-        YAML[0]: {"schema": in_yaml, "example": _EXAMPLE_REGISTRY},
-        JSON: {"schema": in_json, "example": _EXAMPLE_REGISTRY},
-    }
-    return {"requestBody": {"required": True, "description": description, "content": content}}
+    return yaml_or_json(description, in_yaml, in_json, _EXAMPLE_REGISTRY)
 
 
 _TO_CHECK: Final = _body("What may be a registry, in YAML or JSON.", is_checked=False)
@@ -176,7 +166,7 @@ async def check_types(request: Request, bus: ReadBus) -> Response:
     """Check a registry without publishing it."""
     await bus.refresh_types()
     try:
-        registry = await _registry_of(request)
+        registry = await parsed(request, parse_registry, "types")
     except RegistryError as problem:
         found = {name: getattr(problem, name) for name in ("line", "column", "key", "problem", "allowed")}
         return answer({"is_valid": False, "problems": [found], **_said(RegistryChanges())})
@@ -189,7 +179,7 @@ async def check_types(request: Request, bus: ReadBus) -> Response:
 async def push_types(request: Request, bus: AdminBus, guards: Based) -> Response:
     """Publish a registry to the whole bus; with If-Match, only if nobody else has published since."""
     await bus.refresh_types()
-    registry = await _registry_of(request)
+    registry = await parsed(request, parse_registry, "types")
     changes = registry.changes_from(bus.types)
     has_changed = await bus.push_types(registry, expected_version=guards.expected_version, event_id=guards.event_id)
     version = bus.types_version
@@ -199,35 +189,3 @@ async def push_types(request: Request, bus: AdminBus, guards: Based) -> Response
 
 def _said(changes: RegistryChanges) -> dict[str, list[str]]:
     return {name: list(getattr(changes, name)) for name in ("added", "removed", "changed")}
-
-
-async def _registry_of(request: Request) -> Registry:
-    """Return the registry that a body describes, in YAML or in JSON. Raises Refusal, RegistryError."""
-    given = await request.body()
-    if not given:
-        raise Refusal(422, "invalid-body", "the body is empty; send a registry, in YAML or JSON")
-    kind = request.headers.get("content-type", YAML[0]).partition(";")[0].strip().lower()
-    if kind == JSON or kind.endswith("+json"):
-        return _registry_of_json(given)
-    if kind not in YAML:
-        raise Refusal(415, "unsupported-media-type", f"the body is {kind[:100]}; send {YAML[0]} or {JSON}")
-    try:
-        return parse_registry(given.decode(), FILE)
-    except UnicodeDecodeError as problem:
-        raise Refusal(400, "bad-text", f"the body is not UTF-8: {problem.reason}") from None
-
-
-def _registry_of_json(given: bytes) -> Registry:
-    """Return the registry of a JSON object. A problem has no line, since the object is read as YAML of our own."""
-    try:
-        document = from_json(given, allow_inf_nan=False)
-    except ValueError as problem:
-        raise Refusal(400, "bad-json", f"the body is not JSON: {problem}") from None
-    if not isinstance(document, dict):
-        raise Refusal(422, "invalid-body", 'the body is not a JSON object; send one, such as {"types": {…}}')
-    try:
-        return parse_registry(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), FILE)
-    except RecursionError:
-        raise Refusal(422, "invalid-body", "the body is nested too deep; flatten it") from None
-    except RegistryError as problem:
-        raise RegistryError(FILE, None, problem.key, problem.problem, problem.allowed) from None

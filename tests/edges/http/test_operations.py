@@ -94,6 +94,8 @@ def test_a_rebuilt_state_is_the_same(http, bus: Bus, page):
         ("GET", "/types", "read"),
         ("POST", "/types/check", "read"),
         ("PUT", "/types", "admin"),
+        ("GET", "/relations", "memory"),
+        ("PUT", "/relations", "admin"),
         ("POST", "/verify", "admin"),
         ("POST", "/rebuild", "admin"),
     ],

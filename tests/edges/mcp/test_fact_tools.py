@@ -36,6 +36,8 @@ async def test_mistakes_say_what_to_do(connect: Connect, page_name: str):
         wrong = {"subject": "a", "relation": "usess", "object": "b"}
         assert "did you mean 'uses'" in await agent.fail("assert_fact", **wrong)
         assert "there is no fact_1" in await agent.fail("explain_fact", id="fact_1")
+        assert (await agent.fail("find_connections", entity="\0", to="b")).startswith("entity: '\\x00' must be")
+        assert (await agent.fail("find_connections", entity="a", to="\0")).startswith("to: '\\x00' must be")
 
 
 async def test_facts_cost_nothing_unless_asked_for(connect: Connect):

@@ -1,0 +1,54 @@
+"""Copies that forks have of what was said in a session."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from scratchbus.domain.events import Erased
+from scratchbus.domain.memory_events import SessionSpawned
+from scratchbus.domain.tasks import PREFIX as TASKS
+from scratchbus.domain.values import page_of_session
+from scratchbus.engine.steps import Step
+from scratchbus.projections.session import PAGES
+from scratchbus.projections.session import SUBJECT as SESSION
+from scratchbus.projections.turns import PREFIX as TURNS
+from scratchbus.readmodel.history import history
+from scratchbus.readmodel.scope import Core
+
+AFTER = "01"
+"""Behind the 13 digits of a millisecond, in the id of a copy whose own id the fork had given to something else."""
+
+
+class Copy(NamedTuple):
+    """A copy: the page of the fork, and its subject there."""
+
+    page: str
+    subject: str
+
+
+def copied_event_id(first: SessionSpawned, subject: str, version: int) -> str:
+    """Return the id of the event that makes a version of a copy, in the fork that an event began."""
+    return f"{first.id}/{subject}/{version}"
+
+
+def copies_in_forks(core: Core, page: str, subject: str) -> Step[list[Copy]]:
+    """Return the copies that forks of a session made of a turn, a summary or a task, also those that are erased."""
+    found: list[Copy] = []
+    if not page.startswith(PAGES) or not subject.startswith((TURNS, TASKS)):
+        return found
+    for event in (yield from history(core.log, page, SESSION)):
+        if isinstance(event, SessionSpawned) and event.fork:
+            found += yield from _copies_in(core, event, subject)
+    return found
+
+
+def _copies_in(core: Core, first: SessionSpawned, subject: str) -> Step[list[Copy]]:
+    child = page_of_session(first.session)
+    for name in (
+        f"{subject}{AFTER}",
+        subject,
+    ):  # with the first of them, the fork has something of its own by the other
+        events = yield from history(core.log, child, name)
+        if events and (isinstance(events[-1], Erased) or events[0].id == copied_event_id(first, name, 1)):
+            return [Copy(child, name)]
+    return []

@@ -1,0 +1,104 @@
+"""Rank what bears on a question.
+
+Each way of ranking gives a list, and the lists are fused by reciprocal rank: G. V. Cormack, C. L. A. Clarke and S.
+Büttcher, “Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning Methods”, SIGIR 2009.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
+from operator import itemgetter
+from typing import Final
+
+from scratchbus.context.embedding import Vectors
+from scratchbus.context.recall_index import RecallIndex, entity_key
+
+K: Final = 60
+"""The constant of reciprocal rank fusion, as in the paper: the larger, the less the first ranks count."""
+
+WEIGHTS: Final[Mapping[str, float]] = {
+    "words": 1.0, "meaning": 1.0, "neighbours": 1.0, "freshness": 0.02, "priority": 0.02,
+}  # fmt: skip
+"""How much each list counts. Freshness and priority order what the others have found, and find nothing themselves."""
+
+_MOST: Final = 100  # items of a list
+_SEEDS: Final = 1  # items by words whose entities lead on
+_PER_ENTITY: Final = 30
+_PER_MENTION: Final = 5
+_MENTIONED: Final = 4  # entities whose mentions are looked for, the nearest ones
+_HOPS: Final = 3
+_POSSESSIVE: Final = re.compile("['’]s$")
+_LONGEST_NAME: Final = 4  # words of an entity's name in a question
+
+Ranked = dict[int, tuple[float, dict[str, tuple[int, str]]]]
+"""By row, the best first: the score, and by list the rank and by what it was found."""
+
+
+def ranked_rows(index: RecallIndex, query: str, places: Mapping[int, str], vectors: Vectors | None) -> Ranked:
+    """Return what bears on a question, by reciprocal rank over all lists."""
+    found = index.find(query, places)[:_MOST]
+    lists = {"words": _in_order((row, score, "") for row, score in found)}
+    if vectors is not None and query.strip():
+        nearest = vectors.nearest(query, list(places), _MOST)
+        lists["meaning"] = _in_order((row, distance, "") for row, distance in nearest)
+    near = _neighbours(index, query, [row for row, _ in found], places)
+    lists["neighbours"] = _in_order((row, rank, by) for rank, (row, by) in enumerate(near.items()))
+    rows = {row for ranks in lists.values() for row in ranks} if query.strip() else index.rows(places, _MOST)
+    items = index.items(rows).values()
+    lists["freshness"] = _in_order((each.row, -each.ms, "") for each in items)
+    lists["priority"] = _in_order((each.row, -each.priority, "") for each in items)
+    scores: dict[int, float] = defaultdict(float)
+    ranks: dict[int, dict[str, tuple[int, str]]] = defaultdict(dict)
+    for name, places_in in lists.items():
+        for row, (rank, by) in places_in.items():
+            scores[row] += WEIGHTS[name] / (K + rank)
+            ranks[row][name] = rank, by
+    return {row: (scores[row], ranks[row]) for row in sorted(scores, key=lambda row: (-scores[row], -row))}
+
+
+def _in_order(found: Iterable[tuple[int, float, str]]) -> dict[int, tuple[int, str]]:
+    """Return rows by a number, the lowest first, with their ranks from 1; equal ones share a rank."""
+    order: dict[int, tuple[int, str]] = {}
+    rank, last = 0, math.nan
+    for at, (row, number, by) in enumerate(sorted(found, key=itemgetter(1)), 1):
+        if number != last:
+            rank, last = at, number
+        order[row] = rank, by
+    return order
+
+
+def _neighbours(index: RecallIndex, query: str, words: Sequence[int], places: Collection[int]) -> dict[int, str]:
+    """Return what is connected to the entities of a question, and of the first items by words, the nearest first.
+
+    Each with the entity that led to it. Items that only mention an entity follow those that connect it.
+    """
+    level = [*index.known_entities(_names_in(query)), *index.entities_of(words[:_SEEDS])]
+    found: dict[int, str] = {}
+    seen: dict[str, None] = {}
+    for _ in range(_HOPS):
+        level = [name for name in dict.fromkeys(level) if name not in seen][:_MOST]
+        if not level:
+            break
+        seen |= dict.fromkeys(level)
+        near = index.with_entities(level, places, _PER_ENTITY)
+        new = {row: name for row, name in near.items() if row not in found}
+        found |= new
+        level = index.entities_of([*new])
+    for name in islice(seen, _MENTIONED):
+        if len(found) >= _MOST:
+            break
+        for row in index.mentions(name, places, _PER_MENTION):
+            found.setdefault(row, name)
+    return dict(islice(found.items(), _MOST))
+
+
+def _names_in(query: str) -> list[str]:
+    """Return what in a question may be the name of an entity: one to four words, without the marks around them."""
+    marked = (each.strip("?!.,:;()[]{}\"'`«»“”‘’") for each in entity_key(query).split())
+    words = [word for each in marked if (word := _POSSESSIVE.sub("", each))]
+    spans = [(at, at + size) for size in range(_LONGEST_NAME, 0, -1) for at in range(len(words) - size + 1)]
+    return list(dict.fromkeys(" ".join(words[start:end]) for start, end in spans))

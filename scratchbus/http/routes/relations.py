@@ -1,0 +1,103 @@
+"""The relations that facts may have: list, publish."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from scratchbus import parse_relations
+from scratchbus.http import patterns, problems
+from scratchbus.http.documents import answer
+from scratchbus.http.memories import Based
+from scratchbus.http.schemas import document, record
+from scratchbus.http.server import AdminBus, MemoryBus
+from scratchbus.http.yaml_bodies import parsed, yaml_or_json
+
+router = APIRouter(tags=["relations"])
+
+_TEXT: Final = {"type": "string"}
+_NAMES: Final = {"type": "array", "items": _TEXT}
+_FLAG: Final = {"type": "boolean"}
+_COUNT: Final = {"type": "integer", "minimum": 0}
+_VALUES: Final = {"enum": ["one", "many"]}
+_RELATION: Final = record(
+    ("name", "description", "values", "inverse", "symmetric", "transitive", "aliases"),
+    name=_TEXT,
+    description=_TEXT,
+    values=_VALUES,
+    inverse=_TEXT,
+    symmetric=_FLAG,
+    transitive=_FLAG,
+    aliases=_NAMES,
+)
+_EXAMPLE: Final[dict[str, Any]] = {
+    "name": "runs_on",
+    "description": "The subject runs on the object.",
+    "values": "one",
+    "inverse": "runs",
+    "symmetric": False,
+    "transitive": False,
+    "aliases": ["upgraded_to"],
+}
+_RELATIONS: Final = document(
+    "The relations by name, their version, also as ETag (0 if none were published), and their text in YAML",
+    record(("items", "version", "text"), items={"type": "array", "items": _RELATION}, version=_COUNT, text=_TEXT),
+    {"items": [_EXAMPLE], "version": 2, "text": "relations:\n  runs_on:\n    values: one\n"},
+)
+_PUBLISHED: Final = document(
+    "Whether that changed anything, the version of the relations, also as ETag, and their names",
+    record(("has_changed", "version", "relations"), has_changed=_FLAG, version=_COUNT, relations=_NAMES),
+    {"has_changed": True, "version": 3, "relations": ["runs_on", "same_as"]},
+)
+_NAME: Final = {"type": "string", "pattern": patterns.TYPE}
+_NEW: Final = record(
+    description={"type": "string", "pattern": patterns.NOT_BLANK},
+    values=_VALUES,
+    inverse=_NAME,
+    symmetric=_FLAG,
+    transitive=_FLAG,
+    aliases={"type": "array", "items": _NAME},
+)
+_FILE: Final = record(
+    ("relations",),
+    relations={
+        "type": "object",
+        "additionalProperties": _NEW | {"type": ["object", "null"]},
+        "propertyNames": _NAME,
+        "minProperties": 1,
+    },
+)
+_TO_PUBLISH: Final = yaml_or_json(
+    "Relations, in YAML as `config/relations.yaml`, or in JSON.",
+    _FILE,
+    _FILE,
+    {"relations": {"runs_on": {"values": "one", "inverse": "runs", "aliases": ["upgraded_to"]}}},
+)
+
+
+@router.get("/relations", responses=problems.answers({200: _RELATIONS}))
+async def list_relations(bus: MemoryBus) -> Response:
+    """List the relations that facts may have: those that were published, or else those of the server's file."""
+    found = await bus.relations()
+    version = bus.relations_version
+    items = [asdict(each) for _, each in sorted(found.relations.items())]
+    told = {"items": items, "version": version, "text": found.text}
+    return answer(told, headers={"ETag": f'"{version}"'})
+
+
+@router.put(
+    "/relations",
+    responses=problems.answers({200: _PUBLISHED}, 400, 409, 412, 413, 415, 422),
+    openapi_extra=_TO_PUBLISH,
+)
+async def push_relations(request: Request, bus: AdminBus, guards: Based) -> Response:
+    """Publish relations to the whole bus; with If-Match, only if nobody else has published since."""
+    given = await parsed(request, parse_relations, "relations")
+    has_changed = await bus.push_relations(given, expected_version=guards.expected_version, event_id=guards.event_id)
+    names = sorted((await bus.relations()).relations)
+    version = bus.relations_version
+    told = {"has_changed": has_changed, "version": version, "relations": names}
+    return answer(told, headers={"ETag": f'"{version}"'})

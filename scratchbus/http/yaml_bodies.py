@@ -1,0 +1,62 @@
+"""Bodies that are a file in YAML, or the same in JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import yaml
+from fastapi import Request
+from pydantic_core import from_json
+
+from scratchbus.errors import RegistryError, RelationsError
+from scratchbus.http.documents import JSON
+from scratchbus.http.problems import Refusal
+
+YAML: Final = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", "text/plain")
+
+T = TypeVar("T")
+
+Parse = Callable[[str, str], T]
+"""Returns what a text in YAML says; the second argument is the name of the file in errors."""
+
+
+def yaml_or_json(description: str, in_yaml: dict[str, Any], in_json: dict[str, Any], example: object) -> dict[str, Any]:
+    """Return the documentation of such a body, with its schemas."""
+    content = {
+        YAML[0]: {"schema": in_yaml, "example": example},
+        JSON: {"schema": in_json, "example": example},
+    }
+    return {"requestBody": {"required": True, "description": description, "content": content}}
+
+
+async def parsed(request: Request, parse: Parse[T], key: str) -> T:
+    """Return what a body says, whose first key is this one. Raises Refusal, and what `parse` does."""
+    given = await request.body()
+    if not given:
+        raise Refusal(422, "invalid-body", f"the body is empty; send {key}, in YAML or JSON")
+    kind = request.headers.get("content-type", YAML[0]).partition(";")[0].strip().lower()
+    if kind == JSON or kind.endswith("+json"):
+        return _of_json(given, parse, key)
+    if kind not in YAML:
+        raise Refusal(415, "unsupported-media-type", f"the body is {kind[:100]}; send {YAML[0]} or {JSON}")
+    try:
+        return parse(given.decode(), f"{key}.yaml")
+    except UnicodeDecodeError as problem:
+        raise Refusal(400, "bad-text", f"the body is not UTF-8: {problem.reason}") from None
+
+
+def _of_json(given: bytes, parse: Parse[T], key: str) -> T:
+    """Return what a JSON object says. A problem has no line, since the object is read as YAML of our own."""
+    try:
+        document = from_json(given, allow_inf_nan=False)
+    except ValueError as problem:
+        raise Refusal(400, "bad-json", f"the body is not JSON: {problem}") from None
+    if not isinstance(document, dict):
+        raise Refusal(422, "invalid-body", f'the body is not a JSON object; send one, such as {{"{key}": {{…}}}}')
+    try:
+        return parse(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), f"{key}.yaml")
+    except RecursionError:
+        raise Refusal(422, "invalid-body", "the body is nested too deep; flatten it") from None
+    except (RegistryError, RelationsError) as problem:
+        raise type(problem)(f"{key}.yaml", None, problem.key, problem.problem, problem.allowed) from None

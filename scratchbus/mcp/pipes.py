@@ -1,0 +1,100 @@
+"""The two ends of a process that are its standard input and output, or take their place.
+
+The event loop itself reads and writes them wherever that cannot block it: to hand a message to a thread, or to take one
+from it, takes longer than all else of most calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import threading
+from contextlib import suppress
+from typing import Final
+
+import anyio
+
+_CHUNK: Final = 65536
+_AHEAD: Final = 16  # chunks read ahead of processing
+
+
+class Input:
+    """Chunks of what a descriptor gives, some read ahead; the last one is empty."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._chunks: asyncio.Queue[bytes] = asyncio.Queue()
+        self._loop = asyncio.get_running_loop()
+        self._room = threading.Semaphore(_AHEAD)
+        self._is_paused = False
+        try:
+            self._loop.add_reader(descriptor, self._read)
+        except OSError:  # such as a file, which no loop waits for
+            threading.Thread(target=self._read_all, name="stdin", daemon=True).start()
+
+    async def next(self) -> bytes:
+        """Return the next chunk."""
+        chunk = await self._chunks.get()
+        self._room.release()
+        if self._is_paused:
+            self._is_paused = False
+            self._loop.add_reader(self._descriptor, self._read)
+        return chunk
+
+    def _read(self) -> None:
+        """Read what is there."""
+        self._is_paused = not self._room.acquire(blocking=False)
+        chunk = b"" if self._is_paused else _chunk(self._descriptor)
+        if not chunk:
+            self._loop.remove_reader(self._descriptor)
+        if not self._is_paused:
+            self._chunks.put_nowait(chunk)
+
+    def _read_all(self) -> None:
+        """Read until the end, in a thread."""
+        chunk = b"more"
+        while chunk:
+            self._room.acquire()
+            chunk = _chunk(self._descriptor)
+            try:
+                self._loop.call_soon_threadsafe(self._chunks.put_nowait, chunk)
+            except RuntimeError:  # the loop is closed
+                return
+
+
+class Output:
+    """A descriptor to which tasks write, one after the other. What is written once its reader has gone is discarded."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._turn = asyncio.Lock()
+
+    async def write(self, data: bytes) -> None:
+        """Write all of it; wait while the reader does not read."""
+        with suppress(BrokenPipeError):
+            if not self._turn.locked() and _has_room(self._descriptor, len(data)):
+                os.write(self._descriptor, data)
+                return
+            async with self._turn:
+                await anyio.to_thread.run_sync(_write, self._descriptor, data, abandon_on_cancel=True)
+
+
+def _chunk(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, _CHUNK)
+    except OSError:
+        return b""
+
+
+def _has_room(descriptor: int, size: int) -> bool:
+    """Return whether so many bytes can be written whole without waiting."""
+    ready = select.poll()
+    ready.register(descriptor, select.POLLOUT)
+    return size <= select.PIPE_BUF and ready.poll(0) == [(descriptor, select.POLLOUT)]
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
