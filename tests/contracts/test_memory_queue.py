@@ -14,6 +14,7 @@ import pytest
 from scratchbus import AsyncBus, Bus, ItemChange, because
 from scratchbus.commands import items
 from scratchbus.errors import BusClosed, EngineUnreachable, EventIdReused, InvalidField, SessionOver
+from scratchbus.eventlog.append import append
 from tests.engines import ONE, Engine
 
 MANY = 500
@@ -287,13 +288,14 @@ async def test_what_tasks_put_at_once_goes_as_few_batches_of_which_each_put_is_o
     seen: list[dict[int, int]] = []
     ids: list[str] = []
 
+    batches_of = items._batches
+
     def noted(*given: Any) -> Any:
-        for batch in items._batches_of(*given):
+        for batch in batches_of(*given):
             seen.append(batch.counts)
             ids.extend(write.said.id for write in batch.writes)
             yield batch
 
-    monkeypatch.setattr(items, "_batches_of", items._batches, raising=False)
     monkeypatch.setattr(items, "_batches", noted)
     async with another() as bus:
         store = bus.items("q")
@@ -314,7 +316,7 @@ async def test_a_put_at_once_with_one_that_fails_is_told_what_became_of_its_own(
     async with another() as bus:
         store = bus.items("q")
         await store.put(("a",), "first", {"n": 0})
-        appended = items.append
+        appended = append
         calls = 0
 
         def failing(*given: Any, **named: Any) -> Any:
