@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from scratchbus.cli.commands import BusCommand, given
+from scratchbus.cli.commands import BusCommand, ask_to_write, given
 from scratchbus.cli.invocation import Invocation, pass_session
 from scratchbus.errors import SettingsError
 
@@ -131,12 +131,9 @@ def setup(
         shutil.which("scratchbus") or "scratchbus", arguments, ["--tools", tools] if tools else [], settings.url, bus
     )
     files = {root / name: _merged(root / name, make(server)) for name, make in wanted.files.items()}
-    if not yes:
-        for path, text in files.items():
-            click.echo(f"{path}:\n{text}", err=True)
-        if not click.confirm("Write this?", err=True):
-            session.out.note("Nothing was written")
-            return
+    if not (yes or ask_to_write(files)):
+        session.out.note("Nothing was written")
+        return
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

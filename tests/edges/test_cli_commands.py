@@ -65,6 +65,23 @@ def test_a_list_on_a_terminal_says_what_waits_for_its_time(cli: Cli):
         assert [word in running.seen for word in (b"scheduled", b"recurs", b"active")] == [True, True, False]
 
 
+def test_a_list_on_a_terminal_says_what_is_blocked_while_it_is(cli: Cli):
+    wall = cli.add("Wall")
+    roof = cli.json("add", "observation", "Roof", "--source", "me", "--blocked-by", wall).document["id"]
+
+    def shown(*words: str) -> bytes:
+        with cli.start(*words, terminal=True) as running:
+            running.wait_for("Roof")
+            running.process.wait(PATIENCE)
+            return bytes(running.seen)
+
+    assert [b"blocked" in shown(*words) for words in (["list"], ["show", roof])] == [True, True]
+    assert "blocked " not in cli("list").out  # a pipe has its status
+    cli("resolve", wall, "--source", "me")
+    assert b"blocked" not in shown("list")
+    assert b"blocked \xc2\xb7" not in shown("show", roof)
+
+
 def test_an_observation_is_added_with_everything_that_was_said(cli: Cli):
     rests_on = cli.add()
     added = cli.json(
