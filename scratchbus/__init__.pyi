@@ -97,6 +97,7 @@ from scratchbus.engine.embedded.server import find_running as find_engine
 from scratchbus.engine.embedded.server import stop as stop_engine
 from scratchbus.errors import ScratchbusError as ScratchbusError
 from scratchbus.eventlog.because import because as because
+from scratchbus.eventlog.because import within_trace as within_trace
 from scratchbus.eventlog.foreign import ForeignEntry as ForeignEntry
 from scratchbus.eventlog.ids import new_id as new_id
 from scratchbus.http.main import ServeOptions as HttpOptions

@@ -217,9 +217,11 @@ class Page:
     ) -> Observation:
         """Replace fields: content, status, owner, confidence, context, tags, metadata, expires_at, blocked_by.
 
-        They are given as keywords, as one mapping `patch`, or both. The update is refused with VersionConflict when
+        They are given as keywords, as one mapping `patch`, or both. `not_before` moves when it becomes active, or, of
+        what recurs, its next slot; None makes it active now. `every` changes how often that is, from now on or from the
+        `not_before` given with it. `remind_at` moves a reminder. The update is refused with VersionConflict when
         `expected_version` is given and is not the current version. Raises UnknownField, ReadOnlyField and InvalidField,
-        and InvalidTransition for a status.
+        and InvalidTransition for a status, and to schedule what is not open.
         """
         if patch is not None:
             changes = change.merged(patch, changes)

@@ -21,6 +21,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import daemons
+from tools.release_check import SMOKE
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -165,6 +166,10 @@ def test_the_demo_in_a_browser_names_the_extra_that_it_needs(
     done = demo_alone("--serve")
     assert (done.returncode, done.stdout) == (5, "")
     assert "pip install 'scratchbus[http]'" in done.stderr
+
+
+def test_the_release_check_uses_every_extra():
+    assert SMOKE.keys() == {"", *PROJECT["project"]["optional-dependencies"]}
 
 
 def test_the_installed_version_is_the_projects():

@@ -42,7 +42,9 @@ SMOKE = {
     "mcp": "from scratchbus import mcp_app, serve_mcp_http",
     "http": "from scratchbus import serve_http, serving_http",
     "vectors": "import sqlite_vec",
+    "meaning": "from scratchbus.adapters.wordllama import WordLlamaEmbedder as E; E().embed(['red'])",
     "langgraph": "import scratchbus.adapters.langgraph",
+    "otel": "from scratchbus.adapters.opentelemetry import ScratchbusInstrumentor as I; I().instrument()",
     "workspace": "import scratchbus.workspace.checklist, scratchbus.workspace.watching",
     "fast": "import uvloop",
 }

@@ -1,9 +1,6 @@
-"""An agent of LangGraph nodes whose long-term memory is a bus, and whose findings are on a page.
+"""A LangGraph agent whose long-term memory is a bus, and whose findings are on a page.
 
 python agent.py USER MESSAGE
-
-The nodes have the signature that LangGraph gives them, `(state, *, store)`. They run one after the other here, so that
-this needs `langgraph-checkpoint` alone; the README shows the same nodes as a graph.
 """
 
 from __future__ import annotations
@@ -12,6 +9,7 @@ import re
 import sys
 from typing import Any, TypedDict
 
+from langgraph.graph import START, StateGraph
 from langgraph.store.base import BaseStore
 
 from scratchbus import Bus
@@ -51,13 +49,15 @@ def remember(state: State, *, store: BaseStore) -> State:
 
 
 def run(bus: Bus, user: str, message: str) -> str:
-    """Run the nodes on a message; return the answer."""
-    store, state = ScratchbusStore(bus), State(user=user, message=message)
-    for node in (recall, answer, remember):
-        state |= node(state, store=store)
+    """Run the agent on a message; return the answer."""
+    graph = StateGraph(State)
+    graph.add_sequence([recall, answer, remember])
+    graph.add_edge(START, "recall")
+    agent = graph.compile(store=ScratchbusStore(bus))
+    state = agent.invoke({"user": user, "message": message})
     seen: dict[str, Any] = {"user": user, "known": len(state["known"])}
     bus.page("chat").add("contextual_insight", f"{user} asked: {message}", context=seen)
-    return state["answer"]
+    return str(state["answer"])
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ class _Tracer:
 
     def because(self, why: Mapping[str, Any]) -> Mapping[str, Any]:
         """Begin to publish; the context of that goes with the event."""
-        span = self._tracer.start_span("publish", context=_context(why.get("traceparent")), kind=SpanKind.PRODUCER)
+        span = self._tracer.start_span("publish", context=_nearest(why.get("traceparent")), kind=SpanKind.PRODUCER)
         carrier: dict[str, str] = {}
         _PROPAGATOR.inject(carrier, trace.set_span_in_context(span))
         if not (traceparent := carrier.get("traceparent")):
@@ -153,6 +153,14 @@ class _Tracer:
 def _context(traceparent: str | None) -> Context | None:
     """Return the context of an event; None, which is the current one, if it has none."""
     return None if traceparent is None else _PROPAGATOR.extract({"traceparent": traceparent})
+
+
+def _nearest(traceparent: str | None) -> Context | None:
+    """Return the context in which something is published: the current span, if it is of the trace that is named."""
+    named, current = _context(traceparent), trace.get_current_span().get_span_context()
+    if named is None or not current.is_valid:
+        return named
+    return None if trace.get_current_span(named).get_span_context().trace_id == current.trace_id else named
 
 
 def _operation(name: str, kind: str) -> dict[str, str]:

@@ -97,6 +97,7 @@ def add(
     examples=(
         'scratchbus update 8F3K2M9Q --content "Fraud ring, three cards" --confidence 0.95',
         "scratchbus update 8F3K2M9Q --tag security --tag cards --expected-version 3",
+        "scratchbus update 8F3K2M9Q --not-before 'tomorrow 9:00'",
     ),
     shared=PAGE,
 )
@@ -112,6 +113,9 @@ def add(
 @click.option(
     "--blocked-by", multiple=True, metavar="ID", help="What must be closed before it is active; an empty text: nothing."
 )
+@click.option("--not-before", metavar="TIME", help=f"When it becomes active, or recurs next: {FUTURE}; or now.")
+@click.option("--every", metavar="EVERY", help="How often what recurs does so: an interval, or cron in UTC.")
+@click.option("--remind-at", metavar="TIME", help=f"When it is due: {FUTURE}; or never.")
 @click.option("--expected-version", type=int, metavar="N", help="Update only this version.")
 @fence_option
 @event_id_option
@@ -123,6 +127,8 @@ def update(
     owner: str | None,
     tags: tuple[str, ...],
     expires_at: str | None,
+    remind_at: str | None,
+    not_before: str | None,
     blocked_by: tuple[str, ...],
     **fields: Any,
 ) -> None:
@@ -139,6 +145,10 @@ def update(
         changes["tags"] = [tag for tag in tags if tag]
     if expires_at is not None:
         changes["expires_at"] = None if expires_at == "never" else expires_at
+    if remind_at is not None:
+        changes["remind_at"] = None if remind_at == "never" else remind_at
+    if not_before is not None:
+        changes["not_before"] = not_before
     with session.open_fenced(id, fields["fence"]) as opened:
         if blocked_by:
             changes["blocked_by"] = opened.ids([each for each in blocked_by if each])

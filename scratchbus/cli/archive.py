@@ -30,7 +30,7 @@ _SEGMENTS: Columns[scratchbus.SegmentInfo] = (
     examples=("scratchbus log-archive run", "scratchbus log-archive verify s3://bucket/prefix"),
 )
 def log_archive() -> None:
-    """Move old events from the log to its archive, and check that.
+    """Move old events to the archive, and check it.
 
     The setting archive_url says where the archive is.
     """

@@ -75,7 +75,7 @@ def _change(
     return click.command(verb, cls=cls, examples=examples, shared=PAGE)(change)
 
 
-review = _change("review", "sent to review", "Send observations to review: they stay open, but are not active.")
+review = _change("review", "sent to review", "Send observations to review.\n\nThey stay open, but are not active.")
 resolve = _change("resolve", "resolved", "Resolve observations that have been dealt with.")
 archive = _change("archive", "archived", "Archive observations.", cls=_Archive)
 reopen = _change("reopen", "reopened", "Reopen observations: they become active again.", _TTL)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 import click
@@ -109,13 +111,20 @@ class BusGroup(BusCommand, click.Group):
         super().__init__(*args, shared=shared, **how)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command; `ls` is `list`."""
-        return super().get_command(ctx, "list" if cmd_name == "ls" else cmd_name)
+        """Return a command; `ls` is `list`, and both are `query` or `read` where that shows all there is."""
+        names = ("list", "query", "read") if cmd_name in ("ls", "list") else (cmd_name,)
+        return next((self.commands[name] for name in names if name in self.commands), None)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, then the subcommands."""
         super().format_options(ctx, formatter)
         self.format_commands(ctx, formatter)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the subcommands, each with its first sentence as a whole."""
+        commands = filter(None, (self.get_command(ctx, name) for name in self.list_commands(ctx)))
+        with formatter.section("Commands"):
+            formatter.write_dl([(str(each.name), each.get_short_help_str(1_000)) for each in commands])
 
 
 def command(
@@ -200,6 +209,18 @@ def _memory(kind: str, whose: Any, writes: bool, speaks: bool) -> Callable[[Call
         return made
 
     return decorate
+
+
+def ask_to_write(files: Mapping[Path, str]) -> bool:
+    """Show files and ask whether to write them; return the answer. Raises UsageError without a terminal to ask on."""
+    for path, text in files.items():
+        click.echo(f"{path}:\n{text}", err=True)
+    try:
+        return click.confirm("Write this?", err=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        raise click.UsageError("nothing was written, since there is no terminal to ask on; add --yes") from None
 
 
 def given(**options: Any) -> dict[str, Any]:

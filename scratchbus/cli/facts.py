@@ -58,7 +58,10 @@ def _on_facts(*, writes: bool = False) -> Callable[[Callable[..., None]], Callab
 
 @click.group(cls=BusGroup)
 def facts() -> None:
-    """Assert and query facts: who or what is how related, since when and until when."""
+    """Assert and query facts.
+
+    A fact says who or what is how related, since when and until when.
+    """
 
 
 @facts.command(
@@ -147,7 +150,10 @@ def path(session: Invocation, known: scratchbus.Facts, **asked: Any) -> None:
 @_limit(1_000)
 @_on_facts()
 def timeline(session: Invocation, known: scratchbus.Facts, **asked: Any) -> None:
-    """Show all facts about SUBJECT and RELATION with their times, ended and retracted ones too."""
+    """Show all facts about SUBJECT and RELATION.
+
+    Each has its times; ended and retracted ones are among them.
+    """
     columns: Columns[scratchbus.Span] = (
         Column("from", lambda each: Cell(_time(each.begins), "dim"), 20),
         Column("until", lambda each: Cell(_time(each.ends), "dim"), 20),
@@ -162,7 +168,10 @@ def timeline(session: Invocation, known: scratchbus.Facts, **asked: Any) -> None
 @click.argument("id")
 @_on_facts()
 def why(session: Invocation, known: scratchbus.Facts, id: str) -> None:
-    """Show why a fact is known: which text says so, who, when, what it rests on, and what ended it."""
+    """Show why a fact is known.
+
+    That is which text says so, who and when, what it rests on, and what ended it.
+    """
     found = known.why(id)
     session.out.text(scratchbus.document_of(found), found.text())
 
@@ -180,7 +189,9 @@ def why(session: Invocation, known: scratchbus.Facts, id: str) -> None:
 @_evidence_option
 @_on_facts(writes=True)
 def ingest(session: Invocation, known: scratchbus.Facts, **asked: Any) -> None:
-    """Assert the facts in the lines `A -> relation -> B` of TEXT, all or none.
+    """Assert the facts in a text, all or none.
+
+    They are its lines `A -> relation -> B`.
 
     With --subject also those in lines `key: value` whose key is a relation. - reads TEXT from standard input.
     """
@@ -204,7 +215,10 @@ def same(session: Invocation, known: scratchbus.Facts, a: str, b: str, undo: boo
 @facts.command("review", examples=("scratchbus facts review --scope user:42",))
 @_on_facts()
 def review(session: Invocation, known: scratchbus.Facts) -> None:
-    """Show what contested facts are waiting for someone to retract the wrong ones."""
+    """Show contested facts.
+
+    They wait for someone to retract the wrong ones.
+    """
     columns: Columns[scratchbus.Observation] = (
         Column("id", lambda each: Cell(each.id, "bold"), 26),
         Column("content", lambda each: Cell(one_line(each.content))),

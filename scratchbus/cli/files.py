@@ -17,7 +17,10 @@ from scratchbus.cli.text import ago
 
 @click.group(cls=BusGroup)
 def files() -> None:
-    """Keep private files of a session, outside of every workspace."""
+    """Keep private files of a session.
+
+    They are outside of every workspace.
+    """
 
 
 @files.command("list", examples=("scratchbus files list --session s1",))
@@ -31,7 +34,10 @@ def ls(session: Invocation, of: str, files: scratchbus.Files, at: str | None) ->
 @files.command(examples=("scratchbus files sync --session s1",), shared=(*ENGINE, "source"))
 @session_memory("files")
 def sync(session: Invocation, of: str, files: scratchbus.Files) -> None:
-    """List what programs wrote to the directory or deleted from it, and evict what is too much."""
+    """List what programs changed in the directory.
+
+    That is what they wrote to it or deleted from it. What is too much is evicted.
+    """
     _show(session, files.sync())
 
 
@@ -83,7 +89,10 @@ def show_path(session: Invocation, of: str, files: scratchbus.Files, path: str |
 @files.command(examples=("scratchbus files evict",), shared=(*ENGINE, "source"))
 @pass_session
 def evict(session: Invocation) -> None:
-    """Evict files that are too old or too large, of all sessions, also of those that have ended."""
+    """Evict files that are too old or too large.
+
+    It does so in all sessions, also those that have ended.
+    """
     with session.connect() as bus:
         found = bus.evict_files()
     if session.as_json:

@@ -152,8 +152,13 @@ def _import_cloud_events(session: Invocation, file: BinaryIO, kind: str) -> None
     wanted = scratchbus.read_cloud_events(text, kind)
     with session.open() as opened:
         before = opened.bus.position()
+        kinds = {said["type"] for said in wanted}
+        if not kinds <= opened.bus.types.types.keys():
+            opened.bus.refresh_types()
+        for name in kinds:
+            opened.bus.types.get(name)  # raises UnknownType, before anything is written
         for said in wanted:
-            with scratchbus.because(traceparent=said.pop("traceparent", None)):
+            with scratchbus.within_trace(said.pop("traceparent", None)):
                 opened.page.add(**said)
         ids = {said["event_id"] for said in wanted}
         added = sum(event.id in ids for event in opened.bus.events(before, pages=[opened.page.name]))

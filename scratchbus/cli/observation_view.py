@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,13 +19,20 @@ def type_cell(observation: scratchbus.Observation) -> Cell:
     return Cell(observation.type, type_style(observation.priority))
 
 
-def status_cell(observation: scratchbus.Observation) -> Cell:
+def blocked_in(page: scratchbus.Page, found: Iterable[scratchbus.Observation]) -> frozenset[str]:
+    """Return the ids of those that something open blocks. The bus is asked only if something may."""
+    waiting = {each.id for each in found if each.blocked_by and each.status == "active"}
+    return frozenset(waiting and waiting - {each.id for each in page.active()})
+
+
+def status_cell(observation: scratchbus.Observation, blocked: Collection[str] = ()) -> Cell:
     """Return the status of an observation; a terminal shows it unless it is `active`, and then what it waits for."""
     status = observation.status
     if status != "active":
         return Cell(status, STATUS_STYLES.get(status, ""))
     is_scheduled = observation.not_before is not None and observation.not_before == observation.remind_at
-    waits = "recurs" if observation.every else "scheduled" if is_scheduled else ""
+    waits = "scheduled" if is_scheduled else "blocked" if observation.id in blocked else ""
+    waits = "recurs" if observation.every else waits
     return Cell(status, "dim" if waits else STATUS_STYLES.get(status, ""), waits)
 
 
@@ -39,14 +46,14 @@ def content_cell(observation: scratchbus.Observation) -> Cell:
     return Cell(one_line(observation.content), "dim" if observation.status_class == "final" else "")
 
 
-def columns_at(now: datetime | None = None) -> Columns[scratchbus.Observation]:
-    """Return the columns of observations, with ages as of a time."""
+def columns_at(now: datetime | None = None, blocked: Collection[str] = ()) -> Columns[scratchbus.Observation]:
+    """Return the columns of observations, with ages as of a time, and the ids of those that are blocked."""
     then = now or datetime.now(UTC)
     return (
         Column("id", lambda each: id_cell(each.id), 26),
         Column("pri", lambda each: Cell(str(each.priority), "dim"), 3, right=True),
         Column("type", type_cell, 20),
-        Column("status", status_cell, 14),
+        Column("status", lambda each: status_cell(each, blocked), 14),
         Column("times", times_cell, 5, right=True),
         Column("age", lambda each: Cell(ago(each.created_at, then), "dim"), 4, right=True),
         Column(
@@ -81,6 +88,7 @@ def show_card(
     observation: scratchbus.Observation,
     history: Sequence[scratchbus.Event] | None,
     evidence: Mapping[str, scratchbus.Observation],
+    blocked: Collection[str] = (),
 ) -> None:
     """Show all fields of an observation, and its history if that is given.
 
@@ -89,7 +97,8 @@ def show_card(
     out, document = session.out, scratchbus.document_of(observation)
     if history is not None:
         document["history"] = list(map(scratchbus.document_of, history))
-    status = status_cell(observation)._replace(short=None)
+    status = status_cell(observation, blocked)
+    status = status._replace(text="blocked" if observation.id in blocked else status.text, short=None)
     title = (id_cell(observation.id), type_cell(observation), status, times_cell(observation))
     out.block(document, title, paragraphs(observation.content), _details(observation, evidence))
     if history is not None and not out.as_json:

@@ -73,7 +73,10 @@ def set_todo(
 @todo.command("inject", examples=("scratchbus todo inject --session s1",))
 @session_memory("todo")
 def inject_todo(session: Invocation, of: str, plan: scratchbus.Todo) -> None:
-    """Print the todo list as the text that survives compaction; nothing if no item is open."""
+    """Print the todo list as the text that survives compaction.
+
+    It is nothing if no item is open.
+    """
     text = plan.format_for_injection()
     session.out.text({"session": of, "text": text}, text or "")
 
@@ -101,7 +104,10 @@ def _show_todo(session: Invocation, of: str, found: scratchbus.TodoList) -> None
 
 @click.group(cls=BusGroup)
 def scratchpad() -> None:
-    """Show and write the scratchpad of an agent, which it keeps from one run to the next."""
+    """Show and write the scratchpad of an agent.
+
+    An agent keeps it from one run to the next.
+    """
 
 
 @scratchpad.command("show", examples=("scratchbus scratchpad show analyst",), shared=(*ENGINE, "source"))

@@ -11,7 +11,7 @@ from scratchbus.cli.commands import PAGE, command, given
 from scratchbus.cli.completion import statuses, type_names
 from scratchbus.cli.event_view import show_history
 from scratchbus.cli.invocation import Invocation, pass_session
-from scratchbus.cli.observation_view import columns_at, show_card, show_gone, show_trace
+from scratchbus.cli.observation_view import blocked_in, columns_at, show_card, show_gone, show_trace
 from scratchbus.cli.text import short
 from scratchbus.errors import NotFound
 
@@ -67,7 +67,9 @@ def list_(
         begin = None if after is None else opened.page.whole_id(after)
         found = opened.page.list(**wanted, limit=most, after=begin)
         more = opened.page.count(**wanted, after=found[-1], limit=_COUNTED) if found and len(found) == most else 0
-    session.out.listing(columns_at(), found, empty="Nothing matches" if wanted or after is not None else _EMPTY)
+        blocked = blocked_in(opened.page, found) if session.out.is_terminal else frozenset()
+    columns = columns_at(blocked=blocked)
+    session.out.listing(columns, found, empty="Nothing matches" if wanted or after is not None else _EMPTY)
     if more:
         session.out.remark(
             f"{_many(more)} more match: go on with --after {short(found[-1].id)}, or show all with --all"
@@ -120,8 +122,9 @@ def show(session: Invocation, id: str, with_history: bool) -> None:
         evidence = opened.page.evidence(whole) if observation and observation.evidence else {}
         is_wanted = with_history or observation is None  # its history is an error if there never was one
         events = opened.page.history(whole) if is_wanted else None
+        blocked = blocked_in(opened.page, [observation] if observation and not session.as_json else [])
     if observation is not None:
-        show_card(session, observation, events, evidence)
+        show_card(session, observation, events, evidence, blocked)
     elif with_history:
         show_gone(session, opened.page.name, whole, events or ())
     else:

@@ -185,7 +185,10 @@ def status(session: Invocation) -> None:
 @command()
 @pass_session
 def start(session: Invocation) -> None:
-    """Start the embedded engine, without the background work of `up`. It does nothing if the engine runs."""
+    """Start the embedded engine alone.
+
+    It does without the background work of `up`, and nothing if the engine runs.
+    """
     settings = session.settings()
     if scratchbus.embedded_directory(settings.url, settings.home) is None:
         raise InvalidURL("start is only for the embedded engine; start your own server by its own means")

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 import scratchbus
-from scratchbus.cli.commands import BusCommand, given, listed
+from scratchbus.cli.commands import BusCommand, ask_to_write, given, listed
 from scratchbus.cli.invocation import Invocation, pass_session
 from scratchbus.errors import SettingsError
 
@@ -138,12 +138,9 @@ def setup(
         bus,
     )
     files = {root / name: _merged(root / name, make(server)) for name, make in wanted.files.items()}
-    if not yes:
-        for path, text in files.items():
-            click.echo(f"{path}:\n{text}", err=True)
-        if not click.confirm("Write this?", err=True):
-            session.out.note("Nothing was written")
-            return
+    if not (yes or ask_to_write(files)):
+        session.out.note("Nothing was written")
+        return
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

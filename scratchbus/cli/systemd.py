@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 
 import scratchbus
-from scratchbus.cli.commands import BusGroup, given
+from scratchbus.cli.commands import BusGroup, ask_to_write, given
 from scratchbus.cli.invocation import Invocation, pass_session
 from scratchbus.errors import SettingsError
 
@@ -100,12 +100,9 @@ def install(session: Invocation, is_user: bool, log: Path | None, journal: str |
     watched = watched if journal is None else f" --follow --journal {_quoted(journal)}"
     folder = _folder()
     units = {folder / f"scratchbus-{name}.service": text for name, text in _units(session, watched).items()}
-    if not yes:
-        for path, text in units.items():
-            click.echo(f"{path}:\n{text}", err=True)
-        if not click.confirm("Write this?", err=True):
-            session.out.note("Nothing was written")
-            return
+    if not (yes or ask_to_write(units)):
+        session.out.note("Nothing was written")
+        return
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, text in units.items():

@@ -20,6 +20,7 @@ from scratchbus.domain.given_observation import spread
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.observation_models import GUARDS, GivenObservation, NewObservation
 from scratchbus.domain.schedule import blockers_in_head, end_after, start_of
+from scratchbus.domain.times import settle
 from scratchbus.domain.values import check_source, checked, millis, refusal_in
 from scratchbus.engine.steps import Step
 from scratchbus.errors import EventIdReused, InvalidField, InvalidInput, InvalidTTL, TooLarge, UnknownField, shown
@@ -181,14 +182,16 @@ def decide(
     if start is not None:
         ttl, expires_at = None, end_after(start, now, ttl, expires_at, recurs="every" in said)
     status = given("status") or kind.initial_status
-    wake, fence, argument = start or given("remind_at"), given("fence"), ""
+    wake, fence, argument = start or settle(given("remind_at")), given("fence"), ""
     _check_type(settings, kind, status, given)
     status_class = life.statuses[status]
     fields = {"by": by or source, **why, **said}  # of the body, without what is default
     for name in _DECIDED.intersection(said):
         del fields[name]
+    if wake is not None:
+        fields["remind_at"] = wake
     if start is not None:
-        fields["not_before"] = fields["remind_at"] = start
+        fields["not_before"] = start
     if by is not None and source != by:
         fields["source"] = source
     if kind.default_owner is not None:

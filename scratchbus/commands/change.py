@@ -8,6 +8,7 @@ from typing import Annotated, Any, cast
 from scratchbus.commands.execution import Command, Occasion, Reason, Version
 from scratchbus.commands.outcome import Life, life_of, type_or_none
 from scratchbus.commands.references import check_blockers
+from scratchbus.commands.rescheduling import FIELDS, Rescheduled, rescheduled
 from scratchbus.domain.checks import MAX_LABEL, check_end, check_size, check_tags
 from scratchbus.domain.events import Changes, Cleared, ReasonCode, StatusChanged, Updated
 from scratchbus.domain.given_observation import check_patch
@@ -15,6 +16,7 @@ from scratchbus.domain.lifecycle import ARCHIVED, Lifecycle
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.observation_models import ObservationPatch
 from scratchbus.domain.registry import ObservationType
+from scratchbus.domain.times import settle
 from scratchbus.domain.values import MAX_BYTES, CheckedBy, EventId, Given, check_id, duration_of, millis
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, TooLarge, shown
@@ -43,6 +45,11 @@ class Update(Command):
         """See `Command`."""
         return "status" in self.changes and "expires_at" not in self.changes
 
+    @property
+    def follows_state(self) -> bool:
+        """See `Command`."""
+        return self.expected_version is None and not FIELDS.isdisjoint(self.changes)
+
     def look_up(self, core: Core, page: str) -> Step[None]:
         """See `Command`."""
         if blockers := self.changes.get("blocked_by"):
@@ -51,8 +58,12 @@ class Update(Command):
     def decide(self, occasion: Occasion, before: Observation | None, kind: ObservationType | None) -> list[Write]:
         """See `Command`."""
         writes: list[Write] = []
-        fields = {name: value for name, value in self.changes.items() if name != "status"}
+        fields = {name: settle(value) for name, value in self.changes.items() if name != "status"}
         if fields:
+            moved = Rescheduled({}, frozenset())
+            if before is not None and not FIELDS.isdisjoint(fields):
+                moved = rescheduled(self.changes, before, kind, occasion)
+                fields |= moved.fields
             if "blocked_by" in fields and before is not None and before.every is not None:
                 raise InvalidField("blocked_by", f"{self.id} recurs and is never active; nothing can block it")
             _check_changes(fields, kind, occasion)
@@ -62,13 +73,16 @@ class Update(Command):
                     occasion.event(Updated, self.id, changes=cast(Changes, fields)),
                     Op.UPDATE,
                     occasion.digest,
-                    self.expected_version,
+                    before.version if before is not None and self.follows_state else self.expected_version,
+                    allowed=moved.allowed or None,
+                    wake=moved.wake,
+                    rest=moved.rest,
                     expires="" if "expires_at" not in fields else "0" if end is None else str(millis(end)),
                     argument=occasion.by,
                     fence=self.fence,
                     tags=fields.get("tags"),
                     blocked_by=fields.get("blocked_by"),
-                    verb="updated",
+                    verb="rescheduled" if moved.fields else "updated",
                     lifecycle=life_of(kind),
                 )
             )

@@ -15,7 +15,7 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.values import CheckedBy, Guards, check_id, check_source, check_whole
 from scratchbus.engine.steps import Step
-from scratchbus.errors import Conflict, InvalidTransition
+from scratchbus.errors import Conflict, InvalidTransition, VersionConflict
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.because import reasons
 from scratchbus.eventlog.ids import new_event_id
@@ -78,6 +78,11 @@ class Command(Guards):
         """Whether it may reopen a closed observation for the life that it was given last."""
         return False
 
+    @property
+    def follows_state(self) -> bool:
+        """Whether it is decided again if the observation has changed since it was read."""
+        return False
+
     def look_up(self, core: Core, page: str) -> Step[None]:
         """Raise InvalidInput for what it names and the bus does not have."""
         yield from ()
@@ -119,5 +124,9 @@ def execute(
             if error.to_status not in error.allowed:
                 raise
             continue  # it was closed or reopened since it was read
+        except VersionConflict:
+            if not command.follows_state:
+                raise
+            continue
         return (yield from finish(core, page, before, writes, done))
-    raise Conflict(f"{command.id} keeps changing between open and closed; try again")
+    raise Conflict(f"{command.id} keeps changing; try again")

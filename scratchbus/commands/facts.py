@@ -27,6 +27,7 @@ from scratchbus.domain.knowledge import Span
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.observation_models import NewObservation
 from scratchbus.domain.relation_registry import SAME_AS, RelationRegistry
+from scratchbus.domain.times import settle
 from scratchbus.domain.values import MAX_BYTES, CheckedBy, EventId, Given, check_confidence
 from scratchbus.engine.steps import Step, Wrote
 from scratchbus.errors import Conflict, InvalidField, InvalidId, InvalidInput, NotFound, VersionConflict, shown
@@ -92,7 +93,7 @@ class AssertFact(Given):
         if self.invalid_at is not None and self.invalid_at <= (self.valid_at or occasion.now):
             than = "valid_at" if self.valid_at else "now, when the fact begins unless you give valid_at"
             raise InvalidField("invalid_at", f"{self.invalid_at.isoformat()} is not after {than}")
-        fields = {name: value for name, value in self.__dict__.items() if name not in ("subject", "event_id")}
+        fields = {name: settle(value) for name, value in self.__dict__.items() if name not in ("subject", "event_id")}
         return occasion.event(FactAsserted, PREFIX, behind, **{**fields, "about": self.subject, "relation": read.name})
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from scratchbus.domain.payloads import plain
 from scratchbus.domain.position import BusPosition, Position
-from scratchbus.domain.times import read_moment
+from scratchbus.domain.times import NamedMoment, is_iso, read_moment, settle
 from scratchbus.domain.values import MAX_BYTES, Moment, check_event_id, check_id, check_whole
 from scratchbus.errors import InvalidField, InvalidPosition, InvalidTTL, TooLarge, UnknownField, key_text, shown
 
@@ -50,7 +50,7 @@ def check_end(end: datetime, now: datetime) -> datetime:
     """Return the moment at which an observation expires. Raises InvalidTTL if it was over a second before now."""
     if end <= now - timedelta(seconds=1):
         raise InvalidTTL(f"expires_at: {end.isoformat()} is in the past")
-    return end
+    return settle(end)  # type: ignore[no-any-return]  # it is one as well
 
 
 def check_guards(event_id: object) -> None:
@@ -262,9 +262,10 @@ TIMES = '14:02, yesterday 14:02, "10m ago", "in 2h", or ISO 8601, such as 2026-0
 def as_time(field: str, value: object, *, ahead: bool = False) -> datetime:
     """Return a moment in UTC, to the millisecond; a naive time counts as UTC. Raises InvalidField.
 
-    Text is read as `read_moment` does, by the clock of this machine. A retry under the same event id has to name the
-    same moment: give it one of ISO 8601.
+    Text is read as `read_moment` does, by the clock of this machine. What it named is a `NamedMoment`, unless that is
+    ISO 8601.
     """
+    text = ""
     if isinstance(value, str):
         text, value = value, read_moment(value, datetime.now(UTC), ahead=ahead)
         if value is None:
@@ -277,7 +278,8 @@ def as_time(field: str, value: object, *, ahead: bool = False) -> datetime:
         raise InvalidField(field, f"{value} is beyond the years 1 to 9999") from None
     if value.year < 1970:
         raise InvalidField(field, f"{value.isoformat()} is before 1970")
-    return value.replace(microsecond=value.microsecond // 1000 * 1000)
+    value = value.replace(microsecond=value.microsecond // 1000 * 1000)
+    return NamedMoment.of(value, text) if text and not is_iso(text) else value
 
 
 When = BusPosition | Position | Moment

@@ -7,11 +7,17 @@ import binascii
 import hashlib
 import json
 import re
+from functools import cache
 from typing import Any, Final
 from urllib.parse import quote
 
+from pydantic import ValidationError
+from pydantic_core import SchemaValidator, core_schema
+
 from scratchbus.domain.documents import document_of
 from scratchbus.domain.event import Event
+from scratchbus.domain.observation_models import NewObservation
+from scratchbus.domain.values import checked, refusal_in
 from scratchbus.errors import InvalidField, shown
 
 _REQUIRED: Final = ("id", "source", "type")
@@ -54,11 +60,23 @@ def read_cloud_events(text: str, type: str = "observation") -> list[dict[str, An
     for number, event in enumerate(_documents(text), 1):
         try:
             said = _observation(event, type)
+            if said is not None:
+                _checks().validate_python(said)
+        except ValidationError as error:
+            raise InvalidField(f"CloudEvent {number}", f"{refusal_in(error)}; nothing was written") from None
         except ValueError as problem:
             raise InvalidField(f"CloudEvent {number}", f"{problem}; nothing was written") from None
         if said is not None:
             found.append(said)
     return found
+
+
+@cache
+def _checks() -> SchemaValidator:
+    """Return the compiled checks of the arguments of `Page.add`."""
+    fields = NewObservation.model_fields.items()
+    checks = {name: core_schema.typed_dict_field(checked(field), required=False) for name, field in fields}
+    return SchemaValidator(core_schema.typed_dict_schema(checks))
 
 
 def _documents(text: str) -> list[Any]:

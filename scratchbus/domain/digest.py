@@ -6,6 +6,8 @@ import json
 from hashlib import blake2b
 from typing import Any
 
+from scratchbus.domain.times import NamedMoment
+
 
 def digest_of(operation: str, *given: Any) -> str:
     """Return a digest of what a caller gave, by which a retry is told from another call with the same event id."""
@@ -14,4 +16,6 @@ def digest_of(operation: str, *given: Any) -> str:
 
 
 def _text(value: object) -> object:
+    if isinstance(value, NamedMoment):
+        return value.said
     return sorted(value) if isinstance(value, set | frozenset) else str(value)

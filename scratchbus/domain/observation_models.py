@@ -148,7 +148,8 @@ GUARDS = Guards.model_fields.keys()
 class ObservationPatch(TypedDict, total=False):
     """The keywords of `Page.update` and `Job.update`, each with its type; a field that is left out stays as it is.
 
-    `owner` and `expires_at` may be None, which removes them. A `status` follows the lifecycle of the type.
+    `owner`, `expires_at`, `not_before` and `remind_at` may be None, which removes them. A `status` follows the
+    lifecycle of the type.
     """
 
     content: str | BaseModel
@@ -160,6 +161,9 @@ class ObservationPatch(TypedDict, total=False):
     metadata: Mapping[str, Any] | BaseModel
     expires_at: Moment | None
     blocked_by: Sequence[str]
+    not_before: Moment | None
+    every: str
+    remind_at: Moment | None
 
 
 UPDATABLE = tuple(ObservationPatch.__annotations__)
@@ -179,3 +183,6 @@ class Changes(TypedDict, total=False):
     metadata: dict[str, Any]
     expires_at: datetime | None
     blocked_by: list[str]
+    not_before: datetime | None
+    every: str
+    remind_at: datetime | None

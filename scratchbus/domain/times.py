@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, time, timedelta
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 """The milliseconds of each unit."""
@@ -23,6 +23,40 @@ _PART = re.compile(r"(\d+(?:\.\d+)?) ?([a-z]+)(?: ?, ?| and | )?")
 _ISO = re.compile(r"p(?=.)(?:(\d+)w)?(?:(\d+)d)?(?:t(?=.)(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?)?")
 _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?")
 _DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
+
+
+class NamedMoment(datetime):
+    """A moment that a text such as ``2h`` named, which names another one later.
+
+    A retry repeats the text, so that is what a digest of arguments has of it.
+    """
+
+    said: str
+
+    @classmethod
+    def of(cls, moment: datetime, said: str) -> NamedMoment:
+        """Return a moment as the one that a text names."""
+        named = cls.combine(moment.date(), moment.timetz())
+        named.said = said
+        return named
+
+    def plain(self) -> datetime:
+        """Return it as events keep it."""
+        return datetime.combine(self.date(), self.timetz())
+
+
+def settle(moment: Any) -> Any:
+    """Return a value, and a moment without the text that named it."""
+    return moment.plain() if isinstance(moment, NamedMoment) else moment
+
+
+def is_iso(text: str) -> bool:
+    """Return whether a text names the same moment whenever it is read."""
+    try:
+        datetime.fromisoformat(text.strip())
+    except ValueError:
+        return False
+    return True
 
 
 @lru_cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
@@ -14,6 +14,7 @@ from scratchbus.errors import InvalidField, shown
 from scratchbus.telemetry import tracing
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+_SENT = re.compile(r"([0-9a-f]{2})-(([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2})(-.*)?")
 _NOTHING: dict[str, Any] = {}
 
 _reasons: ContextVar[dict[str, Any]] = ContextVar("scratchbus_reasons", default=_NOTHING)  # never changed
@@ -51,6 +52,19 @@ def because(cause: Event | Position | str | None = None, *, traceparent: str | N
         yield
     finally:
         _reasons.reset(token)
+
+
+def within_trace(traceparent: object) -> AbstractContextManager[None]:
+    """Let events that are made inside belong to the trace that a request names, by its W3C `traceparent`.
+
+    What is none is ignored, as the standard says; nothing is raised. See `because`.
+    """
+    match = _SENT.fullmatch(traceparent) if isinstance(traceparent, str) else None
+    if match is None:
+        return nullcontext()
+    version, context, trace, span, more = match.groups()
+    is_wrong = version == "ff" or (version == "00" and more) or not trace.strip("0") or not span.strip("0")
+    return nullcontext() if is_wrong else because(traceparent=f"00-{context}")
 
 
 def _is_trace_context(value: object) -> bool:

@@ -40,6 +40,7 @@ _TRIGGER: Final = component(
 _BLOCKERS: Final = listed(
     ID, maxItems=100, description="Observations of the page; while one of them is open, this one is not active."
 )
+_EVERY: Final[Schema] = {"type": "string", "pattern": patterns.EVERY}
 _FIELDS: Final[dict[str, Schema]] = {
     "type": TYPE,
     "content": _CONTENT,
@@ -65,7 +66,7 @@ _FIELDS: Final[dict[str, Schema]] = {
     "blocked_by": or_null(_BLOCKERS),
     "not_before": or_null(TIME) | {"description": "When it becomes active."},
     "every": {
-        "anyOf": [{"type": "string", "pattern": patterns.EVERY}, {"type": "null"}],
+        "anyOf": [_EVERY, {"type": "null"}],
         "description": "Adds one like it again and again: an interval, or a line of cron in UTC.",
         "examples": ["1h", "0 3 * * mon-fri"],
     },
@@ -107,6 +108,9 @@ _CHANGES: Final[dict[str, Schema]] = {
     "metadata": or_null(OBJECT),
     "expires_at": or_null(TIME),
     "blocked_by": or_null(_BLOCKERS),
+    "not_before": or_null(TIME) | {"description": "When it becomes active, or recurs next; null: now."},
+    "every": _EVERY | {"description": "How often what recurs does so."},
+    "remind_at": or_null(TIME),
 }
 PATCH: Final = component(
     "ObservationPatch",

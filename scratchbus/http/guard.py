@@ -11,9 +11,10 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 
 import anyio
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette_compress import CompressMiddleware, remove_compress_type
 
+from scratchbus import within_trace
 from scratchbus.http.callers import is_cookie_alone
 from scratchbus.http.problems import Refusal, refusal
 from scratchbus.http.routing import Routes
@@ -79,16 +80,20 @@ class Guard:
             return
         app = self._compressing if _takes_compressed(scope) else self._app
         try:
-            if scope["method"] == "HEAD":
-                scope["method"] = "GET"
-                with answer.only_head:
-                    await app(scope, body, answer.send)
-            else:
-                await app(scope, body, answer.send)
+            with within_trace(scope["state"].get("traceparent")):
+                await self._serve(app, scope, body, answer)
         except Refusal as problem:
             await answer.refuse(problem)
         except Exception:  # noqa: S110 - it is logged and answered (see `problems`); uvicorn would log it again
             pass
+
+    async def _serve(self, app: ASGIApp, scope: Scope, body: Receive, answer: _Answer) -> None:
+        if scope["method"] == "HEAD":
+            scope["method"] = "GET"
+            with answer.only_head:
+                await app(scope, body, answer.send)
+        else:
+            await app(scope, body, answer.send)
 
     async def _checked(self, scope: Scope) -> Scope:
         """Return a request as the application sees it. Raises Refusal."""
@@ -100,6 +105,7 @@ class Guard:
         if headers.get("content-encoding", "identity") != "identity":
             raise Refusal(415, "unsupported-media-type", "the body is compressed; send it as it is")
         scope = {**scope, "path": path, "state": dict(scope.get("state", {}))}
+        scope["state"]["traceparent"] = headers.get("traceparent")
         if is_private:
             scope["state"]["caller"] = await self._server.callers.identify(scope, headers)
         return scope

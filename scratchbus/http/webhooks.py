@@ -213,6 +213,8 @@ class Webhooks:
             "webhook-timestamp": str(timestamp),
             "webhook-signature": signature(webhook, event.id, timestamp, content),
         }
+        if event.traceparent is not None:
+            headers["traceparent"] = event.traceparent
         try:
             async with asyncio.timeout(TIMEOUT):
                 async with self._pool.stream("POST", webhook.url, headers=headers, content=content) as answer:

@@ -7,6 +7,7 @@ from importlib.metadata import version
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+from scratchbus import within_trace
 from scratchbus.mcp.completion import Completions
 from scratchbus.mcp.groups import toolbox_of
 from scratchbus.mcp.instructions import instructions
@@ -56,6 +57,8 @@ class Methods:
                 "subscriptions/listen": self._subscriptions.listen,
             }
 
+        self.by_name = {name: _in_its_trace(method) for name, method in self.by_name.items()}
+
     def serving(self) -> AbstractAsyncContextManager[None]:
         """Serve subscriptions until exit."""
         return self._subscriptions.serving()
@@ -78,3 +81,13 @@ class Methods:
     async def _set_level(self, client: Client, params: Params) -> Result:
         self._levels[client.connection] = params["level"]
         return {}
+
+
+def _in_its_trace(method: Method) -> Method:
+    """Let what a method writes belong to the trace of the request: that in `_meta`, else that of the HTTP request."""
+
+    async def answer(client: Client, params: Params) -> Result:
+        with within_trace((params.get("_meta") or {}).get("traceparent") or client.traceparent):
+            return await method(client, params)
+
+    return answer

@@ -105,7 +105,7 @@ class NotesTools(ToolGroup):
 
     @tool("Add a note", ADDS)
     async def add_note(self, content: Content, tags: Tags = None, event_id: EventId = None) -> NoteAnswer:
-        """Save a note for the rest of the session."""
+        """Save a note for this session."""
         result = await self._notes.add(content, tags or (), event_id=event_id)
         return _kept(result)
 
@@ -154,7 +154,7 @@ class NotesTools(ToolGroup):
 
     @tool("Add a note", ADDS, now="add_note")
     async def scratch_note(self, content: Content, tags: Tags = None, event_id: EventId = None) -> NoteAnswer:
-        """Save a note for the rest of the session."""
+        """Save a note for this session."""
         return await self.add_note(content, tags, event_id)
 
     @tool("List the notes", READS, now="search_notes")

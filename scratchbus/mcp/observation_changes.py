@@ -12,7 +12,7 @@ from pydantic import Field
 from scratchbus.errors import EngineError
 from scratchbus.mcp.answers import ClearedIds, HeldClaim, NextClaim, ObservationAnswer, brief, held, whole
 from scratchbus.mcp.observation_fields import (
-    Confidence,
+    Again,
     Context,
     Fence,
     Id,
@@ -41,9 +41,10 @@ class ObservationChanges(ToolGroup):
         content: str | None = None,
         status: Annotated[str | None, Field(description="pending_review: doubtful; active: reopen.")] = None,
         owner: str | None = None,
-        confidence: Confidence = None,
+        confidence: Again = None,
         tags: list[str] | None = None,
         expires_at: When = None,
+        not_before: When = None,
         context: Context = None,
         metadata: Metadata = None,
         expected_version: int | None = None,
@@ -54,6 +55,7 @@ class ObservationChanges(ToolGroup):
         """Change the fields you pass."""
         fields: dict[str, Any] = {"content": content, "status": status, "owner": owner, "confidence": confidence}
         fields |= {"tags": tags, "context": context, "metadata": metadata, "expires_at": expires_at}
+        fields["not_before"] = not_before
         changes = {name: value for name, value in fields.items() if value is not None}
         if not release:
             how: dict[str, Any] = {"expected_version": expected_version, "fence": fence, "event_id": event_id}
@@ -73,7 +75,7 @@ class ObservationChanges(ToolGroup):
         fence: Fence = None,
         event_id: EventId = None,
     ) -> ObservationAnswer:
-        """Close an observation that has been dealt with."""
+        """Close an observation that was dealt with."""
         if action is None:
             return brief(await self._page.resolve(id, reason=reason, fence=fence, event_id=event_id))
         own = event_id or uuid4().hex

@@ -69,14 +69,17 @@ class ObservationTools(ToolGroup):
         dedupe_key: Annotated[str | None, Field(description="Counts an open one again.")] = None,
         times: Times = 1,
         evidence: Annotated[list[str] | None, Field(description="Ids of what supports it.")] = None,
+        blocked_by: list[str] | None = None,
+        not_before: When = None,
         event_id: EventId = None,
     ) -> AddedObservation:
         """Tell everyone on the page what you saw."""
-        _check_reminder(type, remind_at, remind_on)
+        _check_reminder(type, remind_at or not_before, remind_on)
         added = await self._page.add(
             type, content, status=status, confidence=confidence, tags=tags, owner=owner, ttl=ttl,
             expires_at=expires_at, remind_at=remind_at, remind_on=remind_on, context=context, metadata=metadata,
-            dedupe_key=dedupe_key, times=times, evidence=evidence, event_id=event_id,
+            dedupe_key=dedupe_key, times=times, evidence=evidence, blocked_by=blocked_by, not_before=not_before,
+            event_id=event_id,
         )  # fmt: skip
         answer = cast(AddedObservation, brief(added))
         if displaced := await self._displaced([added]):
@@ -139,7 +142,7 @@ class ObservationTools(ToolGroup):
         limit: Limit = 20,
         cursor: Cursor = None,
     ) -> ObservationList:
-        """Find observations of the page that match every filter, newest first."""
+        """Find observations that match every filter, newest first."""
         view = await self._workspace.look()
         wanted: dict[str, Any] = {"type": type, "status": status, "owner": owner, "source": source, "tags": tags}
         wanted |= {"context": context, "metadata": metadata, "confidence": confidence, "since": since}
@@ -159,7 +162,7 @@ class ObservationTools(ToolGroup):
 
     @tool("Get an observation", READS)
     async def get_observation(self, id: Id) -> FoundObservation:
-        """Get an observation in full; null if there is none."""
+        """Get an observation in full, or null."""
         found = (await self._workspace.look()).get(id)
         if found is not None:
             await self._page.log_read([found])

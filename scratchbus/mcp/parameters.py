@@ -20,7 +20,7 @@ Cursor = str | None
 MOST: Final = 100
 """The most items of a list."""
 
-Limit = Annotated[int, WithJsonSchema({"type": "integer", "maximum": MOST}), Field(ge=1, le=MOST)]
+Limit = Annotated[int, WithJsonSchema({"type": "integer"}), Field(ge=1, le=MOST)]
 
 Based = Annotated[int | None, Field(description="The one you read.")]
 Overwrite = Annotated[bool, Field(description="Replace it unread.")]

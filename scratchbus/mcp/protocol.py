@@ -64,6 +64,10 @@ class Client(Protocol):
     def ending(self) -> AsyncExitStack:
         """What is to be done when the connection ends."""
 
+    @property
+    def traceparent(self) -> str | None:
+        """The W3C trace context in the headers of the request, if it has any."""
+
     async def notify(self, method: str, params: dict[str, Any], *, is_of_request: bool = False) -> None:
         """Send a notification; one that `is_of_request` goes where the answer to the request will go."""
 

@@ -72,6 +72,7 @@ class _Client:
     def __init__(self, context: Request) -> None:
         self._session = context.session
         self.request_id = context.request_id
+        self.traceparent = getattr(context.request, "headers", {}).get("traceparent")
 
     @property
     def connection(self) -> object:

@@ -243,6 +243,7 @@ class _Request:
         self.connection = session
         self.request_id = id
         self.ending = session.ending
+        self.traceparent = None  # there are no headers
 
     async def notify(self, method: str, params: dict[str, Any], *, is_of_request: bool = False) -> None:
         await self.connection.notify(method, params)

@@ -7,6 +7,7 @@ from typing import Any
 
 from scratchbus.domain.events import Claimed, Due, Event, Linked, Released, Repeated, StatusChanged, Updated
 from scratchbus.domain.observation import Claim, Observation
+from scratchbus.domain.schedule import is_scheduled
 from scratchbus.domain.values import LARGEST, moment
 
 
@@ -55,11 +56,10 @@ def _claimed(observation: Observation, event: Claimed) -> dict[str, Any]:
 
 
 def _released(observation: Observation, event: Released) -> dict[str, Any]:
-    return {
-        "claim": None,
-        "attempts": max(0, observation.attempts - event.untried),
-        "not_before": moment(event.ms + event.backoff) if event.backoff else None,
-    }
+    start = observation.not_before
+    if start is None or start <= moment(event.ms) or not is_scheduled(observation):  # a schedule outlives the claim
+        start = moment(event.ms + event.backoff) if event.backoff else None
+    return {"claim": None, "attempts": max(0, observation.attempts - event.untried), "not_before": start}
 
 
 def _lapsed(observation: Observation, event: Event) -> dict[str, Any]:

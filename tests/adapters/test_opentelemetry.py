@@ -11,10 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp import Client
 
-from scratchbus import AsyncBus
+from scratchbus import AsyncBus, because
 from scratchbus.errors import VersionConflict
+from scratchbus.mcp.identity import Identity
+from scratchbus.mcp.server import server_of
+from scratchbus.mcp.workspace import Workspace
 from scratchbus.telemetry import tracing
+from tests.edges.http.conftest import serving_here
 from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -25,6 +30,7 @@ from opentelemetry.sdk.trace import TracerProvider  # noqa: E402 - there is an S
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor  # noqa: E402
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter  # noqa: E402
 from opentelemetry.trace import SpanKind, StatusCode  # noqa: E402
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: E402
 
 from scratchbus.adapters.opentelemetry import ScratchbusInstrumentor  # noqa: E402
 
@@ -186,10 +192,75 @@ assert not [name for name in sys.modules if name.startswith(("opentelemetry", "s
 
 
 def test_a_trace_that_the_caller_names_goes_on(bus, spans: InMemorySpanExporter):
-    from scratchbus import because
-
     with because(traceparent=f"00-{7:032x}-{9:016x}-01"):
         bus.page("main").add("observation", "x")
     (publish,) = named(spans, "publish main")
     assert (publish.context.trace_id, publish.parent.span_id) == (7, 9)
     eventually(lambda: publish.end_time is not None, "it has ended")
+
+
+def test_a_span_inside_the_trace_that_is_named_is_nearer(bus, spans: InMemorySpanExporter):
+    traceparent = f"00-{7:032x}-{9:016x}-01"
+    provider = TracerProvider()
+    within = TraceContextTextMapPropagator().extract({"traceparent": traceparent})
+    with (
+        because(traceparent=traceparent),
+        provider.get_tracer("server").start_as_current_span("POST", context=within) as post,
+    ):
+        bus.page("main").add("observation", "x")
+    with because(traceparent=traceparent), provider.get_tracer("server").start_as_current_span("elsewhere"):
+        bus.page("main").add("observation", "y")
+    first, second = named(spans, "publish main")
+    assert (first.context.trace_id, first.parent.span_id) == (7, post.get_span_context().span_id)
+    assert (second.context.trace_id, second.parent.span_id) == (7, 9)
+
+
+@pytest.mark.real
+@pytest.mark.engines("embedded")
+def test_a_caller_over_http_is_in_the_trace_of_what_becomes_of_it(bus, engine_url, bus_name, spans):
+    caller, stop = spans_of_a_caller(), threading.Event()
+    with serving_here(engine_url, bus=bus_name) as served, served.client() as http:
+        with caller.start_as_current_span("ask") as ask:
+            headers: dict[str, str] = {}
+            TraceContextTextMapPropagator().inject(headers)
+        body = {"type": "risk_alert", "content": "Fraud ring"}
+        added = http.post("/pages/main/observations", json=body, headers=headers).json()
+        plain = http.post("/pages/main/observations", json=body).json()
+        wrong = http.post("/pages/main/observations", json=body, headers={"traceparent": "00-wrong"}).json()
+    with bus.subscribe("router", types=["risk_alert"], after="0-0") as deliveries:
+        deliveries.run(lambda event: stop.set(), stop)
+    with bus.work("executor", types=["risk_alert"]) as jobs:
+        for job in jobs:
+            with job:
+                job.resolve()
+            if job.id == added["id"]:
+                break
+    context = ask.get_span_context()
+    publish = next(s for s in named(spans, "publish main") if s.parent and s.parent.span_id == context.span_id)
+    assert publish.attributes["messaging.message.conversation_id"] == added["id"]
+    for name in ("receive router", "process router", "act risk_alert"):
+        assert context.trace_id in {span.context.trace_id for span in named(spans, name)}, name
+    trace_of = {event.subject: event.traceparent.split("-")[1] for event in bus.events(kinds=["added"])}
+    assert trace_of[added["id"]] == f"{context.trace_id:032x}"
+    assert len({trace_of[each["id"]] for each in (added, plain, wrong)}) == 3
+
+
+def spans_of_a_caller() -> Any:
+    """Return a tracer of a program that only calls."""
+    return TracerProvider().get_tracer("caller")
+
+
+async def test_a_caller_over_mcp_is_in_the_trace_of_what_it_adds(spans: InMemorySpanExporter):
+    with spans_of_a_caller().start_as_current_span("ask") as ask:
+        sent: dict[str, Any] = {}
+        TraceContextTextMapPropagator().inject(sent)
+    async with (
+        Workspace.opened(Identity.of("analyst"), url="memory://mcp-trace") as workspace,
+        Client(server_of(workspace)) as client,
+    ):
+        for meta in (sent, {"traceparent": "wrong"}, {"traceparent": 7}, None):
+            called = await client.call_tool("add_observation", {"type": "observation", "content": "x"}, meta=meta)  # type: ignore[arg-type]
+            assert not called.is_error
+    context = ask.get_span_context()
+    parents = [span.parent and span.parent.span_id for span in named(spans, "publish main")]
+    assert parents == [context.span_id, None, None, None]

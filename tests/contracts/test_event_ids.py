@@ -1,10 +1,12 @@
 """An event id belongs to its writer, and one that an error names is enough to find the write again."""
 
 import inspect
+from datetime import UTC, datetime
 
 import pytest
 
 from scratchbus import AsyncJob, AsyncPage, Job, NewObservation, Page
+from scratchbus.domain import checks
 from scratchbus.engine.steps import Call, ask
 from scratchbus.errors import EngineError, EngineUnreachable, EventIdReused, NotReplicated
 from tests.engines import ALL
@@ -215,3 +217,27 @@ def test_every_write_of_a_page_takes_an_event_id(facade):
 def test_every_write_of_a_job_takes_an_event_id(facade):
     writes = {name for name in vars(facade) if not name.startswith("_")} - READ_OF_A_JOB
     assert not [name for name in writes if "event_id" not in inspect.signature(getattr(facade, name)).parameters]
+
+
+@pytest.mark.parametrize("field", ["expires_at", "remind_at", "not_before"])
+def test_a_retry_may_repeat_a_time_that_counts_from_now(page, monkeypatch, field):
+    given = {"type": "observation", "content": "x", field: "2h"}
+    first = page.add(**given, event_id="EV-1")
+    many = page.add_many([NewObservation(**given)], event_id="EV-2")
+    monkeypatch.setattr(checks, "read_moment", lambda *_, **__: datetime(2030, 1, 1, tzinfo=UTC))  # it is later
+    assert page.add(**given, event_id="EV-1") == first
+    assert page.add_many([NewObservation(**given)], event_id="EV-2") == many
+    assert type(getattr(page.add("observation", "y", **{field: "2h"}), field)) is datetime
+    for other in ("3h", getattr(first, field)):
+        with pytest.raises(EventIdReused):
+            page.add(**(given | {field: other}), event_id="EV-1")
+
+
+def test_a_retry_of_an_update_or_a_fact_may_repeat_such_a_time(bus, page, monkeypatch):
+    kept, facts = page.add("observation", "x"), bus.facts("world")
+    changed = page.update(kept.id, expires_at="2h", event_id="EV-1")
+    fact = facts.assert_fact("Ada", "knows", "Bob", valid_at="10m ago", event_id="EV-2")
+    monkeypatch.setattr(checks, "read_moment", lambda *_, **__: datetime(2030, 1, 1, tzinfo=UTC))
+    assert page.update(kept.id, expires_at="2h", event_id="EV-1") == changed
+    assert facts.assert_fact("Ada", "knows", "Bob", valid_at="10m ago", event_id="EV-2") == fact
+    assert log_length(bus) == 3

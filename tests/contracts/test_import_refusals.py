@@ -113,6 +113,17 @@ def test_no_event_is_from_beyond_the_calendar_also_when_nothing_is_computed_from
     assert_untouched(copy)
 
 
+def test_no_update_lets_something_recur(bus: Bus, copy: Bus) -> None:
+    page = bus.page()
+    page.update(page.add("observation", "x").id, content="y")
+    first, last = export(bus)
+    line = json.loads(last)
+    _body(line)["changes"] = {"every": "1h"}
+    with pytest.raises(InvalidExport, match=r"^line 2: .*lets something recur that did not"):
+        copy.import_events([first, json.dumps(line)])
+    assert_untouched(copy)
+
+
 def test_nothing_is_written_when_a_late_line_is_wrong(bus: Bus, copy: Bus) -> None:
     live(bus)
     lines = export(bus)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scratchbus import because
+from scratchbus import because, within_trace
 from scratchbus.errors import InvalidField, InvalidPosition
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -38,3 +38,25 @@ def test_a_reason_that_is_none_is_refused(page):
     with pytest.raises(InvalidField), because(traceparent="abc"):
         page.add("observation", "x")
     assert page.list() == []
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        (TRACE, TRACE),
+        (f"01{TRACE[2:]}-more", TRACE),  # of a later version
+        (f"{TRACE}-more", None),
+        (f"ff{TRACE[2:]}", None),
+        (f"00-{'0' * 32}{TRACE[35:]}", None),
+        (f"{TRACE[:36]}{'0' * 16}-01", None),
+        (f"{TRACE}, {TRACE}", None),
+        (TRACE.upper(), None),
+        ("abc", None),
+        (None, None),
+        (7, None),
+    ],
+)
+def test_a_trace_that_a_request_names_goes_on_and_what_is_none_is_ignored(page, sent, kept):
+    with within_trace(sent):
+        one = page.add("observation", "x")
+    assert page.history(one.id)[0].traceparent == kept

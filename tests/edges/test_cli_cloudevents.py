@@ -105,6 +105,15 @@ def test_what_is_no_cloud_event_is_refused_and_nothing_written(cli, file, text, 
     assert cli("list").out == ""
 
 
+def test_an_unknown_type_or_trace_context_is_noticed_in_time(cli, file):
+    theirs = {"type": "ticket", "content": "x", "by": "theirs"}
+    file.write_text(f"{made('known', 'x')}\n{made('unknown', theirs, type='scratchbus.added')}")
+    done = cli("import", str(file), "--format", "cloudevents")
+    assert (done.code, "unknown observation type 'ticket'" in done.err, cli("list").out) == (INVALID_INPUT, True, "")
+    file.write_text(json.dumps({**json.loads(made("untraced", "x")), "traceparent": "00-none"}))
+    assert cli.json("import", str(file), "--format", "cloudevents").document["observations"] == 1
+
+
 def test_the_options_fit_together(cli, file):
     file.write_text(made())
     assert cli("import", str(file), "--type", "risk_alert").code == USAGE

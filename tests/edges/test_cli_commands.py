@@ -37,6 +37,24 @@ def test_what_blocks_and_what_is_scheduled_is_not_ready(cli: Cli):
     assert [each["id"] for each in cli.json("ready", "--limit", "1").documents] == [roof["id"]]
 
 
+def test_what_is_scheduled_recurs_or_is_a_reminder_is_moved(cli: Cli):
+    def moved(id: str, *options: str):
+        return cli.json("update", id, "--source", "me", *options).document
+
+    later = cli.json("add", "risk_alert", "Later", "--source", "me", "--not-before", "10m").document["id"]
+    hourly = cli.json("add", "observation", "Look", "--source", "me", "--every", "1h").document["id"]
+    call = cli.json("add", "reminder", "Call", "--source", "me", "--remind-at", "10m").document["id"]
+    in_an_hour = datetime.now(UTC) + timedelta(minutes=59)
+    assert datetime.fromisoformat(moved(later, "--not-before", "1h")["not_before"]) > in_an_hour
+    moved(later, "--not-before", "now")
+    assert [each["id"] for each in cli.json("ready").documents] == [later, call]
+    assert moved(hourly, "--every", "0 3 * * *")["not_before"][11:16] == "03:00"
+    assert datetime.fromisoformat(moved(call, "--remind-at", "1h")["remind_at"]) > in_an_hour
+    assert "remind_at" not in moved(call, "--remind-at", "never")
+    refused = cli("update", later, "--every", "1h", "--source", "me")
+    assert (refused.code, "does not recur; add what recurs" in refused.err) == (5, True)
+
+
 def test_a_list_on_a_terminal_says_what_waits_for_its_time(cli: Cli):
     cli("add", "observation", "Now", "--source", "me")
     cli("add", "observation", "Later", "--source", "me", "--not-before", "10m")
@@ -45,6 +63,23 @@ def test_a_list_on_a_terminal_says_what_waits_for_its_time(cli: Cli):
         running.wait_for("Now")
         running.process.wait(PATIENCE)
         assert [word in running.seen for word in (b"scheduled", b"recurs", b"active")] == [True, True, False]
+
+
+def test_a_list_on_a_terminal_says_what_is_blocked_while_it_is(cli: Cli):
+    wall = cli.add("Wall")
+    roof = cli.json("add", "observation", "Roof", "--source", "me", "--blocked-by", wall).document["id"]
+
+    def shown(*words: str) -> bytes:
+        with cli.start(*words, terminal=True) as running:
+            running.wait_for("Roof")
+            running.process.wait(PATIENCE)
+            return bytes(running.seen)
+
+    assert [b"blocked" in shown(*words) for words in (["list"], ["show", roof])] == [True, True]
+    assert "blocked " not in cli("list").out  # a pipe has its status
+    cli("resolve", wall, "--source", "me")
+    assert b"blocked" not in shown("list")
+    assert b"blocked \xc2\xb7" not in shown("show", roof)
 
 
 def test_an_observation_is_added_with_everything_that_was_said(cli: Cli):

@@ -10,7 +10,7 @@ import pytest
 
 from scratchbus.cli import main
 from scratchbus.cli.hook import hook
-from scratchbus.daemon import INTERRUPTED
+from scratchbus.daemon import USAGE
 
 
 @pytest.fixture
@@ -124,10 +124,11 @@ def test_setup_writes_nothing_unless_it_is_told_to(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, answer: str
 ):
     monkeypatch.setattr("sys.stdin", StringIO(answer))
-    assert main(["setup", "cursor", "--directory", str(project)]) == (0 if answer else INTERRUPTED)
+    assert main(["setup", "cursor", "--directory", str(project)]) == (0 if answer else USAGE)
     said = capsys.readouterr().err
     assert "internal error" not in said
     assert ("Nothing was written" in said) == bool(answer)
+    assert ("no terminal to ask on; add --yes" in said) == (not answer)
     assert not (project / ".cursor").exists()
 
 

@@ -1,8 +1,11 @@
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
+import click
 import pytest
 
 from scratchbus.cli.output import paragraphs
+from scratchbus.cli.root import root
 from scratchbus.cli.text import ago, ahead, clock, compact, one_line, short, span
 
 NOW = datetime(2026, 3, 14, 12, tzinfo=UTC)
@@ -43,3 +46,28 @@ def test_nothing_reaches_the_terminal_that_it_would_obey(char: str):
 def test_text_on_one_line_keeps_its_words():
     assert one_line("one\n\ttwo\r\nthree ") == "one two three"
     assert paragraphs("one\n\ttwo\r\nthree") == "one\n    two\nthree"
+
+
+def _groups(group: click.Group, context: click.Context) -> Iterator[tuple[str, str]]:
+    """Yield each group of commands below one, by its words, with its help on a terminal of 80 columns."""
+    yield context.command_path, group.get_help(context)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            with command.make_context(name, [], parent=context, resilient_parsing=True, terminal_width=78) as inner:
+                yield from _groups(command, inner)
+
+
+def test_every_list_is_shown_by_ls():
+    with root.make_context("scratchbus", [], resilient_parsing=True) as context:
+        shown = {name: root.get_command(context, name).get_command(context, "ls").name for name in ("facts", "todo")}
+        assert root.get_command(context, "systemd").get_command(context, "ls") is None
+    assert shown == {"facts": "query", "todo": "read"}
+
+
+def test_no_description_in_a_list_of_commands_is_cut():
+    with root.make_context("scratchbus", [], resilient_parsing=True, terminal_width=78) as context:
+        helps = dict(_groups(root, context))
+    assert "scratchbus mcp token" in helps
+    lists = [line for text in helps.values() for line in text.splitlines() if line.startswith("  ")]
+    assert [line for line in lists if line.endswith("...")] == []

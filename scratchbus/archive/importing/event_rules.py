@@ -100,6 +100,8 @@ def _problem_after(before: Observation, event: Event) -> str:
     match event:
         case Updated() | StatusChanged() if before.status_class == "final":
             return f"changes what is {before.status}, which is final"
+        case Updated() if "every" in event.changes and before.every is None:
+            return "lets something recur that did not"
         case Repeated() if not before.is_open:
             return f"counts what is {before.status} again"
         case Repeated() if before.occurrences + event.times > LARGEST:

@@ -79,7 +79,10 @@ function change(...)
     if fence == '' and not is_ours_as(name, head) then return claimed(head, subject) end
     local tries = (tonumber(head.tries) or 0) - tonumber(untried)
     head.holder, head.till = '', '0'
-    head.tries, head.rest = tries > 0 and int(tries) or '', rest ~= '0' and int(now + tonumber(rest)) or ''
+    head.tries = tries > 0 and int(tries) or ''
+    if not (is_scheduled(head) and tonumber(head.rest) > now) then -- a schedule outlives the claim
+      head.rest = rest ~= '0' and int(now + tonumber(rest)) or ''
+    end
   end
 
   guards[@LAPSE@] = function(head, held, status, fence, argument, subject)
@@ -140,6 +143,7 @@ function change(...)
     end
     head.expires, head.wake = later(ARGV[at + @EXPIRES@], head.expires), later(ARGV[at + @WAKE@], head.wake)
     head.rest = later(ARGV[at + @REST@], head.rest)
+    if head.rest == '0' then head.rest = '' end
     if tags ~= '' then
       local blockers = match(tags, '[^,]*$')
       tags = sub(tags, 1, #tags - #blockers)

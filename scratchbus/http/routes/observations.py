@@ -159,7 +159,7 @@ async def get_observation(bus: ReadBus, page: PageName, id: Id, moment: At) -> R
     openapi_extra=body(PATCH, example={"confidence": 0.4}),
 )
 async def update_observation(request: Request, bus: ActBus, page: PageName, id: Id, guards: Guarded) -> Response:
-    """Replace fields: content, status, owner, confidence, context, tags, metadata, expires_at, blocked_by."""
+    """Replace fields, among them when it becomes active or recurs."""
     given: Any = await body_of(request)
     check_times(given, *TIMES)
     fence = given.pop("fence", None)

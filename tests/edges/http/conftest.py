@@ -117,13 +117,13 @@ def bus(served: Served) -> Iterator[Bus]:
 
 
 @contextmanager
-def serving_here(engine: str) -> Iterator[Served]:
+def serving_here(engine: str, **settings: str) -> Iterator[Served]:
     """Run a server in a thread of this process, whose limits a test has changed."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         callers = LocalUser("here")
         hosts = hosts_of("127.0.0.1", port, (), is_local=True, is_secure=False)
-        server = InThread(configured(create_app(Server(callers, {"url": engine}, hosts))))
+        server = InThread(configured(create_app(Server(callers, {"url": engine, **settings}, hosts))))
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()
         try:

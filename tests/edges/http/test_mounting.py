@@ -34,6 +34,18 @@ async def test_a_process_of_the_user_is_served_mcp_as_the_user(served, bus):
     assert bus.page("main").get(added["id"]).content == "from MCP"
 
 
+async def test_the_trace_of_a_request_goes_on_in_what_it_adds(served, bus):
+    of_request, of_call = (f"00-{number:032x}-{9:016x}-01" for number in (7, 8))
+    async with (
+        httpx2.AsyncClient(timeout=PATIENCE, headers={"traceparent": of_request}) as http,
+        Client(streamable_http_client(f"{served.url}/mcp", http_client=http)) as client,
+    ):
+        for meta, expected in ((None, of_request), ({"traceparent": of_call}, of_call)):
+            called = await client.call_tool("add_observation", {"type": "observation", "content": "x"}, meta=meta)  # type: ignore[arg-type]
+            (event,) = bus.page("main").history(called.structured_content["id"])
+            assert event.traceparent == expected
+
+
 async def test_a_token_has_its_identity_and_tools(embedded_url, tmp_path: Path, page):
     tokens = Tokens(tmp_path / "tokens.yaml")
     token = tokens.add("agent", agent="analyst")  # no scopes: MCP goes by its tools

@@ -187,6 +187,13 @@ def test_what_is_blocked_or_scheduled_is_not_ready(http, page):
     assert (refused.status_code, "blocks it" in refused.json()["detail"]) == (409, True)
     changed = http.patch(f"/pages/{page}/observations/{roof['id']}", json={"blocked_by": []})
     assert (changed.status_code, ready()) == (200, [roof["id"], wall["id"]])
+    moved = http.patch(f"/pages/{page}/observations/{wall['id']}", json={"not_before": soon})
+    assert (moved.json()["not_before"], ready()) == (moved.json()["remind_at"], [roof["id"]])
+    http.patch(f"/pages/{page}/observations/{wall['id']}", json={"not_before": None})
+    assert ready() == [roof["id"], wall["id"]]
+    wrong_changes = ({"every": "1h"}, 409), ({"every": "often"}, 422), ({"not_before": "2h"}, 422)
+    for change, status in (*wrong_changes, ({"remind_at": soon}, 200)):
+        assert http.patch(f"/pages/{page}/observations/{wall['id']}", json=change).status_code == status
     for wrong in ({"every": "often"}, {"not_before": "later"}, {"blocked_by": ["x"]}):
         body = {"type": "observation", "content": "x", **wrong}
         assert http.post(f"/pages/{page}/observations", json=body).status_code == 422

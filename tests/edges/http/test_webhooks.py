@@ -19,7 +19,7 @@ import pytest
 from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 
-from scratchbus import Bus, Webhook, new_webhook_secret
+from scratchbus import Bus, Webhook, because, new_webhook_secret
 from scratchbus.http import webhooks
 from scratchbus.http.server import Server
 from scratchbus.http.webhooks import CheckedNetwork, Refused, Webhooks, is_public, signature
@@ -27,6 +27,7 @@ from tests.edges.http.event_servers import open_bus
 from tests.waiting import eventually
 
 SECRET = new_webhook_secret()
+TRACE = f"00-{7:032x}-{9:016x}-01"
 
 
 class Receiver:
@@ -126,7 +127,9 @@ async def test_events_are_delivered_signed_and_in_order(bus, embedded_url):
         bus.declare_subscription("hook", types=["risk_alert"], url=url, secret=SECRET)
         async with delivering(bus, embedded_url):
             bus.page().add("observation", "not this")
-            added = [bus.page().add("risk_alert", f"{n}") for n in range(3)]
+            with because(traceparent=TRACE):
+                added = [bus.page().add("risk_alert", "0")]
+            added += [bus.page().add("risk_alert", f"{n}") for n in (1, 2)]
             await until(lambda: len(receiver.events) == 3)
             await until(lambda: bus.subscriptions()[0].lag == 0)
     events = [JSONFormat().read(CloudEvent, content) for _, content in receiver.requests]
@@ -134,6 +137,7 @@ async def test_events_are_delivered_signed_and_in_order(bus, embedded_url):
     headers, _ = receiver.requests[0]
     assert headers["content-type"] == "application/cloudevents+json"
     assert headers["webhook-id"] == events[0].get_id()
+    assert [headers.get("traceparent") for headers, _ in receiver.requests] == [TRACE, None, None]
 
 
 async def test_a_failure_is_retried_under_the_same_id_and_holds_up_the_rest(bus, embedded_url):

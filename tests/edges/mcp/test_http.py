@@ -24,6 +24,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
+from scratchbus import Bus
 from scratchbus.cli import main
 from scratchbus.mcp.identity import Identity
 from scratchbus.mcp.tokens import Tokens
@@ -72,10 +73,10 @@ def served(embedded_url: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @asynccontextmanager
-async def bearing(served: Served, token: str, mode: str = "auto") -> AsyncIterator[Agent]:
+async def bearing(served: Served, token: str, mode: str = "auto", **headers: str) -> AsyncIterator[Agent]:
     """Have an agent work through the server, with this token."""
     async with (
-        httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=PATIENCE) as http,
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}", **headers}, timeout=PATIENCE) as http,
         Client(streamable_http_client(served.url, http_client=http), mode=mode) as client,
     ):
         yield Agent(client)
@@ -93,6 +94,15 @@ def refusal(url: str, token: str | None, body: bytes | None = None, **headers: s
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as problem:
         return problem.code, problem.read().decode()
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_the_trace_of_a_request_goes_on_in_what_it_adds(served: Served, embedded_url: str, mode: str):
+    page, trace = f"http-{token_hex(6)}", f"00-{7:032x}-{9:016x}-01"
+    async with bearing(served, served.token(page=page), mode, traceparent=trace) as agent:
+        added = await agent.do("add_observation", type="observation", content="x")
+    with Bus.connect(embedded_url, source="beside") as bus:
+        assert [event.traceparent for event in bus.page(page).history(added["id"])] == [trace]
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])

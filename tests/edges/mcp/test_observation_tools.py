@@ -446,3 +446,18 @@ async def test_two_sightings_beyond_all_measure_are_refused_and_the_page_goes_on
         assert await agent.do("list_observations") == {"observations": []}
         await agent.do("add_observation", **huge | {"times": 1_000_000_000})
         assert len((await agent.do("get_active_observations"))["observations"]) == 1
+
+
+async def test_an_agent_puts_off_what_waits_for_others_or_for_a_time(connect: Connect):
+    soon = "2031-01-01T09:00:00Z"
+    async with connect(tools=["observations"]) as agent:
+        wall = (await agent.do("add_observation", type="observation", content="Wall"))["id"]
+        roof = (await agent.do("add_observation", type="risk_alert", content="Roof", blocked_by=[wall]))["id"]
+        paint = (await agent.do("add_observation", type="reminder", content="Paint", not_before=soon))["id"]
+        full = {id: (await agent.do("get_observation", id=id))["observation"] for id in (roof, paint)}
+        assert (full[roof]["blocked_by"], full[paint]["not_before"][:16]) == ([wall], soon[:16])
+        assert (await agent.do("claim_next"))["observation"]["id"] == wall
+        await agent.do("update_observation", id=paint, not_before="2020-01-01T00:00:00Z")
+        assert (await agent.do("claim_next"))["observation"]["id"] == paint
+        await agent.do("update_observation", id=paint, not_before=soon, release=True)
+        assert (await agent.do("claim_next"))["observation"] is None

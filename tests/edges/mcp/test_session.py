@@ -214,6 +214,21 @@ def test_it_knows_the_versions_that_the_sdk_knows():
 
 
 @pytest.mark.parametrize("carrier", [by_us, by_the_sdk])
+async def test_the_trace_that_a_call_names_goes_on_in_what_it_adds(carrier: Carrier):
+    trace = f"00-{7:032x}-{9:016x}-01"
+    metas: list[dict[str, Any]] = [{"traceparent": trace}, {"traceparent": ["wrong"]}, {}]
+    given = {"type": "observation", "content": "x"}
+    async with connected(carrier) as (wire, workspace):
+        kept = []
+        for id, meta in enumerate(metas):
+            await wire.say(later(ask(id, "tools/call", name="add_observation", arguments=given), **meta))
+            added = (await wire.hear())["result"]["structuredContent"]["id"]
+            (event,) = await workspace.page.history(added)
+            kept.append(event.traceparent)
+    assert kept == [trace, None, None]
+
+
+@pytest.mark.parametrize("carrier", [by_us, by_the_sdk])
 async def test_a_client_that_listens_is_notified_until_it_cancels(carrier: Carrier):
     uri = "scratch://main/active"
     wanted = {"toolsListChanged": True, "promptsListChanged": False, "resourceSubscriptions": [uri]}

@@ -1,0 +1,109 @@
+"""Moving what time does to an observation: when it becomes active, when it recurs next, when it is due."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+from scratchbus.commands.execution import Occasion
+from scratchbus.commands.outcome import life_of
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.recurrence import first_slot
+from scratchbus.domain.registry import ObservationType
+from scratchbus.domain.schedule import end_after, is_scheduled
+from scratchbus.domain.values import millis, moment
+from scratchbus.errors import InvalidField
+
+FIELDS: Final = frozenset(("not_before", "every", "remind_at"))
+"""The fields of an update that this is about."""
+
+
+class Rescheduled(NamedTuple):
+    """The fields that change, the statuses in which they may, and `wake` and `rest` of the write."""
+
+    fields: dict[str, Any]
+    allowed: frozenset[str]
+    wake: str = ""
+    rest: str = ""
+
+
+def rescheduled(
+    given: Mapping[str, Any], before: Observation, kind: ObservationType | None, occasion: Occasion
+) -> Rescheduled:
+    """Return what the changes of an update come to. Raises InvalidField and InvalidTTL."""
+    if "status" in given:
+        raise InvalidField(
+            "status", f"cannot be given together with {_first(given)}: a change of status ends a schedule"
+        )
+    if "remind_at" in given and ("not_before" in given or "every" in given):
+        raise InvalidField("remind_at", f"cannot be given together with {_first(given)}; leave one of them out")
+    statuses = life_of(kind).of_class("open")
+    if before.every is not None:
+        return _recurring(given, before, occasion, statuses)
+    if "every" in given:
+        raise InvalidField("every", f"{before.id} does not recur; add what recurs, as in add(…, every='1h')")
+    if "remind_at" in given:
+        return _reminded(given["remind_at"], before, statuses)
+    return _scheduled(given, before, kind, occasion, statuses - {"pending_review"})
+
+
+def _first(given: Mapping[str, Any]) -> str:
+    """Return the first of these fields that was given; `remind_at` is the last."""
+    return next(name for name in ("not_before", "every", "remind_at") if name in given)
+
+
+def _recurring(
+    given: Mapping[str, Any], before: Observation, occasion: Occasion, statuses: frozenset[str]
+) -> Rescheduled:
+    """Set another next slot, of what recurs as often as before or otherwise."""
+    for name in ("every", "not_before"):
+        if name in given and given[name] is None:
+            raise InvalidField(name, f"{before.id} recurs, so it needs one; archive it to end that")
+    if "remind_at" in given:
+        raise InvalidField("remind_at", f"{before.id} recurs; give not_before, when it does so next")
+    every, now = given.get("every") or before.every, occasion.now
+    assert every is not None  # noqa: S101 - it recurs
+    slot = first_slot(every, now, given.get("not_before"))
+    at = moment(slot)
+    end_after(at, now, None, given.get("expires_at", before.expires_at), recurs=True)
+    fields = {"not_before": at, "remind_at": at} | ({"every": every} if "every" in given else {})
+    return Rescheduled(fields, statuses, str(slot), str(slot))
+
+
+def _reminded(at: datetime | None, before: Observation, statuses: frozenset[str]) -> Rescheduled:
+    """Set when it is due, or that it is not."""
+    if is_scheduled(before):
+        raise InvalidField("remind_at", f"{before.id} is scheduled; give not_before, when it becomes active")
+    return Rescheduled({"remind_at": at}, statuses, _text(at))
+
+
+def _scheduled(
+    given: Mapping[str, Any],
+    before: Observation,
+    kind: ObservationType | None,
+    occasion: Occasion,
+    statuses: frozenset[str],
+) -> Rescheduled:
+    """Set when it becomes active, which is also when it is due; a reminder is put off by it.
+
+    An end that would come before that gives way to the life of its type from then on.
+    """
+    start, now = given["not_before"], occasion.now
+    if start is None:
+        fields = {"not_before": None} | ({"remind_at": None} if is_scheduled(before) else {})
+        return Rescheduled(fields, statuses, "0" if len(fields) > 1 else "", "0")
+    if before.remind_on is not None:
+        raise InvalidField("not_before", f"{before.id} waits for an event (remind_on); what is scheduled does not")
+    fields = {"not_before": start, "remind_at": start}
+    if "expires_at" in given:
+        end_after(start, now, None, given["expires_at"], recurs=False)
+    elif before.expires_at is not None and before.expires_at <= start:
+        default = occasion.settings.default_ttl_ms
+        ttl = kind.ttl_ms(default) if kind else default
+        fields["expires_at"] = start + timedelta(milliseconds=ttl) if ttl else None
+    return Rescheduled(fields, statuses, _text(start), _text(start))
+
+
+def _text(at: datetime | None) -> str:
+    return "0" if at is None else str(millis(at))
