@@ -484,9 +484,13 @@ class Bus(Memories):
         """Return the status of the engine, the logs, the projections and the pages."""
         return self.converse(opening.status_of(self._opened))
 
-    def pages(self) -> list[statuses.PageStatus]:
-        """Return the status of all pages, those with the most open observations first."""
-        return self.converse(statuses.read_pages(self.core))
+    def pages(self, at: timetravel.When | None = None) -> list[statuses.PageStatus]:
+        """Return the status of all pages, those with the most open observations first.
+
+        With `at`, a position or a time, of those that there were, as they were then: it costs a read of each page.
+        Raises InvalidPosition, LogRewound, PositionLost.
+        """
+        return self.converse(statuses.read_pages(self.core, at))
 
     def rebuild(self, progress: rebuilding.Progress | None = None) -> rebuilding.Rebuilt:
         """Fold the whole log into a new state, and switch to it atomically; readers never see a gap.

@@ -516,9 +516,13 @@ class AsyncBus(AsyncMemories):
         """Return the status of the engine, the logs, the projections and the pages."""
         return await self.converse(opening.status_of(self._opened))
 
-    async def pages(self) -> list[statuses.PageStatus]:
-        """Return the status of all pages, those with the most open observations first."""
-        return await self.converse(statuses.read_pages(self.core))
+    async def pages(self, at: timetravel.When | None = None) -> list[statuses.PageStatus]:
+        """Return the status of all pages, those with the most open observations first.
+
+        With `at`, a position or a time, of those that there were, as they were then: it costs a read of each page.
+        Raises InvalidPosition, LogRewound, PositionLost.
+        """
+        return await self.converse(statuses.read_pages(self.core, at))
 
     async def rebuild(self, progress: rebuilding.Progress | None = None) -> rebuilding.Rebuilt:
         """Fold the whole log into a new state, and switch to it atomically; readers never see a gap.

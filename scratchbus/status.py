@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 
+from scratchbus import timetravel
+from scratchbus.domain.checks import When
 from scratchbus.domain.position import Position
 from scratchbus.engine.connect import UNKNOWN, read_info, risks
 from scratchbus.engine.steps import Step, ask, ask_all
@@ -137,8 +139,14 @@ def read_status(core: Core, url: str, directory: str | None, about: dict[str, st
     )
 
 
-def read_pages(core: Core) -> Step[list[PageStatus]]:
-    """Return the status of all pages, those with the most open observations first."""
+def read_pages(core: Core, when: When | None = None) -> Step[list[PageStatus]]:
+    """Return the status of all pages, now or at a moment, those with the most open observations first.
+
+    Raises as `cut_at`.
+    """
+    if when is not None:
+        past = yield from timetravel.pages_as_of(core, when)
+        return [PageStatus(page=page, open=size, claimed=claimed) for page, size, claimed in past]
     sizes: dict[str, int] = {}
     for shard in range(core.log.shards):
         names = yield from ask(shard, "HKEYS", core.log.keys(shard).pages)

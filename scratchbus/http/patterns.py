@@ -61,7 +61,7 @@ _TIME: Final = (
     rf"{_YEAR}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{{1,9}})?"
     r"(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
 )
-_WRITE_TIME: Final = "write ISO 8601 with a zone, such as 2026-01-31T12:00:00Z (in a URL, + is %2B)"
+_WRITE_TIME: Final = "write ISO 8601 with a zone, such as 2026-01-31T12:00:00Z"
 TIME: Final = meaning(f"a time; {_WRITE_TIME}", f"^{_TIME}$")
 """A time of RFC 3339, with its zone, from 1970 to 8999."""
 

@@ -61,6 +61,7 @@ _PRECONDITIONS: Final = ("if-match", "if-none-match")
 _OWN: Final = {"args", "advice", "add_note", "with_traceback"}
 _encode: Final = msgspec.json.Encoder(enc_hook=to_jsonable_python).encode
 _CONTROLS: Final = re.compile(b"\xc2[\x80-\x9f]|\x7f")
+_LOST_PLUS: Final = re.compile(r"T[0-9:.]+ [0-9]{2}:[0-9]{2}$")
 _WORDS: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 logger = stderr_logger()
@@ -220,10 +221,15 @@ async def _refused(request: Request, error: Refusal) -> Response:
 
 def words_of(error: Mapping[str, Any]) -> str:
     """Return what pydantic finds wrong with a value: the value, and what it should be."""
-    value = errors.shown(error["input"])
-    if error["type"] == "string_pattern_mismatch":
-        return f"{value} is not {MEANINGS[error['ctx']['pattern']]}"
-    return f"{value} {error['msg'].removeprefix('Input ')}" if error["msg"].startswith("Input should") else error["msg"]
+    given, kind, message = error["input"], error["type"], error["msg"]
+    if kind == "missing":
+        return "is missing"
+    if kind in ("model_type", "model_attributes_type"):
+        return f"{errors.shown(given)} is not a JSON object"
+    if kind == "string_pattern_mismatch":
+        hint = "; in a URL, + is %2B" if _LOST_PLUS.search(given) else ""
+        return f"{errors.shown(given)} is not {MEANINGS[error['ctx']['pattern']]}{hint}"
+    return f"{errors.shown(given)} {message.removeprefix('Input ')}" if message.startswith("Input ") else message
 
 
 def _invalid(error: RequestValidationError) -> Response:

@@ -11,6 +11,7 @@ from scratchbus.timetravel.past_memories import (
 )
 from scratchbus.timetravel.past_page import PastPage
 from scratchbus.timetravel.past_page_async import AsyncPastPage
+from scratchbus.timetravel.past_pages import pages_as_of
 
 __all__ = [
     "AsyncPastPage",
@@ -21,6 +22,7 @@ __all__ = [
     "conversation_as_of",
     "documents_as_of",
     "notes_as_of",
+    "pages_as_of",
     "preferences_as_of",
     "remembered_as_of",
 ]

@@ -6,6 +6,7 @@ import pytest
 
 from scratchbus import status
 from scratchbus.commands import read
+from scratchbus.errors import InvalidPosition
 from scratchbus.eventlog.lag import Lag, read_lags
 from scratchbus.status import MOST_PAGES, read_status
 from tests.engines import ONE
@@ -119,6 +120,25 @@ def test_all_pages_are_listed_by_how_busy_they_are(bus):
     assert (pages[0].page, pages[0].open, pages[0].claimed) == ("page-07", 2, 1)
     assert (pages[-1].page, pages[-1].open, pages[-1].claimed) == ("session:s1", 0, 0)
     assert len(pages) == bus.status().page_count == MOST_PAGES + 4
+
+
+def test_pages_are_listed_as_they_were(bus):
+    first = bus.page("first").add("observation", "x")
+    bus.page("first").claim(first.id, ttl="1h")
+    for name in ("busy", "session:s1"):
+        bus.page(name).add("observation", "y")
+    bus.page("busy").add("observation", "z", status="pending_review")
+    before = bus.position()
+    bus.page("busy").clear_resolved([bus.page("busy").resolve(each.id).id for each in bus.page("busy").list()])
+    bus.page("first").release(first.id)
+    bus.page("later").add("observation", "x")
+    expected = [("busy", 2, 0), ("first", 1, 1), ("session:s1", 1, 0)]
+    assert [(each.page, each.open, each.claimed) for each in bus.pages(before)] == expected
+    assert {each.page for each in bus.pages()} == {"busy", "first", "later", "session:s1"}
+    assert bus.pages(bus.position()) == bus.pages()
+    assert bus.pages(first.created_at - timedelta(minutes=1)) == []
+    with pytest.raises(InvalidPosition):
+        bus.pages(first.created_at + timedelta(days=365))
 
 
 def test_a_page_is_counted_by_status_and_type(bus, page, monkeypatch):

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from scratchbus.http import problems
 from scratchbus.http.documents import answer
-from scratchbus.http.moments import At
+from scratchbus.http.moments import At, When
 from scratchbus.http.parameters import PageName
 from scratchbus.http.schemas import COUNT, document, record
 from scratchbus.http.server import ReadBus
@@ -45,10 +45,10 @@ _COUNTED: Final = document(
 )
 
 
-@router.get("/pages", responses=problems.answers({200: _PAGES}))
-async def list_pages(bus: ReadBus) -> Response:
-    """List all pages, those with the most open observations first."""
-    found = await bus.pages()
+@router.get("/pages", responses=problems.answers({200: _PAGES}, 404, 410, 422))
+async def list_pages(bus: ReadBus, at: When = None) -> Response:
+    """List all pages, those with the most open observations first; with `at`, those that there were."""
+    found = await bus.pages(at)
     return answer({"items": [{"name": each.page, "open": each.open, "claimed": each.claimed} for each in found]})
 
 

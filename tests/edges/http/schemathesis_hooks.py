@@ -15,7 +15,11 @@ from tests.edges.conftest import ROOT
 _UNASSIGNED = re.compile("[\u20f1-\u20ff]")
 r"""What it takes for marks (`\p{M}`), and Unicode has not assigned, is no valid text."""
 
-_TYPES = yaml.safe_load((ROOT / "config" / "observation_types.yaml").read_text())["types"]
+_SHIPPED = {
+    f"PUT /api/v1/{field}": (field, yaml.safe_load((ROOT / "config" / file).read_text())[field])
+    for field, file in (("types", "observation_types.yaml"), ("relations", "relations.yaml"))
+}
+"""What operations would replace that others need: which field has it, and what it is."""
 
 
 def _is_assigned(value: Any) -> bool:
@@ -56,12 +60,12 @@ def filter_case(_context: schemathesis.HookContext, case: Any) -> bool:
 def before_call(_context: schemathesis.HookContext, case: Any, _kwargs: dict[str, Any]) -> None:
     """Send what the server can do something with.
 
-    New types are published beside those that come with scratchbus, whose observations could not be added any more; of
-    two conditions that contradict each other one is sent.
+    New types and relations are published beside those that come with scratchbus, of which nothing could be added any
+    more; of two conditions that contradict each other one is sent.
     """
-    is_registry = case.operation.label == "PUT /api/v1/types" and isinstance(case.body, dict)
-    if is_registry and case.meta.generation.mode.is_positive:
-        case.body = {**case.body, "types": _TYPES | case.body["types"]}
+    field, shipped = _SHIPPED.get(case.operation.label, ("", {}))
+    if field and isinstance(case.body, dict) and case.meta.generation.mode.is_positive:
+        case.body = {**case.body, field: shipped | case.body[field]}
     headers = case.meta.components.get(ParameterLocation.HEADER)
     if headers is not None and headers.mode.is_positive and {"If-Match", "If-None-Match"} <= set(case.headers or ()):
         del case.headers["If-None-Match"]

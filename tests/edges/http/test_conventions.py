@@ -134,7 +134,7 @@ def test_a_zone_whose_plus_became_a_space_is_told_how_to_write_it(http, page):
     refused = http.get(f"/pages/{page}/active?at=2026-11-23T00:00:00+01:00")
     assert refused.json()["detail"] == (
         "at: '2026-11-23T00:00:00 01:00' is not a time or a position; write ISO 8601 with a zone, such as "
-        "2026-01-31T12:00:00Z (in a URL, + is %2B), or a position such as 1795386035607-1"
+        "2026-01-31T12:00:00Z, or a position such as 1795386035607-1; in a URL, + is %2B"
     )
 
 
@@ -150,6 +150,10 @@ def test_a_field_that_is_wrong_is_told_in_words(http, page):
     refused = http.post(f"/scopes/{page}/facts", json={"subject": "a\tb", "relation": "runs_on", "object": "x"})
     told = "subject: 'a\\tb' is not a line of text; use printable characters, not only spaces"
     assert (refused.status_code, refused.json()["detail"]) == (422, told)
+    missing = http.get("/recall")
+    assert (missing.status_code, missing.json()["detail"]) == (422, "query: is missing")
+    wrong = http.put(f"/sessions/{page}/todo", json={"todos": ["call"]})
+    assert (wrong.status_code, wrong.json()["detail"]) == (422, "todos.0: 'call' is not a JSON object")
 
 
 def test_a_number_that_is_wrong_is_told(http, page):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from secrets import token_hex
 from typing import Any
 
 import httpx2
@@ -16,7 +17,7 @@ from scratchbus import Bus, Observation, errors
 from scratchbus.domain.recurrence import check_every
 from scratchbus.http import examples, patterns
 from scratchbus.http.problems import slug_of, status_of
-from tests.edges.http.conftest import Served
+from tests.edges.http.conftest import Served, serving
 from tests.edges.http.documented import Operation, operations, references, resolve
 
 PROBLEM = "application/problem+json"
@@ -255,7 +256,18 @@ NOT_FOR_PEOPLE = {
 """What only subagents may do: see `test_whoami.py` and `test_memories.py`."""
 
 
-def test_every_request_example_is_accepted_and_answered_as_documented(documented, served: Served, http, bus: Bus, page):
+def test_every_request_example_is_accepted_and_answered_as_documented(documented, embedded_url, page):
+    """On a bus of its own: one example replaces the relations."""
+    own = f"examples-{token_hex(4)}"
+    with (
+        serving(embedded_url, SCRATCHBUS_BUS=own) as served,
+        served.client() as http,
+        Bus.connect(embedded_url, bus=own, source="beside") as bus,
+    ):
+        _send_every_example(documented, served, http, bus, page)
+
+
+def _send_every_example(documented: list[Operation], served: Served, http: httpx2.Client, bus: Bus, page: str) -> None:
     for number, operation in enumerate(documented):
         name = f"{page}-{number}"
         observation = bus.page(name).add("risk_alert", "The example's", tags=["fraud"])
@@ -264,7 +276,7 @@ def test_every_request_example_is_accepted_and_answered_as_documented(documented
         instead |= {"ada/shop": name, "s1": name, "s2": f"{name}-2", "s3": f"{name}-3", '"3"': "*"}
         given = operation.request(instead | (PREPARED.get(operation.id, lambda *_: None)(bus, observation, http) or {}))
         if operation.id in NOT_FOR_PEOPLE or operation.id in ("log_in", "push_types"):
-            continue  # no example is a secret that is valid here, and others need the types that there are
+            continue  # no example is a secret that is valid here, and types that are in use cannot be replaced
         answer = http.request(
             given.method.upper(),
             f"{served.url}{given.path}",

@@ -133,6 +133,17 @@ def test_all_pages_are_listed_with_their_counts(http, bus: Bus, page):
     assert list(pages) == [each.page for each in bus.pages()]
 
 
+def test_pages_are_listed_as_they_were(http, bus: Bus, page):
+    added = bus.page(page).add("observation", "x")
+    before = bus.position()
+    bus.page(page).archive(added.id)
+    bus.page(f"{page}-later").add("observation", "y")
+    pages = {each["name"]: each for each in http.get("/pages", params={"at": str(before)}).json()["items"]}
+    assert pages[page] == {"name": page, "open": 1, "claimed": 0}
+    assert f"{page}-later" not in pages
+    assert http.get("/pages", params={"at": "2999-01-01T00:00:00Z"}).status_code == 404
+
+
 def test_a_page_is_counted_by_status_and_type(http, bus: Bus, page):
     for _ in range(3):
         bus.page(page).add("observation", "x")

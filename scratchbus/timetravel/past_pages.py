@@ -1,0 +1,67 @@
+"""All pages as they were at a moment: how much was open on each."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from scratchbus.domain.position import Position
+from scratchbus.domain.values import millis
+from scratchbus.engine.steps import Step, ask
+from scratchbus.eventlog.bus_log import Log
+from scratchbus.eventlog.checkpoint import read_checkpoint
+from scratchbus.eventlog.cursor import cursors
+from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.positions import count_positions
+from scratchbus.eventlog.raw_entries import entry_fields, entry_position
+from scratchbus.eventlog.reader import read
+from scratchbus.projections.filters import Filter
+from scratchbus.readmodel.scope import Core
+from scratchbus.timetravel.cut import When
+from scratchbus.timetravel.past import as_of
+
+
+class PageThen(NamedTuple):
+    """A page at a moment: its numbers of open observations and of claims."""
+
+    page: str
+    open: int
+    claimed: int
+
+
+def pages_as_of(core: Core, when: When) -> Step[list[PageThen]]:
+    """Return the pages that had events at a moment, those with the most open observations first.
+
+    It costs a read of each page. Of pages whose events are only in the archive, those with open observations are there.
+    Raises as `cut_at`.
+    """
+    lives = [kind.lifecycle.statuses for kind in core.registry.types.values()]
+    wanted = Filter(status=frozenset(each for life in lives for each in life if life[each] == "open"))
+    found: list[PageThen] = []
+    for shard in range(core.log.shards):
+        keys = core.log.keys(shard)
+        checkpoint = yield from read_checkpoint(keys)
+        unfolded: set[str] | None = None
+        for name in (yield from ask(shard, "HKEYS", keys.pages)):
+            page = name.decode("utf-8", "replace")
+            past = yield from as_of(core, page, when, (), None)
+            end = past.cut.position
+            if unfolded is None:
+                unfolded = yield from _pages_between(core.log, checkpoint.position, end)
+            folded, _ = yield from count_positions(shard, PageKeys(keys, page, checkpoint.build).positions, end)
+            rows = yield from past.reads.search(wanted, None, None)
+            rows = [each for each in rows if each.status_class == "open"]
+            if rows or folded or page in unfolded:
+                claimed = sum(each.claim is not None and millis(each.claim.until) > past.cut.ms for each in rows)
+                found.append(PageThen(page, len(rows), claimed))
+    return sorted(found, key=lambda each: (-each.open, each.page))
+
+
+def _pages_between(log: Log, begin: Position, end: Position) -> Step[set[str]]:
+    """Return the pages that have events behind a position of a shard, up to another."""
+    places = yield from cursors(log, begin._replace(shard=end.shard))
+    cursor = next(each for each in places if each.position.shard == end.shard)
+    found: set[str] = set()
+    while cursor.position < end and (chunks := (yield from read(log, [cursor]))):
+        entries = [entry for entry in chunks[0][1] if entry_position(entry, end.shard) <= end]
+        found |= {entry_fields(entry)[b"page"].decode("utf-8", "replace") for entry in entries}
+    return found
