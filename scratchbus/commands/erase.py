@@ -8,7 +8,7 @@ from secrets import token_hex
 from typing import cast
 
 from scratchbus.commands.execution import Occasion
-from scratchbus.commands.forked import copies_in_forks
+from scratchbus.commands.fork_copies import copies_in_forks
 from scratchbus.commands.outcome import not_found
 from scratchbus.domain.checks import check_guards, check_reason
 from scratchbus.domain.events import AnyEvent, Erased

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from scratchbus.commands.execution import Occasion
-from scratchbus.commands.forked import AFTER, copied_event_id
+from scratchbus.commands.fork_copies import AFTER, copied_event_id
 from scratchbus.commands.memory_edit import put
 from scratchbus.domain.conversation_events import TurnAppended, TurnsCompacted
 from scratchbus.domain.conversations import SUMMARY, Turn

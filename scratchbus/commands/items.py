@@ -147,7 +147,7 @@ def _said(change: ItemChange) -> _Said:
     return ItemPut, subject, fields
 
 
-class _Job(NamedTuple):
+class _Additions(NamedTuple):
     """What a caller wants to append, and who it is, and why."""
 
     said: list[_Said]
@@ -163,14 +163,14 @@ class _Batch(NamedTuple):
 
 def _append(core: Core, page: str, said: Iterable[_Said]) -> Step[int]:
     """Append events, together with those of others that wait; return how many."""
-    job = _Job(list(said), {"by": core.by, **reasons()})
+    job = _Additions(list(said), {"by": core.by, **reasons()})
     if not job.said:
         return 0
     done: int = yield Queued(core.queues, (page, StoreItems), job, partial(_append_all, core, page))
     return done
 
 
-def _append_all(core: Core, page: str, jobs: Sequence[_Job]) -> Step[list[int | Exception]]:
+def _append_all(core: Core, page: str, jobs: Sequence[_Additions]) -> Step[list[int | Exception]]:
     """Append the events of jobs in their order, in as few batches as may be; return how many each has, or its error."""
     outcomes: list[int | Exception] = [0] * len(jobs)
     wrote: dict[int, tuple[str, Position]] = {}
@@ -189,7 +189,7 @@ def _append_all(core: Core, page: str, jobs: Sequence[_Job]) -> Step[list[int | 
     return outcomes
 
 
-def _batches(jobs: Sequence[_Job], id: str, page: str) -> Iterator[_Batch]:
+def _batches(jobs: Sequence[_Additions], id: str, page: str) -> Iterator[_Batch]:
     """Yield the writes of jobs; those of one job are in one batch if they fit into one."""
     batch, size, total = _Batch([], {}), 0, 0
     for number, job in enumerate(jobs):
@@ -207,7 +207,7 @@ def _batches(jobs: Sequence[_Job], id: str, page: str) -> Iterator[_Batch]:
         yield batch
 
 
-def _write(job: _Job, said: _Said, id: str, page: str) -> Write:
+def _write(job: _Additions, said: _Said, id: str, page: str) -> Write:
     kind, subject, fields = said
     draft = Draft(kind, id, page, subject, "", job.why | fields)
     write = Write(draft, Op.PUT, "")

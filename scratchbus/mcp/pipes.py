@@ -19,7 +19,7 @@ _CHUNK: Final = 65536
 _AHEAD: Final = 16  # chunks read ahead of processing
 
 
-class Input:
+class InputPipe:
     """Chunks of what a descriptor gives, some read ahead; the last one is empty."""
 
     def __init__(self, descriptor: int) -> None:
@@ -63,7 +63,7 @@ class Input:
                 return
 
 
-class Output:
+class OutputPipe:
     """A descriptor to which tasks write, one after the other. What is written once its reader has gone is discarded."""
 
     def __init__(self, descriptor: int) -> None:

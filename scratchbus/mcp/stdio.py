@@ -20,7 +20,7 @@ import anyio
 from pydantic_core import from_json, to_json
 
 from scratchbus.mcp.methods import Methods
-from scratchbus.mcp.pipes import Input, Output
+from scratchbus.mcp.pipes import InputPipe, OutputPipe
 from scratchbus.mcp.protocol import INVALID_REQUEST, PARSE_ERROR, ProtocolError
 from scratchbus.mcp.session import Id, Message, Session
 
@@ -47,7 +47,7 @@ async def serve_stdio(methods: Methods) -> None:
     File descriptor 1 is redirected to standard error meanwhile, so that only the protocol reaches the client.
     """
     wire_in, wire_out = _taken(0, os.open(os.devnull, os.O_RDONLY)), _taken(1, os.dup(2))
-    output = Output(wire_out)
+    output = OutputPipe(wire_out)
 
     async def send(message: Message) -> None:
         await output.write(to_json(message) + b"\n")
@@ -58,7 +58,7 @@ async def serve_stdio(methods: Methods) -> None:
         session = Session(methods, tasks, send)
         async with session.ending:
             tasks.start_soon(_end_on_signal, tasks.cancel_scope)
-            await _receive(session, send, Input(wire_in))
+            await _receive(session, send, InputPipe(wire_in))
             with anyio.move_on_after(PATIENCE):
                 await session.rest()
         tasks.cancel_scope.cancel()
@@ -97,7 +97,7 @@ class _Partial:
             self.chunks.append(chunk)
 
 
-async def _receive(session: Session, send: Send, chunks: Input) -> None:
+async def _receive(session: Session, send: Send, chunks: InputPipe) -> None:
     """Forward the client's messages until the input ends."""
     rest = _Partial()
     while chunk := await chunks.next():

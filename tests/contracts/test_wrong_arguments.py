@@ -87,7 +87,7 @@ OPERATIONS: dict[str, dict[str, dict[str, Any]]] = {
         "drop_dead_letters": {"name": "there"},
         "import_events": {"lines": []},
         "push_types": {"registry": "x"},
-        "push_relations": {"file": "x"},
+        "push_relations": {"relations": "x"},
         "notes": {"session": "s"},
         "notepad": {"session": "s"},
         "todo": {"session": "s"},

@@ -8,12 +8,12 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 
-from scratchbus.mcp.pipes import _AHEAD, _CHUNK, Input, Output
+from scratchbus.mcp.pipes import _AHEAD, _CHUNK, InputPipe, OutputPipe
 from tests.waiting import PATIENCE
 
 
 async def read_all(descriptor: int) -> bytes:
-    chunks, found = Input(descriptor), b""
+    chunks, found = InputPipe(descriptor), b""
     with anyio.fail_after(PATIENCE):
         while chunk := await chunks.next():
             found += chunk
@@ -33,7 +33,7 @@ async def test_a_file_is_read_like_a_pipe(tmp_path: Path):
 async def test_only_some_chunks_are_read_ahead():
     out, into = os.pipe()
     os.set_blocking(into, False)
-    chunks, sent = Input(out), 0
+    chunks, sent = InputPipe(out), 0
     with anyio.fail_after(PATIENCE):
         for _ in range(20 * _AHEAD):
             await anyio.lowlevel.checkpoint()
@@ -55,7 +55,7 @@ async def test_only_some_chunks_are_read_ahead():
 
 async def test_long_and_short_messages_come_whole_though_the_reader_is_slow():
     out, into = os.pipe()
-    output, messages = Output(into), [bytes([number]) * size for number, size in enumerate((10**6, 5, 10**5, 7))]
+    output, messages = OutputPipe(into), [bytes([number]) * size for number, size in enumerate((10**6, 5, 10**5, 7))]
     found = b""
     with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
