@@ -99,7 +99,7 @@ def whole(observation: AnyObservation) -> Observation:
     return made
 
 
-def settled(observation: Observation, now_ms: int) -> Observation:
+def settled(observation: AnyObservation, now_ms: int) -> Observation:
     """Return the observation as it reads at this time: archived once it has expired, swept or not."""
     return whole(settled_all([observation], now_ms)[0])
 
