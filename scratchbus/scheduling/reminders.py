@@ -25,7 +25,8 @@ from scratchbus.eventlog.writes import Op, Write
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.scratch_page import evolve
 from scratchbus.readmodel.history import history
-from scratchbus.readmodel.queries import get, look
+from scratchbus.readmodel.look import look
+from scratchbus.readmodel.queries import get
 from scratchbus.readmodel.scope import Core
 from scratchbus.readmodel.search import search
 from scratchbus.telemetry.counters import counts
