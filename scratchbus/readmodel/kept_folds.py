@@ -15,7 +15,7 @@ from scratchbus.eventlog.stored_documents import decode_row, encode_document
 from scratchbus.projections.stored_observation import StoredObservation
 from scratchbus.readmodel.fold import Fold
 
-_MOST_PAGES = 100  # of a shard
+_MOST_PAGES, _MOST_BYTES = 100, 256 * 1024  # of a shard, and of each of them
 
 Rows = Mapping[str, bytes | None]
 """Documents by subject, in their stored form, which nobody changes; None for what is off the page."""
@@ -56,7 +56,9 @@ class KeptFold(NamedTuple):
                 subject: None if document is None else encode_document(document)
                 for (_, subject), document in fold.documents.items()
             }
-            kept = KeptFold(now, text_of(tail), {**self.rows, **new} if is_held and self.rows else new)
+            rows = {**self.rows, **new} if is_held and self.rows else new
+            is_large = sum(map(len, filter(None, rows.values()))) > _MOST_BYTES
+            kept = _NONE if is_large else KeptFold(now, text_of(tail), rows)
         else:
             kept = KeptFold(now, text_of(tail))
         if page not in keys.folds and len(keys.folds) >= _MOST_PAGES:

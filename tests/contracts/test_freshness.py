@@ -212,6 +212,16 @@ def test_a_reader_folds_each_event_once(connect, folded):
     assert folded == [3, 0, 0]
 
 
+def test_a_reader_does_not_keep_much_of_a_page(connect, folded):
+    page, reader = connect().page(), connect("reader").page()
+    for n in range(6):
+        page.add("observation", f"{n}" * 60_000)
+    folded.clear()
+    for _ in range(5):
+        assert [one.content[0] for one in reader.active()] == list("543210")
+    assert folded == [6] * 5
+
+
 def test_what_a_caller_does_to_an_observation_is_not_seen_by_the_next_read(connect):
     page, reader = connect().page(), connect("reader").page()
     id = page.add("observation", "x", tags=["t"], context={"a": [1]}).id
