@@ -11,7 +11,7 @@ from scratchbus import Bus, Page, PastPage, View
 from scratchbus.domain.events import Event
 from scratchbus.domain.values import moment
 from scratchbus.projections.page_in_memory import LivePage
-from scratchbus.readmodel.look import look
+from scratchbus.readmodel.queries import look
 from scratchbus.views.reads import Observations
 
 

@@ -30,7 +30,7 @@ from scratchbus.engine.embedded.server import default_directory, directory_of
 from scratchbus.engine.steps import Fetch, Pause, Step
 from scratchbus.errors import FilesUnavailable, InvalidField, NotFound, SessionOver, TooLarge, shown
 from scratchbus.projections.files import PREFIX
-from scratchbus.readmodel.look import look
+from scratchbus.readmodel.queries import look
 from scratchbus.readmodel.scope import Core
 from scratchbus.settings import Settings
 

@@ -16,8 +16,7 @@ from scratchbus.eventlog.stored_documents import decode_observation, decode_obse
 from scratchbus.eventlog.writes import Appended, Write
 from scratchbus.projections import scratch_page
 from scratchbus.readmodel.history import known_events, walk_back
-from scratchbus.readmodel.look import look
-from scratchbus.readmodel.queries import get, read_head
+from scratchbus.readmodel.queries import get, look, read_head
 from scratchbus.readmodel.scope import Core, refresh_registry, type_of
 
 if TYPE_CHECKING:

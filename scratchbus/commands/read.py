@@ -22,8 +22,7 @@ from scratchbus.projections.filters import Filter
 from scratchbus.projections.scratch_page import is_ready
 from scratchbus.projections.table import check_subject
 from scratchbus.readmodel.history import history, read_events
-from scratchbus.readmodel.look import Freshness, PastState
-from scratchbus.readmodel.queries import active, get, read_head
+from scratchbus.readmodel.queries import Freshness, PastState, active, get, read_head
 from scratchbus.readmodel.scope import Core, type_of
 from scratchbus.readmodel.search import search
 from scratchbus.telemetry.late import late

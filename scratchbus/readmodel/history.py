@@ -17,7 +17,7 @@ from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.raw_entries import RawEntry
 from scratchbus.eventlog.stored_documents import decode_observations
-from scratchbus.readmodel.look import Freshness, look
+from scratchbus.readmodel.queries import Freshness, look
 
 
 def history(log: Log, page: str, subject: str) -> Step[list[AnyEvent]]:

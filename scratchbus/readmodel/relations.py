@@ -28,8 +28,7 @@ from scratchbus.eventlog.raw_entries import text_of
 from scratchbus.projections import event_relations
 from scratchbus.projections.table import is_remembered
 from scratchbus.readmodel.catch_up import catch_up
-from scratchbus.readmodel.look import Freshness
-from scratchbus.readmodel.queries import get
+from scratchbus.readmodel.queries import Freshness, get
 
 _AT_ONCE = 500
 """How many commands, or ids in a command, are sent in one round trip."""

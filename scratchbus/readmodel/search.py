@@ -15,7 +15,7 @@ from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.stored_documents import decode_stored
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.scratch_page import settled_all, whole
-from scratchbus.readmodel.look import Freshness, PastState, look
+from scratchbus.readmodel.queries import Freshness, PastState, look
 
 _SCAN = 200  # documents a scan asks for at once
 _RANGES, _FEWEST, _MOST = 16, 8, 200  # ranges read at once; documents folded at once

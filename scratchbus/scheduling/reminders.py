@@ -25,8 +25,7 @@ from scratchbus.eventlog.writes import Op, Write
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.scratch_page import evolve
 from scratchbus.readmodel.history import history
-from scratchbus.readmodel.look import look
-from scratchbus.readmodel.queries import get
+from scratchbus.readmodel.queries import get, look
 from scratchbus.readmodel.scope import Core
 from scratchbus.readmodel.search import search
 from scratchbus.telemetry.counters import counts

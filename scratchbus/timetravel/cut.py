@@ -11,7 +11,7 @@ from scratchbus.domain.values import millis, moment
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidPosition, shown
 from scratchbus.eventlog.moments import batch_end, last_until
-from scratchbus.readmodel.look import look
+from scratchbus.readmodel.queries import look
 from scratchbus.readmodel.scope import Core
 
 _APART_MS = 1_000

@@ -9,7 +9,7 @@ from scratchbus import Bus, NewObservation, Page
 from scratchbus.engine.embedded import server
 from scratchbus.errors import EngineForbidden
 from scratchbus.readmodel.catch_up import load_documents
-from scratchbus.readmodel.look import IN_MEMORY
+from scratchbus.readmodel.queries import IN_MEMORY
 from tests.engines import ONE, Connect, Engine
 from tests.faults.interposing import interposed
 from tests.inspection import keys_of, project, send
