@@ -17,9 +17,10 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any, NamedTuple
 
+import msgspec
 from pydantic_core import SchemaValidator, core_schema, from_json
 
 from scratchbus.errors import ArchiveDamaged
@@ -36,11 +37,20 @@ _NAMES = [name.decode() for name in LAYOUT[:-1]]
 _SUBJECT, _PAGE = LAYOUT.index(b"subject"), LAYOUT.index(b"page")
 _SAFE = bytes(char for char in range(0x20, 0x7F) if char not in b'"\\')  # what JSON never wants escaped
 _NOTHING = bytes(32)  # the hash of what was never seen
-_NO_JSON = b"\n", b"\r", b"NaN", b"Infinity"  # what a parser may let pass, and a line may not have
+_NO_JSON = b"NaN", b"Infinity"  # what pydantic may let pass, and a line may not have
 _OBJECT = SchemaValidator(core_schema.typed_dict_schema({}, extra_behavior="ignore"))
+_AT_ONCE = 50  # entries that are encoded together, while they are in the processor's caches
+_MOST_BRACKETS = 190  # in as many bodies: pydantic refuses JSON that is nested 200 deep, msgspec does not
 
 Line = tuple[bytes, bytes, int, bytes, bytes]
 """An event as it is archived: its line without the end, its hash, its number, and the page and subject it is about."""
+
+
+class _Skipped(msgspec.Struct):
+    """Any JSON object. What is in it msgspec checks by RFC 8259, but for its UTF-8 and how deep it is nested."""
+
+
+_skip = msgspec.json.Decoder(_Skipped).decode
 
 
 class Lines(NamedTuple):
@@ -75,20 +85,23 @@ def _read_strictly() -> Iterator[None]:
 
 def encode_entries(entries: Sequence[RawEntry]) -> Lines:
     """Return the lines of entries, each with a salt of its own; one without fields was erased before it came here."""
-    salts = hexlify(os.urandom(_SALT_BYTES * len(entries)))
-    return _encode(entries, [salts[at : at + _WIDTH] for at in range(0, len(salts), _WIDTH)])
+    text = hexlify(os.urandom(_SALT_BYTES * len(entries)))
+    salts = [text[at : at + _WIDTH] for at in range(0, len(text), _WIDTH)]
+    starts = range(0, len(entries), _AT_ONCE)
+    parts = [_encode(entries[at : at + _AT_ONCE], salts[at : at + _AT_ONCE]) for at in starts]
+    return Lines(*map(list, map(chain.from_iterable, zip(*parts, strict=True))))
 
 
 def _encode(entries: Sequence[RawEntry], salts: list[bytes]) -> Lines:
     columns = _plain_columns(entries)
     if columns is None:
         return Lines.of(_encode_one(entry, salt) for entry, salt in zip(entries, salts, strict=True))
-    ms, _, seqs = zip(*[id.partition(b"-") for id, _ in entries], strict=True)
+    ids = b"-".join([id for id, _ in entries]).split(b"-")
     *texts, bodies = columns
-    parts = [part for pair in zip(_LINE, (seqs, ms, *texts, salts, bodies), strict=False) for part in pair]
+    parts = [part for pair in zip(_LINE, (ids[1::2], ids[::2], *texts, salts, bodies), strict=False) for part in pair]
     lines = [*map(b"".join, zip(*parts, _LINE[-1], strict=False))]  # the texts between the values have no end
     hashes = [sha256(line).digest() for line in lines]
-    return Lines(lines, hashes, [*map(int, seqs)], columns[_PAGE], columns[_SUBJECT])
+    return Lines(lines, hashes, [*map(int, ids[1::2])], columns[_PAGE], columns[_SUBJECT])
 
 
 def _plain_columns(entries: Sequence[RawEntry]) -> list[tuple[bytes, ...]] | None:
@@ -101,10 +114,15 @@ def _plain_columns(entries: Sequence[RawEntry]) -> list[tuple[bytes, ...]] | Non
         return None
     *texts, bodies = columns[1::2]
     body = b"".join(bodies)
-    if b"".join(map(b"".join, texts)).translate(None, _SAFE) or any(word in body for word in _NO_JSON):
+    if b"".join(map(b"".join, texts)).translate(None, _SAFE) or b"\n" in body or b"\r" in body:
+        return None
+    may_be_deep = body.count(b"{") + body.count(b"[") > _MOST_BRACKETS
+    if may_be_deep and any(word in body for word in _NO_JSON):
         return None
     try:
-        deque(map(_OBJECT.validate_json, bodies), maxlen=0)
+        deque(map(_OBJECT.validate_json if may_be_deep else _skip, bodies), maxlen=0)
+        if not body.isascii():
+            body.decode()  # a body is an object by now, so no two complete each other
     except ValueError:
         return None
     return columns[1::2]

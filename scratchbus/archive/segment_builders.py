@@ -16,7 +16,6 @@ from scratchbus.eventlog.below_floor import read_floor
 from scratchbus.eventlog.gaps import are_erased
 from scratchbus.eventlog.log_reader import LogReader
 from scratchbus.eventlog.raw_entries import RawEntry, entry_position, is_batch_end
-from scratchbus.eventlog.read_ahead import read_ahead
 from scratchbus.readmodel.scope import Host
 
 
@@ -31,7 +30,7 @@ def segment_builders(
     most, unarchived = bus.core.settings.archive_segment, _unarchived(bus, catalog, last, shard, limit)
     with ThreadPoolExecutor(1, "compress") as worker:
         builder = SegmentBuilder(worker)
-        for entries in read_ahead(lambda: next(unarchived, None)):
+        for entries in unarchived:
             while entries:
                 cut = 0 if builder.is_full(most) else _whole_batches(entries, most - len(builder.lines))
                 if not cut and not builder.lines:
@@ -58,7 +57,9 @@ def _unarchived(
     reader = LogReader(bus.core.log, at._replace(shard=shard))
     while reader.at.seq < limit:
         before = reader.at.seq
-        entries = bus.converse(reader.read()).entries
+        entries, is_end, *_ = bus.converse(reader.read())
+        if not is_end and reader.at.seq < limit:
+            bus.converse(reader.read_ahead())
         fitting = entries[: bisect_right(entries, limit, key=_seq)]
         if cut := _whole_batches(fitting, len(fitting)):
             yield _without_gaps(bus, catalog, shard, before, entries[:cut])

@@ -150,7 +150,7 @@ def packed(commands: Iterable[Command]) -> list[Any]:
     """Return commands as arguments of a script: for each, how many parts it has, and these (see commands.lua)."""
     parts: list[Any] = []
     for command in commands:
-        parts.append(len(command))
+        parts.append(str(len(command)))  # where all is text, packing does not look for numbers again
         parts += command
     return parts
 

@@ -25,13 +25,15 @@ _MOST_PAGES, _MOST_INDEXES = 4_000, 1_000  # whose names are kept, for a shard a
 class ShardKeys:
     """The keys of one shard of a bus. Each name is computed once.
 
-    `build` is the build of the state that was live when this process last looked: a guess that every use checks.
+    `build` is the build of the state that was live when this process last looked: a guess that every use checks, as are
+    the `folds` that its readers keep, by page.
     """
 
     bus: str
     shard: int
     part: str = ""
     build: int = field(default=1, compare=False)
+    folds: dict[str, object] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def tag(self) -> str:

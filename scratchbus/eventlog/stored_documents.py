@@ -5,7 +5,7 @@ An observation is an array (see `StoredObservation`), a memory an object.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import msgspec
@@ -26,6 +26,8 @@ UNREADABLE = (ValidationError, msgspec.DecodeError, UnicodeDecodeError, Recursio
 logger = stderr_logger()
 
 _encode = msgspec.json.Encoder().encode
+encode_plain: Callable[[tuple[object, ...]], bytes] = _encode
+"""Returns the JSON of the basics of an observation whose details are plain, as `encode_stored` does of it."""
 decode_row = msgspec.json.Decoder(StoredObservation).decode
 _decode_many = msgspec.json.Decoder(list[StoredObservation]).decode
 

@@ -99,7 +99,7 @@ def whole(observation: AnyObservation) -> Observation:
     return made
 
 
-def settled(observation: Observation, now_ms: int) -> Observation:
+def settled(observation: AnyObservation, now_ms: int) -> Observation:
     """Return the observation as it reads at this time: archived once it has expired, swept or not."""
     return whole(settled_all([observation], now_ms)[0])
 
@@ -110,9 +110,11 @@ def settled_all(observations: Iterable[AnyObservation], now_ms: int) -> list[Any
     for each in observations:
         expires_at = each.expires_at
         if expires_at is None or expires_at > now:
-            if isinstance(each, StoredObservation) and each.details is PLAIN:
-                read.append(each)
-                continue
+            if isinstance(each, StoredObservation):
+                details = each.details
+                if details is PLAIN or (details.claim is None and details.not_before is None):
+                    read.append(each)
+                    continue
         elif each.status_class == "open":
             read.append(_expired(whole(each)))
             continue

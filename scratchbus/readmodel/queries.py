@@ -41,6 +41,7 @@ from scratchbus.projections.scratch_page import by_priority, is_active
 from scratchbus.projections.stored_observation import AnyObservation
 from scratchbus.readmodel.catch_up import fold_once, page_in
 from scratchbus.readmodel.fold import Fold, needed
+from scratchbus.readmodel.kept_folds import KeptFold, Rows
 from scratchbus.readmodel.overlay import Overlay, fold_ahead
 
 
@@ -58,10 +59,14 @@ def _query(
     page: str,
     most: int,
     folded: str,
+    kept_checkpoint: str,
+    kept_tail: str,
     operation: str,
     of_type: str,
 ) -> None:
     """Look at a page, and at up to `most` events behind the stream id `folded`, or behind the checkpoint when it is "".
+
+    On top of `kept_checkpoint` the events up to `kept_tail`, unless it is "", need not be returned.
 
     The operations and their arguments: "get", ids; "active", how many (-1: all); "list", at least how many, below which
     seq ("" from the newest), statuses (",a,b," or ""), and a text that the document must contain ("" any). `open` is
@@ -123,16 +128,20 @@ def look(
     keys_of: KeysOf | None = None,
     ahead: Overlay | None = None,
     earlier: PastState | None = None,
+    keeps: bool = False,
 ) -> Step[Look]:
     """Ask the query script once, or again after folding what is missing; as it was `earlier`, if so. Raises Behind.
 
-    `store` is the hash of the page that has the documents.
+    `store` is the hash of the page that has the documents. One that `keeps` what it folds need not fold it again; what
+    it kept before is then in the overlay in the form in which it is stored.
     """
     keys = log.page(page).keys
     shard, most = keys.shard, -1 if freshness.stale_ok else IN_MEMORY
     build, deadline = ahead.checkpoint.build if ahead else keys.build, time.monotonic() + freshness.timeout
     while True:
         names = keys.page(page, build)
+        kept = KeptFold.of(keys, page) if keeps and ahead is None else KeptFold()
+        basis, upto = kept.basis
         command = _query(
             *arguments,
             tail=keys.tail,
@@ -146,6 +155,8 @@ def look(
             page=page,
             most=most,
             folded=ahead.at.stream_id if ahead else "",
+            kept_checkpoint=basis,
+            kept_tail=upto,
             operation=operation,
             of_type=names.of_type,
         )
@@ -161,7 +172,9 @@ def look(
             check_end(checkpoint, reply[1], None)
         if reply[3] != -1:
             fold = ahead.fold if ahead else Fold(shard, store=store)
-            if (yield from _fold_rest(log, page, checkpoint, fold, reply, stale=freshness.stale_ok)):
+            is_held = bool(reply[4])
+            rows = kept.rows if is_held and kept.rows else {}
+            if (yield from _fold_rest(log, page, checkpoint, fold, reply, rows, stale=freshness.stale_ok)):
                 break
             ahead = None
             continue
@@ -173,14 +186,18 @@ def look(
         ahead = yield from _fold_some(log, page, store, checkpoint, ahead)
     if freshness.stale_ok:
         _check_age(page, freshness, reply)
-    now, tail, _, _, _, _, rows, is_end, *below = reply
+    now, tail, row, entries, _, _, _, documents, is_end, *below = reply
     if ahead:
         ahead.at = end_of(tail, shard)
-    overlay: dict[str, Any] = {subject: document for (_, subject), document in fold.documents.items()}
+    asked = set(arguments) if operation == "get" else None
+    overlay: dict[str, Any] = dict(kept.documents(asked)) if is_held else {}
+    overlay |= {subject: document for (_, subject), document in fold.documents.items()}
+    if keeps and entries and ahead is None and not freshness.stale_ok and not checkpoint.is_paged:
+        kept.keep(keys, page, row, tail, fold, is_held=is_held)
     if earlier is not None:
         now = earlier.ms
         overlay |= yield from earlier.undo(log, page, end_of(tail, shard))
-    return Look(now, rows, fold, overlay, bool(is_end), below[0].decode() if below else "", checkpoint, ahead)
+    return Look(now, documents, fold, overlay, bool(is_end), below[0].decode() if below else "", checkpoint, ahead)
 
 
 def _check_age(page: str, freshness: Freshness, reply: list[Any]) -> None:
@@ -205,13 +222,18 @@ def recollect(log: Log, page: str, subjects: Sequence[str], freshness: Freshness
     return {subject: document for subject, document in found.items() if isinstance(document, Remembered)}
 
 
-def _fold_rest(log: Log, page: str, checkpoint: Checkpoint, fold: Fold, reply: list[Any], *, stale: bool) -> Step[bool]:
-    """Fold what a look found behind the checkpoint; return whether it holds, or something was paged in meanwhile."""
-    entries, touched, rows = [] if stale else reply[3], reply[4], reply[5]
+def _fold_rest(
+    log: Log, page: str, checkpoint: Checkpoint, fold: Fold, reply: list[Any], kept: Rows, *, stale: bool
+) -> Step[bool]:
+    """Fold what a look found behind the checkpoint, or behind what is kept.
+
+    Return whether it holds, or something was paged in meanwhile.
+    """
+    entries, touched, rows = [] if stale else reply[3], reply[5], reply[6]
     for subject, row in zip(touched, rows, strict=True):
         key = page, text_of(subject)
         if key not in fold.documents:
-            fold.load(key, row)
+            fold.load(key, kept.get(key[1], row))
     items = decode_items(entries, fold.shard)
     if checkpoint.is_paged and (yield from page_in(log, fold, needed(item for _, item in items), checkpoint.build)):
         key_now = yield from ask(fold.shard, "GET", log.keys(fold.shard).live)
@@ -243,8 +265,8 @@ def get(
 ) -> Step[dict[str, Observation]]:
     """Return the observations with these ids, by id; those that are not on the page are left out."""
     for _ in range(_LOOKS):
-        seen = yield from look(log, page, freshness, "get", *ids, earlier=earlier)
-        found = {document.id: document for document in decode_observations(seen.rows)}
+        seen = yield from look(log, page, freshness, "get", *ids, earlier=earlier, keeps=True)
+        found: dict[str, AnyObservation] = {document.id: document for document in decode_observations(seen.rows)}
         missing = [id for id in ids if id not in found and id not in seen.overlay]
         if not (missing and seen.checkpoint.is_paged):
             break
@@ -282,7 +304,7 @@ def active(
         check_limit(limit)
     want, ahead = -1 if limit is None else limit, None
     while True:
-        seen = yield from look(log, page, freshness, "active", str(want), ahead=ahead, earlier=earlier)
+        seen = yield from look(log, page, freshness, "active", str(want), ahead=ahead, earlier=earlier, keeps=True)
         ahead = seen.ahead
         try:
             found: Sequence[AnyObservation] = [*map(decode_row, filter(None, seen.rows))]

@@ -1,7 +1,7 @@
 -- One consistent look at a page: what was asked for, and the events that are not folded into it yet.
 --
--- Reply: {now, tail, checkpoint, entries or -1 when there are too many or some are missing, touched ids, touched docs,
---         docs, 1 when there are no more, and where a list goes on}
+-- Reply: {now, tail, checkpoint, entries or -1 when there are too many or some are missing, 1 when these follow the fold
+--         that the reader keeps, touched ids, touched docs, docs, 1 when there are no more, and where a list goes on}
 -- A list may answer with fewer than asked for, after 5,000 that it looked at; it says below which seq to go on.
 
 local call = redis.call
@@ -20,11 +20,28 @@ now = math.max(now, tonumber(string.match(tail, @MS@) or 0)) -- a clock that was
 local reached = FOLDED ~= '' and FOLDED or string.match(checkpoint, @CHECKPOINT(stream_id)@) or ''
 local last = string.match(tail, @LAST(stream_id)@) -- what is behind it, someone added by hand
 local is_behind = tail ~= '' and last ~= reached
-local entries, touched, seen = {}, {}, {}
+local entries, touched, seen, is_held = {}, {}, {}, 0
+
+-- Returns the events behind the fold that the reader keeps, if the log still has the event that it ended with.
+
+local function since_kept()
+  if KEPT_TAIL == tail then return {} end
+  local id, event_id = string.match(KEPT_TAIL, @LAST(stream_id, event_id)@)
+  local some = call('XRANGE', LOG, id, last, 'COUNT', MOST + 1)
+  if not some[1] or some[1][1] ~= id or field_of(some[1], 'id') ~= event_id then return end
+  table.remove(some, 1)
+  return #some == seq_of(tail) - seq_of(id) and some or nil
+end
+
 if MOST >= 0 and is_behind then
   local behind = seq_of(tail) - seq_of(reached)
-  local rest = behind > MOST and {} or call('XRANGE', LOG, reached == '' and '-' or '(' .. reached, last, 'COUNT', MOST)
-  if #rest ~= behind then return {now, tail, checkpoint, -1} end -- some are missing, or the state is of another log
+  local rest = KEPT_TAIL ~= '' and KEPT_CHECKPOINT == checkpoint and behind <= MOST and since_kept()
+  if rest then
+    is_held = 1
+  else
+    rest = behind > MOST and {} or call('XRANGE', LOG, reached == '' and '-' or '(' .. reached, last, 'COUNT', MOST)
+    if #rest ~= behind then return {now, tail, checkpoint, -1} end -- some are missing, or the state is of another log
+  end
   for _, entry in ipairs(rest) do
     local fields = entry[2]
     local is_ours = fields[3] == 'subject' and fields[5] == 'page' -- else somebody wrote it by hand
@@ -46,8 +63,8 @@ end
 local touched_docs = documents(touched)
 
 if OPERATION == 'get' then
-  return {now, tail, checkpoint, MOST < 0 and since or entries, touched, touched_docs, documents({unpack(ARGV, FIRST)}),
-    1}
+  return {now, tail, checkpoint, MOST < 0 and since or entries, is_held, touched, touched_docs,
+    documents({unpack(ARGV, FIRST)}), 1}
 end
 
 if OPERATION == 'active' then
@@ -57,8 +74,8 @@ if OPERATION == 'active' then
   for _, id in ipairs(#touched > 0 and ids or {}) do
     if not seen[id] then untouched[#untouched + 1] = id end
   end
-  return {now, tail, checkpoint, MOST < 0 and since or entries, touched, touched_docs, documents(untouched),
-    (limit < 0 or #ids < limit + #touched) and 1 or 0}
+  return {now, tail, checkpoint, MOST < 0 and since or entries, is_held, touched, touched_docs,
+    documents(untouched), (limit < 0 or #ids < limit + #touched) and 1 or 0}
 end
 
 local limit, below, statuses, text = unpack(ARGV, FIRST)
@@ -164,4 +181,5 @@ if #ids >= limit then
     if rows[r] == ids[#ids] then below = rows[r + 1] end
   end
 end
-return {now, tail, checkpoint, MOST < 0 and since or entries, touched, touched_docs, docs, is_end, below}
+return {now, tail, checkpoint, MOST < 0 and since or entries, is_held, touched, touched_docs, docs, is_end,
+  below}

@@ -87,7 +87,7 @@ def _add(writes: Writes, name: PageKeys, added: PageAdditions) -> None:
     writes["HSET", name.docs] += added.documents
     if added.due:
         writes["ZADD", name.due] += added.due
-    for index, members in added.indexes.items():
+    for index, members in added.indexes:
         writes["ZADD", name.index(*index)] += members
         if index[0] == "type":
             writes["HSET", name.types] += (index[1], 1)

@@ -55,8 +55,9 @@ def test_a_line_is_json_with_the_body_as_it_was_and_last():
         entry(b"i", b"s", b"p", b"k", b"t", b"1/1", b"", b' {"v": 1, "v": 2} '),
         entry(b"only", names=[b"something"]),
         entry(b"1", b"2", names=[b"id", b"id"]),
+        entry(b"i", b"s", b"p", b"k", b"t", b"1/1", b"", b'{"v":' + b"[" * 300 + b"]" * 300 + b"}"),
     ],
-    ids=range(12),
+    ids=range(13),
 )
 def test_any_entry_is_made_again_from_its_line_and_each_line_is_json(given):
     text, *_ = line_of(given)
@@ -73,6 +74,36 @@ def test_whatever_its_fields_are_an_entry_is_made_again(values, is_json):
     assert restore(text) == made
     assert b"\n" not in text
     json.loads(text)
+
+
+IS_RAW = {
+    BODY: False,
+    b'{"v":"NaN, Infinity \xc3\xa9","deep":' + b"[" * 90 + b"]" * 90 + b"}": False,
+    b'{"v":"NaN","many":[' + b",".join([b"[]"] * 200) + b"]}": False,
+    b'{"many":[' + b",".join([b"[]"] * 200) + b"]}": False,
+    b'{"v":' + b"[" * 200 + b"]" * 200 + b"}": False,
+    b'{"v":' + b"[" * 201 + b"]" * 201 + b"}": True,
+    b'{"v":NaN}': True,
+    b'{"v":NaN,"many":[' + b",".join([b"[]"] * 200) + b"]}": True,
+    b'{"v":"\xff"}': True,
+    b'{"v":"\xc3': True,
+    b'\xa9"}': True,
+    b'{"v":[{"v":1}': True,
+    b'{"v":2}]}': True,
+    b"[1]": True,
+    b'{"v":1} {"v":2}': True,
+}
+
+
+@pytest.mark.parametrize("others", [0, 1, 49, 250])
+@pytest.mark.parametrize("body", IS_RAW, ids=range(len(IS_RAW)))
+def test_a_line_has_the_body_as_it_is_only_if_that_is_json(body, others):
+    usual = [entry(*USUAL[1][1:-1:2], BODY, seq=seq) for seq in range(8, 8 + others)]
+    odd = entry(*USUAL[1][1:-1:2], body)
+    texts = encode_entries([*usual, odd, *usual]).texts
+    assert (b',"raw":' in texts[others]) is IS_RAW[body]
+    assert [*map(restore, texts)] == [*usual, odd, *usual]
+    assert check_line(texts[others], 7)[0] == texts[others]
 
 
 def test_two_lines_of_one_event_have_different_salts():

@@ -17,16 +17,15 @@ UNFOLDED = 50
 
 
 def measure_active(stage: Stage, sizes: Sizes) -> list[Row]:
-    """Compare a fresh `active()` with 100 open, nothing to fold and 50 events to fold."""
-    bus, behind = stage.bus("open"), stage.bus("behind")
-    page, late = bus.page(), behind.page()
-    for one in (page, late):
-        fill(one, OPEN)
-    catch_up(bus)
-    catch_up(behind)
+    """Compare a fresh `active()` with 100 open, nothing to fold and 50 events to fold, again or for the first time."""
+    bus, behind, anew = stage.bus("open"), stage.bus("behind"), stage.bus("anew")
+    page, late, first = bus.page(), behind.page(), anew.page()
+    for one in (bus, behind, anew):
+        fill(one.page(), OPEN)
+        catch_up(one)
     documents = PageKeys(bus.core.log.keys(0), page.name).docs
     ids = [observation.id for observation in page.active()]
-    late_ids = [observation.id for observation in late.active()]
+    late_ids, first_ids = ([observation.id for observation in one.active()] for one in (late, first))
     left: list[int] = []
 
     def bare() -> None:
@@ -42,14 +41,20 @@ def measure_active(stage: Stage, sizes: Sizes) -> list[Row]:
         read(late)
         left.append(lag(behind))
 
+    def read_first() -> None:
+        for _ in range(sizes.reads):
+            anew.core.log.keys(0).folds.clear()
+            first.active()
+
     taken = interleave(
         sizes.rounds,
         Side("fresh active(), 100 open", sizes.reads, lambda: read(page)),
         Side("bare HMGET + json.loads", sizes.reads, bare),
         Side("fresh active(), 100 open, 50 events not folded", sizes.reads, read_late,
              lambda: _fall_behind(behind, late_ids)),
+        Side("the first such read of a process", sizes.reads, read_first, lambda: _fall_behind(anew, first_ids)),
     )  # fmt: skip
-    ours, theirs, unfolded = taken
+    ours, theirs, unfolded, new = taken
     return [
         times(taken, ours, theirs, floor=Floor("ratio", "at most", 1.0)),
         times(
@@ -59,6 +64,7 @@ def measure_active(stage: Stage, sizes: Sizes) -> list[Row]:
             floor=Floor("ratio", "at most", 2.0),
             note=f"{UNFOLDED} before each round, {min(left)} to {max(left)} after it",
         ),
+        times(taken, new, theirs),
     ]
 
 

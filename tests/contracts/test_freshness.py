@@ -180,3 +180,109 @@ def test_status_says_how_far_behind_the_projection_is(bus, page):
     assert (shard.lag, shard.lag_seconds, shard.end) == (0, 0.0, shard.checkpoint)
     (only,) = bus.status().pages
     assert (only.page, only.open) == ("main", 1)
+
+
+@pytest.fixture
+def folded(monkeypatch):
+    """How many events each read folded."""
+    sizes = []
+    decode = queries.decode_items
+    monkeypatch.setattr(
+        queries, "decode_items", lambda entries, shard: sizes.append(len(entries)) or decode(entries, shard)
+    )
+    return sizes
+
+
+def test_a_reader_folds_each_event_once(connect, folded):
+    page, reader = connect().page(), connect("reader").page()
+    added = page.add_many([NewObservation(type="observation", content=f"{n}") for n in range(3)])
+    for _ in range(4):
+        assert contents(reader.active()) == ["2", "1", "0"]
+    assert folded == [3, 3, 0, 0]  # a process that reads once is not to pay for keeping it
+    page.update(added[0].id, content="changed")
+    page.resolve(added[1].id)
+    new = page.add("observation", "new")
+    folded.clear()
+    assert contents(reader.active()) == ["new", "2", "changed"]
+    assert reader.get(added[1].id).status == "resolved"
+    assert reader.get(new.id) == new
+    assert folded == [3, 0, 0]
+
+
+def test_a_reader_does_not_keep_much_of_a_page(connect, folded):
+    page, reader = connect().page(), connect("reader").page()
+    for n in range(6):
+        page.add("observation", f"{n}" * 60_000)
+    folded.clear()
+    for _ in range(5):
+        assert [one.content[0] for one in reader.active()] == list("543210")
+    assert folded == [6] * 5
+
+
+def test_what_a_caller_does_to_an_observation_is_not_seen_by_the_next_read(connect):
+    page, reader = connect().page(), connect("reader").page()
+    id = page.add("observation", "x", tags=["t"], context={"a": [1]}).id
+    page.update(id, confidence=0.5)
+    for _ in range(4):
+        for read in (reader.get(id), *reader.active()):
+            assert (read.tags, read.context, read.links) == (["t"], {"a": [1]}, [])
+            read.tags.append("mine")
+            read.context["a"].append(2)
+            read.links.append("mine")
+
+
+def test_what_a_reader_keeps_is_of_no_use_once_others_have_folded_on(connect):
+    bus, reader = connect(), connect("reader").page()
+    page = bus.page()
+    first, second = (page.add("observation", name).id for name in ("first", "second"))
+    project(bus)
+    for round in range(3):
+        for _ in range(3):
+            changed = page.update(first, content=f"{round}")
+            assert reader.active()[1] == changed == reader.get(first)
+        also = page.update(second, content=f"{round}")
+        project(bus)
+        changed = page.update(first, confidence=0.5)
+        assert reader.active() == [also, changed]
+
+
+def test_a_limit_counts_what_a_reader_keeps_and_what_it_does_not(connect):
+    bus, reader = connect(), connect("reader").page()
+    page = bus.page()
+    ids = [page.add("observation", f"{n}").id for n in range(6)]
+    project(bus)
+    for n in (1, 3, 5):
+        page.update(ids[n], content=f"new {n}")
+    for limit in (*range(1, 8), *range(1, 8)):
+        assert contents(reader.active(limit=limit)) == ["new 5", "4", "new 3", "2", "new 1", "0"][:limit]
+    page.review(ids[5])
+    page.resolve(ids[4])
+    page.clear_resolved([ids[4]])
+    page.add("risk_alert", "above all")
+    for limit in range(1, 8):
+        assert contents(reader.active(limit=limit)) == ["above all", "new 3", "2", "new 1", "0"][:limit]
+    assert reader.get(ids[4]) is None
+
+
+@pytest.mark.damages_the_log
+@pytest.mark.engines(*ONE)
+def test_what_a_reader_keeps_is_of_no_use_for_a_log_that_was_rewound(connect):
+    bus, reader = connect(), connect("reader").page()
+    page, keys = bus.page(), keys_of(bus)
+    id = page.add("observation", "first").id
+    project(bus)
+    kept = send(bus, "XRANGE", keys.log, "-", "+")
+    saved = send(bus, "GET", keys.tail), send(bus, "HGET", keys.heads("main"), id)
+    page.update(id, content="lost")
+    for _ in range(3):
+        assert contents(reader.active()) == ["lost"]
+    send(bus, "DEL", keys.log)  # as a replica has it that never got the update
+    for at, fields in kept:
+        send(bus, "XADD", keys.log, at, *fields)
+    send(bus, "SET", keys.tail, saved[0])
+    send(bus, "HSET", keys.heads("main"), id, saved[1])
+    assert contents(reader.active()) == ["first"]
+    other = connect("other").page()
+    other.update(id, confidence=0.5)
+    assert contents(reader.active()) == ["first"]
+    assert reader.get(id).confidence == 0.5

@@ -1,4 +1,4 @@
-"""Reading ahead by a thread, and what becomes of it in the child of a fork."""
+"""What becomes of reading ahead in the child of a fork, and of what was read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from collections.abc import Iterator
 import pytest
 
 from scratchbus import Bus, NewObservation
-from scratchbus.eventlog.read_ahead import read_ahead
 from tests.faults.servers import Server, embedded_binary
 
 
@@ -28,21 +27,6 @@ def bus() -> Iterator[Bus]:
 def fill(bus: Bus, count: int, size: int) -> None:
     for _ in range(0, count, 500):
         bus.page().add_many([NewObservation(type="observation", content="x" * size) for _ in range(500)])
-
-
-def test_all_chunks_come_in_their_order_and_the_next_is_read_while_one_is_in_use():
-    chunks = iter(range(5))
-    read: list[int] = []
-
-    def next_chunk() -> int | None:
-        chunk = next(chunks, None)
-        if chunk is not None:
-            read.append(chunk)
-        return chunk
-
-    assert list(read_ahead(next_chunk)) == [0, 1, 2, 3, 4]
-    assert read == [0, 1, 2, 3, 4]
-    assert list(read_ahead(lambda: next(iter(()), None))) == []
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # newer Pythons warn of threads in the parent
