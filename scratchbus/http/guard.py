@@ -70,7 +70,7 @@ class Guard:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
-        answer = _Answer(scope, receive, send)
+        answer = _GuardedResponse(scope, receive, send)
         try:
             scope = await self._checked(scope)
             body = _limited(scope, receive, answer)
@@ -160,7 +160,7 @@ def _path_of(scope: Scope) -> str:
     return path
 
 
-class _Answer:
+class _GuardedResponse:
     """The answer to a request: with the headers that protect browsers, or a problem found while its body was read."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -209,7 +209,7 @@ class _Answer:
         return message
 
 
-def _limited(scope: Scope, receive: Receive, answer: _Answer) -> Receive:
+def _limited(scope: Scope, receive: Receive, answer: _GuardedResponse) -> Receive:
     """Return a `receive` that refuses a body that is too long or too slow. Raises Refusal for one that says so."""
     most = MOST_BODY if "caller" in scope["state"] else MOST_PUBLIC_BODY
     told, is_chunked = b"0", False

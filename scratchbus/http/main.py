@@ -138,7 +138,7 @@ def _run(
 ) -> None:
     async def serve() -> None:
         async with anyio.create_task_group() as tasks:
-            server = _Uvicorn(config, when_ready)
+            server = _NotifyingServer(config, when_ready)
             tasks.start_soon(server.serve, [listener])
             await until()
             server.should_exit = True
@@ -146,7 +146,7 @@ def _run(
     anyio.run(serve, backend_options={"use_uvloop": find_spec("uvloop") is not None})
 
 
-class _Uvicorn(uvicorn.Server):
+class _NotifyingServer(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, when_ready: Callable[[], None]) -> None:
         super().__init__(config)
         self._when_ready = when_ready

@@ -24,7 +24,7 @@ from scratchbus import Bus, new_id
 from scratchbus.http import connections, guard
 from scratchbus.http.app import declare_app, scope_of
 from scratchbus.http.callers import SCOPES, LocalUser, TokenHolders
-from scratchbus.http.connections import NOBODY, Connection
+from scratchbus.http.connections import NOBODY, ClientConnection
 from scratchbus.http.guard import MOST_BODY, MOST_PUBLIC_BODY, POLICY, needs_caller
 from scratchbus.http.server import Server
 from tests.edges.http.conftest import Served, Tokens, serving, serving_here
@@ -294,9 +294,9 @@ def test_a_connection_that_its_client_closed_is_nobodys(family):
     with listener, socket.create_connection(listener.getsockname()[:2]) as client:
         accepted, _ = listener.accept()
         with accepted:
-            assert Connection(Transport(accepted)).peer_uid() == os.getuid()
+            assert ClientConnection(Transport(accepted)).peer_uid() == os.getuid()
             client.close()
-            assert Connection(Transport(accepted)).peer_uid() == NOBODY
+            assert ClientConnection(Transport(accepted)).peer_uid() == NOBODY
 
 
 def test_an_ipv6_socket_may_connect_to_an_ipv4_address():
@@ -304,7 +304,7 @@ def test_an_ipv6_socket_may_connect_to_an_ipv4_address():
         client.connect((f"::ffff:{listener.getsockname()[0]}", listener.getsockname()[1]))
         accepted, _ = listener.accept()
         with accepted:
-            assert Connection(Transport(accepted)).peer_uid() == os.getuid()
+            assert ClientConnection(Transport(accepted)).peer_uid() == os.getuid()
 
 
 class Transport(BaseTransport):
