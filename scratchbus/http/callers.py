@@ -23,7 +23,7 @@ from starlette.types import Scope
 
 import scratchbus
 from scratchbus.daemon import TokenChecks, TooManyWrong
-from scratchbus.http.connections import NOBODY, ClientConnection
+from scratchbus.http.client_connections import NOBODY, ClientConnection
 from scratchbus.http.problems import Refusal
 
 Headers = Mapping[str, str]

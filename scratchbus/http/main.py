@@ -25,7 +25,7 @@ import scratchbus
 from scratchbus.errors import InvalidSource, SettingsError, shown
 from scratchbus.http.app import create_app
 from scratchbus.http.callers import Callers, LocalUser, TokenHolders
-from scratchbus.http.connections import Protocol
+from scratchbus.http.client_connections import Protocol
 from scratchbus.http.guard import hosts_of
 from scratchbus.http.server import Server
 

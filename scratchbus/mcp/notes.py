@@ -11,8 +11,8 @@ from typing_extensions import TypedDict  # typing's own is not enough for pydant
 from scratchbus import AsyncNotes, Note, NoteResult
 from scratchbus.errors import InvalidField, shown
 from scratchbus.mcp.answers import Moment, text_of
-from scratchbus.mcp.parameters import Cursor, EventId, Limit, Tags
 from scratchbus.mcp.searching import search
+from scratchbus.mcp.tool_parameters import Cursor, EventId, Limit, Tags
 from scratchbus.mcp.toolbox import ADDS, READS, REPLACES, ToolGroup, tool
 from scratchbus.mcp.workspace import Workspace
 

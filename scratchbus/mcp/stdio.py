@@ -19,10 +19,10 @@ from typing import Final
 import anyio
 from pydantic_core import from_json, to_json
 
+from scratchbus.mcp.json_rpc import Id, McpSession, Message
 from scratchbus.mcp.methods import Methods
 from scratchbus.mcp.pipes import Input, Output
 from scratchbus.mcp.protocol import INVALID_REQUEST, PARSE_ERROR, ProtocolError
-from scratchbus.mcp.session import Id, McpSession, Message
 
 GRACE: Final = 0.8
 """Seconds after a signal until the process exits, even if the client reads nothing."""

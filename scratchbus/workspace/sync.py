@@ -19,7 +19,7 @@ from scratchbus.errors import (
 from scratchbus.workspace.checklist import Entry, content_of, edited, entries, on_one_line
 from scratchbus.workspace.merging import Named, merge_items, merge_text
 from scratchbus.workspace.shared_file import FileChanged, SharedFile, settled
-from scratchbus.workspace.state import MergeBase, SyncState
+from scratchbus.workspace.sync_state import MergeBase, SyncState
 
 TODO: Final = "TODO.md"
 NOTES: Final = "NOTES.md"

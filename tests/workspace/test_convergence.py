@@ -17,8 +17,8 @@ from scratchbus.errors import RevisionConflict
 from scratchbus.settings import Settings
 from scratchbus.workspace import shared_file
 from scratchbus.workspace.checklist import MARKS, entries, on_one_line, parse
-from scratchbus.workspace.state import SyncState
 from scratchbus.workspace.sync import WorkspaceSync
+from scratchbus.workspace.sync_state import SyncState
 
 
 class Memory:

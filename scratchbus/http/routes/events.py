@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from scratchbus import AsyncBus, BusPosition, Event, cloud_event, document_of
 from scratchbus.http import cloudevents, examples, patterns, problems
-from scratchbus.http.connections import ClientConnection
+from scratchbus.http.client_connections import ClientConnection
 from scratchbus.http.documents import JSON, answer, paged
 from scratchbus.http.frames import EventFilter, Vector, moved, text_of, vector_of
 from scratchbus.http.metrics import open_stream

@@ -16,7 +16,7 @@ from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 
 from scratchbus import McpIdentity, McpTokens
-from scratchbus.http.connections import ClientConnection
+from scratchbus.http.client_connections import ClientConnection
 from tests.edges.http.event_servers import CLIENT, Listener, open_bus
 from tests.waiting import eventually
 

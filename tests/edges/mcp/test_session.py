@@ -15,10 +15,10 @@ from mcp_types import jsonrpc_message_adapter
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from scratchbus.mcp.identity import Identity
+from scratchbus.mcp.json_rpc import McpSession, Message
 from scratchbus.mcp.methods import Methods
 from scratchbus.mcp.protocol import EARLIER, LATER
-from scratchbus.mcp.server import server_of
-from scratchbus.mcp.session import McpSession, Message
+from scratchbus.mcp.sdk_server import server_of
 from scratchbus.mcp.workspace import Workspace
 from tests.waiting import PATIENCE
 
@@ -279,7 +279,7 @@ async def test_a_request_that_is_cancelled_is_not_answered_and_not_waited_for():
 async def test_a_method_that_fails_is_logged_and_answered(monkeypatch: pytest.MonkeyPatch):
     logged: list[str] = []
     monkeypatch.setattr(
-        "scratchbus.mcp.session.logger.exception", lambda event, **_: logged.append(event), raising=False
+        "scratchbus.mcp.json_rpc.logger.exception", lambda event, **_: logged.append(event), raising=False
     )
     async with connected(by_us) as (wire, workspace):
         monkeypatch.setattr(workspace.bus, "context", None)
