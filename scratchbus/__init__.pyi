@@ -73,7 +73,7 @@ from scratchbus.domain.registry_yaml import parse_registry as parse_registry
 from scratchbus.domain.relation_registry import Relation as Relation
 from scratchbus.domain.relation_registry import RelationRegistry as RelationRegistry
 from scratchbus.domain.relation_registry import parse_relations as parse_relations
-from scratchbus.domain.run import ScratchpadReply as ScratchpadReply
+from scratchbus.domain.runs import ScratchpadReply as ScratchpadReply
 from scratchbus.domain.todo import MAX_CONTENT as MAX_TODO_CONTENT
 from scratchbus.domain.todo import MAX_ITEMS as MAX_TODO_ITEMS
 from scratchbus.domain.todo import TodoItem as TodoItem
@@ -104,13 +104,13 @@ from scratchbus.http.main import ServeOptions as HttpOptions
 from scratchbus.http.main import Serving as HttpServing
 from scratchbus.http.main import run as serve_http
 from scratchbus.http.main import serving_beside as serving_http
+from scratchbus.mcp.access_tokens import SCOPES as TOKEN_SCOPES
+from scratchbus.mcp.access_tokens import Token as McpToken
+from scratchbus.mcp.access_tokens import Tokens as McpTokens
 from scratchbus.mcp.app import mcp_app as mcp_app
 from scratchbus.mcp.identity import Identity as McpIdentity
 from scratchbus.mcp.main import run_http as serve_mcp_http
 from scratchbus.mcp.main import run_stdio as serve_mcp_stdio
-from scratchbus.mcp.tokens import SCOPES as TOKEN_SCOPES
-from scratchbus.mcp.tokens import Token as McpToken
-from scratchbus.mcp.tokens import Tokens as McpTokens
 from scratchbus.memory.facts import Facts as Facts
 from scratchbus.memory.facts_async import AsyncFacts as AsyncFacts
 from scratchbus.memory.files import Files as Files

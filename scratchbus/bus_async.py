@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from scratchbus.readmodel import registry_files, scope
     from scratchbus.readmodel import verify as verifying
     from scratchbus.subscriptions import dead_letters as letters
-    from scratchbus.subscriptions import definition, filters, options, pulling, settling
+    from scratchbus.subscriptions import definition, event_filters, options, pulling, settling
     from scratchbus.subscriptions import pull_async as patient
     from scratchbus.views import shared as sharing
     from scratchbus.views import view_async as viewing
@@ -51,7 +51,7 @@ else:  # what opening a bus needs is imported then, all else when it is first us
     definition = late("scratchbus.subscriptions.definition")
     embedding = late("scratchbus.context.embedding")
     event_kinds = late("scratchbus.domain.events")
-    filters = late("scratchbus.subscriptions.filters")
+    event_filters = late("scratchbus.subscriptions.event_filters")
     handling = late("scratchbus.work.handlers_async")
     following = late("scratchbus.eventlog.follow_async")
     foreign = late("scratchbus.eventlog.foreign")
@@ -253,7 +253,7 @@ class AsyncBus(AsyncMemories):
         seconds. The lease is not renewed while an event is out for longer than `handler_timeout`. Raises
         InvalidInput, and when iterated over SubscriptionMismatch.
         """
-        wanted = filters.Filters.of(looking.narrow_of(pages, types, kinds), tags)
+        wanted = event_filters.Filters.of(looking.narrow_of(pages, types, kinds), tags)
         terms = options.Terms(after, reset, max_attempts, retry_delay, handler_timeout)
         lease = self.settings.seconds("subscription_lease")
         return subscribing.AsyncSubscription(self, name, wanted, terms, lease, stop)
@@ -376,7 +376,7 @@ class AsyncBus(AsyncMemories):
         stored one stays. Raises InvalidInput, SubscriptionHeld for other filters while it is consumed, or PositionLost
         for one that was dropped and is not reset.
         """
-        wanted = filters.Filters.of(looking.narrow_of(pages, types, kinds), tags)
+        wanted = event_filters.Filters.of(looking.narrow_of(pages, types, kinds), tags)
         terms = options.Terms(after, reset, max_attempts, retry_delay)
         return await self.converse(definition.declare(self.core, name, wanted, terms, url, secret))
 

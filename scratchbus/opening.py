@@ -8,7 +8,7 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import scratchbus.readmodel.probe  # noqa: F401 - its script is among those that a writer loads for readers
+import scratchbus.readmodel.probe_script  # noqa: F401 - its script is among those that a writer loads for readers
 from scratchbus.domain.ownership import new_instance, owner_token
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import ShardsMismatch

@@ -329,7 +329,7 @@ class Page:
 
     def link(self, id: str, action: str, *, event_id: str | None = None, fence: int | None = None) -> Observation:
         """Record an action taken because of it; `trace` finds it by this action, a text of the caller's."""
-        return self._bus.converse(doing.execute(self._bus.core, self.name, claiming.Link, locals()))
+        return self._bus.converse(doing.execute(self._bus.core, self.name, claiming.LinkAction, locals()))
 
     def refute(self, id: str, *, reason: str, event_id: str | None = None, fence: int | None = None) -> Observation:
         """Archive it as untrue; open observations on any page that rest on it as evidence go to review.

@@ -327,7 +327,7 @@ class AsyncPage:
 
     async def link(self, id: str, action: str, *, event_id: str | None = None, fence: int | None = None) -> Observation:
         """Record an action taken because of it; `trace` finds it by this action, a text of the caller's."""
-        return await self._bus.converse(doing.execute(self._bus.core, self.name, claiming.Link, locals()))
+        return await self._bus.converse(doing.execute(self._bus.core, self.name, claiming.LinkAction, locals()))
 
     async def refute(
         self, id: str, *, reason: str, event_id: str | None = None, fence: int | None = None

@@ -33,7 +33,7 @@ COMMANDS: list[tuple[Callable[..., object], type[Given]]] = [
     (Page.clear_resolved, change.Clear),
     (Page.claim, claim.Take),
     (Page.release, claim.Release),
-    (Page.link, claim.Link),
+    (Page.link, claim.LinkAction),
     (Page.refute, refute.Refute),
     (Page.list, Filter),
     (PastPage.list, Filter),

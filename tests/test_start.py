@@ -96,7 +96,7 @@ def test_an_mcp_server_over_standard_input_and_output_answers_without_the_sdk():
     ]
     code = "from scratchbus.cli import main; main(['--url', 'memory://start', 'mcp', '--agent', 'a', '--session', 's'])"
     names = imported_by(code, input="\n".join(lines))
-    assert {"scratchbus.mcp.session", "scratchbus.views"} <= names
+    assert {"scratchbus.mcp.json_rpc", "scratchbus.views"} <= names
     assert not names & {"mcp", "mcp_types", "starlette", "uvicorn", "httpx2", "jsonschema", "rich", "structlog"}
 
 

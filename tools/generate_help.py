@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from scratchbus.cli.completion import PROGRAM
 from scratchbus.cli.root import root
+from scratchbus.cli.shell_completion import PROGRAM
 
 FOLDER = Path(__file__).parents[1] / "scratchbus" / "cli"
 COLUMNS = (80, 100)

@@ -38,21 +38,23 @@ class Answer(NamedTuple):
     is_error: bool = False
 
 
-class Refused(Exception):
+class MemoryToolError(Exception):
     """The tool answers with an error: its text."""
 
 
 def parse(given: object) -> Mapping[str, Any]:
-    """Return the input of the tool if it is one of its commands with all that this needs. Raises Refused."""
+    """Return the input of the tool if it is one of its commands with all that this needs. Raises MemoryToolError."""
     if not isinstance(given, Mapping):
-        raise Refused(f"Error: {shown(given)} is not an input of the memory tool; give an object with a command")
+        raise MemoryToolError(
+            f"Error: {shown(given)} is not an input of the memory tool; give an object with a command"
+        )
     command = given.get("command")
     if not isinstance(command, str) or command not in _FIELDS:
-        raise Refused(f"Error: Unknown command {shown(command)}; use one of: {', '.join(_FIELDS)}")
+        raise MemoryToolError(f"Error: Unknown command {shown(command)}; use one of: {', '.join(_FIELDS)}")
     for name, kind in _FIELDS[command].items():
         value = given.get(name, "" if name == "new_str" else None)  # to replace by nothing is to delete
         if not isinstance(value, kind) or isinstance(value, bool):
-            raise Refused(f"Error: Invalid `{name}` parameter: {shown(value)}. {command} needs {_NAMES[kind]}.")
+            raise MemoryToolError(f"Error: Invalid `{name}` parameter: {shown(value)}. {command} needs {_NAMES[kind]}.")
     return given
 
 
@@ -60,11 +62,11 @@ _NAMES: Final = {str: "a text", int: "a whole number"}
 
 
 def relative(path: str) -> str:
-    """Return a path relative to the memory directory, "" for that itself. Raises Refused."""
+    """Return a path relative to the memory directory, "" for that itself. Raises MemoryToolError."""
     if path.rstrip("/") == ROOT:
         return ""
     if not path.startswith(f"{ROOT}/"):
-        raise Refused(f"Error: Path must start with {ROOT}, got: {path}")
+        raise MemoryToolError(f"Error: Path must start with {ROOT}, got: {path}")
     below = path.removeprefix(f"{ROOT}/")
     return below.removesuffix("/")
 
@@ -101,10 +103,10 @@ def _size(count: int) -> str:
 
 
 def content(path: str, text: str, view_range: object = None) -> str:
-    """Return a file with line numbers, or some of its lines. Raises Refused."""
+    """Return a file with line numbers, or some of its lines. Raises MemoryToolError."""
     lines = text.split("\n")
     if len(lines) > MOST_LINES:
-        raise Refused(f"File {path} exceeds maximum line limit of 999,999 lines.")
+        raise MemoryToolError(f"File {path} exceeds maximum line limit of 999,999 lines.")
     first, last = _range(view_range, len(lines))
     return f"Here's the content of {path} with line numbers:\n{_numbered(lines, first, last)}"
 
@@ -114,10 +116,10 @@ def _range(given: object, count: int) -> tuple[int, int]:
     if given is None:
         return 1, count
     if not (isinstance(given, list | tuple) and len(given) == 2 and all(type(each) is int for each in given)):
-        raise Refused(f"Error: Invalid `view_range` parameter: {shown(given)}. It should be two whole numbers.")
+        raise MemoryToolError(f"Error: Invalid `view_range` parameter: {shown(given)}. It should be two whole numbers.")
     first, last = max(1, given[0]), count if given[1] == -1 else given[1]
     if not first <= last or first > count:
-        raise Refused(
+        raise MemoryToolError(
             f"Error: Invalid `view_range` parameter: {list(given)}. It should be within the range of lines of the file:"
             f" [1, {count}]"
         )

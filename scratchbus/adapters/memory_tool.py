@@ -9,7 +9,7 @@ from typing import Any
 
 import scratchbus
 from scratchbus.adapters import memory_answers as answers
-from scratchbus.adapters.memory_answers import Answer, Refused
+from scratchbus.adapters.memory_answers import Answer, MemoryToolError
 from scratchbus.errors import Conflict, InvalidInput, NotFound
 
 
@@ -38,7 +38,7 @@ class MemoryTool:
             command = answers.parse(given)
             run = getattr(self, f"_{command['command']}")
             return Answer(run(command, event_id))
-        except Refused as refused:
+        except MemoryToolError as refused:
             return Answer(str(refused), is_error=True)
         except (InvalidInput, NotFound, Conflict) as error:
             return Answer(f"Error: {error}", is_error=True)
@@ -53,19 +53,19 @@ class MemoryTool:
                 pass
         found = self._texts.list(below or None)
         if below and not found:
-            raise Refused(answers.missing(path))
+            raise MemoryToolError(answers.missing(path))
         return answers.listing(path, found)
 
     def _create(self, given: Mapping[str, Any], event_id: str | None) -> str:
         path = given["path"]
         below = answers.relative(path)
         if not below:
-            raise Refused(f"Error: File {path} already exists")
+            raise MemoryToolError(f"Error: File {path} already exists")
         try:
             self._texts.create(below, given["file_text"], event_id=event_id)
         except Conflict:
             if self._is_there(below):
-                raise Refused(f"Error: File {path} already exists") from None
+                raise MemoryToolError(f"Error: File {path} already exists") from None
             raise
         return f"File created successfully at: {path}"
 
@@ -77,7 +77,7 @@ class MemoryTool:
         except (NotFound, InvalidInput):
             problem = answers.not_once(path, self._content(path, f"Error: {answers.missing(path)}"), old)
             if problem:
-                raise Refused(problem) from None
+                raise MemoryToolError(problem) from None
             raise
         return answers.replaced(before, text.content, old, new)
 
@@ -90,7 +90,7 @@ class MemoryTool:
         except (NotFound, InvalidInput):
             problem = answers.beyond(line, self._content(path, does_not_exist))
             if problem:
-                raise Refused(problem) from None
+                raise MemoryToolError(problem) from None
             raise
         return f"The file {path} has been edited."
 
@@ -98,39 +98,39 @@ class MemoryTool:
         path = given["path"]
         below = answers.relative(path)
         if not below:
-            raise Refused(f"Error: Cannot delete the {answers.ROOT} directory itself")
+            raise MemoryToolError(f"Error: Cannot delete the {answers.ROOT} directory itself")
         try:
             self._texts.delete(below, event_id=event_id)
         except NotFound:
-            raise Refused(f"Error: The path {path} does not exist") from None
+            raise MemoryToolError(f"Error: The path {path} does not exist") from None
         return f"Successfully deleted {path}"
 
     def _rename(self, given: Mapping[str, Any], event_id: str | None) -> str:
         path, to = given["old_path"], given["new_path"]
         below, target = answers.relative(path), answers.relative(to)
         if not below:
-            raise Refused(f"Error: Cannot rename the {answers.ROOT} directory itself")
+            raise MemoryToolError(f"Error: Cannot rename the {answers.ROOT} directory itself")
         if not target:
-            raise Refused(f"Error: The destination {to} already exists")
+            raise MemoryToolError(f"Error: The destination {to} already exists")
         try:
             self._texts.rename(below, target, event_id=event_id)
         except NotFound:
-            raise Refused(f"Error: The path {path} does not exist") from None
+            raise MemoryToolError(f"Error: The path {path} does not exist") from None
         except Conflict:
             if self._is_there(target):
-                raise Refused(f"Error: The destination {to} already exists") from None
+                raise MemoryToolError(f"Error: The destination {to} already exists") from None
             raise
         return f"Successfully renamed {path} to {to}"
 
     def _content(self, path: str, missing: str) -> str:
-        """Return the content of a file. Raises Refused with this text where there is none, also for a directory."""
+        """Return the content of a file. Raises MemoryToolError with this text if there is none."""
         below = answers.relative(path)
         if not below:
-            raise Refused(missing)
+            raise MemoryToolError(missing)
         try:
             return (self._texts.read(below)).content
         except NotFound:
-            raise Refused(missing) from None
+            raise MemoryToolError(missing) from None
 
     def _is_there(self, below: str) -> bool:
         """Return whether there is a file or a directory at a path."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import scratchbus
 from scratchbus.adapters import memory_answers as answers
-from scratchbus.adapters.memory_answers import Answer, Refused
+from scratchbus.adapters.memory_answers import Answer, MemoryToolError
 from scratchbus.errors import Conflict, InvalidInput, NotFound
 
 
@@ -36,7 +36,7 @@ class AsyncMemoryTool:
             command = answers.parse(given)
             run = getattr(self, f"_{command['command']}")
             return Answer(await run(command, event_id))
-        except Refused as refused:
+        except MemoryToolError as refused:
             return Answer(str(refused), is_error=True)
         except (InvalidInput, NotFound, Conflict) as error:
             return Answer(f"Error: {error}", is_error=True)
@@ -51,19 +51,19 @@ class AsyncMemoryTool:
                 pass
         found = await self._texts.list(below or None)
         if below and not found:
-            raise Refused(answers.missing(path))
+            raise MemoryToolError(answers.missing(path))
         return answers.listing(path, found)
 
     async def _create(self, given: Mapping[str, Any], event_id: str | None) -> str:
         path = given["path"]
         below = answers.relative(path)
         if not below:
-            raise Refused(f"Error: File {path} already exists")
+            raise MemoryToolError(f"Error: File {path} already exists")
         try:
             await self._texts.create(below, given["file_text"], event_id=event_id)
         except Conflict:
             if await self._is_there(below):
-                raise Refused(f"Error: File {path} already exists") from None
+                raise MemoryToolError(f"Error: File {path} already exists") from None
             raise
         return f"File created successfully at: {path}"
 
@@ -75,7 +75,7 @@ class AsyncMemoryTool:
         except (NotFound, InvalidInput):
             problem = answers.not_once(path, await self._content(path, f"Error: {answers.missing(path)}"), old)
             if problem:
-                raise Refused(problem) from None
+                raise MemoryToolError(problem) from None
             raise
         return answers.replaced(before, text.content, old, new)
 
@@ -88,7 +88,7 @@ class AsyncMemoryTool:
         except (NotFound, InvalidInput):
             problem = answers.beyond(line, await self._content(path, does_not_exist))
             if problem:
-                raise Refused(problem) from None
+                raise MemoryToolError(problem) from None
             raise
         return f"The file {path} has been edited."
 
@@ -96,39 +96,39 @@ class AsyncMemoryTool:
         path = given["path"]
         below = answers.relative(path)
         if not below:
-            raise Refused(f"Error: Cannot delete the {answers.ROOT} directory itself")
+            raise MemoryToolError(f"Error: Cannot delete the {answers.ROOT} directory itself")
         try:
             await self._texts.delete(below, event_id=event_id)
         except NotFound:
-            raise Refused(f"Error: The path {path} does not exist") from None
+            raise MemoryToolError(f"Error: The path {path} does not exist") from None
         return f"Successfully deleted {path}"
 
     async def _rename(self, given: Mapping[str, Any], event_id: str | None) -> str:
         path, to = given["old_path"], given["new_path"]
         below, target = answers.relative(path), answers.relative(to)
         if not below:
-            raise Refused(f"Error: Cannot rename the {answers.ROOT} directory itself")
+            raise MemoryToolError(f"Error: Cannot rename the {answers.ROOT} directory itself")
         if not target:
-            raise Refused(f"Error: The destination {to} already exists")
+            raise MemoryToolError(f"Error: The destination {to} already exists")
         try:
             await self._texts.rename(below, target, event_id=event_id)
         except NotFound:
-            raise Refused(f"Error: The path {path} does not exist") from None
+            raise MemoryToolError(f"Error: The path {path} does not exist") from None
         except Conflict:
             if await self._is_there(target):
-                raise Refused(f"Error: The destination {to} already exists") from None
+                raise MemoryToolError(f"Error: The destination {to} already exists") from None
             raise
         return f"Successfully renamed {path} to {to}"
 
     async def _content(self, path: str, missing: str) -> str:
-        """Return the content of a file. Raises Refused with this text where there is none, also for a directory."""
+        """Return the content of a file. Raises MemoryToolError with this text if there is none."""
         below = answers.relative(path)
         if not below:
-            raise Refused(missing)
+            raise MemoryToolError(missing)
         try:
             return (await self._texts.read(below)).content
         except NotFound:
-            raise Refused(missing) from None
+            raise MemoryToolError(missing) from None
 
     async def _is_there(self, below: str) -> bool:
         """Return whether there is a file or a directory at a path."""

@@ -86,7 +86,7 @@ class StoredFile(_Part):
         return cls(name=name, size=len(content), sha256=sha256(content).hexdigest())
 
 
-class Files(_Part):
+class SegmentFiles(_Part):
     """The part that changes when events are erased: the segment, its index, and the numbers of the erased events."""
 
     segment: StoredFile
@@ -98,7 +98,7 @@ class Manifest(NamedTuple):
     """A manifest as a whole."""
 
     chain: Chain
-    files: Files
+    files: SegmentFiles
 
     @property
     def name(self) -> str:
@@ -127,7 +127,7 @@ class Manifest(NamedTuple):
             raise ValueError(f"it has {len(content):,} bytes; no manifest has more than {MOST_BYTES:,}")
         try:
             parsed = json.loads(content)
-            manifest = cls(Chain.model_validate(parsed["chain"]), Files.model_validate(parsed["files"]))
+            manifest = cls(Chain.model_validate(parsed["chain"]), SegmentFiles.model_validate(parsed["files"]))
         except ValidationError as problem:
             first = problem.errors(include_url=False, include_input=False)[0]
             raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from None

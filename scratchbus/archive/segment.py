@@ -15,7 +15,7 @@ from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from scratchbus.archive.lines import Line, Lines, encode_entries
-from scratchbus.archive.manifest import FORMAT, Chain, EventRef, Files, Manifest, StoredFile
+from scratchbus.archive.manifest import FORMAT, Chain, EventRef, Manifest, SegmentFiles, StoredFile
 from scratchbus.eventlog.raw_entries import RawEntry, entry_id, text_of, texts_of
 from scratchbus.eventlog.unzip import unzip, zstd
 
@@ -143,7 +143,7 @@ class Segment(NamedTuple):
         stem = f"{chain.first.seq:016d}-{chain.last.seq:016d}.{token_hex(4)}"
         files_of = {f"{stem}.jsonl.zst": packed, f"{stem}.index.json.zst": where.encode()}
         contents = [(StoredFile.of(name, content), content) for name, content in files_of.items()]
-        files = Files(segment=contents[0][0], index=contents[1][0], erased=erased)
+        files = SegmentFiles(segment=contents[0][0], index=contents[1][0], erased=erased)
         return cls(Manifest(chain, files), contents, lines, where)
 
 

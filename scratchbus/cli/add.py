@@ -10,9 +10,9 @@ import click
 import scratchbus
 from scratchbus.cli.arguments import FUTURE, content_of, pairs, trigger
 from scratchbus.cli.commands import PAGE, command, event_id_option, fence_option, given
-from scratchbus.cli.completion import statuses, type_names
 from scratchbus.cli.invocation import Invocation, pass_session
 from scratchbus.cli.observation_view import show_change
+from scratchbus.cli.shell_completion import statuses, type_names
 from scratchbus.cli.text import short
 from scratchbus.errors import EngineError, LogError
 

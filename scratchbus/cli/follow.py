@@ -9,11 +9,11 @@ import click
 import scratchbus
 from scratchbus.cli.arguments import TIME
 from scratchbus.cli.commands import PAGE, command
-from scratchbus.cli.completion import kinds as kind_names
-from scratchbus.cli.completion import type_names
 from scratchbus.cli.event_view import exporter, show_event
 from scratchbus.cli.invocation import Invocation, OpenPage, pass_session
 from scratchbus.cli.observation_view import show_watched
+from scratchbus.cli.shell_completion import kinds as kind_names
+from scratchbus.cli.shell_completion import type_names
 from scratchbus.errors import UnknownType
 
 

@@ -19,10 +19,10 @@ import click
 
 import scratchbus
 from scratchbus.cli.commands import PAGE, BusGroup, given, listed
-from scratchbus.cli.completion import PROGRAM
 from scratchbus.cli.context import rules_option, with_rules
 from scratchbus.cli.hook_marks import Marks
 from scratchbus.cli.invocation import Invocation, OpenPage, pass_session
+from scratchbus.cli.shell_completion import PROGRAM
 from scratchbus.cli.text import one_line
 from scratchbus.errors import InvalidField, InvalidInput, shown
 

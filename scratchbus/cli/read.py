@@ -8,10 +8,10 @@ import click
 
 from scratchbus.cli.arguments import TIME, pairs
 from scratchbus.cli.commands import PAGE, command, given
-from scratchbus.cli.completion import statuses, type_names
 from scratchbus.cli.event_view import show_history
 from scratchbus.cli.invocation import Invocation, pass_session
 from scratchbus.cli.observation_view import blocked_in, columns_at, show_card, show_gone, show_trace
+from scratchbus.cli.shell_completion import statuses, type_names
 from scratchbus.cli.text import short
 from scratchbus.errors import NotFound
 

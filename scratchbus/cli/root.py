@@ -28,7 +28,8 @@ SECTIONS: dict[str, dict[str, str]] = {
         "up": "run", "run": "run", "status": "run", "start": "run", "stop": "run", "systemd": "systemd",
         "serve": "serve", "mcp": "mcp", "setup": "setup", "hook": "hook", "types": "types",
         "dead-letters": "dead_letters", "log-archive": "archive", "rebuild": "maintain", "verify": "maintain",
-        "repair": "maintain", "erase": "maintain", "import": "maintain", "demo": "run", "completion": "completion",
+        "repair": "maintain", "erase": "maintain", "import": "maintain", "demo": "run",
+        "completion": "shell_completion",
     },
 }  # fmt: skip
 """The commands by section, each with its module, which is imported when it is needed."""

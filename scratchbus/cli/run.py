@@ -16,7 +16,7 @@ import scratchbus
 from scratchbus.cli.commands import ENGINE, OUTPUT, BusGroup, command, given
 from scratchbus.cli.invocation import Invocation, pass_session
 from scratchbus.cli.output import Cell
-from scratchbus.cli.serve import Serving, http_server, serve_options
+from scratchbus.cli.serve import ServeArguments, http_server, serve_options
 from scratchbus.cli.status_view import connection_hint, engine_document, show_status
 from scratchbus.daemon import metrics_options, start_exporter
 from scratchbus.errors import EngineUnreachable, InvalidURL
@@ -39,7 +39,7 @@ _NAP = 0.1  # seconds that a stop may go unnoticed
 @click.option("--serve", "is_served", is_flag=True, help="Serve the bus over HTTP too, as `scratchbus serve` does.")
 @serve_options
 @pass_session
-def up(session: Invocation, metrics_host: str, metrics_port: int | None, is_served: bool, how: Serving) -> None:
+def up(session: Invocation, metrics_host: str, metrics_port: int | None, is_served: bool, how: ServeArguments) -> None:
     """Run the engine and its background work until Ctrl-C.
 
     The background work is a projector, an expirer, and an archiver if archive_url is set. Without --url the engine is
@@ -48,7 +48,7 @@ def up(session: Invocation, metrics_host: str, metrics_port: int | None, is_serv
     """
     from scratchbus.daemon import configure_logging, run_archiver, run_expirer, run_projector, serve
 
-    if not is_served and how != Serving.nothing(how.tokens):
+    if not is_served and how != ServeArguments.nothing(how.tokens):
         raise click.UsageError("the options of a server need --serve")
     configure_logging(session.settings().log_level)
     exporter = start_exporter(metrics_host, metrics_port)

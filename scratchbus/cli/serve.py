@@ -46,7 +46,7 @@ def serve_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def command(*given: Any, **more: Any) -> Any:
-        how = Serving(**{each.name: more.pop(each.name) for each in fields(Serving)})
+        how = ServeArguments(**{each.name: more.pop(each.name) for each in fields(ServeArguments)})
         return function(*given, **more, how=how)
 
     for option in reversed(options):
@@ -55,7 +55,7 @@ def serve_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @dataclass(frozen=True)
-class Serving:
+class ServeArguments:
     """How to serve, as the command line says it."""
 
     where: str | None
@@ -67,7 +67,7 @@ class Serving:
     allow_private_webhooks: bool
 
     @classmethod
-    def nothing(cls, tokens: str | None) -> Serving:
+    def nothing(cls, tokens: str | None) -> ServeArguments:
         """Return what the command line says without options; the tokens may be from the environment."""
         return cls(None, tokens, None, None, (), None, False)
 
@@ -104,7 +104,7 @@ class Serving:
 )
 @serve_options
 @pass_session
-def serve(session: Invocation, how: Serving) -> None:
+def serve(session: Invocation, how: ServeArguments) -> None:
     """Serve the bus over HTTP, with its console.
 
     The API is at /api/v1, the console at /, MCP at /mcp. On a loopback address it serves the user who starts it; open

@@ -23,7 +23,7 @@ _NAME: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 Document = dict[str, Any]
 
 
-class Server(NamedTuple):
+class ServerCommand(NamedTuple):
     """How the server is started; without a URL it uses the embedded engine, and without a bus the default one.
 
     The hooks get the same `arguments`, but not `tools`.
@@ -41,11 +41,11 @@ class Server(NamedTuple):
         return {"command": self.command, "args": ["mcp", *self.arguments, *self.tools], **({"env": env} if env else {})}
 
 
-class Client(NamedTuple):
+class ClientFiles(NamedTuple):
     """A client: its files below the project directory, each with what is merged into it."""
 
     agent: str
-    files: dict[str, Callable[[Server], Document]]
+    files: dict[str, Callable[[ServerCommand], Document]]
 
 
 def page_of(directory: Path) -> str:
@@ -55,15 +55,15 @@ def page_of(directory: Path) -> str:
     return f"{name}-{sha256(path.encode()).hexdigest()[:8]}"
 
 
-def _servers(server: Server) -> Document:
+def _servers(server: ServerCommand) -> Document:
     return {"mcpServers": {"scratchbus": server.document()}}
 
 
-def _vscode(server: Server) -> Document:
+def _vscode(server: ServerCommand) -> Document:
     return {"servers": {"scratchbus": {"type": "stdio", **server.document()}}}
 
 
-def _hooks(server: Server) -> Document:
+def _hooks(server: ServerCommand) -> Document:
     """Return the hooks of Claude Code, each with the command that answers it."""
     options = given(**{"--url": server.url, "--bus": server.bus})
     where = [*server.arguments, *(word for option in options.items() for word in option)]
@@ -84,9 +84,9 @@ HOOKS: Final = {
 """The events of Claude Code, each with its subcommand of `hook`."""
 
 CLIENTS: Final = {
-    "claude": Client("claude", {".mcp.json": _servers, ".claude/settings.json": _hooks}),
-    "cursor": Client("cursor", {".cursor/mcp.json": _servers}),
-    "vscode": Client("copilot", {".vscode/mcp.json": _vscode}),
+    "claude": ClientFiles("claude", {".mcp.json": _servers, ".claude/settings.json": _hooks}),
+    "cursor": ClientFiles("cursor", {".cursor/mcp.json": _servers}),
+    "vscode": ClientFiles("copilot", {".vscode/mcp.json": _vscode}),
 }
 
 
@@ -130,7 +130,7 @@ def setup(
     arguments += ["--knowledge", ",".join(scopes)] if scopes else []
     settings = session.settings()
     bus = None if settings.bus == Settings.model_fields["bus"].default else settings.bus
-    server = Server(
+    server = ServerCommand(
         shutil.which("scratchbus") or "scratchbus",
         arguments,
         ["--tools", ",".join(groups)] if groups else [],

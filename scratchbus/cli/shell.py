@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import click
 
 import scratchbus
-from scratchbus.cli.completion import PROGRAM, VARIABLE
 from scratchbus.cli.root import root
+from scratchbus.cli.shell_completion import PROGRAM, VARIABLE
 from scratchbus.cli.text import one_line
 from scratchbus.daemon import INTERNAL, INTERRUPTED, OK, USAGE, exit_code, usage_line
 from scratchbus.errors import ScratchbusError

@@ -180,7 +180,7 @@ class Release(Command):
         return [_guarded(occasion, event, Op.END_CLAIM, "released", self.fence, argument)]
 
 
-class Link(Command):
+class LinkAction(Command):
     """Record that an action was taken because of it."""
 
     verb = "link"

@@ -14,10 +14,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import IO, Annotated, Any, cast
 
+from scratchbus.commands.earlier_write import is_known
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import edit
 from scratchbus.commands.memory_edit import MemoryEdit
-from scratchbus.commands.retries import is_known
 from scratchbus.commands.scratch_directory import ScratchDirectory, name_of, names_in, session_of
 from scratchbus.commands.sessions import get_session
 from scratchbus.domain.checks import bytes_of

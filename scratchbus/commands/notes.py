@@ -64,7 +64,7 @@ class AddNote(MemoryEdit):
         return occasion.event(NoteAdded, PREFIX, content=self.content, tags=self.tags)
 
 
-class _OfOne(MemoryEdit):
+class _NoteEdit(MemoryEdit):
     """An edit of a note that is there."""
 
     id: Annotated[str, CheckedBy(_check_id)]
@@ -82,7 +82,7 @@ class _OfOne(MemoryEdit):
         check_based_on("note", self.revision, document.version, document.content)
 
 
-class UpdateNote(_OfOne):
+class UpdateNote(_NoteEdit):
     """Replace the content of a note, its tags, or both."""
 
     verb = "update_note"
@@ -98,7 +98,7 @@ class UpdateNote(_OfOne):
         return occasion.event(NoteUpdated, self.id, content=self.content, tags=self.tags)
 
 
-class DeleteNote(_OfOne):
+class DeleteNote(_NoteEdit):
     """Throw a note away."""
 
     verb = "delete_note"

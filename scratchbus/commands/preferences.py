@@ -31,7 +31,7 @@ _Key = Annotated[str, CheckedBy(check_key)]
 _SaidBy = Annotated[str | None, CheckedBy(partial(check_label, "said_by"))]
 
 
-class _OfOne(MemoryEdit):
+class _PreferenceEdit(MemoryEdit):
     """An edit of the preference with a key."""
 
     key: _Key
@@ -55,7 +55,7 @@ class _OfOne(MemoryEdit):
             raise not_found(occasion.page, self.key)
 
 
-class RememberPreference(_OfOne):
+class RememberPreference(_PreferenceEdit):
     """Remember a preference, or what has become of it."""
 
     verb = "remember_preference"
@@ -81,7 +81,7 @@ class EditPreference(RememberPreference):
         return super().decide(occasion, document)
 
 
-class ForgetPreference(_OfOne):
+class ForgetPreference(_PreferenceEdit):
     """Forget a preference."""
 
     verb = "forget_preference"

@@ -35,7 +35,7 @@ _NO_FILE = (errno.EISDIR, errno.ENXIO, errno.ENOTEMPTY)
 _BRAIN, _FILES, _INCOMING, _LOCK = "brain", "scratch", "incoming", "lock"
 
 
-class Found(NamedTuple):
+class FileOnDisk(NamedTuple):
     """A file on disk."""
 
     path: str
@@ -149,9 +149,9 @@ class ScratchDirectory:
                     os.rmdir(name, dir_fd=parent)
         return True
 
-    def scan(self) -> list[Found]:
+    def scan(self) -> list[FileOnDisk]:
         """Return all regular files, by path; what has a name that no path here can have is left out."""
-        found: list[Found] = []
+        found: list[FileOnDisk] = []
         with self._explained(""):
             try:
                 with self._opened(_FILES) as top:
@@ -256,7 +256,7 @@ def _write(descriptor: int, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _walk(directory: int, above: str) -> Iterator[Found]:
+def _walk(directory: int, above: str) -> Iterator[FileOnDisk]:
     """Yield the regular files below an open directory."""
     for name in os.listdir(directory):
         path = above + name
@@ -271,9 +271,9 @@ def _walk(directory: int, above: str) -> Iterator[Found]:
                     yield _described(path, file)
 
 
-def _described(path: str, file: IO[bytes]) -> Found:
+def _described(path: str, file: IO[bytes]) -> FileOnDisk:
     size, hashed = 0, sha256()
     while chunk := file.read(_CHUNK):
         size += len(chunk)
         hashed.update(chunk)
-    return Found(path, size, hashed.hexdigest())
+    return FileOnDisk(path, size, hashed.hexdigest())

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, cast
 
+from scratchbus.commands.earlier_write import is_known
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import edit
 from scratchbus.commands.memory_edit import MemoryEdit, put
-from scratchbus.commands.retries import is_known
 from scratchbus.domain.checks import check_guards, check_text
 from scratchbus.domain.conversation_events import TextDeleted, TextEdited, TextWritten
 from scratchbus.domain.conversations import Text, check_path, subject_of

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Annotated, Any
 
+from scratchbus.commands.earlier_write import is_known
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import append_new
 from scratchbus.commands.memory_edit import MemoryEdit
-from scratchbus.commands.retries import is_known
 from scratchbus.domain.checks import check_limit, check_text
 from scratchbus.domain.conversation_events import TurnAppended, TurnsCompacted
 from scratchbus.domain.conversations import MOST_COMPACTED, Turn, check_role

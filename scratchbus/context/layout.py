@@ -85,7 +85,7 @@ def lay_out(sections: Sequence[Section], budget: int, count: TokenCounter, *, st
     that do not fit are cut, or with `strict` raise BudgetTooSmall.
     """
     between = count(_SEPARATOR)
-    texts = [_Text(section, count) for section in sections if section.items is None]
+    texts = [_TextPart(section, count) for section in sections if section.items is None]
     needed = count(_SEPARATOR.join(text.section.head for text in texts))
     if needed > budget:
         if strict:
@@ -122,14 +122,14 @@ def lay_out(sections: Sequence[Section], budget: int, count: TokenCounter, *, st
     return Laid(text, tokens, chosen, left_out, parts)
 
 
-def _cut_all(texts: Sequence[_Text], room: int, between: int) -> None:
+def _cut_all(texts: Sequence[_TextPart], room: int, between: int) -> None:
     """Cut texts to fit, in their order: the first ones get what they need."""
     for text in texts:
         text.cut(room)
         room = max(0, room - text.count(text.shown) - between)
 
 
-def _shorten(texts: Sequence[_Text], fillings: list[_Filling]) -> bool:
+def _shorten(texts: Sequence[_TextPart], fillings: list[_Filling]) -> bool:
     """Drop the last item of a section, or else cut a text by a tenth; return False if nothing is left."""
     if any(filling.drop() for filling in reversed(fillings)):
         return True
@@ -143,7 +143,7 @@ def _shorten(texts: Sequence[_Text], fillings: list[_Filling]) -> bool:
     return False
 
 
-def _shown(sections: Iterable[Section], texts: Iterable[_Text], fillings: Iterable[_Filling]) -> Iterator[Part]:
+def _shown(sections: Iterable[Section], texts: Iterable[_TextPart], fillings: Iterable[_Filling]) -> Iterator[Part]:
     whole, by_name = iter(texts), {each.section.name: each for each in fillings}
     for section in sections:
         if section.items is None:
@@ -153,7 +153,7 @@ def _shown(sections: Iterable[Section], texts: Iterable[_Text], fillings: Iterab
             yield Part(section.name, filling.text(), filling.chosen())
 
 
-class _Text:
+class _TextPart:
     """A text that is shown in full, or cut to its head and its tail with a line between them, or not at all."""
 
     def __init__(self, section: Section, count: TokenCounter) -> None:

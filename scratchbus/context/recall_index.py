@@ -17,7 +17,7 @@ from itertools import count
 from typing import Final, NamedTuple
 
 from scratchbus.context.fulltext import TOKENIZE, any_of, open_database, spaced, storable, telling_words_of, words_of
-from scratchbus.context.recall_sources import Entry, entry_of
+from scratchbus.context.recall_sources import IndexEntry, entry_of
 from scratchbus.domain.document import Document
 from scratchbus.domain.event import Event
 from scratchbus.projections.table import is_over
@@ -114,7 +114,7 @@ class RecallIndex:
                 self._delete(_OF_PAGE, [(place,)])
             yield self.database
 
-    def put(self, place: int, entries: Iterable[Entry]) -> None:
+    def put(self, place: int, entries: Iterable[IndexEntry]) -> None:
         """Put items in, each in the place of the one with the same subject."""
         kept = [(each.seq * _SHARDS + each.shard, each) for each in entries]
         with self.changing() as database:

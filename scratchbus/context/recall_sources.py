@@ -22,7 +22,7 @@ _LONGEST: Final = 100_000  # characters of a text that are looked through
 _USUAL: Final = 50
 
 
-class Entry(NamedTuple):
+class IndexEntry(NamedTuple):
     """A document as it is found: by its text and its tags, by its priority, and by the entities that it connects."""
 
     subject: str
@@ -77,12 +77,12 @@ SOURCES: Final[dict[type[Document], Source]] = {
 """By the class of document."""
 
 
-def entry_of(document: Document) -> Entry | None:
+def entry_of(document: Document) -> IndexEntry | None:
     """Return a document as it is found; None for one that recall does not look through, or that no longer holds."""
     source = SOURCES.get(type(document))
     if source is None or not source.is_known(document):
         return None
-    return Entry(
+    return IndexEntry(
         source.subject(document),
         source.kind,
         source.text(document)[:_LONGEST],

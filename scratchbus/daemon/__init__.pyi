@@ -24,9 +24,9 @@ from scratchbus.daemon.runtime import serve as serve
 from scratchbus.daemon.usage import usage_line as usage_line
 from scratchbus.daemon.wrong_tokens import TokenChecks as TokenChecks
 from scratchbus.daemon.wrong_tokens import TooManyWrong as TooManyWrong
-from scratchbus.domain.patterns import Pattern as Pattern
-from scratchbus.domain.patterns import UnfitPattern as UnfitPattern
-from scratchbus.domain.patterns import linear_pattern as linear_pattern
+from scratchbus.domain.linear_patterns import Pattern as Pattern
+from scratchbus.domain.linear_patterns import UnfitPattern as UnfitPattern
+from scratchbus.domain.linear_patterns import linear_pattern as linear_pattern
 from scratchbus.domain.yaml_model import Entries as Entries
 from scratchbus.domain.yaml_model import Items as Items
 from scratchbus.domain.yaml_model import JsonTable as JsonTable

@@ -19,7 +19,7 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
-from scratchbus.domain.patterns import UnfitPattern, linear_pattern
+from scratchbus.domain.linear_patterns import UnfitPattern, linear_pattern
 
 Path = tuple[str | int, ...]
 

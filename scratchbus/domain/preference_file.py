@@ -68,7 +68,7 @@ class FileChange(NamedTuple):
     text: str | None
 
 
-class Merged(NamedTuple):
+class MergedPreferences(NamedTuple):
     """What to write to the bus, and the keys of the preferences that both sides had changed."""
 
     changes: list[FileChange]
@@ -133,14 +133,14 @@ def _synced(state: re.Match[str]) -> SyncedAt | None:
 
 def merge(
     items: Mapping[str, FileItem], base: Mapping[str, Preference] | None, current: Mapping[str, Preference]
-) -> Merged:
+) -> MergedPreferences:
     """Return what to write to the bus so that nothing that changed in the file is lost.
 
     `base` is what both sides had when they were last the same, None if that is not known: then nothing counts as
     deleted. What changed on one side only is taken over. What both sides changed is as in the file, and a change wins
     over a deletion.
     """
-    merged = Merged([], [])
+    merged = MergedPreferences([], [])
     for subject in {**items, **(base or {}), **current}:
         ours, theirs = items.get(subject), _item(current.get(subject))
         if ours == theirs:

@@ -9,7 +9,7 @@ from typing import Any
 from scratchbus.domain.position import Position
 
 
-class _Text(str):
+class _Unquoted(str):
     """A text that stands for itself, without quotes."""
 
     __slots__ = ()
@@ -22,9 +22,9 @@ def readable(fields: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     """Yield fields without those that are None; times and positions as text."""
     for name, value in fields:
         if isinstance(value, datetime):
-            yield name, _Text(value.isoformat(timespec="milliseconds").replace("+00:00", "Z"))
+            yield name, _Unquoted(value.isoformat(timespec="milliseconds").replace("+00:00", "Z"))
         elif isinstance(value, Position):
-            yield name, _Text(value)
+            yield name, _Unquoted(value)
         elif value is not None:
             yield name, value
 

@@ -162,7 +162,7 @@ JsonTable = Annotated[dict[str, Any], BeforeValidator(_json), BeforeValidator(_m
 # -- the text --------------------------------------------------------------------------------------------------------
 
 
-class _Spot(NamedTuple):
+class _Location(NamedTuple):
     """Where a value stands: the line and column of its key, or of the entry in a list."""
 
     line: int
@@ -170,10 +170,10 @@ class _Spot(NamedTuple):
     key: str
     node: yaml.Node
 
-    def inner(self, step: object, node: yaml.Node, begin: yaml.Node) -> _Spot:
+    def inner(self, step: object, node: yaml.Node, begin: yaml.Node) -> _Location:
         mark = begin.start_mark
         key = f"{self.key}[{step}]" if isinstance(step, int) else f"{self.key}.{step}" if self.key else str(step)
-        return _Spot(mark.line + 1, mark.column + 1, key, node)
+        return _Location(mark.line + 1, mark.column + 1, key, node)
 
 
 class YamlText:
@@ -191,7 +191,7 @@ class YamlText:
             mark = getattr(problem, "problem_mark", None)
             at = (mark.line + 1, mark.column + 1) if mark else (None, None)
             raise error(file, at[0], None, f"not YAML: {_reason(problem)}", None, at[1]) from None
-        self._root = _Spot(1, 1, "", yaml.ScalarNode(_NULL, "") if node is None else node)
+        self._root = _Location(1, 1, "", yaml.ScalarNode(_NULL, "") if node is None else node)
         self._data = self._plain(self._root)
 
     def read(self, model: type[M], context: object = None) -> M:
@@ -217,13 +217,13 @@ class YamlText:
         spot = self._find(path)
         return f"{self._file}:{spot.line}:{spot.column}"
 
-    def _wrong(self, spot: _Spot, problem: YamlProblem) -> Exception:
+    def _wrong(self, spot: _Location, problem: YamlProblem) -> Exception:
         text = problem.problem
         if text.startswith("{}"):
             text = _shown(spot.node) + text.removeprefix("{}")
         return self._error(self._file, spot.line, spot.key or None, text, problem.allowed, spot.column)
 
-    def _find(self, path: Path) -> _Spot:
+    def _find(self, path: Path) -> _Location:
         """Return the value at the end of a path; steps that the file does not have are those of pydantic."""
         spot = self._root
         for step in path:
@@ -237,7 +237,7 @@ class YamlText:
                 spot = spot.inner(step, node, node)
         return spot
 
-    def _plain(self, spot: _Spot) -> Any:
+    def _plain(self, spot: _Location) -> Any:
         """Return a value as dicts, lists, texts, numbers, true, false and None. Refuses a key that is given twice."""
         if id(spot.node) in self._walked:
             self._repeated += 1
@@ -261,7 +261,7 @@ class YamlText:
             found[name], lines[name] = self._plain(inner), inner.line
         return found
 
-    def _scalar(self, spot: _Spot) -> str | int | float | bool | None:
+    def _scalar(self, spot: _Location) -> str | int | float | bool | None:
         if spot.node.tag == _TIMESTAMP:
             return str(spot.node.value)
         try:

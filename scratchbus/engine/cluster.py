@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from scratchbus.engine.routing import Address, Failover, Learning, Sending, is_lost
+from scratchbus.engine.redirects import Address, Failover, Learning, Sending, is_lost
 from scratchbus.engine.slots import hash_tag, slot_of
 from scratchbus.telemetry.late import late
 

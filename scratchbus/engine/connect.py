@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from scratchbus.engine.cluster import Cluster
 from scratchbus.engine.connections import Revive
 from scratchbus.engine.drivers import Engine
-from scratchbus.engine.embedded.connections import OwnConnection
+from scratchbus.engine.embedded.own_connection import OwnConnection
 from scratchbus.engine.embedded.server import directory_of, ensure_running
 from scratchbus.engine.links import Link
-from scratchbus.engine.routing import Address, OneServer, Topology
+from scratchbus.engine.redirects import Address, OneServer, Topology
 from scratchbus.engine.scripts import Script
 from scratchbus.engine.sentinel import Sentinels
 from scratchbus.engine.steps import Step, ask, ask_all
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
     from scratchbus.engine import drivers_async, links_async
     from scratchbus.engine.drivers_async import AsyncEngine
-    from scratchbus.engine.embedded import connections_async
+    from scratchbus.engine.embedded import own_connection_async
     from scratchbus.engine.links_async import AsyncLink
 else:
     backoff = late("redis.backoff")
-    connections_async = late("scratchbus.engine.embedded.connections_async")
+    own_connection_async = late("scratchbus.engine.embedded.own_connection_async")
     drivers_async = late("scratchbus.engine.drivers_async")
     links_async = late("scratchbus.engine.links_async")
     retry = late("redis.retry")
@@ -128,7 +128,7 @@ def _embedded(directory: Path, appendfsync: str, options: dict[str, Any], socket
     options = {**options, "directory": running.directory, "path": str(running.socket)}
 
     def alink(timeout: float, _: Address) -> AsyncLink:
-        connection = connections_async.AsyncOwnConnection(socket_timeout=None, **options, **_of_redis_py())
+        connection = own_connection_async.AsyncOwnConnection(socket_timeout=None, **options, **_of_redis_py())
         return links_async.AsyncLink(connection, timeout)
 
     return Target(

@@ -20,7 +20,7 @@ from hiredis import pack_command
 from scratchbus.engine.connections import NUMBERS, UNREAD, Commands, pack, whole_from
 from scratchbus.engine.links import Link
 from scratchbus.engine.pools import Pool
-from scratchbus.engine.routing import Address, Conversation, Sending, deliver
+from scratchbus.engine.redirects import Address, Conversation, Sending, deliver
 from scratchbus.engine.scripts import Script
 from scratchbus.engine.steps import (
     Abandoned,

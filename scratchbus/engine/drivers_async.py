@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from scratchbus.engine.connections import HUNG_UP, Commands, whole_from
 from scratchbus.engine.links_async import AsyncLink
 from scratchbus.engine.pools_async import AsyncPool
-from scratchbus.engine.routing import Address, Conversation, Sending, deliver
+from scratchbus.engine.redirects import Address, Conversation, Sending, deliver
 from scratchbus.engine.scripts import Script
 from scratchbus.engine.steps import (
     Abandoned,

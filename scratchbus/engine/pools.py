@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from scratchbus.engine.connections import HUNG_UP, Revive
 from scratchbus.engine.links import Link
-from scratchbus.engine.routing import Address, Topology
+from scratchbus.engine.redirects import Address, Topology
 from scratchbus.engine.steps import Sent
 from scratchbus.errors import BusClosed
 from scratchbus.telemetry.late import late

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from scratchbus.engine.connections import Revive
 from scratchbus.engine.links_async import AsyncLink
-from scratchbus.engine.routing import Address, Topology
+from scratchbus.engine.redirects import Address, Topology
 
 # blocking only:
 # from scratchbus.engine.steps import Sent

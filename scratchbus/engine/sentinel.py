@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from scratchbus.engine.routing import Address, Failover, Learning, Sending
+from scratchbus.engine.redirects import Address, Failover, Learning, Sending
 from scratchbus.errors import EngineMisconfigured
 from scratchbus.telemetry.late import late
 

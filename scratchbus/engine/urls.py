@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from scratchbus.engine.connections import AsyncConnection, Connection
-from scratchbus.engine.routing import Address
+from scratchbus.engine.redirects import Address
 from scratchbus.errors import InvalidURL
 from scratchbus.telemetry.late import late
 

@@ -20,7 +20,6 @@ from scratchbus.http.guard import Guard
 from scratchbus.http.metrics import Counted
 from scratchbus.http.routes import (
     about,
-    changes,
     console,
     context,
     events,
@@ -39,6 +38,7 @@ from scratchbus.http.routes import (
     sessions,
     subscriptions,
     todo,
+    transitions,
     turns,
     types,
     whoami,
@@ -86,7 +86,7 @@ def declare_app(server: Server) -> FastAPI:
     app.state.streams = streams
     problems.install(app)
     api = APIRouter(prefix=PREFIX)
-    groups = (observations, changes, history, events, subscriptions, pages, types, operations, about)
+    groups = (observations, transitions, history, events, subscriptions, pages, types, operations, about)
     memories = (
         sessions,
         notes,

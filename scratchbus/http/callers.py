@@ -23,7 +23,7 @@ from starlette.types import Scope
 
 import scratchbus
 from scratchbus.daemon import TokenChecks, TooManyWrong
-from scratchbus.http.connections import NOBODY, Connection
+from scratchbus.http.client_connections import NOBODY, ClientConnection
 from scratchbus.http.problems import Refusal
 
 Headers = Mapping[str, str]
@@ -80,16 +80,16 @@ class Callers(ABC):
             raise self._refused("wrong-token", "this token or key is no longer valid", 'Bearer error="invalid_token"')
 
     @abstractmethod
-    def check_connection(self, connection: Connection | None) -> None:
+    def check_connection(self, connection: ClientConnection | None) -> None:
         """Refuse a connection that a token or key does not help. Raises Refusal."""
 
     @abstractmethod
-    def connected(self, connection: Connection | None) -> Caller | None:
+    def connected(self, connection: ClientConnection | None) -> Caller | None:
         """Return who is known by the connection alone; None without a token or key."""
 
     async def identify(self, scope: Scope, headers: Headers) -> Caller:
         """Return the caller of a request. Raises Refusal."""
-        connection: Connection | None = scope["state"].get("connection")
+        connection: ClientConnection | None = scope["state"].get("connection")
         secret = bearer_of(headers)
         if secret is None:
             secret = self._secret_of_cookie(cookie_of(scope["scheme"], headers.get("host", "")), headers)
@@ -143,7 +143,7 @@ class LocalUser(Callers):
         """Return whether this is the user."""
         return caller == self.user
 
-    def check_connection(self, connection: Connection | None) -> None:
+    def check_connection(self, connection: ClientConnection | None) -> None:
         """Refuse a process of another user, unless root forwards for someone. Raises Refusal."""
         uid = None if connection is None else connection.peer_uid()
         if uid not in (None, 0, os.getuid()):
@@ -151,7 +151,7 @@ class LocalUser(Callers):
             detail = f"{whose} sent this; the server is for processes of user {os.getuid()}, who started it"
             raise Refusal(403, "other-user", detail)
 
-    def connected(self, connection: Connection | None) -> Caller | None:
+    def connected(self, connection: ClientConnection | None) -> Caller | None:
         """Return the user if a process of theirs made the connection."""
         return self.user if connection is not None and connection.peer_uid() == os.getuid() else None
 
@@ -175,10 +175,10 @@ class TokenHolders(Callers):
         token = self.tokens.named(caller.name)
         return token is not None and _holder(token) == caller
 
-    def check_connection(self, connection: Connection | None) -> None:
+    def check_connection(self, connection: ClientConnection | None) -> None:
         """Accept any connection: the token says all."""
 
-    def connected(self, connection: Connection | None) -> Caller | None:
+    def connected(self, connection: ClientConnection | None) -> Caller | None:
         """Return None: without a token nobody is known."""
         return None
 

@@ -14,7 +14,7 @@ Vector = tuple[Position, ...]
 """A position in every shard."""
 
 
-class Filter(NamedTuple):
+class EventFilter(NamedTuple):
     """The events that a stream wants, None for all, and how they are shown."""
 
     pages: frozenset[str] | None = None

@@ -71,7 +71,7 @@ class Guard:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
-        answer = _Answer(scope, receive, send)
+        answer = _GuardedResponse(scope, receive, send)
         try:
             scope = await self._checked(scope)
             body = _limited(scope, receive, answer)
@@ -87,7 +87,7 @@ class Guard:
         except Exception:  # noqa: S110 - it is logged and answered (see `problems`); uvicorn would log it again
             pass
 
-    async def _serve(self, app: ASGIApp, scope: Scope, body: Receive, answer: _Answer) -> None:
+    async def _serve(self, app: ASGIApp, scope: Scope, body: Receive, answer: _GuardedResponse) -> None:
         if scope["method"] == "HEAD":
             scope["method"] = "GET"
             with answer.only_head:
@@ -166,7 +166,7 @@ def _path_of(scope: Scope) -> str:
     return path
 
 
-class _Answer:
+class _GuardedResponse:
     """The answer to a request: with the headers that protect browsers, or a problem found while its body was read."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -215,7 +215,7 @@ class _Answer:
         return message
 
 
-def _limited(scope: Scope, receive: Receive, answer: _Answer) -> Receive:
+def _limited(scope: Scope, receive: Receive, answer: _GuardedResponse) -> Receive:
     """Return a `receive` that refuses a body that is too long or too slow. Raises Refusal for one that says so."""
     most = MOST_BODY if "caller" in scope["state"] else MOST_PUBLIC_BODY
     told, is_chunked = b"0", False

@@ -25,7 +25,7 @@ import scratchbus
 from scratchbus.errors import InvalidSource, SettingsError, shown
 from scratchbus.http.app import create_app
 from scratchbus.http.callers import Callers, LocalUser, TokenHolders
-from scratchbus.http.connections import Protocol
+from scratchbus.http.client_connections import Protocol
 from scratchbus.http.guard import hosts_of
 from scratchbus.http.server import Server
 
@@ -138,7 +138,7 @@ def _run(
 ) -> None:
     async def serve() -> None:
         async with anyio.create_task_group() as tasks:
-            server = _Uvicorn(config, when_ready)
+            server = _NotifyingServer(config, when_ready)
             tasks.start_soon(server.serve, [listener])
             await until()
             server.should_exit = True
@@ -146,7 +146,7 @@ def _run(
     anyio.run(serve, backend_options={"use_uvloop": find_spec("uvloop") is not None})
 
 
-class _Uvicorn(uvicorn.Server):
+class _NotifyingServer(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, when_ready: Callable[[], None]) -> None:
         super().__init__(config)
         self._when_ready = when_ready

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from scratchbus import AsyncBus, Event, document_of
 from scratchbus.http import patterns
 from scratchbus.http.documents import answer
-from scratchbus.http.parameters import Absent, Guards, Name, idempotency, in_path
+from scratchbus.http.parameters import Absent, Name, WriteHeaders, idempotency, in_path
 from scratchbus.http.problems import Refusal
 from scratchbus.http.schemas import DATE_TIME, STRING, Schema, document, record
 
@@ -28,21 +28,21 @@ _Nothing = Annotated[
 
 
 async def _based(
-    once: Annotated[Guards, Depends(idempotency)],
+    once: Annotated[WriteHeaders, Depends(idempotency)],
     if_match: Annotated[_Revision | Absent, Header(alias="If-Match", description=_IF_MATCH, examples=['"3"'])] = None,
     if_none_match: Annotated[
         _Nothing | Absent,
         Header(alias="If-None-Match", description='`*` is the same as an `If-Match` of "0".'),
     ] = None,
-) -> Guards:
+) -> WriteHeaders:
     if if_none_match is not None:
         if if_match is not None:
             raise Refusal(409, "conflicting-preconditions", "If-None-Match: cannot be combined with If-Match")
-        return Guards(once.event_id, 0)
+        return WriteHeaders(once.event_id, 0)
     return once.based_on(if_match)
 
 
-Based = Annotated[Guards, Depends(_based)]
+Based = Annotated[WriteHeaders, Depends(_based)]
 """The guards of a write that replaces what was read."""
 
 

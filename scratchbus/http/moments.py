@@ -15,7 +15,7 @@ _AT = "A time (ISO 8601) or a position: the answer is what was true then."
 _WITHOUT = "Sources whose observations, and all that followed from them, are left out."
 
 
-class Moment(BaseModel):
+class ReadMoment(BaseModel):
     """The moment that a read is about; now unless `at` says another."""
 
     at: str | None = None
@@ -47,8 +47,8 @@ Silent = Annotated[
 ]
 
 
-async def _moment(at: When = None, without_source: Silent = []) -> Moment:  # noqa: B006 - FastAPI copies it
-    return Moment(at=at, without_source=without_source)
+async def _moment(at: When = None, without_source: Silent = []) -> ReadMoment:  # noqa: B006 - FastAPI copies it
+    return ReadMoment(at=at, without_source=without_source)
 
 
-At = Annotated[Moment, Depends(_moment)]
+At = Annotated[ReadMoment, Depends(_moment)]

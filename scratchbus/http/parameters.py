@@ -101,7 +101,7 @@ JsonObject = Annotated[
 
 
 @dataclass(frozen=True)
-class Guards:
+class WriteHeaders:
     """What the headers of a write say: an id that makes a retry safe, and the version that the write expects."""
 
     event_id: str | None
@@ -111,11 +111,11 @@ class Guards:
         """Return them as the methods of a page take them."""
         return {"event_id": self.event_id, "expected_version": self.expected_version}
 
-    def based_on(self, tag: str | None) -> Guards:
+    def based_on(self, tag: str | None) -> WriteHeaders:
         """Return them with the version that an `If-Match` names, if it names one."""
         if tag is None or tag == "*":
             return self
-        return Guards(self.event_id, int(tag.removeprefix("W/").strip('"')))
+        return WriteHeaders(self.event_id, int(tag.removeprefix("W/").strip('"')))
 
 
 async def idempotency(
@@ -126,9 +126,9 @@ async def idempotency(
             description="An id of yours for this write: sent again with it, the write is not made twice.",
         ),
     ] = None,
-) -> Guards:
+) -> WriteHeaders:
     """Return the guards of a write that compares no version itself."""
-    return Guards(idempotency_key)
+    return WriteHeaders(idempotency_key)
 
 
 def _refuse_preconditions(request: Request, *names: str) -> None:
@@ -141,7 +141,7 @@ def _refuse_preconditions(request: Request, *names: str) -> None:
 
 async def _guards(
     request: Request,
-    once: Annotated[Guards, Depends(idempotency)],
+    once: Annotated[WriteHeaders, Depends(idempotency)],
     if_match: Annotated[
         _Version | Absent,
         Header(
@@ -150,20 +150,20 @@ async def _guards(
             examples=['"3"'],
         ),
     ] = None,
-) -> Guards:
+) -> WriteHeaders:
     _refuse_preconditions(request, "If-None-Match")
     return once.based_on(if_match)
 
 
-async def _without_version(request: Request, once: Annotated[Guards, Depends(idempotency)]) -> Guards:
+async def _without_version(request: Request, once: Annotated[WriteHeaders, Depends(idempotency)]) -> WriteHeaders:
     _refuse_preconditions(request, "If-Match", "If-None-Match")
     return once
 
 
-Once = Annotated[Guards, Depends(_without_version)]
+Once = Annotated[WriteHeaders, Depends(_without_version)]
 """The guards of a write that makes something new."""
 
-Guarded = Annotated[Guards, Depends(_guards)]
+Guarded = Annotated[WriteHeaders, Depends(_guards)]
 """The guards of a write that changes what is there."""
 
 

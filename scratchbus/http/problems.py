@@ -24,7 +24,7 @@ from starlette.responses import Response
 
 from scratchbus import errors
 from scratchbus.daemon import stderr_logger
-from scratchbus.http.methods import allowed
+from scratchbus.http.allowed_methods import allowed
 from scratchbus.http.patterns import MEANINGS
 
 MEDIA_TYPE: Final = "application/problem+json"

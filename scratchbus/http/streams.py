@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from scratchbus import AsyncBus, BusPosition, Event
 from scratchbus.daemon import stderr_logger
 from scratchbus.errors import LogError, LogRewound, ScratchbusError
-from scratchbus.http.frames import Filter, Vector, frame, moved, name_of, text_of, trouble
+from scratchbus.http.frames import EventFilter, Vector, frame, moved, name_of, text_of, trouble
 
 HEARTBEAT: Final = 15.0
 """Seconds after which a stream says that it lives, and where it is."""
@@ -51,7 +51,7 @@ class _Chunk(NamedTuple):
 class Group:
     """All streams with the same filters, and the last frames of these; `first` is the number of the oldest chunk."""
 
-    def __init__(self, wanted: Filter) -> None:
+    def __init__(self, wanted: EventFilter) -> None:
         self.wanted = wanted
         self.streams: set[EventStream] = set()
         self.first = 0
@@ -121,7 +121,7 @@ class Streams:
 
     def __init__(self, own_bus: Callable[[], Awaitable[AsyncBus]]) -> None:
         self._own_bus = own_bus
-        self._groups: dict[Filter, Group] = {}
+        self._groups: dict[EventFilter, Group] = {}
         self._count = 0
         self._where: Vector | None = None
         self._bus = ""
@@ -134,7 +134,7 @@ class Streams:
         """The number of streams."""
         return self._count
 
-    async def run(self, stream: EventStream, wanted: Filter, send: Callable[[bytes], Awaitable[None]]) -> None:
+    async def run(self, stream: EventStream, wanted: EventFilter, send: Callable[[bytes], Awaitable[None]]) -> None:
         """Send the events behind a stream's position, until it is closed. Raises EngineError before the first."""
         async with self._turn:
             if self._where is None:

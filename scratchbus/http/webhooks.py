@@ -47,7 +47,7 @@ logger = stderr_logger()
 Address = IPv4Address | IPv6Address
 
 
-class Refused(Exception):
+class AddressRefused(Exception):
     """An address that is not public."""
 
 
@@ -123,11 +123,11 @@ class CheckedNetwork(httpcore2.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        """Resolve a name, check all of its addresses, and connect to one of them. Raises Refused."""
+        """Resolve a name, check all of its addresses, and connect to one of them. Raises AddressRefused."""
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
         addresses = [ip_address(str(row[4][0]).partition("%")[0]) for row in found]
         if not self._allow_private and not all(map(is_public, addresses)):
-            raise Refused(f"{host} is not a public address; start the server with --allow-private-webhooks")
+            raise AddressRefused(f"{host} is not a public address; start the server with --allow-private-webhooks")
         problem: Exception | None = None
         for address in addresses[:3]:
             try:
@@ -221,7 +221,7 @@ class Webhooks:
                     return None if 200 <= answer.status < 300 else f"it answered {answer.status}"
         except TimeoutError:
             return f"it did not answer within {TIMEOUT:.0f} s"
-        except Refused as refused:
+        except AddressRefused as refused:
             return str(refused)
         except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException, OSError) as problem:
             return f"{type(problem).__name__}: it cannot be reached"

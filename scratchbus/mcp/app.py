@@ -27,10 +27,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from scratchbus.daemon import stderr_logger
 from scratchbus.errors import ScratchbusError, SettingsError
+from scratchbus.mcp.access_tokens import Token, Tokens
 from scratchbus.mcp.admission import SlowingBackend, refused_unchecked
 from scratchbus.mcp.identity import GROUPS, Identity, groups_of
-from scratchbus.mcp.server import server_of
-from scratchbus.mcp.tokens import Token, Tokens
+from scratchbus.mcp.sdk_server import server_of
 from scratchbus.mcp.workspace import Workspace
 
 RECHECKED: Final = 2.0

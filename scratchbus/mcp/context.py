@@ -8,7 +8,7 @@ from pydantic import Field, WithJsonSchema
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
 from scratchbus.daemon import counts
-from scratchbus.mcp.parameters import EventId
+from scratchbus.mcp.tool_parameters import EventId
 from scratchbus.mcp.toolbox import SETS, ToolGroup, tool
 from scratchbus.mcp.workspace import Workspace
 

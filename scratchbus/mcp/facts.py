@@ -10,7 +10,7 @@ from typing_extensions import TypedDict  # typing's own is not enough for pydant
 
 from scratchbus.errors import InvalidField
 from scratchbus.mcp.answers import Moment, text_of
-from scratchbus.mcp.parameters import EventId, Limit
+from scratchbus.mcp.tool_parameters import EventId, Limit
 from scratchbus.mcp.toolbox import ADDS, READS, SETS, ToolGroup, tool
 from scratchbus.mcp.workspace import Workspace
 

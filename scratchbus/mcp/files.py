@@ -9,7 +9,7 @@ from typing_extensions import TypedDict  # typing's own is not enough for pydant
 
 from scratchbus import AsyncFiles, ScratchFile
 from scratchbus.errors import InvalidField, shown
-from scratchbus.mcp.parameters import EventId
+from scratchbus.mcp.tool_parameters import EventId
 from scratchbus.mcp.toolbox import READS, REPLACES, ToolGroup, tool
 from scratchbus.mcp.workspace import Workspace
 
@@ -27,7 +27,7 @@ class Listed(TypedDict):
     sha256: str
 
 
-class Listing(TypedDict):
+class FileListing(TypedDict):
     """The files, by path; programs find them in the directory."""
 
     files: list[Listed]
@@ -51,7 +51,7 @@ class FileTools(ToolGroup):
         return self._workspace.bus.files(self._workspace.session)
 
     @tool("List private files", READS)
-    async def list_private_files(self) -> Listing:
+    async def list_private_files(self) -> FileListing:
         """List your private files, which no workspace has, and their directory."""
         return {
             "files": [_listed(each) for each in await self._files.sync()],
@@ -76,7 +76,7 @@ class FileTools(ToolGroup):
         return _listed(await self._files.write(path, content, event_id=event_id))
 
     @tool("Delete a private file", REPLACES)
-    async def delete_private_file(self, path: Path, event_id: EventId = None) -> Listing:
+    async def delete_private_file(self, path: Path, event_id: EventId = None) -> FileListing:
         """Delete a private file; list those that are left."""
         await self._files.delete(path, event_id=event_id)
         return await self.list_private_files()

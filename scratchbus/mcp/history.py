@@ -9,7 +9,7 @@ from typing_extensions import TypedDict  # typing's own is not enough for pydant
 
 from scratchbus.mcp.answers import Happened, Moment, ObservationList, brief, happened, text_of
 from scratchbus.mcp.paging import cursor_of, first, position_in, rank, rank_of
-from scratchbus.mcp.parameters import Cursor, Limit
+from scratchbus.mcp.tool_parameters import Cursor, Limit
 from scratchbus.mcp.toolbox import READS, ToolGroup, tool
 from scratchbus.mcp.workspace import Workspace
 

@@ -35,9 +35,9 @@ def run_http(
 
     Raises SettingsError, and InvalidField for unknown groups.
     """
+    from scratchbus.mcp.access_tokens import Tokens
     from scratchbus.mcp.app import mcp_app  # late: over stdio they are not needed
     from scratchbus.mcp.http import is_local, listen, serve_http
-    from scratchbus.mcp.tokens import Tokens
 
     tokens, offered = Tokens(file), groups_of(GROUPS if groups is None else groups)
     if not tokens.all():

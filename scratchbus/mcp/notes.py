@@ -11,8 +11,8 @@ from typing_extensions import TypedDict  # typing's own is not enough for pydant
 from scratchbus import AsyncNotes, Note, NoteResult
 from scratchbus.errors import InvalidField, shown
 from scratchbus.mcp.answers import Moment, text_of
-from scratchbus.mcp.parameters import Cursor, EventId, Limit, Tags
 from scratchbus.mcp.searching import search
+from scratchbus.mcp.tool_parameters import Cursor, EventId, Limit, Tags
 from scratchbus.mcp.toolbox import ADDS, READS, REPLACES, ToolGroup, tool
 from scratchbus.mcp.workspace import Workspace
 
@@ -63,7 +63,7 @@ class FoundNotes(TypedDict):
     next_cursor: NotRequired[str]
 
 
-class Listing(TypedDict):
+class NoteListing(TypedDict):
     """The number of notes, and the tag that all of them have."""
 
     note_count: int
@@ -75,7 +75,7 @@ class ListedNotes(TypedDict):
 
     message: str
     notes: list[Noted]
-    metadata: Listing
+    metadata: NoteListing
     next_cursor: NotRequired[str]
 
 
@@ -164,7 +164,11 @@ class NotesTools(ToolGroup):
         """List the session's notes, all of them unless they are limited."""
         result = await self._notes.list(tag)
         notes, following = _part(result.notes, limit or len(result.notes), cursor)
-        listed: ListedNotes = {"message": result.message, "notes": notes, "metadata": cast(Listing, result.metadata)}
+        listed: ListedNotes = {
+            "message": result.message,
+            "notes": notes,
+            "metadata": cast(NoteListing, result.metadata),
+        }
         if following:
             listed["next_cursor"] = following
         return listed

@@ -22,7 +22,7 @@ from scratchbus.mcp.observation_fields import (
     Seconds,
     When,
 )
-from scratchbus.mcp.parameters import EventId
+from scratchbus.mcp.tool_parameters import EventId
 from scratchbus.mcp.toolbox import ADDS, EDITS, REPLACES, SETS, ToolGroup, tool
 from scratchbus.mcp.workspace import Workspace
 

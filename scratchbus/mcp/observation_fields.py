@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, WithJsonSchema
 
 from scratchbus.mcp.answers import Object
-from scratchbus.mcp.parameters import Tags
-from scratchbus.mcp.schemas import TYPES
+from scratchbus.mcp.tool_parameters import Tags
+from scratchbus.mcp.tool_schemas import TYPES
 
 Id = str
 TypeName = Annotated[str, Field(json_schema_extra={TYPES: True})]

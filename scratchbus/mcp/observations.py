@@ -36,7 +36,7 @@ from scratchbus.mcp.observation_fields import (
     When,
 )
 from scratchbus.mcp.paging import cursor_of, first, position_in, rank, rank_of, ranked
-from scratchbus.mcp.parameters import Cursor, EventId, Limit, Tags
+from scratchbus.mcp.tool_parameters import Cursor, EventId, Limit, Tags
 from scratchbus.mcp.toolbox import ADDS, READS, ToolGroup, tool
 from scratchbus.mcp.workspace import Workspace
 

@@ -9,7 +9,7 @@ from typing_extensions import TypedDict  # typing's own is not enough for pydant
 
 from scratchbus import AsyncPreferences, Preference
 from scratchbus.errors import InvalidField, shown
-from scratchbus.mcp.parameters import EventId
+from scratchbus.mcp.tool_parameters import EventId
 from scratchbus.mcp.toolbox import REPLACES, ToolGroup, tool
 from scratchbus.mcp.workspace import Workspace
 

@@ -1,6 +1,6 @@
 """The protocol as the methods of the server know it, whatever carries it: its messages are JSON values.
 
-The SDK carries it over HTTP (`server.py`), and `session.py` over standard input and output: clients wait for that
+The SDK carries it over HTTP (`sdk_server.py`), and `json_rpc.py` over standard input and output: clients wait for that
 server to start, and importing the SDK takes longer than all else they wait for.
 """
 

@@ -7,7 +7,7 @@ from typing import Annotated, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
-from scratchbus.mcp.parameters import Limit
+from scratchbus.mcp.tool_parameters import Limit
 from scratchbus.mcp.toolbox import READS, ToolGroup, tool
 from scratchbus.mcp.workspace import Workspace
 

@@ -9,7 +9,7 @@ from typing_extensions import TypedDict  # typing's own is not enough for pydant
 
 from scratchbus.errors import NotFound, shown
 from scratchbus.mcp.answers import ObservationAnswer, brief
-from scratchbus.mcp.parameters import EventId
+from scratchbus.mcp.tool_parameters import EventId
 from scratchbus.mcp.toolbox import ADDS, EDITS, SETS, ToolGroup, tool
 from scratchbus.mcp.workspace import Workspace
 

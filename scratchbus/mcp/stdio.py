@@ -19,10 +19,10 @@ from typing import Final
 import anyio
 from pydantic_core import from_json, to_json
 
+from scratchbus.mcp.json_rpc import Id, McpSession, Message
 from scratchbus.mcp.methods import Methods
 from scratchbus.mcp.pipes import InputPipe, OutputPipe
 from scratchbus.mcp.protocol import INVALID_REQUEST, PARSE_ERROR, ProtocolError
-from scratchbus.mcp.session import Id, Message, Session
 
 GRACE: Final = 0.8
 """Seconds after a signal until the process exits, even if the client reads nothing."""
@@ -55,7 +55,7 @@ async def serve_stdio(methods: Methods) -> None:
             session.settle(message["id"])
 
     async with methods.serving(), anyio.create_task_group() as tasks:
-        session = Session(methods, tasks, send)
+        session = McpSession(methods, tasks, send)
         async with session.ending:
             tasks.start_soon(_end_on_signal, tasks.cancel_scope)
             await _receive(session, send, InputPipe(wire_in))
@@ -97,7 +97,7 @@ class _Partial:
             self.chunks.append(chunk)
 
 
-async def _receive(session: Session, send: Send, chunks: InputPipe) -> None:
+async def _receive(session: McpSession, send: Send, chunks: InputPipe) -> None:
     """Forward the client's messages until the input ends."""
     rest = _Partial()
     while chunk := await chunks.next():
@@ -110,7 +110,7 @@ async def _receive(session: Session, send: Send, chunks: InputPipe) -> None:
     await _take(session, send, rest)
 
 
-async def _take(session: Session, send: Send, partial: _Partial) -> None:
+async def _take(session: McpSession, send: Send, partial: _Partial) -> None:
     if partial.size > LONGEST:
         text = f"this message is {partial.size:,} bytes long and was discarded; the limit is {LONGEST:,}"
         await send(_error(_early_id(partial), INVALID_REQUEST, text))

@@ -30,7 +30,7 @@ from scratchbus.errors import (
     shown,
 )
 from scratchbus.mcp.notices import Notices
-from scratchbus.mcp.schemas import lean, with_types, without_null
+from scratchbus.mcp.tool_schemas import lean, with_types, without_null
 from scratchbus.mcp.workspace import Workspace
 
 SETTLED: Final = frozenset({"source", "by", "agent", "page", "session", "kind", "instance"})

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from inspect import isawaitable
 from typing import Self
 
-from scratchbus.domain.run import RunRecord, prompt_of, record_exception, record_reply
-from scratchbus.domain.run import ScratchpadReply as Reply
+from scratchbus.domain.runs import RunRecord, prompt_of, record_exception, record_reply
+from scratchbus.domain.runs import ScratchpadReply as Reply
 from scratchbus.domain.values import check_event_id
 from scratchbus.memory.scratchpad_async import AsyncScratchpad
 from scratchbus.telemetry.logs import stderr_logger

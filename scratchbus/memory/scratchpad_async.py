@@ -7,7 +7,7 @@ from collections.abc import Sized
 from scratchbus.commands import scratchpad
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.memories import Revised
-from scratchbus.domain.run import RunRecord, ScratchpadReply, event_fields
+from scratchbus.domain.runs import RunRecord, ScratchpadReply, event_fields
 from scratchbus.domain.scratchpad import end_of_run_prompt, parse_reply
 from scratchbus.domain.values import page_of_agent
 from scratchbus.projections.scratchpad import SUBJECT

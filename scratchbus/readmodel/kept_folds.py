@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from scratchbus.eventlog.codec import text_of
 from scratchbus.eventlog.keys import ShardKeys
+from scratchbus.eventlog.raw_entries import text_of
 from scratchbus.eventlog.stored_documents import decode_row, encode_document
 from scratchbus.projections.stored_observation import StoredObservation
 from scratchbus.readmodel.fold import Fold

@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from scratchbus.domain import conversations, registry_yaml
     from scratchbus.domain.registry import ObservationType, Registry
     from scratchbus.domain.relation_registry import RelationRegistry
-    from scratchbus.projections import conversation, directory, tasks
+    from scratchbus.projections import conversation, path_index, tasks
     from scratchbus.readmodel import fact_index, registry_files, relations_file
 else:
     conversation = late("scratchbus.projections.conversation")
     conversations = late("scratchbus.domain.conversations")
-    directory = late("scratchbus.projections.directory")
+    path_index = late("scratchbus.projections.path_index")
     fact_index = late("scratchbus.readmodel.fact_index")
     registry_files = late("scratchbus.readmodel.registry_files")
     tasks = late("scratchbus.projections.tasks")
@@ -117,10 +117,10 @@ class Core:
         return MemoryCache(MemoryKind(conversation.Conversation, kinds, ("turn_", "task_", session.SUBJECT)))
 
     @once
-    def directories(self) -> MemoryCache[directory.Directory]:
+    def directories(self) -> MemoryCache[path_index.Directory]:
         """The files of sessions, and the texts of scopes."""
         kinds = conversations.ScratchFile, conversations.Text
-        return MemoryCache(MemoryKind(directory.Directory, kinds, ("file_", "text_", session.SUBJECT)))
+        return MemoryCache(MemoryKind(path_index.Directory, kinds, ("file_", "text_", session.SUBJECT)))
 
     @property
     def process(self) -> str:

@@ -2,9 +2,9 @@
 
 from scratchbus.subscriptions.dead_letters import DeadLetter
 from scratchbus.subscriptions.options import Terms
-from scratchbus.subscriptions.status import SubscriptionStatus, read_subscriptions
 from scratchbus.subscriptions.subscription import Delivery, Subscription
 from scratchbus.subscriptions.subscription_async import AsyncDelivery, AsyncSubscription
+from scratchbus.subscriptions.subscription_status import SubscriptionStatus, read_subscriptions
 
 __all__ = [
     "AsyncDelivery",

@@ -32,7 +32,7 @@ from scratchbus.eventlog.tail import Feed, TailCursor
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.dead_letters import read_again
 from scratchbus.subscriptions.delivery_state import DeliveryState
-from scratchbus.subscriptions.filters import Filters, Tags
+from scratchbus.subscriptions.event_filters import Filters, Tags
 from scratchbus.subscriptions.options import Terms, check_attempts, check_name, retry_seconds, seconds
 from scratchbus.subscriptions.window import ACKS_FOR, DeliveryWindow
 from scratchbus.telemetry.logs import stderr_logger

@@ -17,7 +17,7 @@ from scratchbus.eventlog.consumers import read_hash, removed
 from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.pulls import Definition, define
 from scratchbus.readmodel.scope import Core
-from scratchbus.subscriptions.filters import Filters
+from scratchbus.subscriptions.event_filters import Filters
 from scratchbus.subscriptions.options import Terms, check_attempts, check_name
 
 _PREFIX = "whsec_"

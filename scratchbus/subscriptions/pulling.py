@@ -26,7 +26,7 @@ from scratchbus.eventlog.reader import Narrow, read
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.consumer import NAP
 from scratchbus.subscriptions.dead_letters import read_again
-from scratchbus.subscriptions.filters import Filters, Tags
+from scratchbus.subscriptions.event_filters import Filters, Tags
 from scratchbus.subscriptions.options import Terms, check_name
 from scratchbus.subscriptions.settling import event_at, give_up, requeue
 from scratchbus.telemetry import tracing

@@ -19,7 +19,7 @@ from scratchbus.readmodel.scope import Host
 from scratchbus.subscriptions.concurrency import MOST_AT_ONCE, run_together
 from scratchbus.subscriptions.consumer import PASSING, Consumer
 from scratchbus.subscriptions.delivery_state import NOT_THE_EVENTS_FAULT, OUT, DeliveryState, reason_of
-from scratchbus.subscriptions.filters import Filters
+from scratchbus.subscriptions.event_filters import Filters
 from scratchbus.subscriptions.options import Terms
 from scratchbus.subscriptions.window import DeliveryWindow
 from scratchbus.telemetry.logs import stderr_logger

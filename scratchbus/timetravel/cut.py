@@ -10,7 +10,7 @@ from scratchbus.domain.position import BusPosition, Position
 from scratchbus.domain.values import millis, moment
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidPosition, shown
-from scratchbus.eventlog.moments import batch_end, last_until
+from scratchbus.eventlog.position_at import batch_end, last_until
 from scratchbus.readmodel.queries import look
 from scratchbus.readmodel.scope import Core
 

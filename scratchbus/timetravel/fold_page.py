@@ -17,7 +17,7 @@ from scratchbus.eventlog.codec import AT_ONCE, Decoded, Poison, decode_bodies, d
 from scratchbus.eventlog.cursor import Cursor, cursors
 from scratchbus.eventlog.gaps import count_all_erased
 from scratchbus.eventlog.keys import PageKeys
-from scratchbus.eventlog.moments import event_id_at
+from scratchbus.eventlog.position_at import event_id_at
 from scratchbus.eventlog.raw_entries import (
     LAYOUT,
     RawEntry,

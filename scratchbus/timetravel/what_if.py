@@ -12,7 +12,7 @@ from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.log_entry import LogEntry
-from scratchbus.eventlog.moments import last_until
+from scratchbus.eventlog.position_at import last_until
 from scratchbus.eventlog.raw_entries import is_batch_end
 from scratchbus.eventlog.reader import read
 from scratchbus.projections.silenced import SourceExclusion

@@ -14,7 +14,7 @@ from scratchbus.views.live_page import Change, Live
 from scratchbus.views.reads import PendingChanges
 
 
-class Changes(PendingChanges):
+class PageChanges(PendingChanges):
     """The changes of a view, for any thread.
 
     Giving up the wait for the next change, by a time-out or a cancellation, loses none.

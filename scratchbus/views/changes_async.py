@@ -12,7 +12,7 @@ from scratchbus.views.live_page import Change, Live
 from scratchbus.views.reads import PendingChanges
 
 
-class AsyncChanges(PendingChanges):
+class AsyncPageChanges(PendingChanges):
     """The changes of a view, for any task.
 
     Giving up the wait for the next change, by a time-out or a cancellation, loses none.

@@ -12,7 +12,7 @@ from typing import Self
 from scratchbus.domain.values import Duration
 from scratchbus.engine.wakeup import wait
 from scratchbus.eventlog.reader import Stop
-from scratchbus.views.changes import Changes
+from scratchbus.views.changes import PageChanges
 from scratchbus.views.live_page import Change, Watcher
 from scratchbus.views.reads import Reached, ViewReads
 from scratchbus.views.shared import LivePages
@@ -47,7 +47,7 @@ class View(ViewReads):
         Up to 10,000 changes wait to be taken. A reader that is further behind, or whose log was trimmed or replaced,
         gets one change with `is_resync` instead of the missing ones.
         """
-        return Changes(*self._taking(), stop)
+        return PageChanges(*self._taking(), stop)
 
     def close(self) -> None:
         """Close the view; its iterators end, and reads raise ViewClosed."""

@@ -10,7 +10,7 @@ from typing import Self
 from scratchbus.domain.values import Duration
 from scratchbus.engine.wakeup import wait_async
 from scratchbus.eventlog.reader import Stop
-from scratchbus.views.changes_async import AsyncChanges
+from scratchbus.views.changes_async import AsyncPageChanges
 from scratchbus.views.live_page import Change, Watcher
 from scratchbus.views.reads import Reached, ViewReads
 from scratchbus.views.shared import AsyncLivePages
@@ -45,7 +45,7 @@ class AsyncView(ViewReads):
         Up to 10,000 changes wait to be taken. A reader that is further behind, or whose log was trimmed or replaced,
         gets one change with `is_resync` instead of the missing ones.
         """
-        return AsyncChanges(*self._taking(), stop)
+        return AsyncPageChanges(*self._taking(), stop)
 
     async def close(self) -> None:
         """Close the view; its iterators end, and reads raise ViewClosed."""

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Self, Unpack
 
 from scratchbus.commands import change
-from scratchbus.commands.claim import Link, Picked, Wanted
+from scratchbus.commands.claim import LinkAction, Picked, Wanted
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.observation_models import ObservationPatch
 from scratchbus.domain.values import Duration, check_whole
@@ -58,7 +58,7 @@ class Job(JobState):
 
     def link(self, action: str, *, event_id: str | None = None) -> Observation:
         """Record an action taken because of it; the claim stays."""
-        return self._bus.converse(self.doing(Link, event_id, action=action))
+        return self._bus.converse(self.doing(LinkAction, event_id, action=action))
 
     def release(self, *, event_id: str | None = None) -> Observation:
         """Release it at once for any worker; this does not count as an attempt."""

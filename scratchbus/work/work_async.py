@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Self, Unpack
 
 from scratchbus.commands import change
-from scratchbus.commands.claim import Link, Picked, Wanted
+from scratchbus.commands.claim import LinkAction, Picked, Wanted
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.observation_models import ObservationPatch
 from scratchbus.domain.values import Duration, check_whole
@@ -56,7 +56,7 @@ class AsyncJob(JobState):
 
     async def link(self, action: str, *, event_id: str | None = None) -> Observation:
         """Record an action taken because of it; the claim stays."""
-        return await self._bus.converse(self.doing(Link, event_id, action=action))
+        return await self._bus.converse(self.doing(LinkAction, event_id, action=action))
 
     async def release(self, *, event_id: str | None = None) -> Observation:
         """Release it at once for any worker; this does not count as an attempt."""

@@ -47,7 +47,7 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class ChecklistItem:
     """An item of a file: its paragraph is the lines from `start` to before `end`, what is below it ends at `stop`.
 
     `lead` is what comes before its box, `mark_at` and `text_at` are the columns of its mark and its text.
@@ -84,7 +84,7 @@ def lines_of(text: str) -> list[str]:
     return _LINE.findall(text)
 
 
-def parse(text: str) -> list[Item]:
+def parse(text: str) -> list[ChecklistItem]:
     """Return the items with a box, in their order."""
     lines = lines_of(text)
     return [item for span in _paragraphs(text) if (item := _item(lines, *span))]
@@ -129,7 +129,7 @@ def _paragraphs(text: str) -> Iterator[tuple[int, int, int]]:
             yield paragraph.map[0], paragraph.map[1], item.map[1]
 
 
-def _item(lines: Sequence[str], start: int, end: int, stop: int) -> Item | None:
+def _item(lines: Sequence[str], start: int, end: int, stop: int) -> ChecklistItem | None:
     match = _BOX.match(lines[start])
     if match is None:
         return None
@@ -139,10 +139,10 @@ def _item(lines: Sequence[str], start: int, end: int, stop: int) -> Item | None:
     while stop > end and not lines[stop - 1].strip(" \t\r\n>"):
         stop -= 1
     entry = Entry(text, STATUSES[match["mark"]])
-    return Item(entry, match["lead"], match.start("mark"), match.start("text"), start, end, stop)
+    return ChecklistItem(entry, match["lead"], match.start("mark"), match.start("text"), start, end, stop)
 
 
-class _Spot(NamedTuple):
+class _InsertionPoint(NamedTuple):
     """Where an item is added: before which line, what begins its line, and the lines above and below it."""
 
     line: int
@@ -151,10 +151,10 @@ class _Spot(NamedTuple):
     below: str = ""
 
 
-_Place = Callable[[Sequence[str], Sequence[Item], Item | None], _Spot]
+_Place = Callable[[Sequence[str], Sequence[ChecklistItem], ChecklistItem | None], _InsertionPoint]
 """Returns where an item is added behind another one, or as the first."""
 
-_Removal = Callable[[Sequence[str], Item], list[str]]
+_Removal = Callable[[Sequence[str], ChecklistItem], list[str]]
 """Returns what takes the place of the paragraph of an item that is removed."""
 
 
@@ -165,7 +165,7 @@ def _edit(text: str, slots: Sequence[Slot], place: _Place, remove: _Removal) -> 
         lines[-1] += ending
     changed = {item.start: (item.end, remove(lines, item)) for item in items}
     added: dict[int, str] = {}
-    before: Item | None = None
+    before: ChecklistItem | None = None
     for slot in slots:
         if slot.number is None:
             spot = place(lines, items, before)
@@ -184,7 +184,7 @@ def _edit(text: str, slots: Sequence[Slot], place: _Place, remove: _Removal) -> 
     return "".join(found)
 
 
-def _changed(lines: Sequence[str], item: Item, entry: Entry) -> list[str]:
+def _changed(lines: Sequence[str], item: ChecklistItem, entry: Entry) -> list[str]:
     """Return the paragraph of an item as it should be; what has not changed stays as it was written."""
     first, *more = lines[item.start : item.end]
     if entry.status != item.entry.status:
@@ -195,38 +195,40 @@ def _changed(lines: Sequence[str], item: Item, entry: Entry) -> list[str]:
     return [first, *more]
 
 
-def _without(lines: Sequence[str], item: Item) -> list[str]:
+def _without(lines: Sequence[str], item: ChecklistItem) -> list[str]:
     return [] if item.stop == item.end else _unboxed(lines, item)
 
 
-def _unboxed(lines: Sequence[str], item: Item) -> list[str]:
+def _unboxed(lines: Sequence[str], item: ChecklistItem) -> list[str]:
     """Return the paragraph without its box: what is below it belongs to it, and stays."""
     text = lines[item.start][item.text_at :]
     return [item.lead + ("\\" if text.startswith("[") else "") + text, *lines[item.start + 1 : item.end]]
 
 
-def _behind(lines: Sequence[str], items: Sequence[Item], before: Item | None) -> _Spot:
+def _behind(lines: Sequence[str], items: Sequence[ChecklistItem], before: ChecklistItem | None) -> _InsertionPoint:
     near = before or (items[0] if items else None)
     match = _SIMPLE.fullmatch(near.lead) if near else None
     if near is None or match is None:
         return _at_the_end(lines, items, before)
     if before is None:
-        return _Spot(near.start, near.lead)
+        return _InsertionPoint(near.start, near.lead)
     lead = near.lead
     if match["number"]:
         lead = lead[: match.start("number")] + str(int(match["number"]) + 1) + lead[match.end("number") :]
-    return _Spot(near.stop, lead)
+    return _InsertionPoint(near.stop, lead)
 
 
-def _at_the_end(lines: Sequence[str], items: Sequence[Item], before: Item | None) -> _Spot:
+def _at_the_end(lines: Sequence[str], items: Sequence[ChecklistItem], before: ChecklistItem | None) -> _InsertionPoint:
     is_below_text = bool(lines) and bool(lines[-1].strip()) and not (items and items[-1].stop == len(lines))
-    return _Spot(len(lines), above="\n" if is_below_text else "")
+    return _InsertionPoint(len(lines), above="\n" if is_below_text else "")
 
 
-def _at_the_beginning(lines: Sequence[str], items: Sequence[Item], before: Item | None) -> _Spot:
-    return _Spot(0, below="\n" if lines and lines[0].strip() else "")
+def _at_the_beginning(
+    lines: Sequence[str], items: Sequence[ChecklistItem], before: ChecklistItem | None
+) -> _InsertionPoint:
+    return _InsertionPoint(0, below="\n" if lines and lines[0].strip() else "")
 
 
-def _apart(lines: Sequence[str], items: Sequence[Item], before: Item | None) -> _Spot:
+def _apart(lines: Sequence[str], items: Sequence[ChecklistItem], before: ChecklistItem | None) -> _InsertionPoint:
     """Return the beginning, with a comment below: it ends a list also where indented lines follow."""
-    return _Spot(0, below="\n<!-- -->\n\n")
+    return _InsertionPoint(0, below="\n<!-- -->\n\n")

@@ -22,7 +22,7 @@ Named = tuple[str, Entry]
 """An item with its id on the bus."""
 
 
-class Merged(NamedTuple):
+class MergedItems(NamedTuple):
     """What both sides should have: the items of the file in its order, and those of the bus in its own."""
 
     slots: list[Slot]
@@ -34,7 +34,7 @@ class _Kept(NamedTuple):
     slot: Slot
 
 
-def merge_items(base: Mapping[str, Entry], file: Sequence[Entry], bus: Sequence[Named]) -> Merged:
+def merge_items(base: Mapping[str, Entry], file: Sequence[Entry], bus: Sequence[Named]) -> MergedItems:
     """Return what a file and a todo list become, given the items that both had last, by id in the order of the file."""
     known = dict(bus)
     ids = _matched(base, file, known)
@@ -52,7 +52,7 @@ def merge_items(base: Mapping[str, Entry], file: Sequence[Entry], bus: Sequence[
     for place, (id, entry) in enumerate(bus):
         if id not in in_file and base.get(id) != entry:  # new, or removed from the file but changed on the bus
             kept.insert(_place(kept, bus, place), _Kept(id, Slot(entry)))
-    return Merged([each.slot for each in kept], _in_the_order_of_the_bus(base, kept, bus))
+    return MergedItems([each.slot for each in kept], _in_the_order_of_the_bus(base, kept, bus))
 
 
 def _place(kept: Sequence[_Kept], bus: Sequence[Named], place: int) -> int:

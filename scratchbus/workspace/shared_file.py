@@ -45,7 +45,7 @@ class FileChanged(Conflict):
     """Someone else changed a file between its reading and its writing."""
 
 
-class Content(NamedTuple):
+class FileContent(NamedTuple):
     """What a file held when it was read; `data` is None for one that does not exist."""
 
     text: str
@@ -64,11 +64,11 @@ class SharedFile:
     def __init__(self, directory: Path, name: str) -> None:
         self.path = directory / name
 
-    def read(self) -> Content:
+    def read(self) -> FileContent:
         """Return its content. Raises InvalidInput for anything but UTF-8 text of at most 1 MiB, and OSError."""
         data, mode = self._bytes()
         if data is None:
-            return Content("", None)
+            return FileContent("", None)
         if len(data) > MOST_BYTES:
             raise InvalidInput(f"{self.path} is larger than {MOST_BYTES:,} bytes; move a part of it to another file")
         if b"\0" in data:
@@ -78,9 +78,9 @@ class SharedFile:
         except UnicodeDecodeError as problem:
             what = f"byte {problem.object[problem.start]:#04x} at {problem.start}"
             raise InvalidInput(f"{self.path} is not UTF-8 text ({what}); save it as UTF-8") from None
-        return Content(text, data, mode)
+        return FileContent(text, data, mode)
 
-    def replace(self, text: str, seen: Content) -> None:
+    def replace(self, text: str, seen: FileContent) -> None:
         """Write a text in one step, with the permissions of the file. Raises OSError.
 
         Raises FileChanged if its content is no longer what was `seen`; then it stays as it is.

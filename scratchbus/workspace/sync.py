@@ -19,7 +19,7 @@ from scratchbus.errors import (
 from scratchbus.workspace.checklist import Entry, content_of, edited, entries, on_one_line
 from scratchbus.workspace.merging import Named, merge_items, merge_text
 from scratchbus.workspace.shared_file import FileChanged, SharedFile, settled
-from scratchbus.workspace.state import State, Synced
+from scratchbus.workspace.sync_state import MergeBase, SyncState
 
 TODO: Final = "TODO.md"
 NOTES: Final = "NOTES.md"
@@ -49,7 +49,7 @@ class WorkspaceSync:
         self._todo_file, self._notes_file = SharedFile(self.directory, TODO), SharedFile(self.directory, NOTES)
         home = embedded_directory(None, settings.home) or Path()
         url = settings.url or f"embedded:{home.resolve()}"
-        self._state = State(home, str(self.directory), url, settings.bus, session)
+        self._state = SyncState(home, str(self.directory), url, settings.bus, session)
 
     def run(self) -> WorkspaceSynced:
         """Bring both sides to what each has changed since the last time; return what was written.
@@ -66,7 +66,7 @@ class WorkspaceSync:
             wrote = [*self._sync_todo(synced), *self._sync_notes(synced)]
         return WorkspaceSynced(tuple(wrote))
 
-    def _sync_todo(self, synced: Synced) -> list[str]:
+    def _sync_todo(self, synced: MergeBase) -> list[str]:
         wrote: list[str] = []
         for _ in range(_TRIES):
             file, list_ = settled(self._todo_file.path, self._todo_file.read), self._todo.read()
@@ -91,7 +91,7 @@ class WorkspaceSync:
             return wrote
         raise Conflict(f"{self._todo_file.path} keeps changing; try again")
 
-    def _sync_notes(self, synced: Synced) -> list[str]:
+    def _sync_notes(self, synced: MergeBase) -> list[str]:
         wrote: list[str] = []
         for _ in range(_TRIES):
             file, (content, revision) = (
@@ -115,7 +115,7 @@ class WorkspaceSync:
             return wrote
         raise Conflict(f"{self._notes_file.path} keeps changing; try again")
 
-    def _base(self, synced: Synced, bus: list[Named]) -> dict[str, Entry]:
+    def _base(self, synced: MergeBase, bus: list[Named]) -> dict[str, Entry]:
         """Return the items that both sides had, none if the log has never had those that are missing on the bus now."""
         missing = synced.items.keys() - dict(bus).keys()
         if missing:

@@ -16,7 +16,7 @@ from mcp import Client
 from scratchbus import AsyncBus, because
 from scratchbus.errors import VersionConflict
 from scratchbus.mcp.identity import Identity
-from scratchbus.mcp.server import server_of
+from scratchbus.mcp.sdk_server import server_of
 from scratchbus.mcp.workspace import Workspace
 from scratchbus.telemetry import tracing
 from tests.edges.http.conftest import serving_here

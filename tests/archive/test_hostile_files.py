@@ -17,7 +17,7 @@ from backports import zstd
 from scratchbus import Bus
 from scratchbus.archive.archiver import archive_bus
 from scratchbus.archive.check import verify
-from scratchbus.archive.manifest import END, Files, Manifest, StoredFile
+from scratchbus.archive.manifest import END, Manifest, SegmentFiles, StoredFile
 from scratchbus.archive.stores import open_store
 from scratchbus.errors import ArchiveDamaged, ScratchbusError
 
@@ -43,7 +43,7 @@ def replace_file(directory: Path, which: str, content: bytes, **chain: object) -
     files = manifest.files.model_dump()
     stored = StoredFile.of(files[which]["name"], content)
     (folder(directory) / stored.name).write_bytes(content)
-    new = Files.model_validate({**files, which: stored.model_dump()})
+    new = SegmentFiles.model_validate({**files, which: stored.model_dump()})
     path.write_bytes(Manifest(manifest.chain.model_copy(update=chain), new).encode())
 
 

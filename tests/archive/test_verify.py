@@ -16,7 +16,7 @@ from scratchbus.archive.catalog import read_file
 from scratchbus.archive.check import verify
 from scratchbus.archive.contents import archived_segments
 from scratchbus.archive.lines import check_line, erase_lines, place_of
-from scratchbus.archive.manifest import Files, Manifest, StoredFile
+from scratchbus.archive.manifest import Manifest, SegmentFiles, StoredFile
 from scratchbus.archive.segment import index_of, pack, unpack
 from scratchbus.archive.stores import Store, open_store
 from scratchbus.errors import ArchiveDamaged
@@ -53,7 +53,7 @@ def rewrite(directory: Path, at: int, change: Callable[[list[bytes]], list[bytes
     index_file = folder(directory) / manifest.files.index.name
     checked = [check_line(line, place_of(line)[1]) for line in lines]
     index_file.write_bytes(index_of(checked).encode())
-    files = Files(
+    files = SegmentFiles(
         segment=StoredFile.of(file.name, file.read_bytes()),
         index=StoredFile.of(index_file.name, index_file.read_bytes()),
         **erased,

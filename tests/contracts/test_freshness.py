@@ -7,6 +7,7 @@ import pytest
 from scratchbus import NewObservation
 from scratchbus.errors import Behind, EngineForbidden, EngineReadOnly, PositionLost
 from scratchbus.eventlog.checkpoint import Outcome
+from scratchbus.eventlog.codec import decode_items
 from scratchbus.readmodel import queries
 from scratchbus.readmodel.projector import run_projector
 from tests.engines import ONE
@@ -186,10 +187,12 @@ def test_status_says_how_far_behind_the_projection_is(bus, page):
 def folded(monkeypatch):
     """How many events each read folded."""
     sizes = []
-    decode = queries.decode_items
-    monkeypatch.setattr(
-        queries, "decode_items", lambda entries, shard: sizes.append(len(entries)) or decode(entries, shard)
-    )
+
+    def noted(entries, shard):
+        sizes.append(len(entries))
+        return decode_items(entries, shard)
+
+    monkeypatch.setattr(queries, "decode_items", noted)
     return sizes
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from scratchbus.domain.run import RunRecord, ScratchpadReply, event_fields, prompt_of, record_exception, record_reply
+from scratchbus.domain.runs import RunRecord, ScratchpadReply, event_fields, prompt_of, record_exception, record_reply
 
 
 @pytest.fixture

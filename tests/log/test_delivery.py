@@ -16,9 +16,8 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from scratchbus.engine import routing
 from scratchbus.engine.cluster import Cluster
-from scratchbus.engine.routing import Address, Sending, Topology, deliver
+from scratchbus.engine.redirects import Address, Sending, Topology, deliver
 from scratchbus.engine.sentinel import Sentinels
 from scratchbus.engine.steps import Call, Interrupted, Pause
 from scratchbus.engine.urls import read_hosts
@@ -97,7 +96,7 @@ def test_what_will_pass_is_waited_for_until_patience_ends(monkeypatch: pytest.Mo
     down = ClusterDownError("CLUSTERDOWN The cluster is down")
     answer, _ = converse(deliver(known_cluster(), WRITE, "x"), *[down, [SLOTS]] * 5, [1, 1])
     assert answer == [1, 1]
-    monkeypatch.setattr(routing, "PATIENCE", 0.0)
+    monkeypatch.setattr("scratchbus.engine.redirects.PATIENCE", 0.0)
     with pytest.raises(EngineUnreachable, match="cannot serve now"):
         converse(deliver(known_cluster(), WRITE, "x"), *[down, [SLOTS]] * 3)
 

@@ -17,8 +17,8 @@ from scratchbus.errors import RevisionConflict
 from scratchbus.settings import Settings
 from scratchbus.workspace import shared_file
 from scratchbus.workspace.checklist import MARKS, entries, on_one_line, parse
-from scratchbus.workspace.state import State
 from scratchbus.workspace.sync import WorkspaceSync
+from scratchbus.workspace.sync_state import SyncState
 
 
 class Memory:
@@ -257,7 +257,7 @@ def test_a_sync_that_is_killed_anywhere_loses_nothing(rounds: list[Any]):
                 patch.setattr(world, "something_happens", count)
                 patch.setattr(world.bus.list, "_happens", count)
                 patch.setattr(world.bus.pad, "_happens", count)
-                patch.setattr(State, "write", lambda *_, count=count: count())
+                patch.setattr(SyncState, "write", lambda *_, count=count: count())
                 with suppress(Killed):
                     world.sync.run()
         world.check()

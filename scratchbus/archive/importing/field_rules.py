@@ -30,7 +30,7 @@ from scratchbus.domain.preferences import check_key, check_preference
 from scratchbus.domain.registry import HIGHEST_PRIORITY, MOST_TAGS
 from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.domain.relation_registry import parse_relations
-from scratchbus.domain.run import MOST_STEPS
+from scratchbus.domain.runs import MOST_STEPS
 from scratchbus.domain.scratchpad import check_content as check_scratchpad
 from scratchbus.domain.tasks import check_text as check_task
 from scratchbus.domain.todo import given, written

@@ -22,7 +22,7 @@ from scratchbus.errors import InvalidExport, InvalidField, InvalidInput, NotEmpt
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.raw_entries import RawEntry
 from scratchbus.readmodel.scope import Core
-from scratchbus.readmodel.verify.expected import PageState, State
+from scratchbus.readmodel.verify.expected import ExpectedState, PageState
 
 _BETWEEN_PAUSES = 500  # lines that are checked before others in the process have their turn
 _MOST_MISSING = 100_000_000  # events in a row: more than any tombstones explain
@@ -99,7 +99,7 @@ class _ImportedLog:
         self._log, self._keys, self._spill = log, log.keys(shard), spill
         self.staging = Staging(self._keys)
         self.was = self.becomes = ""
-        self._state = State(pages=_SpilledPages(spill, shard))
+        self._state = ExpectedState(pages=_SpilledPages(spill, shard))
         self._entries = Spilled(spill, f"{shard} entries")
         self._line = self._count = 0  # the line of the last event, and how many there are
         self._erased: set[int] = set()

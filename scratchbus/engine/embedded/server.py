@@ -38,7 +38,7 @@ class EmbeddedEngine:
     appendfsync: str
 
 
-class _Answer(NamedTuple):
+class _PingReply(NamedTuple):
     engine: EmbeddedEngine
     loading: bool
 
@@ -189,7 +189,7 @@ def _ready(directory: Path, deadline: float) -> EmbeddedEngine | None:
     raise EngineLoading(f"the engine in {directory} is still loading its data; try again")
 
 
-def _ask(directory: Path, deadline: float) -> _Answer | None:
+def _ask(directory: Path, deadline: float) -> _PingReply | None:
     """Ask the directory's server who it is; None when nobody listens."""
     place = files.socket_of(directory)
     for _ in files.ticks(deadline):
@@ -202,7 +202,7 @@ def _ask(directory: Path, deadline: float) -> _Answer | None:
                 engine, version = _identity(fields)
                 pid = int(fields["process_id"])
                 running = EmbeddedEngine(directory, place, pid, engine, version, appendfsync.decode())
-                return _Answer(running, fields["loading"] == "1")
+                return _PingReply(running, fields["loading"] == "1")
         # Else it is alive but has no time yet, or says so: BUSY while a script runs for seconds.
     raise _mute(directory)
 

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
 from scratchbus.http import problems
-from scratchbus.http.bodies import LOGIN
 from scratchbus.http.callers import SCOPES, cookie_of
 from scratchbus.http.documents import answer, body_of, fields_of
+from scratchbus.http.observation_bodies import LOGIN
 from scratchbus.http.problems import Refusal
 from scratchbus.http.responses import CALLER, WELL
 from scratchbus.http.schemas import body

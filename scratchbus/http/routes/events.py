@@ -13,9 +13,9 @@ from starlette.types import Receive, Scope, Send
 
 from scratchbus import AsyncBus, BusPosition, Event, cloud_event, document_of
 from scratchbus.http import cloudevents, examples, patterns, problems
-from scratchbus.http.connections import Connection
+from scratchbus.http.client_connections import ClientConnection
 from scratchbus.http.documents import JSON, answer, paged
-from scratchbus.http.frames import Filter, Vector, moved, text_of, vector_of
+from scratchbus.http.frames import EventFilter, Vector, moved, text_of, vector_of
 from scratchbus.http.metrics import open_stream
 from scratchbus.http.parameters import Absent, AnyPage, AnyTime, AnyTypeName, Limit, Positive
 from scratchbus.http.problems import Refusal
@@ -127,12 +127,12 @@ async def _filter(
     type: Annotated[list[AnyTypeName], Query(description="Any of these types.")] = [],  # noqa: B006
     kind: Annotated[list[AnyKind], Query(description="Any of these kinds.", examples=[["added"]])] = [],  # noqa: B006
     subject: Annotated[list[AnySubject], Query(description="Any of these subjects.")] = [],  # noqa: B006
-) -> Filter:
+) -> EventFilter:
     pages, types, kinds, subjects = (frozenset(each) or None for each in (page, type, kind, subject))
-    return Filter(pages, types, kinds, subjects)
+    return EventFilter(pages, types, kinds, subjects)
 
 
-Wanted = Annotated[Filter, Depends(_filter)]
+Wanted = Annotated[EventFilter, Depends(_filter)]
 
 
 @router.get("/events", responses=problems.answers({200: _EVENTS}, 404, 406, 409, 410, 422))
@@ -199,7 +199,7 @@ def _accepted(request: Request) -> str:
 
 
 async def _forward(
-    request: Request, kind: str, bus: AsyncBus, wanted: Filter, after: str | None, limit: int
+    request: Request, kind: str, bus: AsyncBus, wanted: EventFilter, after: str | None, limit: int
 ) -> Response:
     end = (await bus.position()).shards
     where, found = vector_of(after, len(end)), list[Event]()
@@ -216,7 +216,7 @@ async def _forward(
     return _listed(kind, bus, page, {} if link is None else {"Link": link})
 
 
-async def _newest(bus: AsyncBus, wanted: Filter, before: str | None, count: int) -> dict[str, Any]:
+async def _newest(bus: AsyncBus, wanted: EventFilter, before: str | None, count: int) -> dict[str, Any]:
     end = (await bus.position()).shards  # before they are read, so that a stream behind it misses none
     found = await bus.last_events(count, before=before, **wanted.arguments())
     there = [event for event in found if event.seq <= end[event.shard].seq]
@@ -232,7 +232,7 @@ def _listed(kind: str, bus: AsyncBus, page: dict[str, Any], headers: Mapping[str
     return found
 
 
-async def _stream(request: Request, bus: AsyncBus, wanted: Filter, after: str | None) -> Response:
+async def _stream(request: Request, bus: AsyncBus, wanted: EventFilter, after: str | None) -> Response:
     end = (await bus.position()).shards
     bus.events(**wanted.arguments())  # raises for what is no filter
     where = end if after is None else vector_of(after, len(end))
@@ -245,7 +245,7 @@ class _Streamed(Response):
 
     media_type = SSE
 
-    def __init__(self, streams: Streams, where: Vector, wanted: Filter) -> None:
+    def __init__(self, streams: Streams, where: Vector, wanted: EventFilter) -> None:
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._streams = streams
@@ -253,7 +253,7 @@ class _Streamed(Response):
         self._wanted = wanted
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        connection: Connection | None = scope.get("state", {}).get("connection")
+        connection: ClientConnection | None = scope.get("state", {}).get("connection")
         if connection is not None:
             connection.limit_buffers(BUFFERED)
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from scratchbus import document_of
 from scratchbus.http import problems
 from scratchbus.http.documents import answer, listing
-from scratchbus.http.moments import AnyMoment, At, Moment, Silent
+from scratchbus.http.moments import AnyMoment, At, ReadMoment, Silent
 from scratchbus.http.parameters import Absent, Id, Label, PageName
 from scratchbus.http.responses import CONSEQUENCES, DIFFERENCES, EVENTS, EVIDENCE, EXPOSURE, TRACE
 from scratchbus.http.routes.observations import ONE
@@ -70,6 +70,6 @@ async def diff_page(
     without_source: Silent = [],  # noqa: B006 - FastAPI copies it
 ) -> Response:
     """Return how a page at one moment differs from itself at another, or from one without some sources."""
-    before = await Moment(at=start).past(bus, page)
-    after = await Moment(at=end, without_source=without_source).past(bus, page)
+    before = await ReadMoment(at=start).past(bus, page)
+    after = await ReadMoment(at=end, without_source=without_source).past(bus, page)
     return answer(listing(await before.diff(after)))

@@ -9,7 +9,6 @@ from starlette.responses import Response
 
 from scratchbus import NewObservation
 from scratchbus.http import examples, problems
-from scratchbus.http.bodies import BATCH, NEW, NEW_FIELDS, PATCH
 from scratchbus.http.documents import (
     answer,
     body_of,
@@ -21,6 +20,7 @@ from scratchbus.http.documents import (
     paged,
 )
 from scratchbus.http.moments import At
+from scratchbus.http.observation_bodies import BATCH, NEW, NEW_FIELDS, PATCH
 from scratchbus.http.parameters import (
     AnyLimit,
     Cursor,

@@ -93,7 +93,7 @@ class PageState:
 
 
 @dataclass(slots=True)
-class State:
+class ExpectedState:
     """The fold of a shard's log up to `at`, the event `event_id`."""
 
     at: Position = START

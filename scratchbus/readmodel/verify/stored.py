@@ -18,7 +18,7 @@ from scratchbus.projections.projection import Document
 from scratchbus.projections.scratch_page import may_be_paged_out
 from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.projections.table import is_remembered
-from scratchbus.readmodel.verify.expected import PageState, State
+from scratchbus.readmodel.verify.expected import ExpectedState, PageState
 from scratchbus.readmodel.verify.read_model import ReadModel, offset_of
 
 
@@ -57,7 +57,7 @@ class StoredKeys:
         self.keys = keys
         self.floor = START
         self.base = ReadModel(keys)
-        self.tip = State()
+        self.tip = ExpectedState()
         self.absent: set[tuple[str, str]] = set()
         self.unindexed: set[tuple[str, str]] = set()
 

@@ -21,10 +21,10 @@ from fastapi.routing import iter_route_contexts
 
 import scratchbus
 from scratchbus import Bus, new_id
-from scratchbus.http import connections, guard
+from scratchbus.http import client_connections, guard
 from scratchbus.http.app import declare_app, scope_of
 from scratchbus.http.callers import SCOPES, LocalUser, TokenHolders
-from scratchbus.http.connections import NOBODY, Connection
+from scratchbus.http.client_connections import NOBODY, ClientConnection
 from scratchbus.http.guard import MOST_BODY, MOST_PUBLIC_BODY, POLICY, needs_caller
 from scratchbus.http.server import Server
 from tests.edges.http.conftest import Served, Tokens, serving, serving_here
@@ -294,9 +294,9 @@ def test_a_connection_that_its_client_closed_is_nobodys(family):
     with listener, socket.create_connection(listener.getsockname()[:2]) as client:
         accepted, _ = listener.accept()
         with accepted:
-            assert Connection(Transport(accepted)).peer_uid() == os.getuid()
+            assert ClientConnection(Transport(accepted)).peer_uid() == os.getuid()
             client.close()
-            assert Connection(Transport(accepted)).peer_uid() == NOBODY
+            assert ClientConnection(Transport(accepted)).peer_uid() == NOBODY
 
 
 def test_an_ipv6_socket_may_connect_to_an_ipv4_address():
@@ -304,7 +304,7 @@ def test_an_ipv6_socket_may_connect_to_an_ipv4_address():
         client.connect((f"::ffff:{listener.getsockname()[0]}", listener.getsockname()[1]))
         accepted, _ = listener.accept()
         with accepted:
-            assert Connection(Transport(accepted)).peer_uid() == os.getuid()
+            assert ClientConnection(Transport(accepted)).peer_uid() == os.getuid()
 
 
 class Transport(BaseTransport):
@@ -595,8 +595,8 @@ class TestSlowness:
     @pytest.fixture
     def hurried(self, embedded_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
         """A server whose patience ends soon."""
-        monkeypatch.setattr("scratchbus.http.connections.HEAD_SECONDS", self.SECONDS)
-        monkeypatch.setattr("scratchbus.http.connections.STALLED_SECONDS", self.SECONDS)
+        monkeypatch.setattr("scratchbus.http.client_connections.HEAD_SECONDS", self.SECONDS)
+        monkeypatch.setattr("scratchbus.http.client_connections.STALLED_SECONDS", self.SECONDS)
         monkeypatch.setattr("scratchbus.http.guard.BODY_SECONDS", self.SECONDS)
         with serving_here(embedded_url) as running:
             yield running
@@ -622,9 +622,9 @@ class TestSlowness:
         raise AssertionError("it was never cut off")
 
     def test_the_limits_of_a_server_are_some_seconds(self):
-        assert 5 <= connections.HEAD_SECONDS <= 15
+        assert 5 <= client_connections.HEAD_SECONDS <= 15
         assert 10 <= guard.BODY_SECONDS <= 60
-        assert 10 <= connections.STALLED_SECONDS <= 120
+        assert 10 <= client_connections.STALLED_SECONDS <= 120
 
     @pytest.mark.parametrize(
         ("first", "rest"),

@@ -16,7 +16,7 @@ from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 
 from scratchbus import McpIdentity, McpTokens
-from scratchbus.http.connections import Connection
+from scratchbus.http.client_connections import ClientConnection
 from tests.edges.http.event_servers import CLIENT, Listener, open_bus
 from tests.waiting import eventually
 
@@ -277,7 +277,7 @@ def test_a_stream_ends_soon_after_its_token_is_revoked(served, bus, tmp_path):
 def test_a_client_that_has_left_already_is_no_error(new_loop):
     async def leave(own: socket.socket) -> None:
         transport, _ = await asyncio.get_running_loop().create_unix_connection(asyncio.Protocol, sock=own)
-        connection = Connection(transport)
+        connection = ClientConnection(transport)
         connection.limit_buffers(1024)
         transport.abort()
         await asyncio.sleep(0.05)  # the loop closes its socket

@@ -11,7 +11,7 @@ import pytest
 from scratchbus import AsyncBus, BusPosition, Event
 from scratchbus.engine.steps import ask
 from scratchbus.http import streams as module
-from scratchbus.http.frames import Filter, vector_of
+from scratchbus.http.frames import EventFilter, vector_of
 from scratchbus.http.streams import EventStream, Streams
 from tests.waiting import PATIENCE
 
@@ -19,14 +19,14 @@ from tests.waiting import PATIENCE
 class Client:
     """A client in this process; it reads unless its gate is closed."""
 
-    def __init__(self, streams: Streams, where: BusPosition, wanted: Filter | None = None) -> None:
+    def __init__(self, streams: Streams, where: BusPosition, wanted: EventFilter | None = None) -> None:
         self.frames: list[dict[str, str]] = []
         self.gate = asyncio.Event()
         self.gate.set()
         self.was_aborted = False
         self.is_valid = True
         self.stream = EventStream(where.shards, lambda: self.is_valid, self._abort)
-        self.task = asyncio.create_task(streams.run(self.stream, wanted or Filter(), self._send))
+        self.task = asyncio.create_task(streams.run(self.stream, wanted or EventFilter(), self._send))
 
     def _abort(self) -> None:
         self.was_aborted = True
@@ -177,7 +177,7 @@ async def test_heartbeats_move_the_id_past_events_that_were_not_wanted(embedded_
     monkeypatch.setattr(module, "LOOK", 0.05)
     monkeypatch.setattr(module, "HEARTBEAT", 0.1)
     async with opened(embedded_url) as (bus, streams):
-        client = Client(streams, await bus.position(), Filter(types=frozenset({"risk_alert"})))
+        client = Client(streams, await bus.position(), EventFilter(types=frozenset({"risk_alert"})))
         await fill(bus, 3)
         end = str(await bus.position())
         await until(lambda: client.frames and client.frames[-1]["id"] == end)

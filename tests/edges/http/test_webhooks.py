@@ -22,7 +22,7 @@ from cloudevents.core.v1.event import CloudEvent
 from scratchbus import Bus, Webhook, because, new_webhook_secret
 from scratchbus.http import webhooks
 from scratchbus.http.server import Server
-from scratchbus.http.webhooks import CheckedNetwork, Refused, Webhooks, is_public, signature
+from scratchbus.http.webhooks import AddressRefused, CheckedNetwork, Webhooks, is_public, signature
 from tests.edges.http.event_servers import open_bus
 from tests.waiting import eventually
 
@@ -355,13 +355,13 @@ async def test_a_name_that_resolves_to_another_address_next_time_is_connected_to
     connected = resolving(monkeypatch, ["93.184.216.34"], ["127.0.0.1"])
     await CheckedNetwork(allow_private=False).connect_tcp("rebinding.example", 80)
     assert connected == ["93.184.216.34"]
-    with pytest.raises(Refused):
+    with pytest.raises(AddressRefused):
         await CheckedNetwork(allow_private=False).connect_tcp("rebinding.example", 80)
     assert connected == ["93.184.216.34"]
 
 
 async def test_a_name_with_one_private_address_among_others_is_refused(monkeypatch):
     connected = resolving(monkeypatch, ["93.184.216.34", "10.0.0.1"])
-    with pytest.raises(Refused):
+    with pytest.raises(AddressRefused):
         await CheckedNetwork(allow_private=False).connect_tcp("mixed.example", 80)
     assert connected == []

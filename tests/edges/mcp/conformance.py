@@ -40,7 +40,7 @@ from starlette.routing import Mount
 from scratchbus.mcp.app import LOCAL
 from scratchbus.mcp.http import PATH
 from scratchbus.mcp.identity import Identity
-from scratchbus.mcp.server import server_of
+from scratchbus.mcp.sdk_server import server_of
 from scratchbus.mcp.workspace import Workspace
 
 PNG: Final = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="

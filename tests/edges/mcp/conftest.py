@@ -15,7 +15,7 @@ from mcp_types import CallToolResult
 
 from scratchbus import AsyncBus
 from scratchbus.mcp.identity import Identity
-from scratchbus.mcp.server import server_of
+from scratchbus.mcp.sdk_server import server_of
 from scratchbus.mcp.workspace import Workspace
 from tests import launcher
 

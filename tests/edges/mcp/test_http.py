@@ -26,8 +26,8 @@ from mcp.client.streamable_http import streamable_http_client
 
 from scratchbus import Bus
 from scratchbus.cli import main
+from scratchbus.mcp.access_tokens import Tokens
 from scratchbus.mcp.identity import Identity
-from scratchbus.mcp.tokens import Tokens
 from tests import launcher
 from tests.edges.mcp.conftest import ROOT, Agent
 from tests.waiting import PATIENCE

@@ -14,7 +14,7 @@ from mcp import Client
 from scratchbus.engine.embedded import server
 from scratchbus.mcp.groups import GROUPS, tool_names
 from scratchbus.mcp.identity import Identity
-from scratchbus.mcp.server import server_of
+from scratchbus.mcp.sdk_server import server_of
 from scratchbus.mcp.workspace import Workspace
 from scratchbus.telemetry.counters import counts
 from tests.edges.mcp.conftest import Agent, Connect, text_of

@@ -12,7 +12,7 @@ from mcp import Client, MCPDeprecationWarning, MCPError
 from mcp_types import ResourceUpdatedNotification
 
 from scratchbus.mcp.identity import Identity
-from scratchbus.mcp.server import server_of
+from scratchbus.mcp.sdk_server import server_of
 from scratchbus.mcp.workspace import Workspace
 from tests.edges.mcp.conftest import Agent, Connect, in_a_process
 from tests.waiting import PATIENCE

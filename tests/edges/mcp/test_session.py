@@ -15,10 +15,10 @@ from mcp_types import jsonrpc_message_adapter
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from scratchbus.mcp.identity import Identity
+from scratchbus.mcp.json_rpc import McpSession, Message
 from scratchbus.mcp.methods import Methods
 from scratchbus.mcp.protocol import EARLIER, LATER
-from scratchbus.mcp.server import server_of
-from scratchbus.mcp.session import Message, Session
+from scratchbus.mcp.sdk_server import server_of
 from scratchbus.mcp.workspace import Workspace
 from tests.waiting import PATIENCE
 
@@ -52,7 +52,7 @@ class _OfSdk:
 
 
 class _OfSession:
-    def __init__(self, session: Session, outgoing: MemoryObjectReceiveStream[Message]) -> None:
+    def __init__(self, session: McpSession, outgoing: MemoryObjectReceiveStream[Message]) -> None:
         self._session, self._outgoing = session, outgoing
 
     async def say(self, message: Message) -> None:
@@ -79,7 +79,7 @@ async def by_us(workspace: Workspace) -> AsyncIterator[Wire]:
     sent, heard = anyio.create_memory_object_stream[Message](100)
     methods = Methods(workspace)
     async with sent, heard, methods.serving(), anyio.create_task_group() as tasks:
-        session = Session(methods, tasks, sent.send)
+        session = McpSession(methods, tasks, sent.send)
         async with session.ending:
             yield _OfSession(session, heard)
         tasks.cancel_scope.cancel()
@@ -282,7 +282,7 @@ async def test_a_request_that_is_cancelled_is_not_answered_and_not_waited_for():
             return {}
 
         methods.by_name["ping"] = never
-        session = Session(methods, tasks, sent.send)
+        session = McpSession(methods, tasks, sent.send)
         for id in (5, "five"):
             session.take(ask(id, "ping"))  # type: ignore[arg-type]
             session.take({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": str(id)}})
@@ -294,7 +294,7 @@ async def test_a_request_that_is_cancelled_is_not_answered_and_not_waited_for():
 async def test_a_method_that_fails_is_logged_and_answered(monkeypatch: pytest.MonkeyPatch):
     logged: list[str] = []
     monkeypatch.setattr(
-        "scratchbus.mcp.session.logger.exception", lambda event, **_: logged.append(event), raising=False
+        "scratchbus.mcp.json_rpc.logger.exception", lambda event, **_: logged.append(event), raising=False
     )
     async with connected(by_us) as (wire, workspace):
         monkeypatch.setattr(workspace.bus, "context", None)

@@ -12,8 +12,8 @@ import pytest
 
 from scratchbus.cli import main
 from scratchbus.errors import InvalidField, InvalidInput, NotFound, SettingsFileError
+from scratchbus.mcp.access_tokens import Tokens
 from scratchbus.mcp.identity import Identity
-from scratchbus.mcp.tokens import Tokens
 
 
 @pytest.fixture
@@ -85,7 +85,9 @@ def test_a_token_has_the_scopes_it_is_given_and_none_by_default(file: Path):
 
 def test_a_broken_file_keeps_the_last_good_tokens_and_is_logged_once(file: Path, monkeypatch: pytest.MonkeyPatch):
     logged: list[str] = []
-    monkeypatch.setattr("scratchbus.mcp.tokens.logger", SimpleNamespace(error=lambda event, **_: logged.append(event)))
+    monkeypatch.setattr(
+        "scratchbus.mcp.access_tokens.logger", SimpleNamespace(error=lambda event, **_: logged.append(event))
+    )
     tokens = Tokens(file)
     made = tokens.add("laptop", Identity.of("analyst"))
     assert tokens.find(made) is not None

@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from scratchbus import Observation, document_of
 from scratchbus.http import examples, problems
-from scratchbus.http.bodies import ACTION, CLAIM, ERASURE, IDS, NEXT, REASON, REFUTATION, RELEASE, REOPEN
 from scratchbus.http.documents import answer, body_of, check_lists, check_source, fields_of, observation_answer
+from scratchbus.http.observation_bodies import ACTION, CLAIM, ERASURE, IDS, NEXT, REASON, REFUTATION, RELEASE, REOPEN
 from scratchbus.http.parameters import Guarded, Id, Once, PageName
 from scratchbus.http.responses import CLAIM_ANSWER, OBSERVATION, TOMBSTONE
 from scratchbus.http.routes.observations import ONE

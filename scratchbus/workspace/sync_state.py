@@ -20,7 +20,7 @@ from scratchbus.workspace.checklist import Entry
 
 
 @dataclass
-class Synced:
+class MergeBase:
     """What was on both sides: items by id in the order of the file, the text of the notes, and where in the log."""
 
     items: dict[str, Entry] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class Synced:
     position: str = ""
 
 
-class State:
+class SyncState:
     """The state of one workspace with one session of one bus."""
 
     def __init__(self, home: Path, *names: str) -> None:
@@ -43,16 +43,16 @@ class State:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
-    def read(self) -> Synced:
+    def read(self) -> MergeBase:
         """Return the state, an empty one if there is none that can be read: then nothing counts as removed."""
         try:
             known: dict[str, Any] = json.loads(self._path.read_bytes())
             items = {str(id): Entry(str(text), str(status)) for id, (text, status) in known["items"].items()}
-            return Synced(items, str(known["notes"]), str(known["position"]))
+            return MergeBase(items, str(known["notes"]), str(known["position"]))
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
-            return Synced()
+            return MergeBase()
 
-    def write(self, synced: Synced) -> None:
+    def write(self, synced: MergeBase) -> None:
         """Keep a state, in one step. Raises OSError."""
         part = self._path.with_suffix(f".{os.getpid()}.part")
         try:

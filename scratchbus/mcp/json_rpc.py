@@ -60,7 +60,7 @@ class _List(TypedDict):
     cursor: NotRequired[str | None]
 
 
-class _Call(TypedDict):
+class _CallTool(TypedDict):
     name: str
     arguments: NotRequired[dict[str, Any] | None]
 
@@ -111,7 +111,7 @@ class _Listen(TypedDict):
 
 _PARAMS: Final[Mapping[str, Any]] = {
     "initialize": _Initialize,
-    "tools/call": _Call,
+    "tools/call": _CallTool,
     "prompts/get": _GetPrompt,
     "resources/read": _OfResource,
     "resources/subscribe": _OfResource,
@@ -128,7 +128,7 @@ def _checks_of(method: str) -> TypeAdapter[Any]:
     return TypeAdapter(_PARAMS.get(method, _List))
 
 
-class Session:
+class McpSession:
     """A client, and the requests that it waits for; `send` sends it a message."""
 
     def __init__(self, methods: Methods, tasks: TaskGroup, send: Callable[[Message], Awaitable[None]]) -> None:
@@ -239,7 +239,7 @@ class Session:
 class _Request:
     """A request of a session's client."""
 
-    def __init__(self, session: Session, id: Id) -> None:
+    def __init__(self, session: McpSession, id: Id) -> None:
         self.connection = session
         self.request_id = id
         self.ending = session.ending

@@ -34,7 +34,7 @@ _ESTABLISHED: Final = 1
 _MAPPED: Final = bytes(10) + b"\xff\xff"
 
 
-class Connection:
+class ClientConnection:
     """One connection of a client."""
 
     def __init__(self, transport: BaseTransport) -> None:
@@ -74,7 +74,7 @@ class Protocol(HttpToolsProtocol):
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as uvicorn declares it
         """Note the connection, and wait for the head of a request."""
         super().connection_made(transport)
-        self.app_state: dict[str, Any] = {**self.app_state, "connection": Connection(transport)}
+        self.app_state: dict[str, Any] = {**self.app_state, "connection": ClientConnection(transport)}
         self._is_head, self._is_body = True, False
         self._size = 0
         self._problem: Refusal | None = None
