@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
+from typing import Any
 
 from scratchbus.engine.slots import hash_tag, slot_of
 from scratchbus.projections.scratch_page import NAME
@@ -33,7 +34,7 @@ class ShardKeys:
     shard: int
     part: str = ""
     build: int = field(default=1, compare=False)
-    folds: dict[str, object] = field(default_factory=dict, compare=False, repr=False)
+    folds: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def tag(self) -> str:

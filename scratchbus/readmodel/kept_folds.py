@@ -10,12 +10,14 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from scratchbus.eventlog.keys import ShardKeys
-from scratchbus.eventlog.raw_entries import text_of
 from scratchbus.eventlog.stored_documents import decode_row, encode_document
 from scratchbus.projections.stored_observation import StoredObservation
 from scratchbus.readmodel.fold import Fold
 
-_MOST_PAGES, _MOST_BYTES = 100, 256 * 1024  # of a shard, and of each of them
+MOST_PAGES = 100
+"""Of how many pages of a shard something is kept."""
+
+_MOST_BYTES = 256 * 1024  # of each of them
 
 Rows = Mapping[str, bytes | None]
 """Documents by subject, in their stored form, which nobody changes; None for what is off the page."""
@@ -31,39 +33,22 @@ class KeptFold(NamedTuple):
     tail: str = ""
     rows: Rows | None = None
 
-    @classmethod
-    def of(cls, keys: ShardKeys, page: str) -> KeptFold:
-        """Return what is kept of a page."""
-        found = keys.folds.get(page, _NONE)
-        return found if isinstance(found, cls) else _NONE
-
-    @property
-    def basis(self) -> tuple[str, str]:
-        """The checkpoint and the tail that the script compares; no tail while no fold is kept."""
-        return (self.checkpoint, self.tail) if self.rows is not None else ("", "")
-
     def documents(self, wanted: Collection[object] | None = None) -> dict[str, StoredObservation | None]:
         """Return the documents, or those of these subjects, each decoded anew."""
         rows = self.rows or {}
         subjects = rows.keys() if wanted is None else rows.keys() & wanted
         return {subject: decode_row(row) if (row := rows[subject]) else None for subject in subjects}
 
-    def keep(self, keys: ShardKeys, page: str, checkpoint: bytes, tail: bytes, fold: Fold, *, is_held: bool) -> None:
-        """Keep what a read folded, on top of this if that `is_held`."""
-        now = text_of(checkpoint)
-        if is_held or (self.tail and now == self.checkpoint):
-            new = {
-                subject: None if document is None else encode_document(document)
-                for (_, subject), document in fold.documents.items()
-            }
-            rows = {**self.rows, **new} if is_held and self.rows else new
-            is_large = sum(map(len, filter(None, rows.values()))) > _MOST_BYTES
-            kept = _NONE if is_large else KeptFold(now, text_of(tail), rows)
-        else:
-            kept = KeptFold(now, text_of(tail))
-        if page not in keys.folds and len(keys.folds) >= _MOST_PAGES:
-            keys.folds.clear()
-        keys.folds[page] = kept
+    def keep(self, keys: ShardKeys, page: str, tail: str, fold: Fold, *, is_held: bool) -> None:
+        """Keep what a read folded behind the same checkpoint, on top of this if that `is_held`."""
+        new = {
+            subject: None if document is None else encode_document(document)
+            for (_, subject), document in fold.documents.items()
+        }
+        rows = {**self.rows, **new} if is_held and self.rows else new
+        is_large = sum(map(len, filter(None, rows.values()))) > _MOST_BYTES
+        keys.folds[page] = NOTHING if is_large else KeptFold(self.checkpoint, tail, rows)
 
 
-_NONE = KeptFold()
+NOTHING = KeptFold()
+"""What is kept of a page that was not read yet."""

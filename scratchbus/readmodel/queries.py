@@ -41,7 +41,7 @@ from scratchbus.projections.scratch_page import by_priority, is_active
 from scratchbus.projections.stored_observation import AnyObservation
 from scratchbus.readmodel.catch_up import fold_once, page_in
 from scratchbus.readmodel.fold import Fold, needed
-from scratchbus.readmodel.kept_folds import KeptFold, Rows
+from scratchbus.readmodel.kept_folds import MOST_PAGES, NOTHING, KeptFold, Rows
 from scratchbus.readmodel.overlay import Overlay, fold_ahead
 
 
@@ -140,8 +140,7 @@ def look(
     build, deadline = ahead.checkpoint.build if ahead else keys.build, time.monotonic() + freshness.timeout
     while True:
         names = keys.page(page, build)
-        kept = KeptFold.of(keys, page) if keeps and ahead is None else KeptFold()
-        basis, upto = kept.basis
+        kept = keys.folds.get(page, NOTHING) if keeps and ahead is None else NOTHING
         command = _query(
             *arguments,
             tail=keys.tail,
@@ -155,8 +154,8 @@ def look(
             page=page,
             most=most,
             folded=ahead.at.stream_id if ahead else "",
-            kept_checkpoint=basis,
-            kept_tail=upto,
+            kept_checkpoint=kept.checkpoint,
+            kept_tail=kept.tail if kept.rows is not None else "",
             operation=operation,
             of_type=names.of_type,
         )
@@ -193,7 +192,13 @@ def look(
     overlay: dict[str, Any] = dict(kept.documents(asked)) if is_held else {}
     overlay |= {subject: document for (_, subject), document in fold.documents.items()}
     if keeps and entries and ahead is None and not freshness.stale_ok and not checkpoint.is_paged:
-        kept.keep(keys, page, row, tail, fold, is_held=is_held)
+        folded = text_of(row)
+        if is_held or (kept.tail and kept.checkpoint == folded):
+            kept.keep(keys, page, text_of(tail), fold, is_held=is_held)
+        else:
+            if len(keys.folds) >= MOST_PAGES:
+                keys.folds.clear()
+            keys.folds[page] = KeptFold(folded, text_of(tail))
     if earlier is not None:
         now = earlier.ms
         overlay |= yield from earlier.undo(log, page, end_of(tail, shard))
