@@ -182,7 +182,8 @@ def decide(
     if start is not None:
         ttl, expires_at = None, end_after(start, now, ttl, expires_at, recurs="every" in said)
     status = given("status") or kind.initial_status
-    wake, fence, argument = start or settle(given("remind_at")), given("fence"), ""
+    wake = start or (settle(given("remind_at")) if "remind_at" in said else None)
+    fence, argument = given("fence"), ""
     _check_type(settings, kind, status, given)
     status_class = life.statuses[status]
     fields = {"by": by or source, **why, **said}  # of the body, without what is default
