@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
+from itertools import count
 from urllib.parse import parse_qs
 
 import pytest
@@ -15,6 +17,7 @@ from scratchbus import Bus, Event, Page
 from scratchbus.errors import Conflict
 from tests.browser.conftest import Console, Opened
 from tests.browser.serving import Served
+from tests.inspection import await_tick
 from tests.waiting import eventually
 
 STATUSES = ["active", "pending_review", "resolved", "archived"]
@@ -31,6 +34,19 @@ def busy_page(bus: Bus, name: str, events: int) -> Page:
         changes: list[Callable[[str], object]] = [page.resolve, page.review, page.reopen, page.archive, page.claim]
         with suppress(Conflict):  # some do not follow that status
             choose.choice(changes)(choose.choice(ids))
+    return page
+
+
+def page_of_seconds(bus: Bus, name: str, events: int) -> Page:
+    """Return such a page on which something went on changing for a second and a half, so that there is time to see."""
+    page = busy_page(bus, name, events)
+    added, changes = page.add("observation", "changes for a while"), count(1)
+
+    def has_changed_long_enough() -> bool:
+        changed = page.update(added.id, confidence=next(changes) / 100_000)
+        return changed.updated_at - added.created_at > timedelta(seconds=1.5)
+
+    eventually(has_changed_long_enough)
     return page
 
 
@@ -153,7 +169,7 @@ def test_quick_steps_add_up(console: Console, bus: Bus) -> None:
 @pytest.mark.browser
 def test_dragging_follows_the_pointer(console: Console, bus: Bus) -> None:
     """While one drags, the page follows; where one lets go is the moment, and past the end is live."""
-    page = busy_page(bus, "time:drag", 24)
+    page = page_of_seconds(bus, "time:drag", 24)
     window = console.open("#/now?page=time:drag&q=status:all")
     box = window.locator(".slider").bounding_box()
     assert box is not None
@@ -179,11 +195,11 @@ def test_dragging_follows_the_pointer(console: Console, bus: Bus) -> None:
 @pytest.mark.browser
 def test_playing_ends_live(console: Console, bus: Bus) -> None:
     """Playing shows moment after moment, in order, and then what is true now."""
-    page = busy_page(bus, "time:play", 24)
+    page = page_of_seconds(bus, "time:play", 24)
     window = console.open("#/now?page=time:play&q=status:all")
     window.wait_for_selector(".slider")
     window.get_by_role("button", name="Speed: 10×").click()
-    window.get_by_role("menuitemradio", name="1000×", exact=True).click()
+    window.get_by_role("menuitemradio", name="1×", exact=True).click()
     window.evaluate("() => { window.seen = []; setInterval(() => seen.push(location.hash), 20); }")
     window.get_by_role("button", name="Play", exact=True).click()
     expect(window.get_by_role("button", name="Stop", exact=True)).to_be_visible()
@@ -201,7 +217,9 @@ def test_typed_time_and_last_change(console: Console, bus: Bus) -> None:
     """A typed time is the last event before it; `c` is the last change of what is selected, then the one before."""
     page = bus.page("time:typed")
     added = page.add("observation", "looked at")
+    await_tick(bus)
     changed = page.update(added.id, confidence=0.5)
+    await_tick(bus)
     page.add("observation", "later")
     window = console.open(f"#/now?page=time:typed&selected={added.id}")
     window.wait_for_selector(".slider")

@@ -33,7 +33,8 @@ export function TimeBar({ scope }) {
   const buckets = Math.max(20, Math.min(400, Math.floor(width / 5)));
   const { data, error, reload } = useLoad((signal) => histogram(pages, buckets, signal), [pages, span.value, buckets]);
   useRefresh(reload);
-  const bounds = data && { since: Date.parse(data.since), until: Math.max(Date.parse(data.until), Date.parse(data.since) + 1000) };
+  const since = data && Date.parse(data.since);
+  const bounds = data && { since, until: Math.max(Date.parse(data.until), since + 1) };
   const { playing, speed } = player.value;
 
   const jump = async (ms) => {
