@@ -126,8 +126,7 @@ def test_no_refusal_shows_a_pattern(http):
                 words |= {(place, name, each) for each in told}
     assert len({name for _, name, _ in words}) > 20, words
     assert [each for each in words if re.search(r"pattern|\^|\$|\[", each[2])] == []
-    asked = {name: told for _, name, told in words}
-    assert asked["page"] == "' ' is not a name; use 1–128 letters, digits and _.@/:-"
+    assert ("path", "page", "' ' is not a name; use 1–128 letters, digits and _.@/:-") in words
 
 
 def test_a_zone_whose_plus_became_a_space_is_told_how_to_write_it(http, page):
