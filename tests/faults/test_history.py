@@ -249,10 +249,18 @@ def forge_a_version(history: History) -> None:
     edit(history, write.asked, expected=write.told["expected"] - 1)
 
 
-def resolve_twice(history: History) -> None:
+def close_twice(history: History) -> None:
+    """Have an observation that stayed closed be closed once more."""
+    turns = last_log(history).turns.values()
+    last = {turn.entry.about: turn.after.status for turn in turns}
+    closing = next(
+        turn.entry for turn in reversed(turns)
+        if turn.entry.kind == "status_changed"
+        if turn.after.status == last[turn.entry.about] in {"resolved", "archived"}
+    )  # fmt: skip
+
     def again(entries: list[Entry]) -> None:
-        resolved = next(each for each in reversed(entries) if each.body.get("status") == "resolved")
-        entries.append(resolved._replace(ms=entries[-1].ms, seq=entries[-1].seq + 1, id="new"))
+        entries.append(closing._replace(ms=entries[-1].ms, seq=entries[-1].seq + 1, id="new"))
 
     edit_log(history, again)
 
@@ -342,7 +350,7 @@ PLANTS: dict[Callable[[History], None], str] = {
     forge_a_fence: "fence violated",
     lend_a_fence: "fence violated",
     forge_a_version: "transition won twice",
-    resolve_twice: "transition won twice",
+    close_twice: "transition won twice",
     read_late: "stale read",
     read_in_parts: "torn read",
     see_another_version: "torn read",
