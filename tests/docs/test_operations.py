@@ -68,7 +68,7 @@ def test_every_step_does_what_it_says(place: Path, ports: dict[str, str], monkey
 def test_every_topic_has_its_steps():
     topics = {block.partition("\n")[0]: blocks(block, "console") for block in PAGE.split("\n## ")[1:]}
     assert set(topics) == {
-        "Start it with the machine", "Back it up", "Restore it", "Upgrade it", "Move it to another engine",
+        "Start it at boot", "Back it up", "Restore it", "Upgrade it", "Move it to another engine",
         "How large it gets",
     }  # fmt: skip
     assert all(topics.values())
