@@ -25,6 +25,7 @@ from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.consumer import NAP
 from scratchbus.telemetry.logs import stderr_logger
 from scratchbus.work.job_state import JobState, WorkTerms
+from scratchbus.work.ranked_pages import RankedPages
 
 FREEING = frozenset((b"added", b"updated", b"status_changed", b"released", b"lapsed"))
 """The kinds of events after which there may be something to pick that was not there before."""
@@ -42,10 +43,10 @@ logger = stderr_logger()
 class Agenda:
     """Where one worker looks for work. It follows the feeds of its shards, and wakes the worker when there may be some.
 
-    For each page that may have some, `_bounds` has the priority that nothing on it exceeds, as of a moment ago; the
-    append script is asked for what has at least the highest bound of the other pages. So the highest priority of all
-    pages comes first, in one call where the bounds are right. `_asleep` has, for a page on which all is held or rests,
-    the moment (monotonic seconds) when some of it may be free.
+    For each page that may have some, `_bounds` has the priority that nothing on it exceeds as of a moment ago (negated,
+    so that the highest comes first); the append script is asked for what has at least the highest bound of the other
+    pages. So the highest priority of all pages comes first, in one call where the bounds are right. `_asleep` has, for
+    a page on which all is held or rests, the moment (monotonic seconds) when some of it may be free.
     """
 
     def __init__(
@@ -74,8 +75,8 @@ class Agenda:
         self._feeds: list[Feed] = []
         self._is_lost = True  # which pages there are has to be asked
         self._news: deque[str] = deque()  # pages; the feeds' threads write, the worker's reads
-        self._bounds: dict[str, int] = {}
-        self._asleep: dict[str, float] = {}
+        self._bounds = RankedPages()
+        self._asleep = RankedPages()
         self._failures = 0
 
     @property
@@ -91,26 +92,26 @@ class Agenda:
                 feed.join(self)
         yield from self._catch_up()
         bounds = self._bounds
-        while bounds:
-            page = max(bounds, key=bounds.__getitem__)
-            least = max((bound for other, bound in bounds.items() if other != page), default=0)
+        while first := bounds.first():
+            page, least = first.page, -int(bounds.second_rank() or 0)
             found = yield from pick(
                 self._core, page, self._wanted, None, self._ttl, work=self.name, least=least
             )  # fmt: skip
-            del bounds[page]  # so that it comes behind others with the same bound
+            bounds.discard(page)  # so that it comes behind others with the same bound
             if isinstance(found, Picked):
-                bounds[page] = found.observation.priority
+                bounds[page] = -found.observation.priority
                 if found.observation.attempts <= self._terms.max_attempts:
                     self._failures = 0
                     return found
                 yield from self._give_up(page, found)
             elif found.priority >= 0:
-                bounds[page] = found.priority
+                bounds[page] = -found.priority
             elif found.soonest:
                 seconds = (found.soonest - found.now) / 1000
                 self._asleep[page] = time.monotonic() + seconds + random.uniform(0, _SCATTER)
         self._failures = 0
-        return max(0.0, min(self._asleep.values(), default=float("inf")) - time.monotonic())
+        soonest = self._asleep.first()
+        return max(0.0, soonest.rank - time.monotonic()) if soonest else float("inf")
 
     def trouble(self, problem: ScratchbusError) -> float:
         """Record an error of the engine; return the seconds to wait before the next attempt."""
@@ -161,17 +162,19 @@ class Agenda:
                 self._is_lost = True
                 raise
             self._asleep.clear()
-            self._bounds = tops
+            self._bounds.clear()
+            for page, priority in tops.items():
+                self._bounds[page] = -priority
         while self._news:
             self._awake(self._news.popleft())
         now = time.monotonic()
-        for page in [page for page, moment in self._asleep.items() if moment <= now]:
-            self._awake(page)
+        while (soonest := self._asleep.first()) and soonest.rank <= now:
+            self._awake(soonest.page)
 
     def _awake(self, page: str) -> None:
-        self._asleep.pop(page, None)
+        self._asleep.discard(page)
         if page != SYSTEM_PAGE:
-            self._bounds[page] = _HIGHEST
+            self._bounds[page] = -_HIGHEST
 
     def _look(self) -> Step[dict[str, int]]:
         """Return the pages with anything open, each with the highest priority of it."""
