@@ -29,6 +29,12 @@ def test_any_tool_of_a_group_brings_its_guidance_and_no_other(group):
         assert [heading for heading in HEADINGS.values() if heading in text] == [HEADINGS[group]]
 
 
+@pytest.mark.parametrize("name", ["notepad", "read_notepad"])
+def test_a_group_or_tool_may_be_given_bare(name):
+    assert guidance(name) == guidance([name])
+    assert HEADINGS["notepad"] in guidance(name)
+
+
 def test_each_concept_has_one_word():
     words = {
         "observations": "scratch page",

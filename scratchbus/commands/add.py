@@ -181,7 +181,7 @@ def decide(
     ttl, expires_at = _life_span(now, settings, kind, given("ttl"), given("expires_at"))
     if start is not None:
         ttl, expires_at = None, end_after(start, now, ttl, expires_at, recurs="every" in said)
-    status = given("status") or kind.initial_status
+    status = given("status", kind.initial_status)
     wake = start or (settle(given("remind_at")) if "remind_at" in said else None)
     fence, argument = given("fence"), ""
     _check_type(settings, kind, status, given)
@@ -253,7 +253,7 @@ def _check_type(settings: Settings, kind: ObservationType, status: str, given: C
     if 4 * len(content) > limit:  # no character has more than 4 bytes
         check_size("content", content, limit)
     if len(tags) > kind.max_tags:
-        raise TooLarge("tags", len(tags), kind.max_tags, "tags")
+        raise TooLarge("tags", len(tags), kind.max_tags, "tags", f"give fewer, or raise max_tags of {kind.name}")
     if kind.context_schema is not None:
         kind.check_context(given("context", {}))
     if kind.metadata_schema is not None:

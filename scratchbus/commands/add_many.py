@@ -11,7 +11,7 @@ from scratchbus.domain.observation_models import NewObservation
 from scratchbus.domain.values import check_event_id
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, InvalidInput, TooLarge, shown
-from scratchbus.eventlog.writes import MAX_BATCH
+from scratchbus.eventlog.writes import MAX_BATCH, SPLIT_BATCH
 from scratchbus.readmodel.scope import Core
 
 
@@ -25,7 +25,7 @@ def add_many(core: Core, page: str, items: Sequence[NewObservation], event_id: s
                 f"items[{index}]", f"{shown(item)} is not a NewObservation; write NewObservation(type=…, content=…)"
             )
     if len(items) > MAX_BATCH:
-        raise TooLarge("batch", len(items), MAX_BATCH, "observations")
+        raise TooLarge("batch", len(items), MAX_BATCH, "observations", SPLIT_BATCH)
     own = sum(item.event_id is not None for item in items)
     if own not in (0, len(items)) or (own and event_id is not None):
         raise InvalidField("event_id", "give every item of a batch one, or the batch as a whole, or none")

@@ -275,7 +275,7 @@ def clear_resolved(core: Core, page: str, given: dict[str, Any]) -> Step[None]:
     if not command.ids:
         return
     if len(command.ids) > MAX_BATCH:
-        raise TooLarge("ids", len(command.ids), MAX_BATCH, "observations")
+        raise TooLarge("ids", len(command.ids), MAX_BATCH, "observations", "clear them in several calls")
     occasion = Occasion.of(core, page, command.event_id, "clear", command.ids)
     found = yield from get(core.log, page, [*command.ids], core.fresh)
     writes = []

@@ -30,13 +30,15 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
 """The tools of each group, in the order in which the prompt lists them."""
 
 
-def guidance(tools: Collection[str], settings: Settings | None = None) -> str:
+def guidance(tools: str | Collection[str], settings: Settings | None = None) -> str:
     """Return the system prompt sections for these tools, or groups of tools; empty if none of them is known.
 
-    The limits in the text are those of `settings`, by default the default settings.
+    A single one may be given by its name alone. The limits in the text are those of `settings`, by default the default
+    settings.
     """
     limits = settings or Settings()
-    wanted = {tool for name in tools for tool in GROUPS.get(name, (name,))}
+    given = [tools] if isinstance(tools, str) else tools
+    wanted = {tool for name in given for tool in GROUPS.get(name, (name,))}
     sections = []
     for group, names in GROUPS.items():
         registered = [name for name in names if name in wanted]

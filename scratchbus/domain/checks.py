@@ -49,7 +49,7 @@ _TRIGGERS = ("type", "status", "tags")
 def check_end(end: datetime, now: datetime) -> datetime:
     """Return the moment at which an observation expires. Raises InvalidTTL if it was over a second before now."""
     if end <= now - timedelta(seconds=1):
-        raise InvalidTTL(f"expires_at: {end.isoformat()} is in the past")
+        raise InvalidTTL(f"expires_at: {end.isoformat()} is in the past; give a later moment, or leave it out")
     return settle(end)  # type: ignore[no-any-return]  # it is one as well
 
 
@@ -65,7 +65,7 @@ def check_content(content: object, limit: int = MAX_BYTES, field: str = "content
     if not isinstance(content, str):
         raise InvalidField(field, f"{shown(content)} is not a text")
     if not content or content.isspace():
-        raise InvalidField(field, "is empty; say what was observed")
+        raise InvalidField(field, f"is empty; {'say what was observed' if field == 'content' else 'write a text'}")
     if not content.isascii() or len(content) > limit:
         check_size(field, content, limit)
     return content
@@ -129,7 +129,7 @@ def check_object(field: str, value: object) -> dict[str, Any]:
         raise TooLarge(field, size, MAX_BYTES)
     read: dict[str, Any] = _from_json(field, text)
     if text.count("{") + text.count("[") > MAX_DEPTH and (depth := _depth_of(read)) > MAX_DEPTH:
-        raise TooLarge(field, depth, MAX_DEPTH, "levels")
+        raise TooLarge(field, depth, MAX_DEPTH, "levels", "nest it less")
     return read
 
 
@@ -180,7 +180,7 @@ def check_tags(tags: object, most: int = sys.maxsize) -> list[str]:
             check_label("tags", tag)
     unique = list(dict.fromkeys(tags))
     if len(unique) > most:
-        raise TooLarge("tags", len(unique), most, "tags")
+        raise TooLarge("tags", len(unique), most, "tags", "give fewer")
     return unique
 
 
@@ -211,7 +211,7 @@ def check_ids(ids: object, field: str, most: int) -> list[str]:
     if isinstance(ids, str) or not isinstance(ids, Collection):
         raise InvalidField(field, f"{shown(ids)} is not a list of observation ids")
     if len(ids) > most:
-        raise TooLarge(field, len(ids), most, "ids")
+        raise TooLarge(field, len(ids), most, "ids", "give fewer")
     return list(dict.fromkeys(check_id(id) for id in ids))
 
 

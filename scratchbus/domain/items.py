@@ -81,7 +81,7 @@ def check_namespace(namespace: object) -> Namespace:
     if isinstance(namespace, str) or not isinstance(namespace, Sequence) or not namespace:
         raise InvalidField("namespace", f"{shown(namespace)} is not a list of labels, such as ('users', '42')")
     if len(namespace) > MOST_LABELS:
-        raise TooLarge("namespace", len(namespace), MOST_LABELS, "labels")
+        raise TooLarge("namespace", len(namespace), MOST_LABELS, "labels", "use fewer")
     return tuple(check_name("namespace", label) for label in namespace)
 
 

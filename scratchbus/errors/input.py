@@ -41,8 +41,7 @@ class TooLarge(InvalidField):
     def __init__(
         self, field: str, size: int, limit: int, unit: str = "bytes", advice: str = "", message: str = ""
     ) -> None:
-        advice = advice or "shorten it or raise the limit"
-        super().__init__(field, f"{size} {unit} is over the limit of {limit}; {advice}")
+        super().__init__(field, f"{size} {unit} is over the limit of {limit}; {advice or 'shorten it'}")
         if message:
             self.args = (message,)
         self.size = size

@@ -34,7 +34,10 @@ def go_on_below(
     floor = yield from read_floor(log, shard)
     position = Position.parse(rest)._replace(shard=shard)
     if position > floor.position:
-        raise PositionLost(f"{what}: its event {rest} is no longer in the log; the log was trimmed")
+        raise PositionLost(
+            f"{what}: its event {rest} is no longer in the log: it was trimmed or deleted without being archived;"
+            " restore a backup of the engine"
+        )
     more, rest = yield from from_archive(
         log,
         shard,

@@ -25,6 +25,9 @@ MAX_BATCH = 1_000
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 """The most bytes of the bodies of its events."""
 
+SPLIT_BATCH = "split it into several batches"
+"""What to do with a larger one."""
+
 
 class Op(StrEnum):
     """How an event is guarded, by the name that Lua has for it."""
@@ -111,10 +114,10 @@ GUARDED: Final[Constants] = {
 def check_size(arguments: tuple[object, ...], count: int) -> None:
     """Raise TooLarge for more events, or more bytes of them, than a batch may have."""
     if count > MAX_BATCH:
-        raise TooLarge("batch", count, MAX_BATCH, "events")
+        raise TooLarge("batch", count, MAX_BATCH, "events", SPLIT_BATCH)
     size = sum(len(argument) for argument in arguments if isinstance(argument, bytes))
     if size > MAX_BATCH_BYTES:
-        raise TooLarge("batch", size, MAX_BATCH_BYTES)
+        raise TooLarge("batch", size, MAX_BATCH_BYTES, advice=SPLIT_BATCH)
 
 
 class Draft(Struct, frozen=True, gc=False):

@@ -181,8 +181,8 @@ _REFUSED_NOW: Final[dict[str, tuple[errors.ScratchbusError, ...]]] = {
     MEMORY: (errors.UnknownRelation("runson", ["depends_on", "runs_on"], "runs_on"),),
     PAGES: (
         errors.InvalidField("status", "'resolved' cannot be the first status; start with: active, pending_review"),
-        errors.TooLarge("tags", 33, 32, "tags"),
-        errors.InvalidTTL("expires_at: 2000-01-01T00:00:00+00:00 is in the past"),
+        errors.TooLarge("tags", 33, 32, "tags", "give fewer, or raise max_tags of observation"),
+        errors.InvalidTTL("expires_at: 2000-01-01T00:00:00+00:00 is in the past; give a later moment, or leave it out"),
     ),
 }
 """What is as documented, and refused because of what the bus has or what time it is: 404 for reads, else 409."""

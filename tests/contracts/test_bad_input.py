@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from scratchbus import Bus, NewObservation
+from scratchbus import Bus, NewObservation, new_id
 from scratchbus.errors import (
     EngineUnreachable,
     InvalidField,
@@ -69,7 +69,11 @@ FIELDS: list[tuple[dict[str, Any], type[InvalidInput], str]] = [
     ({"tags": 5}, InvalidField, "tags: 5 is not a list"),
     ({"confidence": True}, InvalidField, "confidence: True"),
     ({"ttl": True}, InvalidTTL, "ttl: True"),
-    ({"tags": [f"t{n}" for n in range(33)]}, TooLarge, "tags: 33 tags is over the limit of 32"),
+    (
+        {"tags": [f"t{n}" for n in range(33)]},
+        TooLarge,
+        "tags: 33 tags is over the limit of 32; give fewer, or raise max_tags",
+    ),
     ({"owner": ""}, InvalidField, "owner"),
     ({"owner": "x" * 257}, InvalidField, "owner"),
     ({"context": []}, InvalidField, "context: \\[\\] is not a JSON object"),
@@ -112,6 +116,8 @@ FIELDS: list[tuple[dict[str, Any], type[InvalidInput], str]] = [
     ({"evidence": ["nonsense"]}, InvalidId, "'nonsense' is not an observation id"),
     ({"evidence": ["01ARZ3NDEKTSV4RRFFQ69G5FAV"] * 1001}, TooLarge, "evidence: 1001 ids is over the limit of 1000"),
     ({"status": "resolved"}, InvalidField, "status: 'resolved' cannot be the first status; start with: active"),
+    ({"status": ""}, InvalidField, "status: '' cannot be the first status; start with: active"),
+    ({"expires_at": "2000-01-01T00:00:00Z"}, InvalidTTL, "expires_at: .* is in the past; give a later moment"),
     ({"event_id": "two words"}, InvalidId, "event_id"),
     ({"fence": 0}, InvalidField, "fence: 0"),
     ({"remind_on": {"type": "risk_alrt"}}, UnknownType, "did you mean 'risk_alert'"),
@@ -204,6 +210,26 @@ def test_an_invalid_batch_is_refused_by_its_item(bus, page):
         with pytest.raises(InvalidField, match=says):
             page.add_many(items)
     assert log_length(bus) == 0
+
+
+def test_a_batch_that_is_too_large_is_refused_with_what_to_do(bus, page):
+    short, long = (NewObservation(type="observation", content=content) for content in ("x", "x" * 65_000))
+    for items, says in (
+        ([short] * 1001, "1001 observations is over the limit of 1000; split it into several batches"),
+        ([long] * 140, r"9\d+ bytes is over the limit of 8388608; split it into several batches"),
+    ):
+        with pytest.raises(TooLarge, match=says):
+            page.add_many(items)
+    with pytest.raises(TooLarge, match="1001 observations is over the limit of 1000; clear them in several calls"):
+        page.clear_resolved([new_id() for _ in range(1001)])
+    assert log_length(bus) == 0
+
+
+def test_a_reason_that_is_blank_is_not_called_an_observation(page):
+    story = page.add("observation", "x")
+    with pytest.raises(InvalidField, match=r"reason: is empty; write a text$"):
+        page.refute(story.id, reason=" ")
+    assert page.get(story.id) == story
 
 
 def test_one_id_may_be_cleared_bare_and_other_values_are_refused(page):

@@ -3,6 +3,7 @@
 import pytest
 
 from scratchbus import NewObservation
+from scratchbus.errors import PositionLost
 from scratchbus.eventlog.ids import new_id
 from scratchbus.eventlog.keys import PageKeys
 from tests.contracts.test_bounds import read_everything
@@ -115,6 +116,17 @@ def test_a_gap_is_said_and_folded_over(bus, page, caplog):
     project(bus)
     assert [one.content for one in page.list()] == ["3", "2", "0"]
     assert len(all_events(bus)) == 3
+
+
+def test_a_history_with_a_gap_is_not_called_trimmed_alone(bus, page):
+    story = page.add("observation", "story")
+    gone = page.update(story.id, content="told again").position.stream_id
+    page.resolve(story.id)
+    send(bus, "XDEL", keys_of(bus).log, gone)
+    with pytest.raises(
+        PositionLost, match=f"its event {gone} is no longer in the log: it was trimmed or deleted .*backup"
+    ):
+        page.history(story.id)
 
 
 BY_HAND = {
