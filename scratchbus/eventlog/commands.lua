@@ -1,12 +1,63 @@
 -- Runs the commands among the arguments from FIRST on (see `packed` in engine/scripts.py), and returns their replies.
--- Besides the engine's, there is UNLIST: it removes a field of a hash, given both, if a third key does not exist.
+-- Besides the engine's, there are
+--   UNLIST: it removes a field of a hash, given both, if a third key does not exist;
+--   ADDITIONS: it stores additions to a page, and lists them. Given are the keys of documents and of when they are due
+--   ('' if none ever is), what follows an id there, how many there are, the seq of the first ('' if others are between),
+--   each id and document, when each is due ('' for never), each seq if others are between, and the keys of indexes, each
+--   with the numbers, from 0, of the additions in it: two bytes for each.
+
+local WIDEST = 2000 -- arguments of one command; unpack fails near 8,000
+
+local function call_with(verb, key, arguments, from, to)
+  for at = from, to, WIDEST do
+    redis.call(verb, key, unpack(arguments, at, math.min(at + WIDEST - 1, to)))
+  end
+end
+
+local function add(at, last)
+  local docs, due, behind, count, first = unpack(ARGV, at, at + 4)
+  count, first, at = tonumber(count), tonumber(first), at + 5
+  call_with('HSET', docs, ARGV, at, at + 2 * count - 1)
+  local ids, seqs, moments, k = {}, {}, {}, 0
+  for n = 1, count do
+    ids[n] = ARGV[at + 2 * n - 2]
+  end
+  at = at + 2 * count
+  if due ~= '' then
+    for n = 1, count do
+      local moment = ARGV[at + n - 1]
+      if moment ~= '' then
+        moments[k + 1], moments[k + 2], k = moment, ids[n] .. behind, k + 2
+      end
+    end
+    call_with('ZADD', due, moments, 1, k)
+    at = at + count
+  end
+  for n = 1, count do
+    seqs[n] = first and first + n - 1 or ARGV[at + n - 1]
+  end
+  for each = first and at or at + count, last, 2 do
+    local key, numbers, members, size = ARGV[each], ARGV[each + 1], {}, 0
+    for from = 1, #numbers, WIDEST do
+      local bytes = {string.byte(numbers, from, from + WIDEST - 1)}
+      for b = 1, #bytes, 2 do
+        local n = bytes[b] * 256 + bytes[b + 1] + 1
+        members[size + 1], members[size + 2], size = seqs[n], ids[n], size + 2
+      end
+    end
+    call_with('ZADD', key, members, 1, size)
+  end
+end
 
 local function run_commands()
   local replies, at = {}, FIRST
   while at <= #ARGV do
     local width = tonumber(ARGV[at])
-    if ARGV[at + 1] == 'UNLIST' then
+    local verb = ARGV[at + 1]
+    if verb == 'UNLIST' then
       if redis.call('EXISTS', ARGV[at + 4]) == 0 then redis.call('HDEL', ARGV[at + 2], ARGV[at + 3]) end
+    elseif verb == 'ADDITIONS' then
+      add(at + 2, at + width)
     else
       replies[#replies + 1] = redis.call(unpack(ARGV, at + 1, at + width))
     end

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from scratchbus.domain.observation_models import ObservationFields
 from scratchbus.domain.values import LARGEST, millis, moment
@@ -21,81 +20,89 @@ from scratchbus.eventlog.stored_documents import encode_plain, encode_stored
 from scratchbus.projections.scratch_page import WAITING
 from scratchbus.projections.stored_observation import BASICS, PLAIN, Details, StoredObservation
 
+T = TypeVar("T")
+
 _basics: Callable[[Fields], tuple[Any, ...]] = attrgetter(*filter(ObservationFields.model_fields.__contains__, BASICS))
-_details: Callable[[Fields], tuple[Any, ...]] = attrgetter(
-    *filter(ObservationFields.model_fields.__contains__, Details.__struct_fields__)
-)
-_PLAIN_DETAILS = _details(PLAIN)
+_DETAILS = [*filter(ObservationFields.model_fields.__contains__, Details.__struct_fields__)]
+_details: Callable[[Fields], tuple[Any, ...]] = attrgetter(*_DETAILS, "times")
+_PLAIN_DETAILS = *attrgetter(*_DETAILS)(PLAIN), 1
 """What the details of most additions are."""
 _stored: Callable[..., StoredObservation] = StoredObservation
 _stored_details: Callable[..., Details] = Details
-_moment = lru_cache(moment)  # many were added in the same millisecond, and live as long
-_Members = defaultdict[str, list[object]]
+_Members = defaultdict[str, list[int]]
 
 
 class PageAdditions:
-    """What a stretch of the log adds to one page: documents, and the members of indexes with their scores.
+    """What a stretch of the log adds to one page: `documents` by `ids`, and which of them are in which index.
 
-    `places` has the ms and seq of each addition; `relations` those that some of them tell of, as
-    `event_relations.relations` has them.
+    `due` says of each when (ms) time changes it first, None if it never does. `places` has the ms and seq of each;
+    `relations` those that some of them tell of, as `event_relations.relations` has them.
     """
 
     def __init__(self, page: bytes) -> None:
         self.name = text_of(page)
+        self.ids: Sequence[bytes] = []
         self.documents: list[bytes] = []
-        self.due: list[object] = []
-        self._types, self._tags, self._owners = _Members(list), _Members(list), _Members(list)
-        self._waiting = list[object]()
+        self.due: list[int | None] = []
+        self.seqs: Sequence[int] = []
         self.places: list[int] = []
         self.relations: list[tuple[str, str, str]] = []
-        self._at_page = b"@" + self.name.encode()
+        self._types, self._tags, self._owners = _Members(list), _Members(list), _Members(list)
+        self._waiting: list[int] = []
 
     @property
     def count(self) -> int:
         """How many additions there are."""
-        return len(self.places) // 2
+        return len(self.ids)
 
-    def take(self, id: bytes, name: str, type: str, body: Fields, ms: int, seq: int, shard: int, number: bytes) -> bool:
-        """Take an addition, and return whether it can be folded; the fold of single events says why not.
+    def take(
+        self,
+        ids: Sequence[bytes],
+        types: Sequence[bytes],
+        bodies: Sequence[Fields],
+        times: Sequence[int],
+        seqs: Sequence[int],
+        shard: int,
+    ) -> None:
+        """Take all additions to the page, at most 65,536, given by column; each of them can be folded."""
+        self.ids, self.seqs, names = ids, seqs, texts_of(ids)
+        self.places = [part for place in zip(times, seqs, strict=True) for part in place]
+        kinds = texts_of(types)
+        sources = [body.source or body.by for body in bodies]
+        rows = [
+            (name, self.name, type, source, ms, seq, *basics)
+            for name, type, source, ms, seq, basics in zip(
+                names, kinds, sources, times, seqs, map(_basics, bodies), strict=True
+            )
+        ]
+        for at, (row, body, details) in enumerate(zip(rows, bodies, map(_details, bodies), strict=True)):
+            is_plain = details == _PLAIN_DETAILS
+            if is_plain and not shard:
+                document = encode_plain(row)
+            else:
+                *some, seen = details
+                document = encode_stored(_stored(*row, _stored_details(*some, min(seen, LARGEST), shard)))
+            self.documents.append(document)
+            self._types[row[2]].append(at)
+            for tag in body.tags if len(body.tags) < 2 else set(body.tags):
+                self._tags[tag].append(at)
+            if is_plain and body.ttl is not None:
+                self.due.append(row[4] + int(body.ttl))
+            else:
+                self._index_details(at, body, row[4])
+            if body.evidence or body.cause is not None:
+                self._relate(row[0], f"{row[4]}-{row[5]}", body)
 
-        `name` is the id as text, `number` the seq.
-        """
-        ttl, details = body.ttl, _details(body)
-        try:
-            if ttl is not None:
-                body.expires_at = _moment(ms + ttl)
-        except OverflowError:
-            return False
-        source, is_plain = body.source or body.by, details == _PLAIN_DETAILS
-        if is_plain and not shard and body.times == 1:
-            row = encode_plain((name, self.name, type, source, ms, seq, *_basics(body)))
-        else:
-            whole = _stored_details(*details, min(body.times, LARGEST), shard)
-            row = encode_stored(_stored(name, self.name, type, source, ms, seq, *_basics(body), whole))
-        self.documents += (id, row)
-        self.places += (ms, seq)
-        place = (number, id)
-        self._types[type] += place
-        for tag in body.tags if len(body.tags) < 2 else set(body.tags):
-            self._tags[tag] += place
-        if not is_plain:
-            self._index_details(place, body)
-        due = ms + int(ttl) if is_plain and ttl is not None else _due(body, ms)
-        if due is not None:
-            self.due += (str(due), id + self._at_page)
-        if body.evidence or body.cause is not None:
-            self._relate(name, f"{ms}-{seq}", body)
-        return True
-
-    def _index_details(self, place: tuple[bytes, bytes], body: Fields) -> None:
+    def _index_details(self, at: int, body: Fields, ms: int) -> None:
+        self.due.append(_due(body, ms))
         if body.owner is not None:
-            self._owners[body.owner] += place
+            self._owners[body.owner].append(at)
         if body.remind_on is not None:
-            self._waiting += place
+            self._waiting.append(at)
 
     @property
-    def indexes(self) -> Iterator[tuple[tuple[str, str], list[object]]]:
-        """The indexes that the additions are in, each with its members and their scores."""
+    def indexes(self) -> Iterator[tuple[tuple[str, str], list[int]]]:
+        """The indexes that the additions are in, each with the numbers of those that are, from 0."""
         for kind, values in ("type", self._types), ("tag", self._tags), ("owner", self._owners):
             yield from (((kind, value), members) for value, members in values.items())
         if self._waiting:
@@ -119,22 +126,34 @@ def take_additions(
     entries: Sequence[RawEntry], decoded: Decoded, shard: int
 ) -> tuple[list[PageAdditions], Sequence[RawEntry], Decoded]:
     """Return the additions, by page, that nothing else among these entries is about; and all other entries."""
-    pages, others = dict[bytes, PageAdditions](), list[int]()
+    pages, others = defaultdict[bytes, list[int]](list), list[int]()
     _, subjects, names, kinds, types, *_ = decoded.columns
-    numbers = b"-".join([id for id, _ in entries]).split(b"-")[1::2]
-    columns = texts_of(subjects), names, texts_of(types), decoded.bodies, *entry_numbers(entries), numbers
-    are_plain = _are_plain(subjects, kinds)
-    for at, (is_plain, id, text, name, type, body, ms, seq, number) in enumerate(
-        zip(are_plain, subjects, *columns, strict=True)
+    times, seqs = entry_numbers(entries)
+    for at, (is_plain, body, name, ms) in enumerate(
+        zip(_are_plain(subjects, kinds), decoded.bodies, names, times, strict=True)
     ):
-        if is_plain and not isinstance(body, Exception):
-            page = pages.get(name)
-            if page is None:
-                page = pages[name] = PageAdditions(name)
-            if page.take(id, text, type, body, ms, seq, shard, number):
-                continue
-        others.append(at)
-    return [page for page in pages.values() if page.places], *_only(others, entries, decoded)
+        if is_plain and not isinstance(body, Exception) and _expires(body, ms):
+            pages[name].append(at)
+        else:
+            others.append(at)
+    additions = []
+    for name, wanted in pages.items():
+        added = PageAdditions(name)
+        ids, named, bodies = _some(wanted, subjects), _some(wanted, types), _some(wanted, decoded.bodies)
+        added.take(ids, named, bodies, _some(wanted, times), _some(wanted, seqs), shard)
+        additions.append(added)
+    columns = [_some(others, column) for column in decoded.columns]
+    return additions, _some(others, entries), Decoded(columns, _some(others, decoded.bodies))
+
+
+def _expires(body: Fields, ms: int) -> bool:
+    """Set when an addition expires; return whether it can be folded. The fold of single events says why not."""
+    if body.ttl is not None:
+        try:
+            body.expires_at = moment(ms + body.ttl)
+        except OverflowError:
+            return False
+    return True
 
 
 def _are_plain(subjects: Sequence[bytes], kinds: Sequence[bytes]) -> list[bool]:
@@ -148,9 +167,6 @@ def _are_plain(subjects: Sequence[bytes], kinds: Sequence[bytes]) -> list[bool]:
     ]
 
 
-def _only(wanted: list[int], entries: Sequence[RawEntry], decoded: Decoded) -> tuple[Sequence[RawEntry], Decoded]:
-    """Return some of these entries, by their numbers."""
-    if len(wanted) == len(entries):
-        return entries, decoded
-    columns = [[column[at] for at in wanted] for column in decoded.columns]
-    return [entries[at] for at in wanted], Decoded(columns, [decoded.bodies[at] for at in wanted])
+def _some(wanted: list[int], column: Sequence[T]) -> Sequence[T]:
+    """Return those of a column that have these numbers."""
+    return column if len(wanted) == len(column) else [column[at] for at in wanted]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from operator import itemgetter
@@ -61,8 +62,9 @@ def commands(
         places[item.page] += (item.ms, item.seq)
         for relation, start, end in event_relations.relations(item):
             writes["ZADD", common.relation(relation)] += (0, f"{start}\t{end}")
+    added_documents = list[Command]()
     for added in additions:
-        _add(writes, keys.page(added.name, checkpoint.build), added)
+        added_documents.append(_add(writes, keys.page(added.name, checkpoint.build), added))
         places[added.name] = _in_order(places[added.name], added.places)
     yield from fold.paged_in
     for page in fold.emptied:
@@ -70,6 +72,7 @@ def commands(
     for command, arguments in writes.items():
         for at in range(0, len(arguments), _WIDEST):
             yield (*command, *arguments[at : at + _WIDEST])
+    yield from added_documents
     yield from left
     for page, some in places.items() if not fold.is_archived else ():
         yield ("APPEND", keys.page(page, checkpoint.build).positions, positions.pack(some))
@@ -82,17 +85,27 @@ def commands(
         )  # fmt: skip
 
 
-def _add(writes: Writes, name: PageKeys, added: PageAdditions) -> None:
-    """Add the writes after which additions are stored, listed and found."""
-    writes["HSET", name.docs] += added.documents
-    if added.due:
-        writes["ZADD", name.due] += added.due
+def _add(writes: Writes, name: PageKeys, added: PageAdditions) -> Command:
+    """Return the command that stores additions and lists them (see commands.lua); add what else is to be written.
+
+    It names each of them once, whatever the indexes it is in.
+    """
+    indexes: list[object] = []
     for index, members in added.indexes:
-        writes["ZADD", name.index(*index)] += members
+        indexes += (name.index(*index), struct.pack(f">{len(members)}H", *members))
         if index[0] == "type":
-            writes["HSET", name.types] += (index[1], 1)
+            writes["HSET", name.types] += (index[1], "1")
     for relation, start, end in added.relations:
-        writes["ZADD", name.relation(relation)] += (0, f"{start}\t{end}")
+        writes["ZADD", name.relation(relation)] += ("0", f"{start}\t{end}")
+    documents = [part for each in zip(added.ids, added.documents, strict=True) for part in each]
+    due = ["" if each is None else str(each) for each in added.due]
+    first, last = added.seqs[0], added.seqs[-1]
+    are_apart = last - first >= added.count
+    return (
+        "ADDITIONS", name.docs, name.due if any(due) else "", f"@{added.name}", str(added.count),
+        "" if are_apart else str(first), *documents, *(due if any(due) else ()),
+        *(map(str, added.seqs) if are_apart else ()), *indexes,
+    )  # fmt: skip
 
 
 def _in_order(some: list[int], others: list[int]) -> list[int]:

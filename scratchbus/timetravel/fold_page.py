@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from itertools import compress
+from operator import itemgetter
 from typing import Any
 
 from scratchbus.domain.checks import check_limit
@@ -44,6 +45,7 @@ Documents = dict[str, Observation]
 
 _SUBJECT, _KIND = LAYOUT.index(b"subject"), LAYOUT.index(b"kind")
 _PAGE = 2 * LAYOUT.index(b"page") + 1  # where an entry has its page
+_page_and_name, _values = itemgetter(_PAGE - 1, _PAGE), itemgetter(1)
 _DENSE = 3  # a page that has one of so many events is read with the others: the engine is quicker at it
 
 
@@ -138,7 +140,7 @@ def fold_events(
         entries = chunks[0][1]
         if cursor.position > end:
             entries = [entry for entry in entries if entry_position(entry, end.shard) <= end]
-        its = [entry for entry in entries if _is_of(entry, name)]
+        its = _only_of(entries, name)
         for at in range(0, len(its), AT_ONCE):
             without_collections(partial(_apply_all, documents, its[at : at + AT_ONCE], end.shard, reopened))
         count += len(its)
@@ -173,8 +175,9 @@ def _apply_all(documents: Documents, entries: list[RawEntry], shard: int, reopen
             except UNFOLDABLE:
                 apply(documents, Poison({"subject": subject, "ms": ms, "seq": seq, "shard": shard}, ""))
                 continue
-            changed["version"], changed["ms"], changed["seq"] = values["version"] + 1, ms, seq
             values.update(changed)
+            values["version"] += 1
+            values["ms"], values["seq"] = ms, seq
         elif reopened is not None and getattr(fields, "status_class", None) == "open":
             reopened.add(subject)
 
@@ -187,6 +190,17 @@ def _keep(log: Log, names: PageKeys, at: Position, documents: Documents, erased:
     ]
     made = Snapshot(at, len(rows), len(packed))
     yield from snapshots.store(log.keys(at.shard), names, made, (yield from event_id_at(log, at)), packed, erased)
+
+
+def _only_of(entries: list[RawEntry], page: bytes) -> list[RawEntry]:
+    """Return the entries of a page; mostly all are."""
+    try:
+        found = [*map(_page_and_name, map(_values, entries))]
+    except IndexError:  # someone wrote one by hand
+        found = []
+    if found.count((b"page", page)) == len(entries):
+        return entries
+    return [entry for entry in entries if _is_of(entry, page)]
 
 
 def _is_of(entry: RawEntry, page: bytes) -> bool:

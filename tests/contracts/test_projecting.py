@@ -6,8 +6,9 @@ from scratchbus import NewObservation
 from scratchbus.errors import LogRewound, PositionLost
 from scratchbus.eventlog.checkpoint import Outcome
 from scratchbus.readmodel.catch_up import fold_once
+from tests.engines import ALL
 from tests.halting import Halted
-from tests.inspection import documents, folded, forget, keys_of, project, send
+from tests.inspection import assert_sound, documents, folded, forget, keys_of, project, send
 
 
 def projector(bus):
@@ -150,3 +151,43 @@ def test_stale_documents_never_come_back(connect):
     assert commit(slow) is Outcome.LOST
     assert page.list() == []
     assert page.list(stale_ok=True) == []
+
+
+@pytest.mark.engines(*ALL)
+def test_a_long_stretch_of_additions_is_listed_and_due(connect):
+    bus = connect(max_observations=2_000)
+    page = bus.page()
+    kinds = "observation", "risk_alert", "dependency"
+    for first in (0, 600):
+        page.add_many(
+            [
+                NewObservation(
+                    type=kinds[n % 3],
+                    content=f"{n}",
+                    tags=["all", f"of-{n % 7}"],
+                    ttl="never" if n % 5 == 0 else f"{n}h",
+                )
+                for n in range(first, first + 600)
+            ]
+        )
+    step, _ = bus.converse(fold_once(bus.core.log, keys_of(bus).shard, chunk=2_000))
+    assert (step.events, step.is_all, step.outcome) == (1_200, True, Outcome.DONE)
+    assert documents(bus) == folded(bus)
+    assert_sound(bus)
+    assert len(page.list(tags=["all"], limit=None)) == 1_200
+    alerts = page.list(type="risk_alert", tags=["of-3"], limit=None)
+    assert [int(each.content) for each in alerts] == [n for n in range(1_199, -1, -1) if n % 3 == 1 and n % 7 == 3]
+
+
+@pytest.mark.engines(*ALL)
+def test_additions_with_other_events_between_them_are_listed_and_due(bus, page):
+    (changed,) = fill(page, 1)
+    project(bus)
+    for n in range(4):
+        page.update(changed.id, tags=[f"u{n}"])
+        page.add("reminder", f"{n}", owner="agent", tags=["b"], ttl="1h" if n % 2 else "never")
+    bus.page("other").add("observation", "elsewhere", tags=["b"])
+    project(bus)
+    assert documents(bus) == folded(bus)
+    assert_sound(bus)
+    assert [each.content for each in page.list(owner="agent", tags=["b"])] == ["3", "2", "1", "0"]

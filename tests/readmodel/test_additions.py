@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import struct
 from typing import Any
 
 import pytest
 
+from scratchbus.engine.scripts import Command
 from scratchbus.eventlog.checkpoint import Checkpoint
 from scratchbus.eventlog.codec import decode_bodies, decode_items
 from scratchbus.eventlog.keys import ShardKeys
@@ -78,8 +80,33 @@ def by_column(entries: list[RawEntry]) -> ReadModel:
     for other, item in decode_items(others, KEYS.shard, decoded):
         fold.apply(other, item)
     for command in commands(KEYS, fold, Checkpoint(), additions):
-        model._run(tuple(map(_text, command)) if command[0] in ("HSET", "ZADD") else command)
+        for each in _as_commands_of_engine(command):
+            model._run(tuple(map(_text, each)) if each[0] in ("HSET", "ZADD") else each)
     return model
+
+
+def _as_commands_of_engine(command: Command) -> list[Command]:
+    """Return what commands.lua does for a command."""
+    if command[0] != "ADDITIONS":
+        return [command]
+    docs, due, behind, count, first, *rest = map(_as_bytes, command[1:])
+    size = int(count)
+    documents, rest = rest[: 2 * size], rest[2 * size :]
+    ids, commands = documents[::2], [("HSET", docs.decode(), *documents)]
+    if due:
+        moments, rest = rest[:size], rest[size:]
+        members = [part for id, ms in zip(ids, moments, strict=True) if ms for part in (ms, id + behind)]
+        commands.append(("ZADD", due.decode(), *members))
+    seqs: list[Any] = [*range(int(first), int(first) + size)] if first else rest[:size]
+    rest = rest if first else rest[size:]
+    for key, packed in zip(rest[::2], rest[1::2], strict=True):
+        numbers = struct.unpack(f">{len(packed) // 2}H", packed)
+        commands.append(("ZADD", key.decode(), *(part for each in numbers for part in (seqs[each], ids[each]))))
+    return commands
+
+
+def _as_bytes(part: str | bytes) -> bytes:
+    return part.encode() if isinstance(part, str) else part
 
 
 def same(model: ReadModel, other: ReadModel) -> bool:
