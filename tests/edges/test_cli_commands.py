@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -80,6 +81,14 @@ def test_a_list_on_a_terminal_says_what_is_blocked_while_it_is(cli: Cli):
     cli("resolve", wall, "--source", "me")
     assert b"blocked" not in shown("list")
     assert b"blocked \xc2\xb7" not in shown("show", roof)
+
+
+@pytest.mark.parametrize("command", ["list", "active", "tail"])
+def test_a_narrow_terminal_leaves_room_for_the_content(cli: Cli, monkeypatch: pytest.MonkeyPatch, command: str):
+    cli.add("Disk 93% full on db-1, 7% left", type="pending_confirmation")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    assert "Disk 93% full on d" in cli(command).out
 
 
 def test_an_observation_is_added_with_everything_that_was_said(cli: Cli):
