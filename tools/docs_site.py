@@ -1,4 +1,4 @@
-"""What the site has besides docs/: the README, the changelog, configuration files, and the API from the docstrings.
+"""What the site has besides docs/: the README, the changelog, configuration, an icon, and the API from the docstrings.
 
 A hook of MkDocs. In the repository, the documents link to files outside docs/; on the site, to these pages.
 """
@@ -56,6 +56,7 @@ def on_files(files: Files, config: Any) -> Files:
         files.append(File.generated(config, target, content=content))
     for path in (ROOT / "config").iterdir():
         files.append(File.generated(config, f"config/{path.name}", abs_src_path=str(path)))
+    files.append(File.generated(config, "icon.svg", abs_src_path=str(ROOT / "scratchbus/http/console/icon.svg")))
     for name in STUBS:
         files.append(File.generated(config, f"api/{name}.md", content=_api(name)))
     for name, module in WHOLE.items():

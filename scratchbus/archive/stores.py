@@ -46,7 +46,7 @@ class Store(Protocol):
         ...
 
 
-NOT_SET = "archive_url is not set; set it to a directory, or to s3://, gs:// or az://"
+NOT_SET = "archive_url is not set; set it, or SCRATCHBUS_ARCHIVE_URL, to a directory, or to s3://, gs:// or az://"
 """What is wrong without an archive."""
 
 

@@ -93,6 +93,10 @@ def add(
         session.out.remark(f"the page is full: displaced {short(gone.id)} ({gone.type}, priority {gone.priority})")
 
 
+_GUARDS = {"expected_version", "fence", "event_id"}
+"""Options of `update` that change nothing by themselves."""
+
+
 @command(
     examples=(
         'scratchbus update 8F3K2M9Q --content "Fraud ring, three cards" --confidence 0.95',
@@ -149,6 +153,8 @@ def update(
         changes["remind_at"] = None if remind_at == "never" else remind_at
     if not_before is not None:
         changes["not_before"] = not_before
+    if not blocked_by and changes.keys() <= _GUARDS:
+        raise click.UsageError("nothing to update; give --content, --status, --tag or another field")
     with session.open_fenced(id, fields["fence"]) as opened:
         if blocked_by:
             changes["blocked_by"] = opened.ids([each for each in blocked_by if each])

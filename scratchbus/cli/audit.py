@@ -26,7 +26,7 @@ _WHEN = f"a time or a position: {TIME}"
     ),
     shared=PAGE,
 )
-@click.option("--until", metavar="WHEN", help=f"The time to show: {_WHEN}.  [default: now]")
+@click.option("--until", "--at", metavar="WHEN", help=f"The time to show: {_WHEN}.  [default: now]")
 @click.option(
     "--without-source",
     "sources",

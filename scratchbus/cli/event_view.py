@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import scratchbus
 from scratchbus.cli.invocation import Invocation
-from scratchbus.cli.output import IN_PIPES, WIDER, WIDEST, Cell, Column, Columns
+from scratchbus.cli.output import IN_PIPES, SPARE, WIDER, WIDEST, Cell, Column, Columns
 from scratchbus.cli.text import STATUS_STYLES, TODO_MARKS, ago, clock, compact, id_cell, one_line, plural
 
 KIND_STYLES = {
@@ -35,7 +35,7 @@ def columns_of(*titles: str) -> Columns[scratchbus.Event]:
         Column("kind", _kind_cell, 18),
         Column("id", lambda event: id_cell(event.subject), 26),
         Column("type", lambda event: Cell(event.type), 20, least=WIDER),
-        Column("by", lambda event: Cell(event.by, "cyan"), 16),
+        Column("by", lambda event: Cell(event.by, "cyan"), 16, least=SPARE),
         Column("what", lambda event: Cell(summary(event))),
     )
     return [column for column in columns if column.title in titles]

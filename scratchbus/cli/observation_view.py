@@ -10,7 +10,7 @@ from typing import Any
 import scratchbus
 from scratchbus.cli.event_view import show_history
 from scratchbus.cli.invocation import Invocation
-from scratchbus.cli.output import WIDE, Cell, Column, Columns, paragraphs
+from scratchbus.cli.output import SPARE, WIDE, Cell, Column, Columns, paragraphs
 from scratchbus.cli.text import STATUS_STYLES, ago, ahead, clock, compact, id_cell, one_line, type_style
 
 
@@ -52,10 +52,10 @@ def columns_at(now: datetime | None = None, blocked: Collection[str] = ()) -> Co
     return (
         Column("id", lambda each: id_cell(each.id), 26),
         Column("pri", lambda each: Cell(str(each.priority), "dim"), 3, right=True),
-        Column("type", type_cell, 20),
+        Column("type", type_cell, 20, least=SPARE),
         Column("status", lambda each: status_cell(each, blocked), 14),
         Column("times", times_cell, 5, right=True),
-        Column("age", lambda each: Cell(ago(each.created_at, then), "dim"), 4, right=True),
+        Column("age", lambda each: Cell(ago(each.created_at, then), "dim"), 4, right=True, least=SPARE),
         Column(
             "expires",
             lambda each: Cell(ahead(each.expires_at, then) if each.is_open else "", "dim"),

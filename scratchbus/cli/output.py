@@ -58,7 +58,7 @@ class Column(NamedTuple, Generic[T]):
 
 Columns = Sequence[Column[T]]
 
-WIDE, WIDER, WIDEST = 100, 120, 140
+SPARE, WIDE, WIDER, WIDEST = 72, 100, 120, 140
 """Widths of terminals, in characters, that have room for more and more columns."""
 
 IN_PIPES = sys.maxsize

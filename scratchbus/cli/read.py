@@ -77,7 +77,7 @@ def list_(
 
 
 def _many(more: int) -> str:
-    return f"{more:,} or more" if more == _COUNTED else f"{more:,}"
+    return f"At least {more:,}" if more == _COUNTED else f"{more:,}"
 
 
 @command(examples=("scratchbus active --limit 10",), shared=PAGE)

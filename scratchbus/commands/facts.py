@@ -265,9 +265,8 @@ def _rivals(known: KnownFacts, facts: Sequence[Fact]) -> list[tuple[Span, list[F
 def _question(key: str, both: Sequence[Fact]) -> NewObservation:
     first = both[0]
     sides = "; ".join(f"{fact.source} says {fact.object} ({fact.id})" for fact in both)
-    content = (
-        f"{first.subject} -> {first.relation}: which is true from {first.valid_at}? {sides}. Retract what is wrong."
-    )
+    since = f"{first.valid_at:%Y-%m-%d %H:%M:%S} UTC".removesuffix(" 00:00:00 UTC")
+    content = f"{first.subject} -> {first.relation}: which is true from {since}? {sides}. Retract what is wrong."
     return NewObservation(
         type=_TYPE,
         content=content,

@@ -7,8 +7,15 @@ import click
 
 def usage_line(problem: click.ClickException, program: str) -> str:
     """Return one line that says what is wrong with the command line, and which --help describes it."""
-    text = " ".join(problem.format_message().split()).rstrip(".")
+    text = " ".join(_said_by(problem).split()).rstrip(".")
     context = problem.ctx if isinstance(problem, click.UsageError) else None
     command = context.command_path if context is not None else program
     between = " See" if text.endswith("?") else "; see"
     return f"{text[:1].lower()}{text[1:]}{between} `{command} --help`"
+
+
+def _said_by(problem: click.ClickException) -> str:
+    """Return what is wrong; of the options that a mistyped one resembles, the most similar alone."""
+    if isinstance(problem, click.NoSuchOption) and problem.possibilities:
+        return f"{problem.message} Did you mean {problem.possibilities[0]!r}?"
+    return problem.format_message()

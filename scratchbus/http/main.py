@@ -195,7 +195,8 @@ def _listen(where: str) -> socket.socket:
         family = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, int(port)), family=family, backlog=2048)
     except OSError as problem:
-        raise SettingsError(f"cannot listen on {where}: {problem.strerror or problem}; choose another port") from None
+        why = (problem.strerror or str(problem)).partition(" (while")[0]  # where create_server repeats the address
+        raise SettingsError(f"cannot listen on {where}: {why}; choose another port") from None
 
 
 def _url(listener: socket.socket, is_secure: bool) -> str:

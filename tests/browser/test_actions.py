@@ -132,6 +132,7 @@ def test_only_what_the_token_may_is_offered(open_console: Opened, served: Served
         window = console.window
         window.get_by_label("Token").fill(secret)
         window.get_by_role("button", name="Sign in").click()
+        expect(window.locator(".connection.live")).to_be_visible()  # to leave before would end the request
         window = console.open(f"#/now?page=act:may&selected={id}")
         expect(window.locator(".detail").get_by_text("only looked at")).to_be_visible()
         for name in ("Add", "Resolve", "Refute"):

@@ -36,6 +36,40 @@ def test_log_follows_pauses_and_expands(console: Console, bus: Bus) -> None:
 
 
 @pytest.mark.browser
+def test_every_event_says_what_happened(console: Console, bus: Bus) -> None:
+    """Each kind of event has a line of its own, and an id in a reason is a short one."""
+    session = bus.notepad("log:said")
+    session.write("# Plan")
+    session.update("find_replace", find="Plan", replace="The plan")
+    bus.todo("log:said").write([{"id": "1", "content": "Ask the bank", "status": "in_progress"}])
+    window = console.open("#/log?q=page:session:log:said")
+    console.expect_rows("Ask the bank (in progress)", "find replace: Plan → The plan", "# Plan")
+    bus.facts("log:said").assert_fact("card 4242", "part_of", "account 17")
+    bus.preferences("log:said").remember("calls", "not before 9:00")
+    console.open("#/log?q=page:knowledge:log:said")
+    console.expect_rows("calls: not before 9:00", "card 4242 → part of → account 17")
+    kind = window.locator(".table-body .cell-kind", has_text="preference remembered")
+    assert kind.evaluate("cell => cell.scrollWidth <= cell.clientWidth")
+    page = bus.page("log:said")
+    ground = page.add("observation", "ground")
+    based = page.add("observation", "based on it", evidence=[ground.id])
+    page.refute(ground.id, reason="wrong")
+    page.claim(based.id)
+    page.release(based.id)
+    page.resolve(based.id, reason="done")
+    console.open("#/log?q=page:log:said")
+    console.expect_rows(
+        "→ resolved · done",
+        "the claim was given back",
+        "by daemon for 30s",
+        f"reviewed → pending review · rests on …{ground.id[-6:]}, which was refuted: wrong",
+        "refuted → archived · wrong",
+        "based on it",
+        "ground",
+    )
+
+
+@pytest.mark.browser
 def test_hostile_text_is_shown_as_text(console: Console, bus: Bus) -> None:
     """Markup, scripts, escape sequences and characters that reorder text do nothing, and are seen."""
     hostile = "<img src=x onerror=alert(1)><script>alert(2)</script> \x1b[31mred \u202etfel"

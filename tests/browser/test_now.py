@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from scratchbus import Bus
-from tests.browser.conftest import Console
+from tests.browser.conftest import Console, Opened
+from tests.browser.serving import Served
 
 
 def test_a_new_observation_appears_by_itself(console: Console, bus: Bus) -> None:
@@ -25,6 +27,40 @@ def test_a_new_observation_appears_by_itself(console: Console, bus: Bus) -> None
     expect(window.locator(".cell-claim", has_text="daemon")).to_be_visible()
     page.resolve(low.id)
     expect(window.get_by_text("the low one, changed")).to_be_hidden()
+
+
+def test_closed_observations_are_one_click_away(console: Console, bus: Bus) -> None:
+    """The box shows what is resolved too, and says so in the filter; without it only what is open is there."""
+    page = bus.page("now:closed")
+    page.add("observation", "open")
+    page.resolve(page.add("observation", "done").id)
+    window = console.open("#/now?page=now:closed")
+    console.expect_rows("open")
+    window.get_by_label("Also closed ones").check()
+    console.expect_rows("done", "open")
+    expect(window.get_by_role("combobox", name="Filter")).to_have_value("status:all")
+    window.get_by_label("Also closed ones").uncheck()
+    console.expect_rows("open")
+
+
+@pytest.mark.parametrize("width", [900, 1280, 1440])
+def test_what_was_seen_has_room_beside_a_selected_one(
+    open_console: Opened, served: Served, bus: Bus, width: int
+) -> None:
+    """A third of the list is for the content, whatever else has a column; the panel links the ids of a reason."""
+    page = bus.page(f"now:room:{width}")
+    ground = page.add("observation", "Card 4242 was used in Lagos at 14:09")
+    alert = page.add("risk_alert", "Card 4242 looks stolen: it was in two countries", evidence=[ground.id])
+    page.refute(ground.id, reason="a wrong clock")
+    window = open_console(served, width, 900).open(f"#/now?page={page.name}&selected={alert.id}")
+    cell = window.locator(".table-body .cell-content").bounding_box()
+    whole = window.locator(".now-list").bounding_box()
+    assert cell is not None
+    assert whole is not None
+    assert cell["width"] >= whole["width"] / 3
+    expect(window.get_by_role("link", name=f"…{ground.id[-6:]}", exact=True)).to_have_attribute(
+        "href", re.compile("story")
+    )
 
 
 def test_filter_is_in_the_address(console: Console, bus: Bus) -> None:

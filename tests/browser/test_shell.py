@@ -167,6 +167,20 @@ def test_flushed_engine_shows_what_there_is_now(open_console: Opened, engine: Se
 
 
 @pytest.mark.browser
+def test_who_is_not_signed_in_is_told_so_once(open_console: Opened, served: Served, tmp_path: Path) -> None:
+    """The banner says what to do; the parts of a view that could not be loaded do not say it again."""
+    McpTokens(tmp_path / "tokens.yaml").add("other", McpIdentity.of("other"), scopes=["read"])
+    with serve(served.url, tokens=tmp_path / "tokens.yaml") as strict:
+        window = open_console(strict, sees_failures=True).window
+        for view in ("now", "story", "what-if", "memory", "log", "operations"):
+            with window.expect_response(lambda answer: answer.status == 401 and "histogram" in answer.url):
+                window.goto("about:blank")
+                window.goto(f"{strict.origin}/#/{view}")
+            expect(window.get_by_text("You are not signed in.")).to_be_visible()
+            expect(window.get_by_text("this server needs a token")).to_have_count(0)
+
+
+@pytest.mark.browser
 def test_revoked_token_is_signed_out(open_console: Opened, served: Served, tmp_path: Path) -> None:
     """A token that is revoked ends the stream, and the console asks for another one."""
     tokens = McpTokens(tmp_path / "tokens.yaml")
@@ -226,9 +240,13 @@ def test_narrow_window_does_not_scroll_sideways(open_console: Opened, served: Se
     """At 360 px all is reachable, and nothing is wider than the window."""
     id = fill(bus, "shell:narrow")
     console = open_console(served, width=360, height=740)
-    for address in ("#/now?page=shell:narrow", f"#/now?page=shell:narrow&selected={id}", "#/log"):
+    with bus.subscribe("shell-narrow"):
+        pass
+    for address in ("#/now?page=shell:narrow", f"#/now?page=shell:narrow&selected={id}", "#/log", "#/operations"):
         window = console.open(address)
         window.wait_for_selector(".slider")
+        if address == "#/operations":
+            window.get_by_role("region", name="Subscriptions").get_by_role("table").wait_for()
         assert window.evaluate("document.documentElement.scrollWidth") <= 360
     window = console.open("#/now?page=shell:narrow")
     window.get_by_role("row", name=re.compile("has everything")).click()

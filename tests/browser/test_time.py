@@ -213,6 +213,17 @@ def test_playing_ends_live(console: Console, bus: Bus) -> None:
 
 
 @pytest.mark.browser
+def test_a_time_that_is_none_is_explained(console: Console) -> None:
+    """While what one types is no time, the field shows examples of one."""
+    window = console.open("#/now")
+    field = window.get_by_label("Moment").and_(window.locator("input"))
+    field.fill("half past two")
+    expect(window.get_by_text("Not a time yet. Such as 14:02")).to_be_visible()
+    field.fill("5m ago")
+    expect(window.get_by_text("Not a time yet")).to_be_hidden()
+
+
+@pytest.mark.browser
 def test_typed_time_and_last_change(console: Console, bus: Bus) -> None:
     """A typed time is the last event before it; `c` is the last change of what is selected, then the one before."""
     page = bus.page("time:typed")

@@ -86,7 +86,7 @@ def test_without_an_archive_it_says_what_to_set(cli: Cli, tmp_path: Path):
     for command in ("run", "ls", "verify"):
         done = cli("archive", command)
         assert done.code == 5
-        assert "archive_url is not set; set it to a directory" in done.err
+        assert "archive_url is not set; set it, or SCRATCHBUS_ARCHIVE_URL, to a directory" in done.err
     assert "is not an archive URL" in cli("archive", "verify", "ftp://x/y").err
     assert "no segments yet" in cli("archive", "ls", str(tmp_path / "nothing")).err
     assert cli("archive", "ls", "/proc/self/mem/x").code in (0, 6)

@@ -26,6 +26,7 @@ def test_a_replay_shows_the_page_as_it_was(cli: Cli):
     third = cli.add("third")
     assert ids(cli.json("replay", "--until", then)) == [second, first]
     assert [each["status"] for each in cli.json("replay", "--until", then).documents] == ["active", "active"]
+    assert ids(cli.json("replay", "--at", then)) == [second, first]
     assert ids(cli.json("replay")) == ids(cli.json("replay", "--until", "now")) == [third, second, first]
     assert ids(cli.json("replay", "--limit", "1")) == [third]
     assert ids(cli.json("replay", "--until", then, "--active", "--limit", "1")) == [second]

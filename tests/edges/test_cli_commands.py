@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -80,6 +81,14 @@ def test_a_list_on_a_terminal_says_what_is_blocked_while_it_is(cli: Cli):
     cli("resolve", wall, "--source", "me")
     assert b"blocked" not in shown("list")
     assert b"blocked \xc2\xb7" not in shown("show", roof)
+
+
+@pytest.mark.parametrize("command", ["list", "active", "tail"])
+def test_a_narrow_terminal_leaves_room_for_the_content(cli: Cli, monkeypatch: pytest.MonkeyPatch, command: str):
+    cli.add("Disk 93% full on db-1, 7% left", type="pending_confirmation")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    assert "Disk 93% full on d" in cli(command).out
 
 
 def test_an_observation_is_added_with_everything_that_was_said(cli: Cli):
@@ -173,7 +182,7 @@ def test_a_list_is_narrowed_by_what_is_given(cli: Cli):
     assert ids("--source", "nobody") == ids("--since", "2099-01-01T00:00:00Z") == []
 
 
-def test_a_list_says_how_many_more_match_and_how_to_go_on(cli: Cli):
+def test_a_list_says_how_many_more_match_and_how_to_go_on(cli: Cli, monkeypatch: pytest.MonkeyPatch):
     first, second, third = (cli.add(f"{n}", "--tag", "ci", "--confidence", f"0.{n + 7}") for n in range(3))
     done = cli("list", "--tag", "ci", "--limit", "1")
     assert f"2 more match: go on with --after {third[-8:]}, or show all with --all" in done.err
@@ -182,6 +191,8 @@ def test_a_list_says_how_many_more_match_and_how_to_go_on(cli: Cli):
     for rest in (("--limit", "3"), ("--after", first), ("--limit", "1", "--confidence", "0.9"), ("--all",)):
         assert "more match" not in cli("list", *rest).err
     assert [each["id"] for each in cli.json("list", "--confidence", "0.8").documents] == [third, second]
+    monkeypatch.setattr("scratchbus.cli.read._COUNTED", 2)  # more are not counted
+    assert cli("list", "--limit", "1").err.startswith("At least 2 more match")
 
 
 def test_what_is_active_comes_by_priority(cli: Cli):

@@ -64,7 +64,9 @@ def test_the_exit_codes_are_those_that_are_documented():
     ("arguments", "hint"),
     [
         (["lst"], "did you mean 'list'?"),
-        (["list", "--typ", "x"], "`scratchbus list --help`"),
+        (["list", "--typ", "x"], "no such option '--typ'. did you mean '--type'? see `scratchbus list --help`"),
+        (["list", "--tags", "x"], "did you mean '--tag'?"),
+        (["update", _NOBODY, "--expected-version", "3"], "nothing to update; give --content"),
         (["add", "observation"], "missing argument 'CONTENT'"),
         (["add", "observation", "x"], "--source"),
         (["add", "observation", "x", "--source", "me", "--confidence", "high"], "--confidence"),

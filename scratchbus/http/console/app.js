@@ -87,10 +87,10 @@ function Banner() {
   const text = {
     "server-away": ["The server does not answer.", "What you see is the last that it sent. The console connects again by itself."],
     "engine-away": ["The engine is away.", detail || "Nothing can be read or written until it is back. The console goes on by itself."],
-    "signed-out": ["You are not signed in.", "Open the address that `scratchbus serve` printed, which has its key, or give a token."],
+    "signed-out": ["You are not signed in.", html`Open the address that <code>scratchbus serve</code> printed, which has its key, or give a token.`],
   }[state];
   return html`<div class="banners" role="status">${text && html`<div class="banner ${state}">
-    <strong>${text[0]}</strong> <span>${visible(text[1])}</span> <span class="banner-since">for <${Age} at=${since} fromNow /></span>
+    <strong>${text[0]}</strong> <span>${typeof text[1] === "string" ? visible(text[1]) : text[1]}</span> <span class="banner-since">for <${Age} at=${since} fromNow /></span>
     ${state === "signed-out" ? html`<${SignIn} />` : html`<button type="button" onClick=${probe}>Try now</button>`}</div>`}</div>`;
 }
 

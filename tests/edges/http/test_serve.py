@@ -51,7 +51,7 @@ def test_an_address_that_is_none_is_an_error(where):
 def test_a_port_that_is_taken_is_an_error(served):
     port = served.url.rpartition(":")[2]
     code, complaint = refused("serve", "--listen", port, "--no-open")
-    assert (code, "choose another port" in complaint) == (5, True)
+    assert (code, f"cannot listen on {port}: Address already in use; choose another port" in complaint) == (5, True)
 
 
 def test_a_wrong_key_file_is_a_clear_error(tmp_path: Path):

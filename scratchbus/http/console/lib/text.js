@@ -36,6 +36,12 @@ export const count = (number, one, many = `${one}s`) => `${number.toLocaleString
 /** Return the last part of an id, which differs most: …4AC54WT0M. */
 export const shortId = (id) => (id && id.length > 12 ? `…${id.slice(-6)}` : id);
 
+/** An id of an observation within a text. */
+export const ID = /\b([0-7][0-9A-HJKMNP-TV-Z]{25})\b/;
+
+/** Return a text with the ids in it as short as `shortId` makes them. */
+export const shortIds = (text) => text.split(ID).map((part, index) => (index % 2 ? shortId(part) : part)).join("");
+
 const SIZES = [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]];
 
 /** Return a size as "1.4 MiB". */

@@ -9,6 +9,7 @@ import { count, Text, visible } from "../lib/text.js";
 import { isPast } from "../lib/time.js";
 import { VIEWS } from "../views.js";
 import { act, actionsFor } from "./actions.js";
+import { LinkedText } from "./linked.js";
 import { ObservationBadge, Priority, Status, Tags, Type } from "./observation.js";
 import { Empty, ProblemNote } from "./problem.js";
 import { Age, Countdown, Moment } from "./times.js";
@@ -53,7 +54,7 @@ function Fields({ observation: it }) {
   const badges = (ids) => ids.length ? html`<ul class="badges">${ids.map((id) => html`<li key=${id}><${Evidence} id=${id} /></li>`)}</ul>` : null;
   return html`<dl class="fields">
     ${row("status", html`<${Status} observation=${it} />${it.reason_code ? html` <span class="quiet">${visible(it.reason_code)}</span>` : ""}`)}
-    ${row("reason", it.reason && html`<${Text} value=${it.reason} />`)}
+    ${row("reason", it.reason && html`<${LinkedText} value=${it.reason} />`)}
     ${row("priority", html`<${Priority} value=${it.priority} />`)}
     ${row("confidence", it.confidence)}
     ${row("source", html`<${Text} value=${it.source} />`)}

@@ -3,14 +3,18 @@ import { html } from "../lib/base.js";
 import { Problem } from "../lib/api.js";
 import { Text } from "../lib/text.js";
 
-/** An error of a request: what is wrong, and a button that tries again. */
+/** An error of a request: what is wrong, and a button that tries again. Who is signed out is told so by the banner alone. */
 export function ProblemNote({ error, retry }) {
+  if (isSignedOut(error)) return null;
   return html`<div class="problem" role="alert">
     <p><strong><${Text} value=${titleOf(error)} /></strong></p>
     <p><${Text} value=${messageOf(error)} /></p>
     ${retry && html`<button type="button" onClick=${retry}>Try again</button>`}
   </div>`;
 }
+
+/** Return whether an error is what the banner says already. */
+export const isSignedOut = (error) => error instanceof Problem && error.status === 401;
 
 /** Return what an error says, for a line. */
 export const messageOf = (error) =>

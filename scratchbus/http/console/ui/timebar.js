@@ -8,14 +8,14 @@ import { received } from "../lib/live.js";
 import { go, param } from "../lib/route.js";
 import { isDark, page, selected } from "../lib/state.js";
 import { clock, isPast, millisOf, moment, now, stamp } from "../lib/time.js";
-import { messageOf } from "./problem.js";
+import { isSignedOut, messageOf } from "./problem.js";
 import { Menu } from "./menu.js";
 import { TimeField } from "./times.js";
 import { toast } from "./toast.js";
 import { back, goTo, moving, player, SPEEDS, startPlaying, step, stopPlaying } from "./timetravel.js";
 import uPlot from "../vendor/uplot.js";
 
-const SPANS = [["", "All of it"], ["7d", "7 days"], ["1d", "1 day"], ["6h", "6 hours"], ["1h", "1 hour"], ["15m", "15 minutes"]];
+const SPANS = [["", "All time"], ["7d", "7 days"], ["1d", "1 day"], ["6h", "6 hours"], ["1h", "1 hour"], ["15m", "15 minutes"]];
 const SPAN_MS = { "7d": 6048e5, "1d": 864e5, "6h": 216e5, "1h": 36e5, "15m": 9e5 };
 const span = param("span");
 const STALE = 2000; // milliseconds between histograms while events come
@@ -59,26 +59,28 @@ export function TimeBar({ scope }) {
 
   return html`<div class="timebar ${isPast.value ? "past" : ""}">
     <div class="time-controls">
-      <button type="button" class="icon" aria-label="One event back" title="One event back (←)" onClick=${() => stepBy(-1)}><${Icon} path="M13 3 5 10l8 7z" /></button>
-      <button type="button" class="icon" aria-label=${playing ? "Stop" : "Play"} title="${playing ? "Stop" : "Play"} (Space)" onClick=${play}>
-        <${Icon} path=${playing ? "M5 3h4v14H5zM11 3h4v14h-4z" : "M5 3l12 7-12 7z"} /></button>
-      <button type="button" class="icon" aria-label="One event on" title="One event on (→)" disabled=${!isPast.value} onClick=${() => stepBy(1)}><${Icon} path="M7 3l8 7-8 7z" /></button>
-      <${Menu} label="Speed: ${speed}×" className="small" items=${SPEEDS.map((each) => ({ label: `${each}×`, checked: each === speed, run: () => (player.value = { ...player.peek(), speed: each }) }))}>${speed}×<//>
+      <div class="time-steps">
+        <button type="button" class="icon" aria-label="One event back" title="One event back (←)" onClick=${() => stepBy(-1)}><${Icon} path="M13 3 5 10l8 7z" /></button>
+        <button type="button" class="icon" aria-label=${playing ? "Stop" : "Play"} title="${playing ? "Stop" : "Play"} (Space)" onClick=${play}>
+          <${Icon} path=${playing ? "M5 3h4v14H5zM11 3h4v14h-4z" : "M5 3l12 7-12 7z"} /></button>
+        <button type="button" class="icon" aria-label="One event on" title="One event on (→)" disabled=${!isPast.value} onClick=${() => stepBy(1)}><${Icon} path="M7 3l8 7-8 7z" /></button>
+        <${Menu} label="Speed: ${speed}×" className="small" items=${SPEEDS.map((each) => ({ label: `${each}×`, checked: each === speed, run: () => (player.value = { ...player.peek(), speed: each }) }))}>${speed}×<//>
+      </div>
       <${TimeField} label="Moment" value=${isPast.value ? stamp(now.value, true) : "now"} onTime=${jump} />
-      ${selected.value && html`<button type="button" class="small" title="To the last change of the selected observation (c)" onClick=${toChange}>Last change</button>`}
+      ${selected.value && html`<button type="button" class="small last-change" title="To the last change of the selected observation (c)" onClick=${toChange}>Last change</button>`}
       <span class="time-note quiet">${player.value.note}</span>
       <${Menu} label="Span: ${spanName()}" className="small" align="right" items=${SPANS.map(([name, label]) => ({ label, checked: name === span.value, run: () => go({ span: name }, { replace: true }) }))}>${spanName()}<//>
       <button type="button" class="small live-button" aria-pressed=${!isPast.value} title="Back to live (l)" onClick=${back}>Live</button>
     </div>
     <div class="time-plot" ref=${box}>
       ${width > 0 && data && html`<${Histogram} data=${data} width=${width} bounds=${bounds} />`}
-      ${error && !data && html`<p class="quiet time-missing">The histogram could not be loaded: ${messageOf(error)}</p>`}
+      ${error && !data && !isSignedOut(error) && html`<p class="quiet time-missing">The histogram could not be loaded: ${messageOf(error)}</p>`}
       ${bounds && html`<${Slider} bounds=${bounds} jump=${jump} stepBy=${stepBy} />`}
     </div>
   </div>`;
 }
 
-const spanName = () => SPANS.find(([name]) => name === span.value)?.[1] ?? "All of it";
+const spanName = () => SPANS.find(([name]) => name === span.value)?.[1] ?? "All time";
 const Icon = ({ path }) => html`<svg viewBox="0 0 20 20" width="16" height="16" aria-hidden="true"><path d=${path} /></svg>`;
 
 async function histogram(pages, buckets, signal) {

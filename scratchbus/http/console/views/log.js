@@ -55,7 +55,7 @@ export default function Log() {
   return html`<section class="log" aria-label="Events">
     <div class="toolbar">
       <${Filter} value=${query.value} onValue=${setFilter} names=${NAMES} placeholder="Filter: words, kind:, type:, page:, by:" suggest=${suggest} />
-      <span class="toolbar-count">${rows.length === events.length ? count(events.length, "event") : `${rows.length.toLocaleString("en")} of ${events.length.toLocaleString("en")}`}${atStart ? "" : ", the newest"}</span>
+      <span class="toolbar-count">${events.length > 0 || atStart ? countText(rows.length, events.length, atStart) : ""}</span>
       ${!isPast.value && html`<button type="button" aria-pressed=${paused.value !== ""} title="Pause without losing an event (z)" onClick=${pause}>
         ${paused.value ? `Go on${waiting ? `, ${waiting.toLocaleString("en")} new` : ""}` : "Pause"}</button>`}
     </div>
@@ -68,6 +68,9 @@ export default function Log() {
           ${events.length > 0 ? html`<p><button type="button" onClick=${() => setFilter("")}>Clear the filter</button></p>` : html`<p>Events appear here as they are written.</p>`}<//>`}
   </section>`;
 }
+
+const countText = (shown, all, atStart) =>
+  `${shown === all ? count(all, "event") : `${shown.toLocaleString("en")} of ${all.toLocaleString("en")}`}${atStart ? "" : ", the newest"}`;
 
 const COLUMNS = [
   { name: "time", title: "Time", cell: (row) => html`<${Moment} at=${row.at} precise />` },

@@ -50,6 +50,7 @@ export default function Now() {
         <${Filter} value=${query.value} onValue=${setFilter} names=${NAMES} placeholder="Filter: words, type:, tag:, owner:, source:, status:"
           suggest=${(name) => (name === "status" ? STATUS_NAMES : [...new Set(rows.flatMap((each) => valuesOf(each)(name)))].sort())} />
         <span class="toolbar-count" role="status">${loaded ? countText(shown.length, rows.length, more) : ""}</span>
+        <label class="check now-closed"><input type="checkbox" checked=${showsClosed(terms)} onChange=${toggleClosed} /> Also closed ones</label>
         ${may("publish") && html`<button type="button" class="primary" title="Add an observation (a)" disabled=${isPast.value}
           onClick=${() => addObservation()}>Add</button>`}
       </div>
@@ -74,6 +75,9 @@ const anyStatus = ({ name, value, not }) => name !== "status" || not || !["open"
 const countText = (shown, all, more) =>
   `${shown === all ? count(all, "observation") : `${shown.toLocaleString("en")} of ${all.toLocaleString("en")}`}${more ? ", the newest" : ""}`;
 
+const showsClosed = (terms) => terms.some(({ name, value, not }) => name === "status" && value === "all" && !not);
+const toggleClosed = () => setFilter(toggleTerm(query.peek(), "status", "all"));
+
 const filterBy = (name) => (value) => setFilter(toggleTerm(query.peek(), name, value));
 
 /** Types as buttons that filter, each with its number of rows. */
@@ -89,10 +93,10 @@ function Chips({ rows }) {
 
 const COLUMNS = [
   { name: "priority", title: "Priority", cell: (row) => html`<${Priority} value=${row.priority} />` },
-  { name: "type", title: "Type", cell: (row) => html`<${Type} name=${row.type} />` },
+  { name: "type", title: "Type", cell: (row) => html`<${Type} name=${row.type} />${narrow.value && row.status !== "active" && html`<${Status} observation=${row} />`}` },
   {
     name: "content", title: "Content", cell: (row) => html`
-      ${row.status !== "active" && html`<${Status} observation=${row} />`}
+      ${!narrow.value && row.status !== "active" && html`<${Status} observation=${row} />`}
       <span class="excerpt"><${Text} value=${row.content} /></span>
       ${row.tags.length > 0 && html`<span class="tags"><${Tags} tags=${row.tags.slice(0, 3)} />${row.tags.length > 3 && html`<span class="tag">+${row.tags.length - 3}</span>`}</span>`}`,
   },
@@ -119,6 +123,6 @@ function Nothing({ total }) {
   return html`<${Empty} title="Nothing is open on ${visible(page.value)}">
     <p>What daemons and agents add appears here by itself, the most urgent first.</p>
     ${may("publish") && html`<p><button type="button" class="primary" onClick=${() => addObservation()}>Add an observation</button></p>`}
-    <p>From a shell:</p><pre>scratchbus add risk_alert "Card 4242 was used in two countries"${page.value === "main" ? "" : ` --page ${page.value}`}</pre>
+    <p>From a shell:</p><pre>scratchbus add risk_alert "Card 4242 was used in two countries" --source me${page.value === "main" ? "" : ` --page ${page.value}`}</pre>
     <p><button type="button" onClick=${() => setFilter("status:all")}>Show closed ones</button></p><//>`;
 }

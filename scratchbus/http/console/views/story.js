@@ -9,12 +9,12 @@ import { count, Text, visible } from "../lib/text.js";
 import { isPast } from "../lib/time.js";
 import { useKeys } from "../lib/keys.js";
 import { act, actionsFor, keysOfActions } from "../ui/actions.js";
+import { LinkedText } from "../ui/linked.js";
 import { ObservationBadge, Priority, Status, Tags, Type } from "../ui/observation.js";
 import { Empty, ProblemNote } from "../ui/problem.js";
 import { Countdown } from "../ui/times.js";
 import { Graph } from "./story/graph.js";
 import { Life } from "./story/life.js";
-import { LinkedText } from "./story/linked.js";
 import { Readers } from "./story/readers.js";
 import { loadWeb } from "./story/web.js";
 
@@ -81,7 +81,7 @@ const actionsOf = (web) => [...new Set([...web.nodes.values()].flatMap((each) =>
 function Evidence({ web, id }) {
   const of = (wanted) => [...web.nodes.values()].filter(({ side }) => side === wanted).length;
   return html`
-    <section aria-labelledby="evidence"><h2 id="evidence">Evidence <small>rests on ${of("below")}; ${count(of("above"), "rests", "rest")} on it${web.more ? `; the nearest ${web.nodes.size} are shown` : ""}</small></h2>
+    <section aria-labelledby="evidence"><h2 id="evidence">Evidence <small>${web.nodes.size > 1 && `rests on ${of("below")}; ${count(of("above"), "rests", "rest")} on it`}${web.more ? `; the nearest ${web.nodes.size} are shown` : ""}</small></h2>
       ${web.nodes.size > 1 || actionsOf(web).length
         ? html`<${Graph} web=${web} id=${id} />`
         : html`<p class="hint">It names no evidence, nothing rests on it, and it led to no action. <code>evidence=[ids]</code> says what an observation rests on.</p>`}</section>`;

@@ -41,7 +41,7 @@ export function Archive() {
   const { data, error, reload } = useLoad((signal) => get("/archive", {}, { signal }), []);
   if (error) return html`<${Panel} id="archive" title="Archive"><${ProblemNote} error=${error} retry=${reload} /><//>`;
   if (!data) return null;
-  if (!data.where) return html`<${Panel} id="archive" title="Archive" wide><p class="hint">None. With <code>SCRATCHBUS_ARCHIVE_URL=file:///…</code>, <code>scratchbus archive run</code> moves old events into segments that vouch for each other.</p><//>`;
+  if (!data.where) return html`<${Panel} id="archive" title="Archive" wide><p class="hint">None. With <code>SCRATCHBUS_ARCHIVE_URL=file:///…</code>, <code>scratchbus log-archive run</code> moves old events into segments that vouch for each other.</p><//>`;
   return html`<${Panel} id="archive" title="Archive" wide note=${data.is_sound ? "the chain is whole" : "the chain is broken"} sign=${data.is_sound ? "good" : "bad"}>
     <${Facts} facts=${[["where", data.where]]} />
     ${data.logs.length > 0 && html`<${Grid} label="Archived logs" keyOf=${({ shard }) => shard} rows=${data.logs} columns=${[

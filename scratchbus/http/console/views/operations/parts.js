@@ -15,7 +15,7 @@ export const Facts = ({ facts }) => html`<dl class="facts">${facts.filter(([, va
 
 /** A table that scrolls sideways by itself. `columns` are [{title, cell(row), number?}]. */
 export const Grid = ({ label, columns, rows, keyOf }) => html`<div class="grid-box" tabindex="0" role="region" aria-label=${label}><table>
-  <thead><tr>${columns.map(({ title, number }) => html`<th key=${title} scope="col" class=${number ? "right" : ""}>${title || html`<span class="visually-hidden">Actions</span>`}</th>`)}</tr></thead>
-  <tbody>${rows.map((row) => html`<tr key=${keyOf(row)}>${columns.map(({ title, cell, number }) => html`<td key=${title} class=${number ? "right number" : ""}>${cell(row)}</td>`)}</tr>`)}</tbody></table></div>`;
+  <thead><tr>${columns.map(({ title, number }) => html`<th key=${title} scope="col" class=${number || !title ? "right" : ""}>${title || html`<span class="visually-hidden">Actions</span>`}</th>`)}</tr></thead>
+  <tbody>${rows.map((row) => html`<tr key=${keyOf(row)}>${columns.map(({ title, cell, number }) => html`<td key=${title} class=${number ? "right number" : title ? "" : "right"}>${cell(row)}</td>`)}</tr>`)}</tbody></table></div>`;
 
 export const number = (value) => value.toLocaleString("en");

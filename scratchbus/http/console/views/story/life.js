@@ -7,7 +7,7 @@ import { duration, positionOf, stamp } from "../../lib/time.js";
 import { FieldDiff } from "../../ui/diff.js";
 import { Tags } from "../../ui/observation.js";
 import { Moment } from "../../ui/times.js";
-import { LinkedText } from "./linked.js";
+import { LinkedText } from "../../ui/linked.js";
 
 const REASONS = {
   reviewed: "sent to review", resolved: "resolved", archived: "archived", reopened: "reopened", changed: "changed", expired: "expired",

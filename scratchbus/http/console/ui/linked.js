@@ -1,9 +1,7 @@
 // Text in which ids of observations are links to their stories.
-import { html } from "../../lib/base.js";
-import { link } from "../../lib/route.js";
-import { shortId, Text } from "../../lib/text.js";
-
-const ID = /\b([0-7][0-9A-HJKMNP-TV-Z]{25})\b/;
+import { html } from "../lib/base.js";
+import { link } from "../lib/route.js";
+import { ID, shortId, Text } from "../lib/text.js";
 
 export const LinkedText = ({ value }) =>
   value.split(ID).map((part, index) =>
