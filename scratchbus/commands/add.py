@@ -199,9 +199,10 @@ def decide(
     fence, argument = given("fence"), ""
     _check_type(settings, kind, status, given)
     status_class = life.statuses[status]
-    fields = {"by": by or source, **why, **said}  # of the body, without what is default
-    for name in _DECIDED.intersection(said):
-        del fields[name]
+    fields = {"by": by or source, **why}  # of the body, without what is default: callers may say that
+    for name, value in said.items():
+        if name not in _DECIDED and value != _UNSAID.get(name):
+            fields[name] = value
     if wake is not None:
         fields["remind_at"] = wake
     if start is not None:
@@ -222,8 +223,6 @@ def decide(
         fields["ttl"] = ttl
     elif expires_at is not None:
         fields["expires_at"] = expires_at
-    if "confidence" in fields or not all(fields.values()):  # callers may say what is default
-        fields = {name: value for name, value in fields.items() if value != _UNSAID.get(name)}
     if kind.dedupe and "dedupe_key" not in said and "every" not in said:
         key = kind.dedupe_key_of(fields | {"type": kind.name, "source": source})
         if key is not None:
