@@ -202,7 +202,7 @@ def decide(
     fields = {"by": by or source, **why}  # of the body, without what is default: callers may say that
     for name, value in said.items():
         if name not in _DECIDED and value != _UNSAID.get(name):
-            fields[name] = value
+            fields[name] = value  # noqa: PERF403  # a comprehension is a call more
     if wake is not None:
         fields["remind_at"] = wake
     if start is not None:
