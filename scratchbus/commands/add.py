@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
@@ -108,7 +109,10 @@ def add_all(core: Core, page: str, items: Sequence[dict[str, Any]], event_id: st
         yield from check_there(core, page, evidence)
     if blockers:
         yield from check_blockers(core, page, blockers)
-    done = yield from append(core.log, page, writes, room=settings.max_observations, on_full=settings.on_full)
+    begun: dict[str, Observation] = {}
+    room, on_full = settings.max_observations, settings.on_full
+    meanwhile = partial(_begin, page, writes, begun) if len(writes) > 1 else None
+    done = yield from append(core.log, page, writes, room=room, on_full=on_full, meanwhile=meanwhile)
     if done.recalled is not None:
         found = yield from recall_all(core, page, done.recalled)
         _check_keys(writes, found)
@@ -120,7 +124,8 @@ def add_all(core: Core, page: str, items: Sequence[dict[str, Any]], event_id: st
         subjects.append(row.subject)
         if row.kind == "added":
             fields = write.said.fields if isinstance(write.said, Draft) else write.said.__dict__
-            added[row.subject] = scratch_page.added(row.subject, page, write.said.type, fields, row.position)
+            before = begun.get(row.subject)
+            added[row.subject] = scratch_page.added(row.subject, page, write.said.type, fields, row.position, before)
         if row.kind != "added" or row.version > 1:
             stale[row.subject] = row
     if stale:
@@ -131,6 +136,14 @@ def add_all(core: Core, page: str, items: Sequence[dict[str, Any]], event_id: st
     for newcomer, gone in done.displaced.items():
         added[newcomer] = added[newcomer].model_copy(update={"displaced": gone})
     return list(map(added.__getitem__, subjects))
+
+
+def _begin(page: str, writes: list[Write], begun: dict[str, Observation]) -> None:
+    """Make the observations that are about to be added, while the engine adds them."""
+    for write in writes:
+        said = write.said
+        if isinstance(said, Draft):
+            begun[said.subject] = scratch_page.added(said.subject, page, said.type, said.fields, None)
 
 
 def _check_keys(writes: list[Write], found: list[Observation]) -> None:
@@ -186,9 +199,10 @@ def decide(
     fence, argument = given("fence"), ""
     _check_type(settings, kind, status, given)
     status_class = life.statuses[status]
-    fields = {"by": by or source, **why, **said}  # of the body, without what is default
-    for name in _DECIDED.intersection(said):
-        del fields[name]
+    fields = {"by": by or source, **why}  # of the body, without what is default: callers may say that
+    for name, value in said.items():
+        if name not in _DECIDED and value != _UNSAID.get(name):
+            fields[name] = value  # noqa: PERF403  # a comprehension is a call more
     if wake is not None:
         fields["remind_at"] = wake
     if start is not None:
@@ -209,8 +223,6 @@ def decide(
         fields["ttl"] = ttl
     elif expires_at is not None:
         fields["expires_at"] = expires_at
-    if "confidence" in fields or not all(fields.values()):  # callers may say what is default
-        fields = {name: value for name, value in fields.items() if value != _UNSAID.get(name)}
     if kind.dedupe and "dedupe_key" not in said and "every" not in said:
         key = kind.dedupe_key_of(fields | {"type": kind.name, "source": source})
         if key is not None:

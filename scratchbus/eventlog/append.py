@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import chain
 from typing import Any, Literal
@@ -11,7 +12,7 @@ from hiredis import pack_command
 
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.scripts import Command
-from scratchbus.engine.steps import Call, Interrupted, Joint, Step, Wrote
+from scratchbus.engine.steps import Call, Collect, Interrupted, Joint, Send, Step, Wrote
 from scratchbus.errors import EngineError, EngineLoading, InvalidName, NotReplicated
 from scratchbus.eventlog import ids
 from scratchbus.eventlog.bus_log import MOST_PAGES, Log, PageOfLog, reach
@@ -38,20 +39,29 @@ def append(
     room: int = 0,
     on_full: str = "displace",
     mode: Literal["all", "each"] = "all",
+    meanwhile: Callable[[], object] | None = None,
 ) -> Step[Appended]:
     """Append events of one page; see `_append`."""
-    steps = _append(log, page, writes, room=room, on_full=on_full, mode=mode)
+    steps = _append(log, page, writes, room=room, on_full=on_full, mode=mode, meanwhile=meanwhile)
     return steps if tracing.active is None else tracing.active.publish(page, writes, steps)
 
 
 def _append(
-    log: Log, page: str, writes: list[Write], *, room: int, on_full: str, mode: Literal["all", "each"]
+    log: Log,
+    page: str,
+    writes: list[Write],
+    *,
+    room: int,
+    on_full: str,
+    mode: Literal["all", "each"],
+    meanwhile: Callable[[], object] | None,
 ) -> Step[Appended]:
     """Append events of one page: all or, when one is refused, none; mode "each" skips what is refused.
 
     `room` is how many open observations the page may have, 0 for no limit. Raises what the first refused event was
     refused for. A write whose reply is lost is looked for in the log before it is sent again, so it is never
-    appended twice. An EngineError has the id of the first event.
+    appended twice. An EngineError has the id of the first event. `meanwhile` is called while the engine adds several,
+    if it is called at all.
     """
     if page == SYSTEM_PAGE and any(write.op != Op.PUT for write in writes):
         raise InvalidName(f"page: {page!r} is reserved for the bus's own events; write to another page")
@@ -78,7 +88,7 @@ def _append(
     while True:
         try:
             if is_plain:
-                reply, *copies = yield from _add(log, where, page, writes, room, on_full, mode, wait)
+                reply, *copies = yield from _add(log, where, page, writes, room, on_full, mode, wait, meanwhile)
             else:
                 command = append_command(log, where, page, writes, room=room, on_full=on_full, mode=mode, scan=scan)
                 reply, *copies = yield Call(shard, (command, *wait), is_write=True)
@@ -130,6 +140,7 @@ def _add(
     on_full: str,
     mode: str,
     wait: tuple[Command, ...],
+    meanwhile: Callable[[], object] | None,
 ) -> Step[list[Any]]:
     """Send additions to the scripts for them; return the reply, and that of what is sent with it."""
     shard, prefixes = where.keys.shard, log.additions(page, room, on_full)
@@ -138,7 +149,13 @@ def _add(
         events = tuple(chain.from_iterable(map(_addition, writes)))
         check_size(events, len(writes))
         command = (*(prefixes.all if mode == "all" else prefixes.each), *events)
-        replies = yield Call(shard, (command, *wait), True)
+        call = Call(shard, (command, *wait), True)
+        if meanwhile is None or wait:
+            replies = yield call
+        else:
+            sent = yield Send(call)
+            meanwhile()
+            replies = yield Collect(sent)
         return replies
     event = _addition(writes[0])
     command = (*prefixes.one, *event)

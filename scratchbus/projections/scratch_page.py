@@ -199,27 +199,41 @@ _SAID = frozenset(ObservationFields.model_fields)
 """The fields that an observation has as the event that adds it says them."""
 
 
-def added(subject: str, page: str, type: str, fields: Mapping[str, Any], place: tuple[int, int, int]) -> Observation:
-    """Return the observation that begins with an event at a place, in whose body these fields may not be default."""
-    ms, seq, shard = place
-    values = _NEW.copy()  # faster than to set each
-    values["context"], values["tags"], values["metadata"], values["evidence"] = {}, [], {}, []
-    values["links"], values["chain"], values["seen_by"], values["followed"] = [], [], [], []
-    values["blocked_by"] = []
-    for name in _SAID.intersection(fields):
-        values[name] = fields[name]
-    values["id"], values["page"], values["type"] = subject, page, type
-    values["source"] = fields.get("source") or fields["by"]
-    ttl = fields.get("ttl")
-    if ttl is not None:
-        values["expires_at"] = moment(ms + ttl)
-    if "times" in fields:
-        values["occurrences"] = min(fields["times"], LARGEST)
-    values["shard"], values["added_ms"], values["added_seq"] = shard, ms, seq
-    values["ms"], values["seq"] = ms, seq
-    made = _new(Observation)  # as `trusted` does it
-    _set_values(made, values)
-    _set_given(made, set())
-    _set_extra(made, None)
-    _set_private(made, None)
-    return made
+def added(
+    subject: str,
+    page: str,
+    type: str,
+    fields: Mapping[str, Any],
+    place: tuple[int, int, int] | None,
+    begun: Observation | None = None,
+) -> Observation:
+    """Return the observation that begins with an event at a place, in whose body these fields may not be default.
+
+    While the place is not known yet it is None, and what this then returned is `begun` later.
+    """
+    if begun is None:
+        values = _NEW.copy()  # faster than to set each
+        values["context"], values["tags"], values["metadata"], values["evidence"] = {}, [], {}, []
+        values["links"], values["chain"], values["seen_by"], values["followed"] = [], [], [], []
+        values["blocked_by"] = []
+        for name in _SAID.intersection(fields):
+            values[name] = fields[name]
+        values["id"], values["page"], values["type"] = subject, page, type
+        values["source"] = fields.get("source") or fields["by"]
+        if "times" in fields:
+            values["occurrences"] = min(fields["times"], LARGEST)
+        begun = _new(Observation)  # as `trusted` does it
+        _set_values(begun, values)
+        _set_given(begun, set())
+        _set_extra(begun, None)
+        _set_private(begun, None)
+    else:
+        values = begun.__dict__
+    if place is not None:
+        ms, seq, values["shard"] = place
+        values["added_ms"] = values["ms"] = ms
+        values["added_seq"] = values["seq"] = seq
+        ttl = fields.get("ttl")
+        if ttl is not None:
+            values["expires_at"] = moment(ms + ttl)
+    return begun

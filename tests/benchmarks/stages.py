@@ -20,7 +20,6 @@ from rich.table import Table
 
 from scratchbus import NewObservation
 from scratchbus.engine.drivers import Engine
-from scratchbus.engine.steps import Call
 from tests.benchmarks.stage import FULL, QUICK, Sizes, Stage, catch_up, fill, given, open_stage
 
 ROUNDS = 7
@@ -49,20 +48,25 @@ class Spent(NamedTuple):
 def _watched() -> Iterator[list[float]]:
     """Collect how many seconds each request took inside."""
     seconds: list[float] = []
-    execute = Engine.execute
+    watched = {name: getattr(Engine, name) for name in ("execute", "_send_ahead", "_collect")}
 
-    def clocked(engine: Engine, call: Call) -> list[Any]:
-        begin = time.perf_counter()
-        try:
-            return execute(engine, call)
-        finally:
-            seconds.append(time.perf_counter() - begin)
+    def clocked(do: Callable[..., Any]) -> Callable[..., Any]:
+        def clock(engine: Engine, request: object) -> Any:
+            begin = time.perf_counter()
+            try:
+                return do(engine, request)
+            finally:
+                seconds.append(time.perf_counter() - begin)
 
-    Engine.execute = clocked  # type: ignore[method-assign, assignment]
+        return clock
+
+    for name, do in watched.items():
+        setattr(Engine, name, clocked(do))
     try:
         yield seconds
     finally:
-        Engine.execute = execute  # type: ignore[method-assign]
+        for name, do in watched.items():
+            setattr(Engine, name, do)
 
 
 def _engine_microseconds(stage: Stage) -> float:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from scratchbus import Bus
-from scratchbus.engine.steps import Call, Interrupted
+from scratchbus.engine.steps import Call, Interrupted, Sent
 
 Send = Callable[[], list[Any]]
 Around = Callable[[Call, Send], list[Any]]
@@ -16,14 +16,16 @@ Around = Callable[[Call, Send], list[Any]]
 
 @contextmanager
 def interposed(bus: Bus, around: Around) -> Iterator[None]:
-    """Have every request of a bus go through a function."""
+    """Have every request of a bus go through a function, writes that are sent ahead when their replies are wanted."""
     engine = bus._engine
     execute = engine.execute
+    send_ahead = engine._send_ahead
     engine.execute = lambda call: around(call, lambda: execute(call))  # type: ignore[method-assign]
+    engine._send_ahead = lambda call: Sent(call) if call.is_write else send_ahead(call)  # type: ignore[method-assign]
     try:
         yield
     finally:
-        del engine.execute  # the class has it still
+        del engine.execute, engine._send_ahead  # the class has them still
 
 
 def losing_replies(times: int = 1) -> Around:

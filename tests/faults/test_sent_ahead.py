@@ -1,26 +1,29 @@
-"""Reads that were sent before their replies are wanted: nothing is lost, or comes twice, whatever happens meanwhile."""
+"""What was sent before its replies are wanted: nothing is lost, or comes twice, whatever happens meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from scratchbus import AsyncBus, Bus, NewObservation
+from scratchbus import AsyncBus, Bus, NewObservation, Observation
+from scratchbus.commands import add as adding
 from scratchbus.domain.position import START
 from scratchbus.engine.steps import Call, Collect, Interrupted, Send, Sent, Step
 from scratchbus.errors import EngineUnreachable, LogRewound
 from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.raw_entries import entry_position
 from scratchbus.eventlog.reader import CHUNK, read
+from scratchbus.eventlog.writes import Write
 from scratchbus.readmodel import additions, catch_up
 from scratchbus.readmodel.catch_up import fold_once
 from scratchbus.timetravel.fold_page import Documents, fold_events
 from tests.faults.servers import Server, embedded_binary
+from tests.waiting import eventually
 
 COUNT = 5 * CHUNK
 LARGE = 4_000
@@ -240,6 +243,90 @@ def test_a_write_whose_connection_broke_is_not_sent_again(server: Server, bus: B
         bus.converse(collected(write))
     with server.client() as client:
         assert client.get("n") is None
+
+
+@pytest.fixture
+def items() -> list[NewObservation]:
+    return [NewObservation(type="observation", content=f"{at}", metadata={"n": at}) for at in range(50)]
+
+
+def while_added(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> list[int]:
+    """Do something once a batch was sent, before its reply is wanted; return the sizes of such batches."""
+    begin, sizes = adding._begin, list[int]()
+
+    def doing(page: str, writes: list[Write], begun: dict[str, Observation]) -> None:
+        begin(page, writes, begun)
+        sizes.append(len(begun))
+        do()
+
+    monkeypatch.setattr(adding, "_begin", doing)
+    return sizes
+
+
+def test_what_add_many_returns_is_made_while_the_engine_adds(
+    server: Server, bus: Bus, items: list[NewObservation], monkeypatch: pytest.MonkeyPatch
+):
+    fill(bus, 200, 10)  # the second hundred has the engine load the script
+    with server.client() as client:
+
+        def see() -> None:
+            assert len(bus._engine._sent) == 1
+            eventually(lambda: client.xlen(bus.core.log.keys(0).log) == 250)
+
+        sizes = while_added(monkeypatch, see)
+        added = bus.page().add_many(items)
+    assert sizes == [50]
+    assert [each.metadata["n"] for each in added] == [*range(50)]
+    assert added == [bus.page().get(each.id) for each in added]
+    assert not bus._engine._sent
+
+
+def test_a_batch_is_added_once_where_the_engine_died_meanwhile(
+    server: Server, bus: Bus, items: list[NewObservation], monkeypatch: pytest.MonkeyPatch
+):
+    fill(bus, 200, 10)  # the second hundred has the engine load the script
+    sizes = while_added(monkeypatch, lambda: restart(server))
+    added = bus.page().add_many(items)
+    assert sizes == [50]
+    assert added == [bus.page().get(each.id) for each in added]
+    assert [event.seq for event in bus.events()] == [*range(1, 251)]
+    assert bus.verify().is_sound
+
+
+def test_a_batch_of_asyncio_is_added_once_where_the_engine_died_meanwhile(
+    server: Server, bus: Bus, items: list[NewObservation], monkeypatch: pytest.MonkeyPatch
+):
+    async def add() -> None:
+        async with AsyncBus.connect(server.url, source="t", max_observations=99_999) as other:
+            await other.page().add_many(items)
+            await other.page().add_many(items)
+            sizes = while_added(monkeypatch, lambda: restart(server))
+            added = await other.page().add_many(items)
+            assert sizes == [50]
+            assert added == [await other.page().get(each.id) for each in added]
+
+    asyncio.run(add())
+    assert [event.seq for event in bus.events()] == [*range(1, 151)]
+    assert bus.verify().is_sound
+
+
+def test_an_interrupt_while_a_batch_is_added_leaves_nothing_behind(
+    bus: Bus, items: list[NewObservation], monkeypatch: pytest.MonkeyPatch
+):
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    fill(bus, 200, 10)  # the second hundred has the engine load the script
+    with monkeypatch.context() as patched:
+        while_added(patched, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            bus.page().add_many(items)
+    gc.collect()
+    assert not bus._engine._sent
+    added = bus.page().add_many(items)
+    assert added == [bus.page().get(each.id) for each in added]
+    assert len(list(bus.events())) in (250, 300)  # it may have come to the engine, whole
+    assert bus.verify().is_sound
 
 
 def test_replies_are_as_old_as_the_sending(bus: Bus):
