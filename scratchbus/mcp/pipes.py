@@ -7,8 +7,11 @@ from it, takes longer than all else of most calls.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import select
+import sys
+import termios
 import threading
 from contextlib import suppress
 from typing import Final
@@ -89,9 +92,24 @@ def _chunk(descriptor: int) -> bytes:
 
 def _has_room(descriptor: int, size: int) -> bool:
     """Return whether so many bytes can be written whole without waiting."""
+    if size > select.PIPE_BUF:
+        return size <= _capacity(descriptor) and not _unread(descriptor)
     ready = select.poll()
     ready.register(descriptor, select.POLLOUT)
-    return size <= select.PIPE_BUF and ready.poll(0) == [(descriptor, select.POLLOUT)]
+    return ready.poll(0) == [(descriptor, select.POLLOUT)]
+
+
+def _capacity(descriptor: int) -> int:
+    """Return how many bytes an empty pipe takes, 0 if it is none or the system does not say."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            return fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ)
+    return 0
+
+
+def _unread(descriptor: int) -> int:
+    """Return how many bytes in a pipe have not been read."""
+    return int.from_bytes(fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def _write(descriptor: int, data: bytes) -> None:
