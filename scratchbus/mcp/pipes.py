@@ -13,6 +13,7 @@ import select
 import sys
 import termios
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -31,14 +32,23 @@ class InputPipe:
         self._loop = asyncio.get_running_loop()
         self._room = threading.Semaphore(_AHEAD)
         self._is_paused = False
+        self._take: Callable[[bytes], bool] | None = None
         try:
             self._loop.add_reader(descriptor, self._read)
         except OSError:  # such as a file, which no loop waits for
             threading.Thread(target=self._read_all, name="stdin", daemon=True).start()
 
-    async def next(self) -> bytes:
-        """Return the next chunk."""
-        chunk = await self._chunks.get()
+    async def next(self, take: Callable[[bytes], bool] | None = None) -> bytes:
+        """Return the next chunk.
+
+        While this waits, `take` is called with each chunk as soon as it is there, and returns whether it has taken it:
+        to wake a task takes a turn of the loop.
+        """
+        self._take = take
+        try:
+            chunk = await self._chunks.get()
+        finally:
+            self._take = None
         self._room.release()
         if self._is_paused:
             self._is_paused = False
@@ -51,7 +61,11 @@ class InputPipe:
         chunk = b"" if self._is_paused else _chunk(self._descriptor)
         if not chunk:
             self._loop.remove_reader(self._descriptor)
-        if not self._is_paused:
+        if self._is_paused:
+            return
+        if chunk and self._take is not None and self._chunks.empty() and self._take(chunk):
+            self._room.release()
+        else:
             self._chunks.put_nowait(chunk)
 
     def _read_all(self) -> None:

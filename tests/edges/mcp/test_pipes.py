@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import random
 import select
 import socket
 import sys
@@ -13,7 +14,10 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from scratchbus.mcp.pipes import _AHEAD, _CHUNK, InputPipe, OutputPipe, _has_room
+from scratchbus.mcp.json_rpc import Message
+from scratchbus.mcp.pipes import _AHEAD, _CHUNK, InputPipe, OutputPipe, _has_room, _unread
+from scratchbus.mcp.protocol import PARSE_ERROR
+from scratchbus.mcp.stdio import _receive
 from tests.waiting import PATIENCE
 
 
@@ -56,6 +60,94 @@ async def test_only_some_chunks_are_read_ahead():
             found += len(chunk)
     assert found == sent
     os.close(out)
+
+
+async def test_chunks_are_taken_at_once_while_they_are_awaited():
+    out, into = os.pipe()
+    chunks, taken = InputPipe(out), list[bytes]()
+
+    def take(chunk: bytes) -> bool:
+        if chunk.isdigit():
+            taken.append(chunk)
+        return chunk.isdigit()
+
+    async def say(*sent: bytes) -> None:
+        for each in sent:
+            os.write(into, each)
+            while _unread(into):
+                await anyio.lowlevel.checkpoint()
+
+    with anyio.fail_after(PATIENCE):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(say, b"1", b"2", b"three")
+            assert await chunks.next(take) == b"three"
+        assert taken == [b"1", b"2"]
+        await say(b"4")
+        assert await chunks.next(take) == b"4"  # which came when it was not awaited
+        os.close(into)
+        assert await chunks.next(take) == b""
+    assert taken == [b"1", b"2"]
+    os.close(out)
+
+
+async def test_no_chunk_overtakes_another():
+    out, into = os.pipe()
+    chunks, heard = InputPipe(out), list[bytes]()
+
+    async def hear() -> None:
+        heard.append(await chunks.next(bytes.isdigit))
+
+    with anyio.fail_after(PATIENCE):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(hear)
+            while chunks._take is None:
+                await anyio.lowlevel.checkpoint()
+            for each in (b"three", b"4"):  # both in one turn of the loop
+                os.write(into, each)
+                chunks._read()
+        assert heard == [b"three"]
+        assert await chunks.next(bytes.isdigit) == b"4"
+    os.close(into)
+    os.close(out)
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_messages_that_come_in_any_pieces_are_taken_in_their_order(seed: int):
+    dice = random.Random(seed)
+    lines = [b'{"jsonrpc":"2.0","id":%d,"method":"ping"}\n' % number for number in range(200)]
+    for number in range(0, 200, 20):
+        lines[number] = b"hello? " + lines[number]
+    taken: list[int] = []
+    out, into = os.pipe()
+
+    class Session:
+        def take(self, message: Message) -> None:
+            taken.append(message["id"])
+
+    async def send(message: Message) -> None:
+        for _ in range(dice.randrange(20)):
+            await anyio.lowlevel.checkpoint()
+        taken.append(message["error"]["code"])
+
+    async def say() -> None:
+        left = b"".join(lines)
+        while left:
+            start, end = (left.find(mark, 1) + 1 for mark in (b"{", b"\n"))
+            size = dice.choice([max(start - 1, 1), end, end, dice.randrange(1, 200)])
+            os.write(into, left[:size])
+            left = left[size:]
+            while _unread(into):
+                await anyio.lowlevel.checkpoint()
+            for _ in range(dice.randrange(5)):
+                await anyio.lowlevel.checkpoint()
+        os.close(into)
+
+    with anyio.fail_after(PATIENCE):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(say)
+            await _receive(Session(), send, InputPipe(out))  # type: ignore[arg-type]
+    os.close(out)
+    assert taken == [number if number % 20 else PARSE_ERROR for number in range(200)]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much a pipe takes")
