@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, NotRequired
+from typing import TYPE_CHECKING, Annotated, Final, NotRequired
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
 from scratchbus.errors import InvalidField
@@ -34,10 +34,19 @@ class FactAnswer(TypedDict):
     invalid_at: NotRequired[Moment]
 
 
+_LISTED: Final = {
+    "type": "array",
+    "items": {"type": "object", "description": "`assert_fact` describes the fields."},
+}
+"""The schema of a list of facts, without their fields: clients validate every answer."""
+
+Listed = Annotated[list[FactAnswer], WithJsonSchema(_LISTED)]
+
+
 class FoundFacts(TypedDict):
     """The facts that are true then, the last asserted first."""
 
-    facts: list[FactAnswer]
+    facts: Listed
 
 
 class NearEntity(TypedDict):
@@ -52,7 +61,7 @@ class Connections(TypedDict):
     """What is near an entity, the nearest first; or `path`, the facts on the shortest way to another, if any."""
 
     near: NotRequired[list[NearEntity]]
-    path: NotRequired[list[FactAnswer]]
+    path: NotRequired[Listed]
 
 
 class Explanation(TypedDict):

@@ -7,9 +7,13 @@ from it, takes longer than all else of most calls.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import select
+import sys
+import termios
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -28,14 +32,23 @@ class InputPipe:
         self._loop = asyncio.get_running_loop()
         self._room = threading.Semaphore(_AHEAD)
         self._is_paused = False
+        self._take: Callable[[bytes], bool] | None = None
         try:
             self._loop.add_reader(descriptor, self._read)
         except OSError:  # such as a file, which no loop waits for
             threading.Thread(target=self._read_all, name="stdin", daemon=True).start()
 
-    async def next(self) -> bytes:
-        """Return the next chunk."""
-        chunk = await self._chunks.get()
+    async def next(self, take: Callable[[bytes], bool] | None = None) -> bytes:
+        """Return the next chunk.
+
+        While this waits, `take` is called with each chunk as soon as it is there, and returns whether it has taken it:
+        to wake a task takes a turn of the loop.
+        """
+        self._take = take
+        try:
+            chunk = await self._chunks.get()
+        finally:
+            self._take = None
         self._room.release()
         if self._is_paused:
             self._is_paused = False
@@ -48,7 +61,11 @@ class InputPipe:
         chunk = b"" if self._is_paused else _chunk(self._descriptor)
         if not chunk:
             self._loop.remove_reader(self._descriptor)
-        if not self._is_paused:
+        if self._is_paused:
+            return
+        if chunk and self._take is not None and self._chunks.empty() and self._take(chunk):
+            self._room.release()
+        else:
             self._chunks.put_nowait(chunk)
 
     def _read_all(self) -> None:
@@ -89,9 +106,24 @@ def _chunk(descriptor: int) -> bytes:
 
 def _has_room(descriptor: int, size: int) -> bool:
     """Return whether so many bytes can be written whole without waiting."""
+    if size > select.PIPE_BUF:
+        return size <= _capacity(descriptor) and not _unread(descriptor)
     ready = select.poll()
     ready.register(descriptor, select.POLLOUT)
-    return size <= select.PIPE_BUF and ready.poll(0) == [(descriptor, select.POLLOUT)]
+    return ready.poll(0) == [(descriptor, select.POLLOUT)]
+
+
+def _capacity(descriptor: int) -> int:
+    """Return how many bytes an empty pipe takes, 0 if it is none or the system does not say."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            return fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ)
+    return 0
+
+
+def _unread(descriptor: int) -> int:
+    """Return how many bytes in a pipe have not been read."""
+    return int.from_bytes(fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def _write(descriptor: int, data: bytes) -> None:

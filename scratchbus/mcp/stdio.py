@@ -100,7 +100,19 @@ class _Partial:
 async def _receive(session: McpSession, send: Send, chunks: InputPipe) -> None:
     """Forward the client's messages until the input ends."""
     rest = _Partial()
-    while chunk := await chunks.next():
+
+    def take(chunk: bytes) -> bool:
+        """Take a chunk if it is one whole message, as most are."""
+        if rest.size or chunk.find(b"\n") != len(chunk) - 1:
+            return False
+        try:
+            message = _message(chunk)
+        except ValueError:
+            return False
+        session.take(message)
+        return True
+
+    while chunk := await chunks.next(take):
         first, *others = chunk.split(b"\n")
         rest.add(first)
         for each in others:

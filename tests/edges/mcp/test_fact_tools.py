@@ -31,6 +31,16 @@ async def test_connections_are_found(connect: Connect, page_name: str):
         assert [(each["entity"], each["distance"]) for each in near["near"]] == [("Heron", 1), ("Docker", 2)]
 
 
+async def test_clients_need_not_validate_every_field_of_every_fact(connect: Connect):
+    async with connect(tools=["facts"]) as agent:
+        schemas = {tool.name: tool.output_schema for tool in (await agent.client.list_tools()).tools}
+    for tool, field in (("query_facts", "facts"), ("find_connections", "path")):
+        item = schemas[tool]["properties"][field]["items"]
+        assert "properties" not in item
+        assert "assert_fact" in item["description"]
+    assert "valid_at" in schemas["assert_fact"]["properties"]
+
+
 async def test_mistakes_say_what_to_do(connect: Connect, page_name: str):
     async with connect(page=page_name) as agent:
         wrong = {"subject": "a", "relation": "usess", "object": "b"}

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import random
+import select
+import socket
+import sys
 from pathlib import Path
 
 import anyio
 import anyio.lowlevel
+import pytest
 
-from scratchbus.mcp.pipes import _AHEAD, _CHUNK, InputPipe, OutputPipe
+from scratchbus.mcp.json_rpc import Message
+from scratchbus.mcp.pipes import _AHEAD, _CHUNK, InputPipe, OutputPipe, _has_room, _unread
+from scratchbus.mcp.protocol import PARSE_ERROR
+from scratchbus.mcp.stdio import _receive
 from tests.waiting import PATIENCE
 
 
@@ -53,9 +62,149 @@ async def test_only_some_chunks_are_read_ahead():
     os.close(out)
 
 
+async def test_chunks_are_taken_at_once_while_they_are_awaited():
+    out, into = os.pipe()
+    chunks, taken = InputPipe(out), list[bytes]()
+
+    def take(chunk: bytes) -> bool:
+        if chunk.isdigit():
+            taken.append(chunk)
+        return chunk.isdigit()
+
+    async def say(*sent: bytes) -> None:
+        for each in sent:
+            os.write(into, each)
+            while _unread(into):
+                await anyio.lowlevel.checkpoint()
+
+    with anyio.fail_after(PATIENCE):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(say, b"1", b"2", b"three")
+            assert await chunks.next(take) == b"three"
+        assert taken == [b"1", b"2"]
+        await say(b"4")
+        assert await chunks.next(take) == b"4"  # which came when it was not awaited
+        os.close(into)
+        assert await chunks.next(take) == b""
+    assert taken == [b"1", b"2"]
+    os.close(out)
+
+
+async def test_no_chunk_overtakes_another():
+    out, into = os.pipe()
+    chunks, heard = InputPipe(out), list[bytes]()
+
+    async def hear() -> None:
+        heard.append(await chunks.next(bytes.isdigit))
+
+    with anyio.fail_after(PATIENCE):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(hear)
+            while chunks._take is None:
+                await anyio.lowlevel.checkpoint()
+            for each in (b"three", b"4"):  # both in one turn of the loop
+                os.write(into, each)
+                chunks._read()
+        assert heard == [b"three"]
+        assert await chunks.next(bytes.isdigit) == b"4"
+    os.close(into)
+    os.close(out)
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_messages_that_come_in_any_pieces_are_taken_in_their_order(seed: int):
+    dice = random.Random(seed)
+    lines = [b'{"jsonrpc":"2.0","id":%d,"method":"ping"}\n' % number for number in range(200)]
+    for number in range(0, 200, 20):
+        lines[number] = b"hello? " + lines[number]
+    taken: list[int] = []
+    out, into = os.pipe()
+
+    class Session:
+        def take(self, message: Message) -> None:
+            taken.append(message["id"])
+
+    async def send(message: Message) -> None:
+        for _ in range(dice.randrange(20)):
+            await anyio.lowlevel.checkpoint()
+        taken.append(message["error"]["code"])
+
+    async def say() -> None:
+        left = b"".join(lines)
+        while left:
+            start, end = (left.find(mark, 1) + 1 for mark in (b"{", b"\n"))
+            size = dice.choice([max(start - 1, 1), end, end, dice.randrange(1, 200)])
+            os.write(into, left[:size])
+            left = left[size:]
+            while _unread(into):
+                await anyio.lowlevel.checkpoint()
+            for _ in range(dice.randrange(5)):
+                await anyio.lowlevel.checkpoint()
+        os.close(into)
+
+    with anyio.fail_after(PATIENCE):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(say)
+            await _receive(Session(), send, InputPipe(out))  # type: ignore[arg-type]
+    os.close(out)
+    assert taken == [number if number % 20 else PARSE_ERROR for number in range(200)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much a pipe takes")
+@pytest.mark.parametrize("size", [1, select.PIPE_BUF, select.PIPE_BUF + 1, "all"])
+async def test_what_an_empty_pipe_takes_is_written_without_a_thread(size: int | str, monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a thread was asked to write")
+
+    monkeypatch.setattr("scratchbus.mcp.pipes.anyio.to_thread.run_sync", refuse)
+    out, into = os.pipe()
+    message = os.urandom(fcntl.fcntl(into, fcntl.F_GETPIPE_SZ) if isinstance(size, str) else size)
+    output, found = OutputPipe(into), b""
+    for _ in range(2):
+        with anyio.fail_after(PATIENCE):
+            await output.write(message)
+        while len(found) < len(message):
+            found += os.read(out, _CHUNK)
+        assert found == message
+        found = b""
+    os.close(out)
+    os.close(into)
+
+
+async def test_a_long_message_that_does_not_fit_beside_another_keeps_nobody_waiting():
+    out, into = os.pipe()
+    output, message = OutputPipe(into), b"x" * 60_000
+    with anyio.fail_after(PATIENCE):
+        await output.write(b"y")
+        assert not _has_room(into, len(message))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(output.write, message)
+            await anyio.lowlevel.checkpoint()
+            found = b""
+            while len(found) < 1 + len(message):
+                found += await anyio.to_thread.run_sync(os.read, out, 4_000)
+    assert found == b"y" + message
+    os.close(out)
+    os.close(into)
+
+
+async def test_a_socket_takes_a_long_message_too():
+    ours, theirs = socket.socketpair()
+    with ours, theirs, anyio.fail_after(PATIENCE):
+        output, message, found = OutputPipe(ours.fileno()), b"x" * 10**6, b""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(output.write, message)
+            while len(found) < len(message):
+                found += await anyio.to_thread.run_sync(theirs.recv, _CHUNK)
+    assert found == message
+
+
 async def test_long_and_short_messages_come_whole_though_the_reader_is_slow():
     out, into = os.pipe()
-    output, messages = OutputPipe(into), [bytes([number]) * size for number, size in enumerate((10**6, 5, 10**5, 7))]
+    output, messages = (
+        OutputPipe(into),
+        [bytes([number]) * size for number, size in enumerate((10**6, 5, 10**5, 7))],
+    )
     found = b""
     with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
