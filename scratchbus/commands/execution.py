@@ -37,8 +37,8 @@ class Occasion(NamedTuple):
     """Where, when, by whom and why a command is carried out, and under which event id.
 
     A decision depends on this, on the arguments and on the current observation or document, and on nothing else.
-    `owner` is the owner token of the claims made here. `digest` distinguishes a retry with the caller's own event id from
-    another call; it is "" without such an id. `life` is the lifetime last given to a closed observation.
+    `owner` is the owner token of the claims made here. `digest` distinguishes a retry with the caller's own event id
+    from another call; it is "" without such an id. `life` is the lifetime last given to a closed observation.
     """
 
     settings: Settings

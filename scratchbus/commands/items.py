@@ -55,8 +55,8 @@ class StoreItems:
         """Return the items whose namespace begins with a prefix, oldest first.
 
         A `filter` maps fields to a value, or to an object of `$eq`, `$ne`, `$gt`, `$gte`, `$lt` and `$lte` with the
-        values to compare with. With a `query`, return items with some of its words in any grammatical form of English, best match
-        first. Raises InvalidField.
+        values to compare with. With a `query`, return items with some of its words in any grammatical form of English,
+        best match first. Raises InvalidField.
         """
         below = check_namespace(prefix) if prefix else ()
         limit, offset = check_whole("limit", limit, least=0), check_whole("offset", offset, least=0)

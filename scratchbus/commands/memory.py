@@ -37,8 +37,8 @@ def edit(core: Core, page: str, command: MemoryEdit, occasion: Occasion | None =
     """Append the event that an edit makes of its subject, and return the resulting subject.
 
     Concurrent edits of one subject in this process are queued, and appended together. If another process was faster,
-    they are decided again on the new state. A retry gets the subject as the event already in the log left it. Raises the
-    errors of `decide`, SessionOver, EventIdReused, or Conflict if others keep changing the subject.
+    they are decided again on the new state. A retry gets the subject as the event already in the log left it. Raises
+    the errors of `decide`, SessionOver, EventIdReused, or Conflict if others keep changing the subject.
     """
     job = _Job(command, occasion or command.on(core, page))
     left: _Left = yield Queued(core.queues, (page, command.about), job, partial(_work, core))
