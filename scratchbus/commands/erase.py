@@ -158,7 +158,7 @@ def _erase_archived(core: Core, archiving: Archiving, tombstone: Erased) -> Step
     floor = yield from read_floor(core.log, shard)
     if core.log.past is None and all(seq > floor.position.seq for seq in seqs):
         return  # if the events are archived all the same, the next archiver detects it
-    what = f"the events about {tombstone.subject}"
+    what = f"the history of {tombstone.subject}"
     steps = yield from from_archive(core.log, shard, what, lambda past: past.erase(shard, floor.origin, seqs))
     while not (yield Fetch(partial(next, steps, True))):
         yield from archiving.keep()
