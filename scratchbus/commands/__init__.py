@@ -1,4 +1,4 @@
-"""What can be done to the observations of a page, as conversations with the engine.
+"""The operations on the observations of a page, as conversations with the engine.
 
-Everything given is checked before anything is sent. Each function returns what the `Page` method of its name returns.
+All arguments are checked before anything is sent. Each function returns the same as the `Page` method of its name.
 """

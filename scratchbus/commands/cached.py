@@ -1,4 +1,4 @@
-"""Reading a memory that this process holds."""
+"""Read a memory that this process caches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changing observations: their fields, their status, and taking them off the page."""
+"""Change observations: their fields, their status, and removing them from the page."""
 
 from __future__ import annotations
 
@@ -132,12 +132,12 @@ class _Transition(Command):
         return [write]
 
     def _life(self, occasion: Occasion) -> Life:
-        """Return the life of what it reopens."""
+        """Return the lifetime of a reopened observation."""
         return occasion.life
 
 
 class Review(_Transition):
-    """Send it to review."""
+    """Send an observation to review."""
 
     verb = "review"
 
@@ -148,25 +148,25 @@ class Review(_Transition):
 
 
 class Resolve(_Transition):
-    """Close it, because it has been dealt with."""
+    """Close an observation, because it has been dealt with."""
 
     verb = "resolve"
 
 
 class ArchiveObservation(_Transition):
-    """Archive it for good."""
+    """Archive an observation for good."""
 
     verb = "archive"
 
 
 class Reopen(_Transition):
-    """Make it active again, for a life of its own if a `ttl` is given."""
+    """Reopen an observation, with a new lifetime if a `ttl` is given."""
 
     verb = "reopen"
     ttl: Annotated[int | str | None, CheckedBy(duration_of)] = None
 
     def said(self, by: str) -> tuple[object, ...]:
-        """See `Command`; a retry from before there was a `ttl` has none to repeat."""
+        """See `Command`; retries from before `ttl` existed have none to repeat."""
         ttl = () if self.ttl is None else (self.ttl,)
         return self.reason, self.expected_version, *ttl
 
@@ -182,7 +182,7 @@ class Reopen(_Transition):
 
 
 def _target(life: Lifecycle, verb: str) -> str:
-    """Return the status that a verb means in a lifecycle."""
+    """Return the status that a verb leads to in a lifecycle."""
     name = {"review": "pending_review", "resolve": "resolved", "archive": ARCHIVED, "reopen": "active"}[verb]
     if name in life.statuses:
         return name
@@ -244,9 +244,9 @@ def _moved(
 
 
 def _next_life(given: Life, kind: ObservationType | None, occasion: Occasion) -> int | None:
-    """Return how long (ms) a reopened observation lives: 0 for ever, None until the end that it has.
+    """Return the lifetime (ms) of a reopened observation: 0 for ever, None until its present end.
 
-    An end that has passed gives way to the life of the type.
+    If that end has passed, the lifetime of the type applies.
     """
     if given.ttl is not None:
         return given.ttl
@@ -263,14 +263,14 @@ def _ids(given: object) -> list[str]:
 
 
 class Clear(Given):
-    """The observations to take off the page; a text counts as a list of one."""
+    """The observations to remove from the page; a text counts as a list of one."""
 
     ids: Annotated[Sequence[str], CheckedBy(_ids)]
     event_id: EventId = None
 
 
 def clear_resolved(core: Core, page: str, given: dict[str, Any]) -> Step[None]:
-    """Take resolved observations off the page, all or none; their history stays."""
+    """Remove resolved observations from the page, all or none; their history stays."""
     command = Clear.parse(given)
     if not command.ids:
         return

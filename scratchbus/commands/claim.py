@@ -1,4 +1,4 @@
-"""Claiming observations, one by its id or the next there is, and linking them to actions."""
+"""Claim observations, by id or the next one in order, and link them to actions."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def _ttl_ms(ttl: object) -> int:
 
 
 Term = Annotated[int, CheckedBy(_ttl_ms)]
-"""How long a claim lasts, in milliseconds."""
+"""The duration of a claim, in milliseconds."""
 
 
 class Take(Command):
-    """Claim it for a while, or renew one's own claim by its fence."""
+    """Claim an observation for a while, or renew one's own claim by its fence."""
 
     verb = "claim"
     by: Speaker = None
@@ -58,7 +58,7 @@ class Take(Command):
 
 
 def claim(core: Core, page: str, given: Mapping[str, Any]) -> Step[Claim]:
-    """Take an observation for a while, or renew one's own claim by its fence."""
+    """Claim an observation for a while, or renew one's own claim by its fence."""
     command = Take.parse(given)
     writes = command.decide(command.on(core, page), None, None)
     done = yield from append(core.log, page, writes)
@@ -79,24 +79,24 @@ def _guarded(
 
 
 class Wanted(NamedTuple):
-    """What is picked: of one of these types, None for any, and with all of these tags."""
+    """A filter for picking: one of these types, None for any, and all of these tags."""
 
     types: frozenset[str] | None = None
     tags: tuple[str, ...] = ()
 
     def has(self, observation: Observation) -> bool:
-        """Return whether an observation is of these types, and has these tags."""
+        """Return whether an observation has one of these types, and these tags."""
         return (self.types is None or observation.type in self.types) and set(self.tags) <= set(observation.tags)
 
     @classmethod
     def of(cls, types: str | Collection[str] | None, tags: str | Collection[str] | None) -> Wanted:
-        """Make it from what callers give: a text counts as a list of one. Raises InvalidField."""
+        """Make a filter from a caller's arguments: a text counts as a list of one. Raises InvalidField."""
         labels = [tags] if isinstance(tags, str) else tags
         return cls(check_some("types", types), tuple(sorted(check_tags(labels, MAX_LABEL))))
 
 
 class Back(NamedTuple):
-    """How something is given back: for how long (ms) it is not picked, whether it was not tried, else why in vain."""
+    """How a job is given back: for how long (ms) it is not picked, whether it was not tried, else why it failed."""
 
     backoff: int = 0
     untried: bool = False
@@ -107,7 +107,7 @@ TRIED = Back()
 
 
 class Picked(NamedTuple):
-    """What was picked, and the claim on it, which was asked for at a monotonic second and lasts at least from then."""
+    """A picked observation and its claim; requested at a monotonic second, from which it lasts at least."""
 
     observation: Observation
     claim: Claim
@@ -125,10 +125,10 @@ def pick(
     work: str | None = None,
     least: int = 0,
 ) -> Step[Picked | Idle]:
-    """Claim what is next on a page: of the highest priority, newest first, active, not held, and not resting.
+    """Claim the next observation of a page: of the highest priority, newest first, active, unclaimed, not resting.
 
-    What has less than the `least` priority is left alone. For work, an instance that was named also takes what it held
-    before it was restarted. Raises UnknownType.
+    Observations below the `least` priority are skipped. For work, a named instance also picks the one that it held
+    before a restart. Raises UnknownType.
     """
     holder, ttl_ms = core.by if by is None else check_source(by, "by"), _ttl_ms(ttl)
     check_guards(event_id)
@@ -158,12 +158,12 @@ def pick(
         found = (yield from get(core.log, page, [row.subject], core.fresh)).get(row.subject)
         if found is not None and found.is_open and found.fence == row.fence:
             return Picked(found, _claim(event, row), asked)
-        soonest, below = 0, ""  # it was closed as soon as it was picked
+        soonest, below = 0, ""  # it was closed right after it was picked
         yield Abandoned()
 
 
 class Release(Command):
-    """Give it back."""
+    """Release a claim."""
 
     verb = "release"
     by: Speaker = None
@@ -181,7 +181,7 @@ class Release(Command):
 
 
 class LinkAction(Command):
-    """Record that an action was taken because of it."""
+    """Record that an action was taken because of an observation."""
 
     verb = "link"
     action: Annotated[str, CheckedBy(check_action)]

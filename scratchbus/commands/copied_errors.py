@@ -7,7 +7,7 @@ from scratchbus.errors import EngineError, NotReplicated
 
 
 def copied(error: Exception, event_id: str | None, position: Position | None = None) -> Exception:
-    """Return an error like this one that names the event of one caller: several must not raise the same."""
+    """Return a copy of an error that names one caller's event: several callers must not raise the same error."""
     if isinstance(error, NotReplicated):
         return NotReplicated(error.copies, error.wanted, event_id)
     copy = type(error).__new__(type(error), *error.args)

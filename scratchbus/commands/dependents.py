@@ -1,4 +1,4 @@
-"""Refutation: what rests on evidence that turned out to be wrong is sent to review, or retracted, on every page.
+"""Refutation: the dependents of wrong evidence are sent to review, or retracted, on every page.
 
 Observations are sent to review, facts retracted. The process that refutes writes one batch per page. If it is
 interrupted, any process that follows the log continues: all of them derive the same event ids, so each observation is
@@ -29,11 +29,11 @@ _REVIEW = "pending_review"
 _LONGEST_CHAIN = 20
 _LONGEST_REASON = 500
 _CLOCKS_MS = 10_000
-"""By how much the clocks of two shards may differ; what seems younger than that was added after the refutation."""
+"""The most by which the clocks of two shards may differ; a newer observation was added after the refutation."""
 
 
 class Dependent(NamedTuple):
-    """An open observation that rests on a refuted one, and the chain that leads to it; its lifecycle."""
+    """An open observation that rests on a refuted one, the chain that leads to it, and its lifecycle."""
 
     observation: Observation
     chain: list[str]
@@ -41,7 +41,7 @@ class Dependent(NamedTuple):
 
 
 def dependents(core: Core, relations: Relations, id: str) -> Step[tuple[Resting, list[Dependent]]]:
-    """Return what rests on an observation, and of that the open ones, the nearest first."""
+    """Return the dependents of an observation, and the open ones among them, the nearest first."""
     resting = yield from resting_on(relations, id)
     found = yield from gather(core.log, resting.pages, core.fresh)
     over: dict[str, str] = {}
@@ -67,7 +67,7 @@ def _chain(over: dict[str, str], first: str, last: str) -> list[str]:
 
 
 def lifecycle_of(core: Core, type: str) -> Step[Lifecycle]:
-    """Return the lifecycle of a type; the default one where the type is gone."""
+    """Return the lifecycle of a type; the default one if the type was removed."""
     try:
         return (yield from type_of(core, type)).lifecycle
     except UnknownType:
@@ -77,7 +77,7 @@ def lifecycle_of(core: Core, type: str) -> Step[Lifecycle]:
 def review(refuted: StatusChanged, dependent: Dependent) -> Write:
     """Return the write that sends an observation to review, and says why.
 
-    In a lifecycle without review, and where it waits for review already, it keeps its status and gets the reason.
+    If its lifecycle has no review, or it waits for review already, it keeps its status and gets the reason.
     """
     observation, chain, life = dependent
     status = _REVIEW if life.statuses.get(_REVIEW) == "open" else observation.status
@@ -115,12 +115,12 @@ def _reason(refuted: StatusChanged, chain: Collection[str]) -> str:
 
 
 def complete(core: Core, refuted: StatusChanged) -> Step[int]:
-    """Send to review what rests on a refuted observation and was not yet, and retract the facts that name it.
+    """Send the remaining dependents of a refuted observation to review, and retract the facts that rest on it.
 
-    Returns how many events that took. What was added after the refutation is left alone. Every new try means that
-    someone else got on, so they end.
+    Returns how many events that took. Observations added after the refutation are not touched. Each retry means that
+    another process made progress, so the retries end.
     """
-    known: set[str] = set()  # sent to review before, and dealt with since
+    known: set[str] = set()  # sent to review before, and reviewed since
     while True:
         relations = yield from open_relations(core.log)
         resting, found = yield from dependents(core, relations, refuted.subject)
@@ -132,11 +132,11 @@ def complete(core: Core, refuted: StatusChanged) -> Step[int]:
         except EventIdReused as error:
             known.add(error.event_id)
         except (Conflict, NotFound):
-            yield Pause(random.uniform(0.001, 0.02))  # jitter: another goes on with the same refutation
+            yield Pause(random.uniform(0.001, 0.02))  # jitter: another process continues the same refutation
 
 
 def _concerns(refuted: StatusChanged, dependent: Dependent) -> bool:
-    """Return whether an observation was there when another was refuted, and does not say so yet."""
+    """Return whether an observation existed when another was refuted, and does not record the refutation yet."""
     observation = dependent.observation
     if observation.reason_code == "reviewed" and observation.chain[:1] == [refuted.subject]:
         return False
@@ -155,7 +155,7 @@ def _batches(refuted: StatusChanged, waiting: list[Dependent]) -> Iterator[tuple
 
 
 def _retract_facts(core: Core, refuted: StatusChanged, facts: Mapping[str, str]) -> Step[int]:
-    """Retract the facts that rest on a refuted observation and stand yet; return how many these were."""
+    """Retract the facts that rest on a refuted observation; return how many were still standing."""
     by_page: dict[str, list[str]] = defaultdict(list)
     for id, page in facts.items():
         by_page[page].append(id)

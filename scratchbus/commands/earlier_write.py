@@ -1,4 +1,4 @@
-"""Whether a write under an event id of the caller's was made before."""
+"""Check whether a write with a caller's event id was made before."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NEVER = -1  # no subject has this version
 
 
 def is_known(core: Core, occasion: Occasion, subject: str) -> Step[bool]:
-    """Return whether an event with the id that a caller gave is in the log. Raises EventIdReused for another write."""
+    """Return whether an event with a caller's id is in the log. Raises EventIdReused for another write."""
     if not occasion.digest:
         return False
     write = put(occasion, occasion.event(Event, subject), _NEVER)

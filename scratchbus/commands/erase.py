@@ -1,4 +1,4 @@
-"""Erasing: the events of a subject, and everything derived from them, give way to a tombstone."""
+"""Erasing: a tombstone replaces the events of a subject and everything derived from them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from scratchbus.readmodel.rebuild_lease import RebuildLease, clear, take
 from scratchbus.readmodel.scope import Core
 
 _TRIES = 5
-_LOOKS, _NAP = 20, 0.25  # how often it looks whether an archiver has ended, and seconds in between
+_LOOKS, _NAP = 20, 0.25  # checks whether an archiver has ended, and seconds between them
 _LEASE_MS = 60_000
 _NOTHING: Mapping[str, str] = {}
 
@@ -39,8 +39,8 @@ _NOTHING: Mapping[str, str] = {}
 def erase(core: Core, page: str, id: str, reason: str, event_id: str | None) -> Step[Erased]:
     """Erase all events about a subject, and its copies in forks; return the tombstone.
 
-    One that is erased already stays as it is. What is left to do when this was cut short is done when it is called
-    again. While an archiver is at work it waits.
+    An erased subject is left unchanged. If an erasure was cut short, the next call completes it. Waits while an
+    archiver is at work.
     """
     tombstone = yield from _erase_one(core, page, id, reason, event_id)
     todo = [tombstone]
@@ -79,7 +79,7 @@ def _erase_one(
         yield from archiving.leave()
         raise
     yield from archiving.leave()
-    yield from catch_up(core.log, keys.shard)  # so that the document goes at once
+    yield from catch_up(core.log, keys.shard)  # so that the document is removed at once
     yield from _forget_letters(core, tombstone)
     return tombstone
 
@@ -135,14 +135,14 @@ def _entomb(
         except EventIdReused:
             raise
         except Conflict:
-            yield from lease.keep()  # raises when another has taken over
+            yield from lease.keep()  # raises if another process has taken over
     raise Conflict(f"{id} keeps changing; try again")
 
 
 def _argument(tokens: list[str], events: list[AnyEvent]) -> str:
-    """Return what the script takes: the leases, the entries that go, and the members of relations that they made.
+    """Return the script's arguments: the leases, the entries to delete, and their members in relations.
 
-    Also the generated event ids of these entries: a retry of one of them would find nothing, and write it again.
+    Includes the generated event ids of these entries: a retry of one would not find the event, and write it again.
     """
     ids = [event.id for event in events if bound_of(event.id)]
     parts = [*tokens, str(len(events)), *(event.position.stream_id for event in events), str(len(ids)), *ids]
@@ -157,15 +157,15 @@ def _erase_archived(core: Core, archiving: Archiving, tombstone: Erased) -> Step
     shard, seqs = archiving.keys.shard, [Position.parse(place).seq for place in tombstone.positions]
     floor = yield from read_floor(core.log, shard)
     if core.log.past is None and all(seq > floor.position.seq for seq in seqs):
-        return  # if it is archived all the same, the next archiver finds out
-    what = f"what was said about {tombstone.subject}"
+        return  # if the events are archived all the same, the next archiver detects it
+    what = f"the history of {tombstone.subject}"
     steps = yield from from_archive(core.log, shard, what, lambda past: past.erase(shard, floor.origin, seqs))
     while not (yield Fetch(partial(next, steps, True))):
         yield from archiving.keep()
 
 
 def _forget_letters(core: Core, tombstone: Erased) -> Step[None]:
-    """Delete what subscriptions have noted about the erased events."""
+    """Delete the data of subscriptions about the erased events."""
     keys, shard = core.log.keys(0), core.log.shard(tombstone.page)
     places = [str(Position.parse(place)._replace(shard=shard)) for place in tombstone.positions]
     if places:

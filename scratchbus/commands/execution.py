@@ -1,4 +1,4 @@
-"""How every command on an observation is carried out: parse, decide, append, and return what is left."""
+"""Carry out a command on an observation: parse, decide, append, and return the result."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ Speaker = Annotated[str | None, CheckedBy(partial(check_source, field="by"))]
 class Occasion(NamedTuple):
     """Where, when, by whom and why a command is carried out, and under which event id.
 
-    A decision depends on this, on what was given and on the observation or document as it is, and on nothing else.
-    `owner` is the owner token of the claims that are made here. `digest` distinguishes a retry with the caller's own
-    event id from another call; it is "" without such an id. `life` is the one that a closed observation was given last.
+    A decision depends on this, on the arguments and on the current observation or document, and on nothing else.
+    `owner` is the owner token of the claims made here. `digest` distinguishes a retry with the caller's own event id
+    from another call; it is "" without such an id. `life` is the lifetime last given to a closed observation.
     """
 
     settings: Settings
@@ -53,29 +53,29 @@ class Occasion(NamedTuple):
 
     @classmethod
     def of(cls, core: Core, page: str, event_id: str | None, verb: str, *said: object) -> Occasion:
-        """Return the occasion of something that is done now; `said` is what a retry has to repeat."""
+        """Return the occasion of an operation that happens now; `said` are the arguments that a retry has to repeat."""
         digest = digest_of(verb, page, *said) if event_id else ""
         own_id = event_id or new_event_id()
         return cls(core.settings, core.log.owner, page, core.by, datetime.now(UTC), reasons(), own_id, digest)
 
     def event(self, kind: type[E], subject: str, behind: str = "", **fields: Any) -> E:
-        """Return an event; those of a batch, but the first, have something behind its id."""
+        """Return an event; in a batch, all but the first have `behind` appended to their id."""
         return kind(id=self.event_id + behind, page=self.page, subject=subject, by=self.by, **self.why, **fields)
 
 
 class Command(Guards):
-    """What a caller gave to change one observation. A subclass has the fields of one command, and what it decides."""
+    """A caller's arguments for changing one observation. A subclass has the fields of one command, and its decision."""
 
     verb: ClassVar[str]
     id: Annotated[str, CheckedBy(check_id)]
 
     def said(self, by: str) -> tuple[object, ...]:
-        """Return what a retry must repeat besides the id; `by` is the identity of the bus."""
+        """Return the arguments that a retry must repeat besides the id; `by` is the identity of the bus."""
         return tuple(value for name, value in self.__dict__.items() if name not in Command.model_fields)
 
     @property
     def continues_life(self) -> bool:
-        """Whether it may reopen a closed observation for the life that it was given last."""
+        """Whether it may reopen a closed observation for its last lifetime."""
         return False
 
     @property
@@ -84,14 +84,14 @@ class Command(Guards):
         return False
 
     def look_up(self, core: Core, page: str) -> Step[None]:
-        """Raise InvalidInput for what it names and the bus does not have."""
+        """Raise InvalidInput if it names something that the bus does not have."""
         yield from ()
 
     def decide(self, occasion: Occasion, before: Observation | None, kind: ObservationType | None) -> list[Write]:
-        """Return the writes that do it. Raises InvalidInput.
+        """Return the writes of the command. Raises InvalidInput.
 
-        `before` is the observation as it is, `kind` its type. They are None where this can only be a retry, and for a
-        type that is gone.
+        `before` is the current observation, `kind` its type. Both are None if this can only be a retry; `kind` is
+        None if the type was removed.
         """
         raise NotImplementedError
 
@@ -103,7 +103,7 @@ class Command(Guards):
 def execute(
     core: Core, page: str, kind: type[Command], given: Mapping[str, Any], then: Command | None = None
 ) -> Step[Observation]:
-    """Parse what was given by name, carry out the command, and return the resulting observation.
+    """Parse the named arguments, carry out the command, and return the resulting observation.
 
     The writes of `then`, about the same observation, follow in the same batch.
     """

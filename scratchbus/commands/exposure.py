@@ -1,4 +1,4 @@
-"""Recording what was shown to whom, and finding out who has seen an observation."""
+"""Record which observations were shown to whom, and find out who has seen an observation."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def record(
     new_id: str | None = None,
     files: Mapping[str, str] = _NO_FILES,
 ) -> Step[Position]:
-    """Record that these observations of a page, by id in which version, were in a context; return the position.
+    """Record that these observations of a page, versions by id, were in a context; return the position.
 
-    `files` are those in it, by path, each with its SHA-256. Without a caller's own `event_id` the event has `new_id`,
-    or any.
+    `files` are the files in it, by path, each with its SHA-256. Without a caller's own `event_id` the event gets
+    `new_id`, or a fresh id.
     """
     check_guards(event_id)
     viewer = f"session:{session}" if session is not None else f"agent:{agent if agent is not None else core.by}"
@@ -66,9 +66,9 @@ def record(
 
 
 def logged(core: Core, page: str, reading: Step[list[Observation]]) -> Step[list[Observation]]:
-    """Read observations, and record who read them, if this read is among the share that `log_reads` sets.
+    """Read observations, and record who read them, if this read is in the sample that `log_reads` sets.
 
-    A process that may not write reads all the same. A read is a context of 0 tokens, at most 1,000 observations each.
+    A process that may not write reads without recording. A read is a context of 0 tokens, at most 1,000 observations.
     """
     found = yield from reading
     yield from log_read(core, page, found)
@@ -96,7 +96,7 @@ def logged_one(core: Core, page: str, reading: Step[Observation | None]) -> Step
 
 
 def exposure(moment: Moment, page: str, id: str) -> Step[Exposure]:
-    """Return who has seen an observation, and what they did since. Raises NotFound for what never was on the page."""
+    """Return who has seen an observation, and their actions since. Raises NotFound if it never was on the page."""
     id = check_id(id)
     relations = yield from open_relations(moment.core.log)
     found = yield from exposure_of(moment.core, relations, page, id, moment.happened)

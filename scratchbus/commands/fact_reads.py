@@ -1,4 +1,4 @@
-"""Finding facts, and what follows from them."""
+"""Find facts, and derive neighbours, paths and timelines from them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from scratchbus.readmodel.scope import Core
 
 T = TypeVar("T")
 DEEPEST = 20
-"""How many facts away neighbours may be."""
+"""The largest distance of neighbours, in facts."""
 
 
 def read_facts(
@@ -36,9 +36,9 @@ def read_facts(
     *,
     is_slow: bool = False,
 ) -> Step[T]:
-    """Return what a function says of the facts that are known, or were at a position.
+    """Return the result of a function of the facts known now, or at a position.
 
-    Those that are `held` are fresh enough. A function that `is_slow` does not keep other tasks waiting.
+    If `held`, cached facts are fresh enough. A function that `is_slow` does not block other tasks.
     """
     if held is None:
         yield from relations_for(core)
@@ -66,7 +66,7 @@ def query(
     until: Position | None = None,
     limit: int | None = None,
 ) -> Step[list[Fact]]:
-    """Return the facts that hold at a moment, as far as was known at a position."""
+    """Return the facts that are true at a time, as far as they were known at a position."""
     check_limit(limit)
     ends = [
         name if name is None else check_label(field, name) for field, name in (("subject", subject), ("object", object))
@@ -79,14 +79,14 @@ def query(
 
 
 def different(core: Core, page: str, most: int) -> Step[list[Fact]]:
-    """Return the facts that hold now, of those that say the same the last one."""
+    """Return the facts that are true now; of identical ones, the last."""
     return (yield from read_facts(core, page, None, lambda known: known.find_different(known.now(), most)))
 
 
 def neighbours(
     core: Core, page: str, entity: str, depth: int, at: Moment | None, until: Position | None, limit: int | None
 ) -> Step[list[Neighbour]]:
-    """Return the entities that are at most so many facts away from one, the nearest first."""
+    """Return the entities within so many facts of an entity, the nearest first."""
     check_limit(limit)
     check_label("entity", entity)
     check_whole("depth", depth, most=DEEPEST)
@@ -99,7 +99,7 @@ def neighbours(
 
 
 def path(core: Core, page: str, a: str, b: str, at: Moment | None, until: Position | None) -> Step[list[Fact]]:
-    """Return the facts of a shortest way between two entities."""
+    """Return the facts of a shortest path between two entities."""
     check_label("a", a)
     check_label("b", b)
     ms = moment_of(at)
@@ -133,10 +133,10 @@ def why(core: Core, page: str, id: str) -> Step[Why]:
 
 
 def fact_not_found(page: str, id: str) -> NotFound:
-    """Return the error for a fact that is not there."""
+    """Return the error for an unknown fact."""
     return NotFound(f"there is no {id} in scope {page.partition(':')[2]!r}; query its facts for their ids")
 
 
 def moment_of(at: Moment | None) -> int | None:
-    """Return a moment in ms, None for the present. Raises InvalidField."""
+    """Return a time in ms, None for the present. Raises InvalidField."""
     return None if at is None else millis(as_time("at", at))

@@ -25,7 +25,7 @@ def render(
     at: Moment | None,
     until: Position | None,
 ) -> Step[str]:
-    """Return the facts that hold as lines, the last asserted first, in at most so many tokens."""
+    """Return the facts that are true now as lines, the last asserted first, in at most so many tokens."""
     check_whole("budget", budget)
     name = None if subject is None else check_label("subject", subject)
     ms, most = moment_of(at), most_in(budget, count)
@@ -36,12 +36,12 @@ def render(
 
 
 def most_in(budget: int, count: TokenCounter) -> int:
-    """Return how many facts a budget has room for at most."""
+    """Return the most facts that fit into a budget."""
     return 1 + budget // max(1, count(SHORTEST))
 
 
 def _fit(lines: list[str], total: int, budget: int, count: TokenCounter) -> list[str]:
-    """Return the first lines that fit, and a line that says how many of all are left out; that one counts too."""
+    """Return the first lines that fit, and a line that counts the omitted ones; that line uses the budget too."""
     if len(lines) == total and count("\n".join(lines)) <= budget:
         return lines
     room = budget - count(_MORE.format(total))

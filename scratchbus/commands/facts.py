@@ -1,4 +1,4 @@
-"""Asserting and retracting facts, and joining the names of entities."""
+"""Assert and retract facts, and join the names of entities."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from scratchbus.readmodel.relations_in_force import relations_for
 from scratchbus.readmodel.scope import Core
 
 CONTEST = "fact_contest"
-"""The tag of the observations that wait for someone to say which of several facts is true."""
+"""The tag of the observations that ask which of several facts is true."""
 
 _ID = re.compile(PREFIX + r"\d{1,16}")
 _TYPE = "pending_confirmation"
@@ -51,7 +51,7 @@ _NEVER = -1  # no subject has this version
 
 
 def check_fact(id: object) -> str:
-    """Return the id of a fact, also that of a `Fact`. Raises InvalidId."""
+    """Return the id of a fact, given the id or a `Fact`. Raises InvalidId."""
     id = id.id if isinstance(id, Fact) else id
     if not isinstance(id, str) or not _ID.fullmatch(id):
         raise InvalidId(f"id: {shown(id)} is not the id of a fact; ids of facts look like fact_1795256156929")
@@ -65,7 +65,7 @@ def _reason(reason: object) -> str:
 
 
 class AssertFact(Given):
-    """A fact that someone asserts; the append script gives it its id."""
+    """A fact to assert; the append script gives it its id."""
 
     verb: ClassVar[str] = "assert_fact"
     subject: Annotated[str, CheckedBy(partial(check_label, "subject"))]
@@ -79,7 +79,7 @@ class AssertFact(Given):
     event_id: EventId = None
 
     def said(self) -> list[Any]:
-        """Return what a retry has to repeat."""
+        """Return the arguments that a retry has to repeat."""
         return [value for name, value in self.__dict__.items() if name != "event_id"]
 
     def decide(self, occasion: Occasion, relations: RelationRegistry, behind: str = "") -> FactAsserted:
@@ -98,7 +98,7 @@ class AssertFact(Given):
 
 
 class RetractFact(MemoryEdit):
-    """Take a fact back; it stays in history."""
+    """Retract a fact; it stays in history."""
 
     verb = "retract_fact"
     id: Annotated[str, CheckedBy(check_fact)]
@@ -110,7 +110,7 @@ class RetractFact(MemoryEdit):
         return self.id
 
     def decide(self, occasion: Occasion, document: Fact | None) -> Event | None:
-        """See `MemoryEdit`. What was retracted before stays as it is. Raises NotFound."""
+        """See `MemoryEdit`. A retracted fact is left unchanged. Raises NotFound."""
         if document is None:
             raise fact_not_found(occasion.page, self.id)
         if document.retraction is not None:
@@ -126,7 +126,7 @@ def assert_fact(core: Core, page: str, given: Mapping[str, Any]) -> Step[Fact]:
 
 
 def assert_all(core: Core, page: str, commands: Sequence[AssertFact], occasion: Occasion) -> Step[list[Fact]]:
-    """Assert facts, a thousand in one batch. Raises InvalidInput for the first that is wrong; then none is asserted."""
+    """Assert facts, a thousand in one batch. Raises InvalidInput for the first invalid one; then none is asserted."""
     relations = yield from relations_for(core, *(command.relation for command in commands))
     events: list[FactAsserted] = []
     for index, command in enumerate(commands):
@@ -154,14 +154,14 @@ def assert_all(core: Core, page: str, commands: Sequence[AssertFact], occasion: 
 
 
 def name_item(error: InvalidInput, index: int, total: int) -> InvalidInput:
-    """Return the error for one triplet of several, which it names."""
+    """Return the error for one triplet of several, with its number."""
     if total > 1:
         error.args = (f"triplet {index + 1} of {total}: {error}; nothing was asserted",)
     return error
 
 
 def _check_evidence(core: Core, page: str, ids: list[str]) -> Step[InvalidField | None]:
-    """Return the error for evidence that was refuted, if it was; then this may still be a retry.
+    """Return the error for refuted evidence, if any; the caller may still be a retry.
 
     Raises InvalidField for evidence that was never on a page of the bus.
     """
@@ -176,14 +176,14 @@ def _check_evidence(core: Core, page: str, ids: list[str]) -> Step[InvalidField 
 
 
 def retract(core: Core, page: str, given: Mapping[str, Any]) -> Step[Fact]:
-    """Take a fact back."""
+    """Retract a fact."""
     fact = yield from edit(core, page, RetractFact.parse(given))
     yield from _settle(core, page)
     return cast(Fact, fact)
 
 
 def same_as(core: Core, page: str, one: str, other: str, given: Mapping[str, Any]) -> Step[Fact]:
-    """Say that two names mean one entity; return the fact that says so, which may be there already."""
+    """Assert that two names mean one entity; return the fact, which may exist already."""
     _check_two(one, other)
     command = AssertFact.parse({**given, "subject": one, "relation": SAME_AS, "object": other})
     if command.event_id is None:
@@ -196,7 +196,7 @@ def same_as(core: Core, page: str, one: str, other: str, given: Mapping[str, Any
 def not_same_as(core: Core, page: str, one: str, other: str, reason: str, event_id: str | None) -> Step[list[Fact]]:
     """Retract the facts that say that two names mean one entity.
 
-    Raises NotFound when none does, Conflict when they are one through other names.
+    Raises NotFound if no fact does, Conflict if other names still connect the two.
     """
     _check_two(one, other)
     reason = _reason(reason)
@@ -221,11 +221,11 @@ def _check_two(a: object, b: object) -> None:
         raise InvalidField("b", f"{shown(b)} is the same name as a; give two names of one entity")
 
 
-# -- what rules cannot decide ------------------------------------------------------------------------------------------
+# -- contested facts ---------------------------------------------------------------------------------------------------
 
 
 def pending_review(core: Core, page: str) -> Step[list[Observation]]:
-    """Return the observations that ask which of several facts is true, while these still contest each other."""
+    """Return the open observations that ask which of several facts is true."""
     waiting = yield from _waiting(core, page)
     if not waiting:
         return []
@@ -236,9 +236,9 @@ def pending_review(core: Core, page: str) -> Step[list[Observation]]:
 
 
 def _ask_about(core: Core, page: str, facts: Sequence[Fact]) -> Step[None]:
-    """Add an observation for each moment about which these facts and others contest each other.
+    """Add an observation for each time at which these facts and others contest each other.
 
-    Only facts that give `valid_at` can: the last one that does not always counts.
+    Only facts with a `valid_at` can: of the others, the last one always counts.
     """
     relations = core.relations
     dated = [fact for fact in facts if fact.valid_at is not None and relations.read(fact.relation).relation.is_single]
@@ -257,7 +257,7 @@ def _ask_about(core: Core, page: str, facts: Sequence[Fact]) -> Step[None]:
 
 
 def _rivals(known: KnownFacts, facts: Sequence[Fact]) -> list[tuple[Span, list[Fact]]]:
-    """Return which of these facts share their moment with others, each with these."""
+    """Return those of these facts that contest others, each with these others."""
     found = [(fact, known.at_same_moment(fact.added_seq)) for fact in facts]
     return [(known.span(fact.added_seq), rivals) for fact, rivals in found if rivals]
 

@@ -1,7 +1,7 @@
-"""Writing, reading and deleting the private files of a session; the log says which there are, not what is in them.
+"""Write, read and delete the private files of a session; the log lists the files, not their content.
 
-A file is on disk before the log lists it. What was cut short in between, and what others wrote into the directory, is
-listed by the next `sync`.
+A file is on disk before the log lists it. The next `sync` lists files of an interrupted write, and files that others
+wrote into the directory.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _OfFile(MemoryEdit):
 
 
 class WriteFile(_OfFile):
-    """Say that a file was written."""
+    """Record that a file was written."""
 
     verb = "write_file"
     size: int
@@ -62,7 +62,7 @@ class WriteFile(_OfFile):
 
 
 class RemoveFile(_OfFile):
-    """Say that a file is gone, and why."""
+    """Record that a file is gone, and why."""
 
     verb = "remove_file"
     why: str = "deleted"
@@ -75,7 +75,7 @@ class RemoveFile(_OfFile):
 
 
 def root_of(core: Core, session: str) -> Step[str]:
-    """Return the session whose files a session uses: that which it was spawned from, or itself.
+    """Return the session whose files a session uses: the one it was spawned from, or itself.
 
     A fork has its own.
     """
@@ -94,13 +94,13 @@ def directory(core: Core, root: str) -> ScratchDirectory:
 
 
 def home_of(settings: Settings) -> Path:
-    """Return the data directory: that of the embedded engine, else the setting `home`, else the user's own."""
+    """Return the data directory: the embedded engine's, else the setting `home`, else the user's own."""
     place = directory_of(settings.url, settings.home) or settings.home or default_directory()
     return place.expanduser().absolute()
 
 
 def write(core: Core, root: str, given: Mapping[str, Any]) -> Step[ScratchFile]:
-    """Write a file as a whole; return it as it is listed."""
+    """Write a whole file; return it as it is listed."""
     page, content = page_of_session(root), _bytes(given["content"])
     most = core.settings.max_files
     if len(content) > most:
@@ -158,7 +158,7 @@ def listed(documents: Mapping[str, Document]) -> list[ScratchFile]:
 
 
 def sync(core: Core, root: str) -> Step[list[ScratchFile]]:
-    """List what is on disk: append what was written or deleted there by others, then evict."""
+    """List the files on disk: append events for files that others wrote or deleted, then evict."""
     page = page_of_session(root)
     yield from _check_open(core, root)
     held = yield from _locked(core, root)
@@ -177,7 +177,7 @@ def sync(core: Core, root: str) -> Step[list[ScratchFile]]:
 
 
 def place(core: Core, root: str, path: str | None) -> Step[Path]:
-    """Return where the directory is, or a file in it; make the directory."""
+    """Return the path of the directory, or of a file in it; create the directory."""
     below = check_path(path) if path is not None else ""
     its = directory(core, root)
     yield Fetch(its.make)
@@ -185,10 +185,10 @@ def place(core: Core, root: str, path: str | None) -> Step[Path]:
 
 
 def evict_all(core: Core) -> Step[dict[str, int]]:
-    """Evict in all sessions of the bus; return how many files, by session.
+    """Evict files in all sessions of the bus; return how many, by session.
 
-    Of a session that has ended, files are deleted by when they were last written to disk; the log listed them as
-    archived when it ended.
+    The files of an ended session are deleted by when they were last written to disk; the log listed them as archived
+    when it ended.
     """
     keep_ms, evicted = core.settings.ms("keep_files"), dict[str, int]()
     for name in (yield Fetch(partial(names_in, home_of(core.settings)))):
@@ -209,7 +209,7 @@ def evict_all(core: Core) -> Step[dict[str, int]]:
 
 
 def _evict(core: Core, root: str) -> Step[int]:
-    """Evict files that are too old, then the oldest ones while all are too large; return how many."""
+    """Evict files that are too old, then the oldest ones while the total is too large; return how many."""
     page, its = page_of_session(root), directory(core, root)
     files = sorted((yield from present(core, root)), key=lambda file: file.seq)
     total, oldest_ms, count = sum(file.size for file in files), 0, 0
@@ -233,7 +233,7 @@ def _check_open(core: Core, root: str) -> Step[None]:
 
 
 def _locked(core: Core, root: str) -> Step[IO[bytes]]:
-    """Return the lock of a session's files; it is waited for. Raises FilesUnavailable."""
+    """Wait for the lock of a session's files and return it. Raises FilesUnavailable."""
     its = directory(core, root)
     for _ in range(_LOOKS):
         held: IO[bytes] | None = yield Fetch(its.try_lock)

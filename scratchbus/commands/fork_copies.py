@@ -1,4 +1,4 @@
-"""Copies that forks have of what was said in a session."""
+"""The copies of a session's conversation in its forks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scratchbus.readmodel.history import history
 from scratchbus.readmodel.scope import Core
 
 AFTER = "01"
-"""Behind the 13 digits of a millisecond, in the id of a copy whose own id the fork had given to something else."""
+"""The suffix, after the 13 digits of a millisecond, of a copy's id if the original's id was taken in the fork."""
 
 
 class Copy(NamedTuple):
@@ -32,7 +32,7 @@ def copied_event_id(first: SessionSpawned, subject: str, version: int) -> str:
 
 
 def copies_in_forks(core: Core, page: str, subject: str) -> Step[list[Copy]]:
-    """Return the copies that forks of a session made of a turn, a summary or a task, also those that are erased."""
+    """Return the copies of a turn, a summary or a task in forks of its session, including erased ones."""
     found: list[Copy] = []
     if not page.startswith(PAGES) or not subject.startswith((TURNS, TASKS)):
         return found

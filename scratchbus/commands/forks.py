@@ -1,8 +1,8 @@
-"""Copying a conversation into a fork: its turns, summaries and tasks, as they were when the fork began.
+"""Copy a conversation into a fork: its turns, summaries and tasks, as they were when the fork began.
 
-Each keeps its id, and the id of its event derives from that of the event that began the fork. So nothing is copied
-twice, and a copy that was cut short goes on with what is missing. Where something was said in the fork before that, it
-may have got the id of what is missing; this then gets one that sorts right behind.
+Each keeps its id, and the id of its event derives from the event that began the fork. So nothing is copied twice, and
+an interrupted copy continues with the missing events. If the fork wrote its own turns before that, one may have the
+id of a missing one; that one then gets an id that sorts right after it.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from scratchbus.readmodel.remembered import remembered_at
 from scratchbus.readmodel.scope import Core
 
 _TRIES = 5
-_MOST_BYTES = MAX_BATCH_BYTES - 1024 * 1024  # of events; ids and the like come to less than the rest
+_MOST_BYTES = MAX_BATCH_BYTES - 1024 * 1024  # of events; the rest is enough for ids and other fields
 
 
 class _Copy(NamedTuple):
-    """An event of the copy: where its original is (seq), its subject, the version that it makes, and what it says."""
+    """An event of the copy: the seq of its original, its subject, the version that it makes, and its fields."""
 
     seq: int
     id: str
@@ -48,10 +48,10 @@ class _Copy(NamedTuple):
 
 
 def copy_conversation(core: Core, first: SessionSpawned) -> Step[None]:
-    """Copy what was said in a session before the event by which it began a fork; what is there already stays.
+    """Copy the conversation of a session from before the event that began a fork; existing copies stay.
 
-    A fork that has ended gets nothing more. Raises PositionLost when the session has ended and its events have left
-    the log.
+    A fork that has ended gets nothing more. Raises PositionLost if the session has ended and its events have left the
+    log.
     """
     child = page_of_session(first.session)
     for _ in range(_TRIES):
@@ -68,7 +68,7 @@ def copy_conversation(core: Core, first: SessionSpawned) -> Step[None]:
 
 
 def _missing(core: Core, child: str, first: SessionSpawned) -> Step[list[_Copy]]:
-    """Return what the fork lacks of the conversation, in order."""
+    """Return the parts of the conversation that the fork lacks, in order."""
     documents = (yield from _conversation(core, first)).documents()
     copies = sorted(copy for id, each in documents for copy in _copies(id, each, first) if copy.seq < first.seq)
     if not copies:
@@ -83,7 +83,7 @@ def _missing(core: Core, child: str, first: SessionSpawned) -> Step[list[_Copy]]
 
 
 def _other_names(core: Core, child: str, originals: Iterable[tuple[str, Turn | Task]]) -> Step[dict[str, str]]:
-    """Return other ids for what cannot keep its own, as the fork gave that to something else before all was copied."""
+    """Return new ids for originals whose id the fork gave to something else before the copy was complete."""
     held = yield from core.conversations.fresh(core.log, child)
     with held.lock:
         there = dict(held.memory.documents())
@@ -91,7 +91,7 @@ def _other_names(core: Core, child: str, originals: Iterable[tuple[str, Turn | T
 
 
 def _gist(document: Turn | Task) -> tuple[object, ...]:
-    """Return what no later event changes."""
+    """Return the fields that no later event changes."""
     return (document.title,) if isinstance(document, Task) else (document.source, document.role, document.content)
 
 
@@ -105,7 +105,7 @@ def _renamed(copy: _Copy, names: Mapping[str, str]) -> _Copy:
 
 
 def _conversation(core: Core, first: SessionSpawned) -> Step[Conversation]:
-    """Return the conversation as it is, or if the session has ended as it was when the fork began."""
+    """Return the conversation of a session; if the session has ended, as of when the fork began."""
     known = yield from recollect(core.log, first.page, [SESSION], core.fresh)
     its_session = known.get(SESSION)
     if isinstance(its_session, Session) and its_session.ended:
@@ -116,7 +116,7 @@ def _conversation(core: Core, first: SessionSpawned) -> Step[Conversation]:
 
 
 def _copies(id: str, document: Turn | Task, first: SessionSpawned) -> Iterator[_Copy]:
-    """Yield what makes a turn, a summary or a task."""
+    """Yield the events that make a turn, a summary or a task."""
     if isinstance(document, Task):
         yield _Copy(document.added_seq, id, 1, first.by, TaskBegun, {"title": document.title})
         if document.summary is not None:
@@ -131,7 +131,7 @@ def _copies(id: str, document: Turn | Task, first: SessionSpawned) -> Iterator[_
 
 
 def _batches(core: Core, child: str, first: SessionSpawned, copies: Sequence[_Copy]) -> Iterator[list[Write]]:
-    """Yield the writes of the copy, as many at once as one batch takes."""
+    """Yield the writes of the copy, in batches as large as possible."""
     writes: list[Write] = []
     size = 0
     for copy in copies:

@@ -1,4 +1,4 @@
-"""Asserting the facts that a text tells of."""
+"""Assert the facts in a text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from scratchbus.readmodel.relations_in_force import relations_for
 from scratchbus.readmodel.scope import Core
 
 _ARROW = re.compile(r"\s*->\s*")
-_MARKS = "-*•> \t"  # what lists and quotes begin with
+_MARKS = "-*•> \t"  # the beginnings of list items and quotes
 _KEY = re.compile(r"([^:]{1,64}):\s+(\S.*)")
 
 
@@ -35,7 +35,7 @@ def _extractor(extractor: object) -> object:
 
 
 class Ingest(Given):
-    """A text, and how it is read."""
+    """A text, and how to read it."""
 
     verb: ClassVar[str] = "ingest"
     text: Annotated[str, CheckedBy(partial(check_text, "text"))]
@@ -50,7 +50,7 @@ class Ingest(Given):
 def ingest(core: Core, page: str, given: Mapping[str, Any]) -> Step[list[Fact]]:
     """Assert the triplets that an extractor finds in a text.
 
-    A retry is recognised by the text: what the extractor finds in it may differ from one call to the next.
+    A retry is recognised by the text: an extractor may find different triplets in each call.
     """
     asked = Ingest.parse(given)
     if asked.extractor is None:
@@ -79,7 +79,7 @@ def _call(extractor: Any, text: str) -> list[Any]:
 
 
 def _named(triplet: object) -> dict[str, Any]:
-    """Return a triplet by the names of its parts. Raises InvalidField."""
+    """Return a triplet's parts by name. Raises InvalidField."""
     if isinstance(triplet, Mapping):
         given: dict[str, Any] = {name: triplet.get(name) for name in Triplet._fields}
     elif isinstance(triplet, tuple | list) and 3 <= len(triplet) <= len(Triplet._fields):
@@ -92,8 +92,8 @@ def _named(triplet: object) -> dict[str, Any]:
 def lines(text: str, relations: RelationRegistry, subject: str | None = None) -> list[Triplet]:
     """Return the triplets of the lines `A -> relation -> B`, and of `key: value` about a subject.
 
-    Parts may stand in square brackets, and a line may begin as one of a list does. A line with a key that is no
-    relation is something else.
+    Parts may be in square brackets, and a line may begin like a list item. A line whose key is not a relation is
+    ignored.
     """
     found = []
     for line in text.splitlines():

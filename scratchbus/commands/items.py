@@ -1,4 +1,4 @@
-"""Putting, reading and deleting the items of a store."""
+"""Put, read and delete the items of a store."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from scratchbus.readmodel.memory_cache import CachedMemory
 from scratchbus.readmodel.scope import Core
 
 _Said = tuple[type[Event], str, dict[str, Any]]  # a kind of event, its subject, and its fields
-_MOST_BYTES: Final = MAX_BATCH_BYTES - 1024 * 1024  # of bodies; ids and the like come to less than the rest
+_MOST_BYTES: Final = MAX_BATCH_BYTES - 1024 * 1024  # of bodies; the rest is enough for ids and other fields
 
 
 class StoreItems:
-    """The items of a store as they were when it was read; every write acknowledged before is in them."""
+    """The items of a store, including every write acknowledged before the read."""
 
     def __init__(self, held: CachedMemory[ItemIndex], now_ms: float) -> None:
         self._held = held
@@ -54,9 +54,9 @@ class StoreItems:
     ) -> list[FoundItem]:
         """Return the items whose namespace begins with a prefix, oldest first.
 
-        A `filter` gives the value of fields, or an object of `$eq`, `$ne`, `$gt`, `$gte`, `$lt` and `$lte` with what to
-        compare them with. With a `query`, those with some of its words in any grammatical form of English, best match
-        first. Raises InvalidField.
+        A `filter` maps fields to a value, or to an object of `$eq`, `$ne`, `$gt`, `$gte`, `$lt` and `$lte` with the
+        values to compare with. With a `query`, return items with some of its words in any grammatical form of English,
+        best match first. Raises InvalidField.
         """
         below = check_namespace(prefix) if prefix else ()
         limit, offset = check_whole("limit", limit, least=0), check_whole("offset", offset, least=0)
@@ -90,19 +90,19 @@ def read(core: Core, page: str) -> Step[StoreItems]:
 
 
 def write(core: Core, page: str, changes: Iterable[ItemChange]) -> Step[int]:
-    """Put and delete items, some in each batch; return how many. Nothing is written when one of them is invalid."""
+    """Put and delete items, in batches; return how many. Nothing is written if one of them is invalid."""
     wanted = [change.checked() for change in changes]
     return (yield from _append(core, page, map(_said, wanted)))
 
 
 def use(core: Core, page: str, items: Iterable[StoreItem]) -> Step[int]:
-    """Begin the time to live of items again; return of how many. Those that never expire are left out."""
+    """Restart the time to live of items; return of how many. Items that never expire are left out."""
     used: list[_Said] = [(ItemUsed, item.id, {}) for item in items if item.ttl is not None]
     return (yield from _append(core, page, used))
 
 
 def sweep(core: Core, page: str) -> Step[int]:
-    """Delete the items that have expired; return how many. One that was put or used meanwhile stays."""
+    """Delete the expired items; return how many. An item that was put or used meanwhile stays."""
     held = yield from fresh(core, core.items, page)
     now = yield from _now(core, page)
     with held.lock:
@@ -126,7 +126,7 @@ def history_of_item(core: Core, page: str, namespace: Sequence[str], key: str) -
 
 
 def _now(core: Core, page: str) -> Step[float]:
-    """Return the time of the engine, in milliseconds."""
+    """Return the engine's time, in milliseconds."""
     seconds, micros = yield from ask(core.log.shard(page), "TIME")
     return int(seconds) * 1000 + int(micros) / 1000
 
@@ -148,21 +148,21 @@ def _said(change: ItemChange) -> _Said:
 
 
 class _Additions(NamedTuple):
-    """What a caller wants to append, and who it is, and why."""
+    """The events that a caller wants to append, the caller, and the cause."""
 
     said: list[_Said]
     why: dict[str, Any]
 
 
 class _Batch(NamedTuple):
-    """Writes that go as one, and of how many events of which jobs (by their numbers) they are."""
+    """Writes that are sent as one batch, and how many events belong to which jobs (by number)."""
 
     writes: list[Write]
     counts: dict[int, int]
 
 
 def _append(core: Core, page: str, said: Iterable[_Said]) -> Step[int]:
-    """Append events, together with those of others that wait; return how many."""
+    """Append events, together with those of other waiting callers; return how many."""
     job = _Additions(list(said), {"by": core.by, **reasons()})
     if not job.said:
         return 0
@@ -171,7 +171,7 @@ def _append(core: Core, page: str, said: Iterable[_Said]) -> Step[int]:
 
 
 def _append_all(core: Core, page: str, jobs: Sequence[_Additions]) -> Step[list[int | Exception]]:
-    """Append the events of jobs in their order, in as few batches as may be; return how many each has, or its error."""
+    """Append the events of jobs in order, in as few batches as possible; return each one's count, or its error."""
     outcomes: list[int | Exception] = [0] * len(jobs)
     wrote: dict[int, tuple[str, Position]] = {}
     try:

@@ -1,4 +1,4 @@
-"""Carrying out edits of what an agent remembers: each is an event upon the version that it was made for."""
+"""Carry out edits of an agent's memory: each is an event guarded on the version that it was made for."""
 
 from __future__ import annotations
 
@@ -30,16 +30,15 @@ from scratchbus.readmodel.scope import Core
 _TRIES = 100
 _LONGEST_REST = 0.1  # seconds, when others write too
 _NEVER = -1  # no subject has this version
-_MOST_BYTES = MAX_BATCH_BYTES - 1024 * 1024  # of events; ids and the like come to less than the rest
+_MOST_BYTES = MAX_BATCH_BYTES - 1024 * 1024  # of events; the rest is enough for ids and other fields
 
 
 def edit(core: Core, page: str, command: MemoryEdit, occasion: Occasion | None = None) -> Step[Remembered | None]:
-    """Append the event that an edit makes of its subject as it is, and return what the subject is then.
+    """Append the event that an edit makes of its subject, and return the resulting subject.
 
-    Edits of one subject that are in flight at once in this process are queued, and appended together. When another
-    process was faster they are made again of what that left. A retry is answered with what the subject was after the
-    event that is there already. Raises what `decide` raises, SessionOver, EventIdReused, or Conflict when others keep
-    changing it.
+    Concurrent edits of one subject in this process are queued, and appended together. If another process was faster,
+    they are decided again on the new state. A retry gets the subject as the event already in the log left it. Raises
+    the errors of `decide`, SessionOver, EventIdReused, or Conflict if others keep changing the subject.
     """
     job = _Job(command, occasion or command.on(core, page))
     left: _Left = yield Queued(core.queues, (page, command.about), job, partial(_work, core))
@@ -49,9 +48,9 @@ def edit(core: Core, page: str, command: MemoryEdit, occasion: Occasion | None =
 
 
 def append_new(core: Core, occasion: Occasion, event: Event, version: int | None = 0) -> Step[Event]:
-    """Append the event that begins a subject, and return it as the log has it, which may be that of the first attempt.
+    """Append the first event of a subject, and return it as the log has it, perhaps from a previous attempt.
 
-    `version` None lets the subject be there already. Raises SessionOver or EventIdReused.
+    With `version` None the subject may exist already. Raises SessionOver or EventIdReused.
     """
     done = yield from append(core.log, occasion.page, [put(occasion, event, version)])
     if done.recalled is None:
@@ -61,26 +60,26 @@ def append_new(core: Core, occasion: Occasion, event: Event, version: int | None
 
 
 class _Job(NamedTuple):
-    """An edit that waits for its turn."""
+    """An edit in the queue."""
 
     command: MemoryEdit
     occasion: Occasion
 
     @property
     def own_id(self) -> str | None:
-        """The event id that its caller gave."""
+        """The event id chosen by its caller."""
         return self.occasion.event_id if self.occasion.digest else None
 
     def with_kept_id(self) -> _Job:
-        """Return the edit with an event id that is remembered, as the ids that callers give are."""
+        """Return the edit with an event id that is remembered like those chosen by callers."""
         if self.own_id is not None:
             return self
         digest = digest_of(self.command.verb, self.occasion.page, self.command.about, *self.command.said())
-        id = self.occasion.event_id.partition("~")[0].removesuffix(OPEN_END)  # one without a bound is looked up
+        id = self.occasion.event_id.partition("~")[0].removesuffix(OPEN_END)  # an id without a bound is looked up
         return self._replace(occasion=self.occasion._replace(event_id=id, digest=digest))
 
     def decide(self, document: Remembered | None, its_session: Remembered | None) -> Event | Exception | None:
-        """Return the event that the edit makes of a document, None for none, or why it cannot be made."""
+        """Return the event that the edit makes of a document, None for none, or the error."""
         if isinstance(its_session, Session) and its_session.ended and self.command.about != session.SUBJECT:
             return SessionOver(its_session.id)
         try:
@@ -89,9 +88,9 @@ class _Job(NamedTuple):
             return error
 
     def made(self, event: Event, before: Remembered | None) -> bool:
-        """Return whether the edit makes this event, found under its id, of the document as it was before.
+        """Return whether the edit makes this event, found under its id, of the earlier document.
 
-        Of an id of our own making no digest is kept, so it is decided again.
+        A generated id has no digest, so the edit is decided again.
         """
         if bound_of(event.id) is None:
             return True
@@ -100,7 +99,7 @@ class _Job(NamedTuple):
 
 
 class _Left(NamedTuple):
-    """The document that an edit left, and the event that it made, if it changed anything."""
+    """The document after an edit, and the edit's event, if it changed anything."""
 
     document: Remembered | None
     event: Event | None = None
@@ -111,7 +110,7 @@ _Outcome = _Left | Exception
 
 
 def _work(core: Core, jobs: Sequence[_Job]) -> Step[list[_Outcome]]:
-    """Do edits of one subject in their order; return the document that each left, or its error."""
+    """Do edits of one subject in order; return the document after each, or its error."""
     outcomes = list[_Outcome]()
     most = len(jobs)
     while len(outcomes) < len(jobs):
@@ -128,7 +127,7 @@ def _work(core: Core, jobs: Sequence[_Job]) -> Step[list[_Outcome]]:
 
 
 def _append_some(core: Core, jobs: Sequence[_Job]) -> Step[list[_Outcome]]:
-    """Append what the first of these edits make, as many as one batch takes; return what came of each of them."""
+    """Append the events of the first edits, as many as fit into one batch; return the outcome of each edit."""
     page, subject = jobs[0].occasion.page, jobs[0].command.about
     missing = 0
     for attempt in range(_TRIES):
@@ -141,8 +140,8 @@ def _append_some(core: Core, jobs: Sequence[_Job]) -> Step[list[_Outcome]]:
         try:
             done = yield from append(core.log, page, writes)
         except VersionConflict as conflict:
-            missing = conflict.actual  # of one without a document, because nothing of it could be read
-            yield Pause(random.uniform(0, min(_LONGEST_REST, 0.002 * (attempt + 1))))  # jitter: another is at it
+            missing = conflict.actual  # of a subject whose document cannot be read
+            yield Pause(random.uniform(0, min(_LONGEST_REST, 0.002 * (attempt + 1))))  # jitter: another is writing
             continue
         except EngineError as error:
             told = _with_events(decided, [write.event for write in writes])
@@ -162,7 +161,7 @@ def _append_some(core: Core, jobs: Sequence[_Job]) -> Step[list[_Outcome]]:
 
 
 def _with_events(decided: _Decided, events: Sequence[Event]) -> _Decided:
-    """Return what was decided with these events in the place of those that were made."""
+    """Return the decisions with these events in place of the new ones."""
     rest = iter(events)
     return [(job, next(rest) if isinstance(made, Event) else made) for job, made in decided]
 
@@ -170,9 +169,9 @@ def _with_events(decided: _Decided, events: Sequence[Event]) -> _Decided:
 def _decide(
     jobs: Sequence[_Job], document: Remembered | None, its_session: Remembered | None, version: int
 ) -> tuple[_Decided, list[Write]]:
-    """Return what the first of these edits make, each of what the one before it leaves, and the batch of that.
+    """Return the outcomes of the first edits, each based on the one before, and the batch of their writes.
 
-    A retry of a batch is recognised by all of its ids, so if callers gave some of them, the generated ones are
+    A retry of a batch is recognised by all of its ids, so if callers chose some of them, the generated ones are
     remembered too. An edit that ends its subject is the last of its batch.
     """
     keeps_all = any(job.own_id is not None for job in jobs)
@@ -199,7 +198,7 @@ def _decide(
 def _answers(
     core: Core, decided: _Decided, document: Remembered | None, *, are_recalled: bool = False
 ) -> Step[list[_Outcome]]:
-    """Return what each of these edits left, the first one of a document, or why it was refused.
+    """Return the document after each of these edits, or the error for a refused one.
 
     Events that `are_recalled` were in the log before, as are those of retries that would make none now.
     """
@@ -234,7 +233,7 @@ def _known_or_error(core: Core, job: _Job) -> Step[Event | Exception | None]:
 
 
 def _known(core: Core, job: _Job) -> Step[Event | None]:
-    """Return the event that a retry has already appended, None when this is no retry. Raises EventIdReused."""
+    """Return the event that a retry has already appended, None if this is not a retry. Raises EventIdReused."""
     if job.own_id is None:
         return None
     write = put(job.occasion, job.occasion.event(Event, job.command.about), _NEVER)
@@ -248,7 +247,7 @@ def _known(core: Core, job: _Job) -> Step[Event | None]:
 
 
 def _before(core: Core, event: Event) -> Step[Remembered | None]:
-    """Return what a subject was before one of its events."""
+    """Return a subject as it was before one of its events."""
     events, at = list[Event](), event.prev
     while at:
         some, at = yield from walk_back(core.log, event.page, event.subject, at, 500)

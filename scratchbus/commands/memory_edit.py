@@ -1,4 +1,4 @@
-"""Edits of what an agent remembers: what callers give, and what they decide."""
+"""Edits of an agent's memory: the arguments, and the decision."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from scratchbus.readmodel.scope import Core
 
 
 class MemoryEdit(Given):
-    """What a caller gave to edit a subject of a memory. A subclass has the fields of one edit, and what it decides."""
+    """A caller's arguments for editing a memory. A subclass has the fields of one edit, and its decision."""
 
     verb: ClassVar[str]
     subject: ClassVar[str]
     ends_as: ClassVar[str] = ""
-    """The status that it leaves its subject with for good, if it is the last edit of it."""
+    """The final status of its subject, if it is the last edit of the subject."""
     event_id: EventId = None
 
     @property
@@ -29,12 +29,12 @@ class MemoryEdit(Given):
         return self.subject
 
     def said(self) -> list[object]:
-        """Return what a retry has to repeat, besides the subject; a revision only where one was given."""
+        """Return the arguments that a retry has to repeat, besides the subject; a revision only if one was given."""
         own = {name: value for name, value in self.__dict__.items() if name not in ("id", "event_id")}
         return [value for name, value in own.items() if name != "revision" or value is not None]
 
     def decide(self, occasion: Occasion, document: Any) -> Event | None:
-        """Return the event that it makes of its subject as it is, None for one that would change nothing.
+        """Return the event that the edit makes of the current subject, None if it would change nothing.
 
         Raises InvalidInput, NotFound, Conflict.
         """
@@ -46,7 +46,7 @@ class MemoryEdit(Given):
 
 
 def put(occasion: Occasion, event: Event, version: int | None, status: str = "") -> Write:
-    """Return the write of an event upon a version of its subject; with a status it is the last one."""
+    """Return the write of an event guarded on a version of its subject; with a status it is the last one."""
     final = "final" if status else ""
     return Write(event, Op.PUT, occasion.digest, version, status=status, status_class=final, argument=session.SUBJECT)
 
@@ -54,10 +54,10 @@ def put(occasion: Occasion, event: Event, version: int | None, status: str = "")
 Revision = Annotated[
     int | None, CheckedBy(partial(check_whole, "revision", least=0, advice="give the number that reading it told"))
 ]
-"""The revision that a write of the whole of a text or a list is based on."""
+"""The revision that a write of a whole text or list is based on."""
 
 
 def check_based_on(what: str, revision: int | None, actual: int, content: object) -> None:
-    """Raise RevisionConflict unless the actual revision is the one that a write is based on; 0 also means empty."""
+    """Raise RevisionConflict unless a write is based on the actual revision; 0 also means empty."""
     if revision is not None and revision != actual and (revision or content):
         raise RevisionConflict(what, revision, actual)

@@ -1,4 +1,4 @@
-"""The moment at which relations are followed: now, or one of the past."""
+"""The time at which relations are followed: now, or a time in the past."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scratchbus.readmodel.scope import Core
 
 
 class Moment(Protocol):
-    """What can be seen of the pages of a bus: all there is, or what there was at a moment."""
+    """The visible pages of a bus: as they are now, or as they were at a time."""
 
     @property
     def core(self) -> Core:
@@ -26,11 +26,11 @@ class Moment(Protocol):
         ...
 
     def gather(self, pages: Mapping[str, str]) -> Step[dict[str, Observation]]:
-        """Return the observations with these ids, each from its page; those that are not there are left out."""
+        """Return the observations with these ids, each from its page, without missing ones."""
         ...
 
     def happened(self, events: list[AnyEvent]) -> Step[list[AnyEvent]]:
-        """Return which of these events had happened."""
+        """Return those of these events that had happened."""
         ...
 
 

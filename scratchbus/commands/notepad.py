@@ -1,4 +1,4 @@
-"""Reading and editing the notepad of a session."""
+"""Read and edit the notepad of a session."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _WANTED = {
     "find_replace": ("find", "replace"),
 }
 _NEVER_EMPTY = ("find_replace", "delete")
-_MOST = 1_000  # occurrences that are counted: long texts that overlap themselves take a while
+_MOST = 1_000  # occurrences to count: overlapping ones in long texts take a while
 
 
 def read(core: Core, page: str) -> Step[Revised]:
-    """Return what is on the notepad, and its revision; nothing when it was never used."""
+    """Return the notepad's content and revision; empty if it was never used."""
     found = yield from recollect(core.log, page, [SUBJECT], core.fresh)
     return Revised(content_of(found.get(SUBJECT)), revision_of(found.get(SUBJECT)))
 
 
 def revision_of(document: Remembered | None) -> int:
-    """Return the revision of a text: how many events there were about it."""
+    """Return the revision of a text: the number of its events."""
     return document.version if document else 0
 
 
@@ -83,7 +83,7 @@ class UpdateNotepad(MemoryEdit):
     replace_all: Annotated[bool, CheckedBy(partial(check_flag, "replace_all"))]
 
     def said(self) -> list[object]:
-        """See `MemoryEdit`. Raises InvalidField for what the operation lacks or has no use for."""
+        """See `MemoryEdit`. Raises InvalidField for missing or superfluous arguments of the operation."""
         wanted = _WANTED[self.operation]
         for name in ("content", "find", "replace"):
             if getattr(self, name) not in (None, "") and name not in wanted:
@@ -104,7 +104,7 @@ class UpdateNotepad(MemoryEdit):
 
 
 class AppendLine(MemoryEdit):
-    """Put a line behind what is on the notepad when it is appended, also where that has no line break at its end."""
+    """Append a line to the notepad as it is then, after a line break if its last line lacks one."""
 
     verb, subject = "append_line", SUBJECT
     text: Annotated[str, CheckedBy(partial(_text, "content", verb="append"))]
@@ -118,7 +118,7 @@ class AppendLine(MemoryEdit):
 
 
 def _check_there(field: str, wanted: str, text: str, is_all: bool) -> None:
-    """Make sure that a text is on the notepad: once, or with `is_all` at least once."""
+    """Check that a text is on the notepad: once, or with `is_all` at least once."""
     if not wanted:
         raise InvalidField(field, "is empty; give the exact text to find")
     count = _count(wanted, text)
@@ -135,7 +135,7 @@ def _check_there(field: str, wanted: str, text: str, is_all: bool) -> None:
 
 
 def _count(wanted: str, text: str) -> int:
-    """Return how often a text is in another one, also where it overlaps itself; from so many on it is not counted."""
+    """Count the occurrences of a text, overlapping ones too, up to a maximum."""
     count, at = 0, text.find(wanted)
     while at >= 0 and (count := count + 1) < _MOST:
         at = text.find(wanted, at + 1)

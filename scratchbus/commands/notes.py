@@ -1,4 +1,4 @@
-"""Taking, finding and changing the notes of a session."""
+"""Take, find and change the notes of a session."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from scratchbus.readmodel.scope import Core
 from scratchbus.settings import Settings
 
 _ID = re.compile(PREFIX + r"\d{1,16}")
-_MOST_GIVEN = 1_000  # tags that are looked at
+_MOST_GIVEN = 1_000  # tags that are checked
 
 
 def _check_id(id: object) -> str:
@@ -65,7 +65,7 @@ class AddNote(MemoryEdit):
 
 
 class _NoteEdit(MemoryEdit):
-    """An edit of a note that is there."""
+    """An edit of an existing note."""
 
     id: Annotated[str, CheckedBy(_check_id)]
     revision: Revision = None
@@ -76,7 +76,7 @@ class _NoteEdit(MemoryEdit):
         return self.id
 
     def check(self, occasion: Occasion, document: Note | None) -> None:
-        """Raise NotFound unless the note is there, RevisionConflict unless it is at the revision that was given."""
+        """Raise NotFound unless the note exists, RevisionConflict unless it is at the given revision."""
         if document is None:
             raise _not_found(occasion.page, self.id)
         check_based_on("note", self.revision, document.version, document.content)
@@ -99,7 +99,7 @@ class UpdateNote(_NoteEdit):
 
 
 class DeleteNote(_NoteEdit):
-    """Throw a note away."""
+    """Delete a note."""
 
     verb = "delete_note"
     ends_as = "deleted"
@@ -125,7 +125,7 @@ def update(core: Core, page: str, given: Mapping[str, Any]) -> Step[NoteResult]:
 
 
 def delete(core: Core, page: str, given: Mapping[str, Any]) -> Step[NoteResult]:
-    """Throw a note away; return it as it was."""
+    """Delete a note; return its last state."""
     command = DeleteNote.parse(given)
     yield from edit(core, page, command)
     *before, _ = yield from history(core.log, page, command.id)
@@ -133,7 +133,7 @@ def delete(core: Core, page: str, given: Mapping[str, Any]) -> Step[NoteResult]:
 
 
 def search(core: Core, page: str, query: str | None, tags: Sequence[str] | None) -> Step[NotesResult]:
-    """Return the notes that have a text in them and all these tags."""
+    """Return the notes that contain a text and have all these tags."""
     query = "" if query is None else query
     if not isinstance(query, str):
         raise InvalidField("query", f"{shown(query)} is not a text")
@@ -163,7 +163,7 @@ def count_tags(core: Core, page: str) -> Step[TagsResult]:
 
 
 def history_of_notes(core: Core, page: str, id: str | None) -> Step[list[AnyEvent]]:
-    """Return the events about a note, or about all of a session, oldest first. Raises NotFound, PositionLost."""
+    """Return the events about a note, or about all notes of a session, oldest first. Raises NotFound, PositionLost."""
     if id is not None:
         events = yield from history_of(core, page, _check_id(id))
         if not any(event.subject == id for event in events):
@@ -181,13 +181,13 @@ def _fresh(core: Core, page: str) -> Step[CachedMemory[Notebook]]:
 
 
 def found_notes(notes: list[Note], metadata: dict[str, Any]) -> NotesResult:
-    """Return notes as a result; they were checked when they were taken."""
+    """Return notes as a result; they were validated when they were taken."""
     message = f"{_count(len(notes), 'note')} found." if notes else "No notes found."
     return trusted(NotesResult, {"notes": notes, "message": message, "metadata": metadata})
 
 
 def _result(core: Core, page: str, note: Remembered | None, done: str) -> Step[NoteResult]:
-    """Return what became of a note, with how many there are now."""
+    """Return the outcome for a note, with the number of notes now."""
     if not isinstance(note, Note):
         raise NotFound("the note was erased; its history says why")
     held = yield from _fresh(core, page)
@@ -207,7 +207,7 @@ def _not_found(page: str, id: str) -> NotFound:
 
 
 def _check_size(settings: Settings, content: str, tags: Sequence[str]) -> None:
-    """Raise TooLarge for what the settings do not allow."""
+    """Raise TooLarge for more than the settings allow."""
     size, limit = len(content), settings.max_note_content
     if size > limit:
         message = (

@@ -1,4 +1,4 @@
-"""What commands read before they decide, and the observations that they return."""
+"""Read observations before a decision, and return them after it."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from scratchbus.readmodel.scope import Core, refresh_registry, type_of
 if TYPE_CHECKING:
     from scratchbus.domain.registry import ObservationType
 
-_FEW, _MANY = 8, 500  # events that are asked for at once
+_FEW, _MANY = 8, 500  # events requested at once
 _MOST_KEPT = 256  # observations
 
 
 def before_of(
     core: Core, page: str, id: str, event_id: str | None
 ) -> Step[tuple[Observation | None, ObservationType | None]]:
-    """Return the observation that is about to change and its type.
+    """Return the observation to change, and its type.
 
-    With an event id, one that has left the page is no error yet: this may be the retry of what took it away.
+    With an event id, a missing observation is no error yet: this may be a retry of the write that removed it.
     """
     found = yield from get(core.log, page, [id], core.fresh)
     before = found.get(id)
@@ -46,14 +46,14 @@ def before_of(
 
 
 class Life(NamedTuple):
-    """How long an observation was given to live: `ttl` in milliseconds, 0 for ever; or until `end`, None for never."""
+    """The lifetime given to an observation: `ttl` in milliseconds, 0 for ever; or until `end`, None for never."""
 
     ttl: int | None = None
     end: datetime | None = None
 
 
 def life_given(core: Core, before: Observation) -> Step[Life]:
-    """Return the life that an observation was given last, as its events tell; its end where they cannot be read."""
+    """Return the lifetime last given to an observation, from its events; its end if they cannot be read."""
     given, at = Life(end=before.expires_at), before.position.stream_id
     while at and given.end is not None:
         try:
@@ -75,11 +75,11 @@ def type_or_none(core: Core, name: str) -> Step[ObservationType | None]:
     try:
         return (yield from type_of(core, name))
     except UnknownType:
-        return None  # of a registry that is gone; the default lifecycle has to do
+        return None  # the type was removed: the default lifecycle applies
 
 
 def check_statuses(core: Core, field: str, given: Iterable[object]) -> Step[None]:
-    """Raise InvalidField for a status that no lifecycle of the registry has; a newer registry is looked for first."""
+    """Raise InvalidField for a status that no lifecycle of the registry has, after checking for a newer registry."""
     wanted = set(given)
     if not wanted <= statuses_of(core):
         yield from refresh_registry(core)
@@ -101,7 +101,7 @@ def statuses_of(core: Core) -> set[str]:
 
 
 def life_of(kind: ObservationType | None) -> Lifecycle:
-    """Return the lifecycle of a type; the default one where the type is gone."""
+    """Return the lifecycle of a type; the default one if the type was removed."""
     return kind.lifecycle if kind is not None else DEFAULT
 
 
@@ -114,9 +114,9 @@ def finish(core: Core, page: str, before: Observation | None, writes: list[Write
         after: Observation | None = before
         for write, row in zip(writes, done.written, strict=True):
             after = scratch_page.evolve(after, row.placed(write.event))
-        return cast(Observation, after)  # only `cleared` leaves nothing, and nobody asks what it left
+        return cast(Observation, after)  # only `cleared` leaves None, and its result is not used
     found = yield from get(core.log, page, [last.subject], core.fresh)
-    if last.subject not in found:  # someone else has taken it off the page since
+    if last.subject not in found:  # removed from the page meanwhile
         return (yield from recall_all(core, page, [last.position]))[0]
     return found[last.subject]
 
@@ -135,9 +135,9 @@ def recall_all(core: Core, page: str, positions: list[Position]) -> Step[list[Ob
 def _recall(core: Core, page: str, event: Event) -> Step[Observation | None]:
     """Return the observation as an event left it.
 
-    That is the current document if the event is the last one. Else its events up to this one are folded, from what was
-    last recalled of it if that is among them: one retry after the other, as when a log is read again, costs what is
-    new. What is kept is bytes, since a caller may change what is inside an observation.
+    If the event is the last one, that is the current document. Otherwise fold its events up to this one, starting from
+    the last recalled state if that is among them: so successive retries only fold new events. The state is cached as
+    bytes, since a caller may modify the observation.
     """
     if not event.prev:
         return scratch_page.evolve(None, event)

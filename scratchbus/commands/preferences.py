@@ -1,4 +1,4 @@
-"""Remembering, changing and forgetting the preferences of a scope."""
+"""Remember, change and forget the preferences of a scope."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from scratchbus.readmodel.memory_history import folded, history_of
 from scratchbus.readmodel.scope import Core
 
 PAGES = "knowledge:"
-"""How the name of a scope's page begins; the scope comes behind it."""
+"""The prefix of the name of a scope's page."""
 
 _Key = Annotated[str, CheckedBy(check_key)]
 _SaidBy = Annotated[str | None, CheckedBy(partial(check_label, "said_by"))]
@@ -43,20 +43,20 @@ class _PreferenceEdit(MemoryEdit):
         return subject_of(PREFIX, self.key)
 
     def current(self, document: Preference | None) -> Preference | None:
-        """Return the preference unless it is forgotten. Raises RevisionConflict for another than the given revision."""
+        """Return the preference, None if forgotten. Raises RevisionConflict unless it is at the given revision."""
         there = None if document is None or document.forgotten else document
         actual = document.version if document is not None else 0
         check_based_on("preference", self.revision, actual, there.text if there else "")
         return there
 
     def check_there(self, occasion: Occasion, document: Preference | None) -> None:
-        """Raise NotFound unless the preference is there."""
+        """Raise NotFound unless the preference exists."""
         if self.current(document) is None:
             raise not_found(occasion.page, self.key)
 
 
 class RememberPreference(_PreferenceEdit):
-    """Remember a preference, or what has become of it."""
+    """Remember a preference, or change it."""
 
     verb = "remember_preference"
     text: Annotated[str, CheckedBy(check_preference)]
@@ -66,12 +66,12 @@ class RememberPreference(_PreferenceEdit):
         """See `MemoryEdit`."""
         there, said_by = self.current(document), self.said_by or occasion.by
         if there is not None and (there.text, there.said_by) == (self.text, said_by) and self.event_id is None:
-            return None  # with an id it is kept, so that a retry is known whatever comes in between
+            return None  # with an event id the event is written, so that a retry is recognised later
         return occasion.event(PreferenceRemembered, self.about, key=self.key, text=self.text, said_by=self.said_by)
 
 
 class EditPreference(RememberPreference):
-    """Change the text of a preference that is there."""
+    """Change the text of an existing preference."""
 
     verb = "edit_preference"
 
@@ -93,7 +93,7 @@ class ForgetPreference(_PreferenceEdit):
 
 
 def write(core: Core, page: str, kind: type[MemoryEdit], given: Mapping[str, Any]) -> Step[Preference]:
-    """Edit a preference, and return it as it is then."""
+    """Edit a preference, and return the result."""
     preference = yield from edit(core, page, kind.parse(given))
     if not isinstance(preference, Preference):
         raise NotFound("the preference was erased; its history says why")
@@ -101,7 +101,7 @@ def write(core: Core, page: str, kind: type[MemoryEdit], given: Mapping[str, Any
 
 
 def forget(core: Core, page: str, given: Mapping[str, Any]) -> Step[Preference]:
-    """Forget a preference, and return it as it was."""
+    """Forget a preference, and return its last state."""
     command = ForgetPreference.parse(given)
     left = yield from edit(core, page, command)
     events = yield from history(core.log, page, command.about)
@@ -122,7 +122,7 @@ def read_all(core: Core, page: str) -> Step[list[Preference]]:
 
 
 def history_of_preferences(core: Core, page: str, key: str | None) -> Step[list[AnyEvent]]:
-    """Return the events about the preference with a key, or about all of a scope, oldest first.
+    """Return the events about one preference, or about all of a scope, oldest first.
 
     Raises NotFound, PositionLost.
     """

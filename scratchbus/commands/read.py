@@ -1,4 +1,4 @@
-"""Reading observations and their history."""
+"""Read observations and their history."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def narrow_of(
     kinds: str | Collection[str] | None,
     subjects: str | Collection[str] | None = None,
 ) -> Narrow:
-    """Return what `events` was given as one object. Raises InvalidField, InvalidName.
+    """Return the arguments of `events` as a filter. Raises InvalidField, InvalidName.
 
-    Of a type there may be events before this process knows it, or when the registry no longer does.
+    A type may have events although this process does not know it yet, or the registry no longer has it.
     """
     for page in check_some("pages", pages) or ():
         check_page(page)
@@ -56,13 +56,13 @@ def narrow_of(
 
 
 MOST_COUNTED = 10_000
-"""The most observations of a page that are counted by status and type: the newest."""
+"""The most observations of a page, newest first, that are counted by status and type."""
 
 
 class PageCounts(BaseModel):
     """The observations of a page, counted by status and by type.
 
-    `is_all` is False when the page has more than `total`, of which the newest are counted.
+    `is_all` is False if the page has more than `total`; then the newest are counted.
     """
 
     model_config = ConfigDict(defer_build=True)
@@ -75,7 +75,7 @@ class PageCounts(BaseModel):
 
 
 class Reads(Protocol):
-    """A page as it can be read: as it is, or as it was."""
+    """A readable page, of the present or the past."""
 
     @property
     def page(self) -> str:
@@ -83,7 +83,7 @@ class Reads(Protocol):
         ...
 
     def get(self, ids: list[str]) -> Step[dict[str, Observation]]:
-        """Return the observations with these ids, by id; those that are not on the page are left out."""
+        """Return the observations with these ids, by id, without those that are not on the page."""
         ...
 
     def active(self, limit: int | None) -> Step[list[Observation]]:
@@ -91,16 +91,16 @@ class Reads(Protocol):
         ...
 
     def search(self, wanted: Filter, limit: int | None, below: int | None) -> Step[list[Observation]]:
-        """Return what matches, newest first by when it was added; `below` is a seq to go on below."""
+        """Return the matches, newest first by when they were added; `below` is a seq to continue below."""
         ...
 
     def place_of(self, id: str) -> Step[int | None]:
-        """Return the seq at which an observation was added, if that is known."""
+        """Return the seq at which an observation was added, if known."""
         ...
 
 
 class StoredPage(NamedTuple):
-    """A page as the engine has it: as it is now, or as it was earlier."""
+    """A page as the engine stores it: in its current or an earlier state."""
 
     log: Log
     page: str
@@ -116,7 +116,7 @@ class StoredPage(NamedTuple):
         return active(self.log, self.page, self.freshness, limit, self.earlier)
 
     def ready(self, limit: int | None) -> Step[list[Observation]]:
-        """Return what can be claimed now, in the order in which `claim_next` hands it out."""
+        """Return the observations that can be claimed now, in the order of `claim_next`."""
         return active(self.log, self.page, self.freshness, limit, self.earlier, is_ready)
 
     def search(self, wanted: Filter, limit: int | None, below: int | None) -> Step[list[Observation]]:
@@ -124,11 +124,11 @@ class StoredPage(NamedTuple):
         return search(self.log, self.page, self.freshness, wanted, limit, below, self.earlier)
 
     def place_of(self, id: str) -> Step[int | None]:
-        """See `Reads`; what was cleared has its place too."""
+        """See `Reads`; cleared observations have a place too."""
         head = (yield from read_head(self.log, self.page, id)) if self.earlier is None else None
         if head is not None:
             return head.added
-        found = yield from self.get([id])  # the head of what is final may have been dropped
+        found = yield from self.get([id])  # the head of a final observation may have been dropped
         return found[id].added_seq if id in found else None
 
 
@@ -141,7 +141,7 @@ def get_one(page: Reads, id: str) -> Step[Observation | None]:
 def list_all(
     core: Core, page: Reads, wanted: Filter, limit: int | None, after: Observation | Position | str | None
 ) -> Step[list[Observation]]:
-    """Return what matches, newest first."""
+    """Return the matches, newest first."""
     check_limit(limit)
     if wanted.type is not None and wanted.type not in core.registry.types:
         yield from _check_type(core, page, wanted.type)
@@ -162,7 +162,7 @@ def list_all(
 
 
 def count_all(page: Reads) -> Step[PageCounts]:
-    """Return how many observations of each status and type a page has."""
+    """Return the number of a page's observations by status and type."""
     found = yield from page.search(Filter(), MOST_COUNTED + 1, None)
     counted = found[:MOST_COUNTED]
     return PageCounts(
@@ -175,7 +175,7 @@ def count_all(page: Reads) -> Step[PageCounts]:
 
 
 def _check_type(core: Core, page: Reads, name: str) -> Step[None]:
-    """Raise UnknownType for a type that the registry does not have, unless the page has old ones of it."""
+    """Raise UnknownType for a type that neither the registry nor an old observation of the page has."""
     try:
         yield from type_of(core, name)
     except UnknownType:

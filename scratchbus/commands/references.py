@@ -1,4 +1,4 @@
-"""Observations that others name, as evidence or as what blocks them: whether there are such."""
+"""Check that the observations named as evidence or as blockers exist."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check_there(core: Core, page: str, ids: Iterable[str], field: str = "evidenc
 
 
 def check_blockers(core: Core, page: str, ids: Iterable[str]) -> Step[None]:
-    """Raise InvalidField for ids that were never on the page: what is of another cannot block an observation of it."""
+    """Raise InvalidField for ids that were never on the page: only observations of the page can block one of it."""
     for id, other in (yield from check_there(core, page, ids, "blocked_by")).items():
         raise InvalidField(
             "blocked_by", f"{id} is on page {other!r}; pass ids of page {page!r}, or name it in evidence instead"

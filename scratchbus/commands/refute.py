@@ -57,7 +57,7 @@ class Refute(Command):
 
 
 def refute(core: Core, page: str, given: Mapping[str, Any]) -> Step[Observation]:
-    """Archive an observation as refuted, and send to review what is open and rests on it, directly or not.
+    """Archive an observation as refuted, and send its open dependents to review.
 
     Its own page is one batch, of up to 1,000 events; the rest follows. A retry with the same event id goes on.
     """
@@ -85,7 +85,7 @@ def refute(core: Core, page: str, given: Mapping[str, Any]) -> Step[Observation]
 
 
 def _only_a_retry(core: Core, before: Observation, write: Write) -> Step[Appended]:
-    """Find the event of a refutation that happened before. Raises NotChangeable for what was archived otherwise."""
+    """Find the event of an earlier refutation. Raises NotChangeable if the observation was archived otherwise."""
     write.allowed = frozenset()
     try:
         return (yield from append(core.log, before.page, [write]))

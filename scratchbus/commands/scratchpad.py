@@ -22,7 +22,7 @@ from scratchbus.readmodel.scope import Core
 
 
 def read(core: Core, agent: str) -> Step[Revised]:
-    """Return what the scratchpad says, and its revision; nothing and 0 for people, who have none."""
+    """Return the scratchpad's content and revision; "" and 0 for people, who have none."""
     if not may_see(core, agent):
         return Revised("", 0)
     found = yield from recollect(core.log, page_of_agent(agent), [SUBJECT], core.fresh)
@@ -36,7 +36,7 @@ def show(core: Core, agent: str) -> Step[str]:
 
 
 class WriteScratchpad(MemoryEdit):
-    """Replace what the scratchpad says."""
+    """Replace the content of the scratchpad."""
 
     verb, subject = "write_scratchpad", SUBJECT
     content: Annotated[str, CheckedBy(check_content)]
@@ -80,5 +80,5 @@ def _check_own(core: Core, agent: str) -> None:
 
 
 def content_of(document: Remembered | None) -> str:
-    """Return what a document says, as a scratchpad."""
+    """Return a document as a scratchpad."""
     return document.content if isinstance(document, Pad) else ""

@@ -1,4 +1,4 @@
-"""The tasks of a session, and what it reports to its parent."""
+"""The tasks of a session, and its reports to its parent."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.scope import Core
 
 RESULT = "session_result"
-"""The tag of what a session reports to its parent."""
+"""The tag of a session's reports to its parent."""
 
 
 class BeginTask(MemoryEdit):
@@ -76,7 +76,7 @@ class EndTask(MemoryEdit):
 
 
 def end(core: Core, given: Mapping[str, Any]) -> Step[str]:
-    """End a task, and return what stands for it in the conversation."""
+    """End a task, and return its replacement in the conversation."""
     command = EndTask.parse(given)
     ended = cast(Task, (yield from edit(core, page_of_session(command.task.session), command)))
     return replacement(ended.title, ended.summary or "")

@@ -1,4 +1,4 @@
-"""Tracing an action back to what led to it, and an observation forward to what it led to."""
+"""Trace an action back to its causes, and an observation forward to its consequences."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _AT_ONCE = 500
 
 
 def trace(moment: Moment, page: str, action: str) -> Step[Trace]:
-    """Return the observations of a page that led to an action, with their evidence on whatever page, and so on.
+    """Return the observations of a page that led to an action, with their evidence on any page, and so on.
 
     Raises NotFound for an action that nothing on the page is linked to.
     """
@@ -46,7 +46,7 @@ def trace(moment: Moment, page: str, action: str) -> Step[Trace]:
 
 
 def evidence(moment: Moment, page: str, id: str) -> Step[dict[str, Observation]]:
-    """Return what an observation of a page rests on, directly or not. Raises InvalidId or NotFound."""
+    """Return the direct and indirect evidence of an observation of a page. Raises InvalidId or NotFound."""
     found = yield from _with_evidence(moment, page, [check_id(id)])
     if id not in found or found[id].page != page:
         raise NotFound(f"{id} is not on page {page!r}; see `history`")
@@ -54,7 +54,7 @@ def evidence(moment: Moment, page: str, id: str) -> Step[dict[str, Observation]]
 
 
 def _with_evidence(moment: Moment, page: str, ids: list[str]) -> Step[dict[str, Observation]]:
-    """Return these observations and what they rest on, directly or not: of this page, else of another."""
+    """Return these observations and their direct and indirect evidence: of this page, else of another."""
     log = moment.core.log
     found: dict[str, Observation] = {}
     asked: set[str] = set()
@@ -70,9 +70,9 @@ def _with_evidence(moment: Moment, page: str, ids: list[str]) -> Step[dict[str, 
 
 
 def consequences(moment: Moment, page: str, id: str) -> Step[Consequences]:
-    """Return what rests on an observation, on whatever page, the actions these led to, and the events it caused.
+    """Return the dependents of an observation on any page, the actions these led to, and the events it caused.
 
-    Raises NotFound for what never was on the page.
+    Raises NotFound if the observation never was on the page.
     """
     id = check_id(id)
     history = yield from moment.history(page, id)
@@ -97,7 +97,7 @@ def _caused_by(moment: Moment, relations: Relations, history: list[AnyEvent]) ->
 
 
 def _events_at(moment: Moment, spots: list[Position]) -> Step[list[AnyEvent]]:
-    """Return the events at these positions, of any shards, in time's order; what is not there is left out."""
+    """Return the events at these positions, of any shards, in order of time, without missing ones."""
     by_shard: dict[int, list[Position]] = defaultdict(list)
     for spot in spots:
         by_shard[spot.shard].append(spot)

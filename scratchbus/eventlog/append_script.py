@@ -1,4 +1,4 @@
-"""The scripts that append to the log: what they take."""
+"""The scripts that append to the log, and their arguments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scratchbus.eventlog.writes import ADDITION, GUARDED
 
 
 def _own(event: Event) -> str:
-    """Return the body of an event that the script may have to add; it fills in `#by#` and `#new#`."""
+    """Return the body of an event that the script may have to add; the script fills in `#by#` and `#new#`."""
     return encode_body(event).decode()
 
 
@@ -58,9 +58,9 @@ def _append(
     """Append events of one page, each given by the fields of `Guarded`.
 
     `mode` is "all" (all or nothing) or "each" (skip what is refused), `room` 0 for no limit, `on_full` "displace" or
-    "refuse". Event ids that callers chose are remembered for `days`. A lost reply is looked for in the log after the id
-    `scan`, unless that is "". `new_origin` is a random word for the origin of a new log. `by` is the writer of what the
-    script has to add itself, `owner` the owner token of the connection.
+    "refuse". Event ids chosen by callers are remembered for `days`. After a lost reply the event is looked for in the
+    log after the id `scan`, unless that is "". `new_origin` is a random word, the origin if the log is new. `by` is the
+    writer of the events that the script adds itself, `owner` the owner token of the connection.
     """
 
 
@@ -92,7 +92,7 @@ ERASE = lua_script(
     "eventlog/append_lua/erasing",
     constants=_CONSTANTS,
 )(_append)
-"""The script that appends a tombstone, and takes out what it stands for."""
+"""The script that appends a tombstone and removes the events it stands for."""
 
 
 def _add(
@@ -119,12 +119,12 @@ def _add_batch(
 ) -> None:
     """Add observations to one page, each given by the fields of `Addition`, if nothing stands in their way.
 
-    `mode` "all" makes them one batch, "each" a batch of each. `room` is as above.
+    `mode` "all" makes them one batch, "each" makes each a batch of its own. `room` is as above.
     """
 
 
 ADD = lua_script("eventlog/add_lua/log_end", "eventlog/add_lua/one", constants={**LUA, **ADDITION})(_add)
-"""The script that appends an addition which nothing stands in the way of, as of nearly all."""
+"""The script that appends an addition in the plain case, which is nearly every addition."""
 
 ADD_BATCH = lua_script("eventlog/add_lua/log_end", "eventlog/add_lua/batch", constants={**LUA, **ADDITION})(_add_batch)
-"""The same of several."""
+"""The same for several additions."""

@@ -1,4 +1,4 @@
-"""What was trimmed from a log, as its readers see it: they read the archive in its place."""
+"""The archive, as readers of a trimmed log use it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scratchbus.eventlog.raw_entries import RawEntry
 
 
 class Stretch(NamedTuple):
-    """Some entries, and where a reader stands that has taken them in: there may be others before it."""
+    """Some entries, and the position up to which a reader is done; more may precede it."""
 
     entries: list[RawEntry]
     at: Position
@@ -18,56 +18,56 @@ class Stretch(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What is wrong with a file of an archive, or between two of them."""
+    """A fault in a file of an archive, or between two files."""
 
     where: str
     what: str
 
 
 class Checked(NamedTuple):
-    """How many events were checked, since the beginning, and what is wrong with the last of them."""
+    """How many events were checked since the beginning, and what is wrong with the last of them, if anything."""
 
     events: int
     faults: list[Fault]
 
 
 class Past(Protocol):
-    """An archive as readers use it; each call may take its time.
+    """An archive as readers use it; every call may be slow.
 
-    `origin` is that of the log, and each raises ArchiveForeign when the archive is of another one. ArchiveDamaged and
-    ArchiveUnavailable say why something could not be read: never is anything left out in silence. `where` says where it
-    is, for people.
+    `origin` is the log's origin; each method raises ArchiveForeign if the archive belongs to another log.
+    ArchiveDamaged and ArchiveUnavailable say why something could not be read: nothing is ever skipped silently.
+    `where` is the archive's location, for messages.
     """
 
     where: str
 
     def after(self, shard: int, origin: str, after: Position, until: Position, limit: int, page: str = "") -> Stretch:
-        """Return the next entries behind a position, of one page or of all, up to another position."""
+        """Return the next entries after a position, of one page or of all, up to another position."""
         ...
 
     def at(self, shard: int, origin: str, positions: Sequence[Position]) -> list[RawEntry]:
-        """Return the entries at these positions; what was erased is left out."""
+        """Return the entries at these positions, without erased ones."""
         ...
 
     def back(self, shard: int, origin: str, at: Position, most: int) -> tuple[list[RawEntry], str]:
-        """Return the entries of a subject from a position back, newest first, and the stream id to go on at, or ""."""
+        """Return a subject's entries backwards from a position, newest first, and the stream id to go on at, or ""."""
         ...
 
     def erase(self, shard: int, origin: str, seqs: Sequence[int]) -> Iterator[None]:
-        """Erase the events with these numbers, as far as they are archived; yield where the lease is prolonged."""
+        """Erase the archived events with these numbers; yield where the lease is renewed."""
         ...
 
     def check(self, shard: int, origin: str, until: Position, erased: Collection[int]) -> Iterator[Checked]:
-        """Check, some events at a time, that everything up to a position is there, as it was put there.
+        """Check, some events at a time, that everything up to a position is in the archive, unchanged.
 
-        `erased` has the numbers of the events of which nothing may be there but the hash. What is wrong is not raised.
+        Of the events with the numbers `erased` only the hash may be left. Faults are returned, not raised.
         """
         ...
 
     def last_of(self, shard: int, origin: str, page: str, subject: str) -> Position | None:
-        """Return where the last archived event about a subject is."""
+        """Return the position of the last archived event about a subject."""
         ...
 
     def last_until(self, shard: int, origin: str, ms: int) -> Position:
-        """Return where the last archived event up to a millisecond is; the start if there is none."""
+        """Return the position of the last archived event up to a millisecond; the start if there is none."""
         ...

@@ -1,4 +1,4 @@
-"""Why something is done: what it reacts to, and the trace it belongs to, for all events made meanwhile."""
+"""The cause and the trace of all events that are made inside a block."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ _reasons: ContextVar[dict[str, Any]] = ContextVar("scratchbus_reasons", default=
 
 
 untraced_reasons: Callable[[], Mapping[str, Any]] = _reasons.get
-"""What `reasons` returns while no tracer is set, without the call."""
+"""Returns what `reasons` does while no tracer is set, without the call."""
 
 
 def reasons() -> Mapping[str, Any]:
-    """Return the `cause` and `traceparent` of events that are made now."""
+    """Return the `cause` and `traceparent` for events that are made now."""
     why = _reasons.get()
     return why if tracing.active is None else tracing.active.because(why)
 
 
 @contextmanager
 def because(cause: Event | Position | str | None = None, *, traceparent: str | None = None) -> Iterator[None]:
-    """Let every event that is made inside say what it reacts to, and the W3C trace context it belongs to.
+    """Record a cause, and a W3C trace context, in every event that is made inside.
 
         with because(event):
             page.add("action_suggestion", …)
 
-    It holds for this thread or task. Inner ones add to outer ones. Raises InvalidPosition or InvalidField.
+    Applies to this thread or task. Nested blocks add to the outer ones. Raises InvalidPosition or InvalidField.
     """
     given = dict(_reasons.get())
     if cause is not None:
@@ -55,9 +55,9 @@ def because(cause: Event | Position | str | None = None, *, traceparent: str | N
 
 
 def within_trace(traceparent: object) -> AbstractContextManager[None]:
-    """Let events that are made inside belong to the trace that a request names, by its W3C `traceparent`.
+    """Add events that are made inside to the trace of a request, given by its W3C `traceparent`.
 
-    What is none is ignored, as the standard says; nothing is raised. See `because`.
+    As the standard requires, an invalid value is ignored without an error. See `because`.
     """
     match = _SENT.fullmatch(traceparent) if isinstance(traceparent, str) else None
     if match is None:

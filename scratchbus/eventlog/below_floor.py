@@ -1,4 +1,4 @@
-"""Reading below the floor of a log: what was trimmed comes from the archive, in the form that the log has."""
+"""Reading below the floor of a log: trimmed entries come from the archive, in the form that the log has."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _fetch(*stream_ids: str, log: Key) -> None:
 
 
 class Floor(NamedTuple):
-    """Where a log ends downwards: its last archived event that may be trimmed; `position` has no `seq` if none is."""
+    """The lower end of a log: the last archived event that may be trimmed; `position` has no `seq` if there is none."""
 
     position: Position
     event_id: str
@@ -46,20 +46,20 @@ def read_floor(log: Log, shard: int) -> Step[Floor]:
 
 
 def lost(shard: int, what: str) -> PositionLost:
-    """Return the error for what would have to come from the archive."""
+    """Return the error for events that only the archive has."""
     return PositionLost(f"shard {shard}: {what} was archived; set archive_url to the location of the archive")
 
 
 def not_of(floor: Floor, position: Position) -> LogRewound:
-    """Return the error for a position that is not of the log that is archived up to this floor."""
+    """Return the error for a position that is not in the log that is archived up to this floor."""
     return LogRewound(
-        f"shard {position.shard}: {position} is not of the log that is archived up to {floor.position}, which was"
+        f"shard {position.shard}: {position} is not in the log that is archived up to {floor.position}, which was"
         " flushed, replaced or rewound; read it again from the start"
     )
 
 
 def from_archive(log: Log, shard: int, what: str, call: Callable[[Past], T]) -> Step[T]:
-    """Ask the archive. Raises PositionLost where none is set; `what` says in it what is wanted."""
+    """Query the archive. Raises PositionLost if none is set; the error names the wanted events by `what`."""
     if log.past is None:
         raise lost(shard, what)
     found: T = yield Fetch(partial(call, log.past))
@@ -67,16 +67,16 @@ def from_archive(log: Log, shard: int, what: str, call: Callable[[Past], T]) -> 
 
 
 def archived_after(log: Log, floor: Floor, after: Position, limit: int, page: str = "") -> Step[Stretch]:
-    """Return the next archived entries behind a position; without entries only when none are left below the floor.
+    """Return the next archived entries after a position; none only if none are left below the floor.
 
-    Raises PositionLost where there is no archive, and LogRewound for a position of another log: its events had later
-    numbers at earlier times.
+    Raises PositionLost if there is no archive, and LogRewound for a position of another log: there, later events have
+    smaller numbers.
     """
     if after < floor.position and after.seq >= floor.position.seq:
         raise not_of(floor, after)
     shard, stretch = after.shard, Stretch([], after, "")
     while not stretch.entries and (at := stretch.at) < floor.position:
-        what = f"what comes behind {at}" if at.seq or at.ms else "the beginning of the log"
+        what = f"everything after {at}" if at.seq or at.ms else "the beginning of the log"
         read = partial(_read_after, shard, floor, at, limit, page)
         stretch = yield from from_archive(log, shard, what, read)
         stretch = stretch._replace(entries=(yield from _still_there(log, shard, stretch.entries)))
@@ -88,7 +88,7 @@ def _read_after(shard: int, floor: Floor, at: Position, limit: int, page: str, p
 
 
 def _still_there(log: Log, shard: int, entries: list[RawEntry]) -> Step[list[RawEntry]]:
-    """Leave out what was erased: this process may have read the segment before that."""
+    """Leave out erased entries: this process may have cached the segment before the erasure."""
     keys = log.keys(shard)
     if not entries or not (yield from count_all_erased(keys)):
         return entries
@@ -97,9 +97,9 @@ def _still_there(log: Log, shard: int, entries: list[RawEntry]) -> Step[list[Raw
 
 
 def entries_at(log: Log, positions: Sequence[Position]) -> Step[list[RawEntry]]:
-    """Return the entries at these positions, all of one shard, wherever they are by now; what is nowhere is left out.
+    """Return the entries at these positions of one shard, from the log or the archive; leave out missing ones.
 
-    Raises PositionLost for one that was archived, where no archive can be read.
+    Raises PositionLost for an archived one if no archive can be read.
     """
     if not positions:
         return []

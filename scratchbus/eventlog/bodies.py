@@ -1,8 +1,8 @@
-"""The bodies of events: decoded into structs made from the event models, and by the models where a struct refuses.
+"""Decode the bodies of events into structs made from the event models, or by the models where a struct refuses.
 
-A struct is several times as fast as its model and accepts less: what it refuses is decoded by the model, which alone
-decides what is an event and says what is wrong with one that is none. A struct may not accept more than its model, or
-read anything otherwise. That is why times, which the two round differently, are left to the model.
+A struct is several times as fast as its model and accepts less: a refused body goes to the model, which alone decides
+whether it is an event and says what is wrong with it. A struct must not accept more than its model, or read a value
+differently. That is why times, which the two round differently, are left to the model.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from typing_extensions import is_typeddict
 from scratchbus.domain.events import ENVELOPE, Event
 
 Fields = Any
-"""A struct with the fields of an event, in the order of its model; of those of the envelope only the kind is set."""
+"""A struct with the fields of an event, in the order of its model; only `kind` of the envelope's fields is set."""
 
 REFUSED = (msgspec.MsgspecError, ValueError, LookupError, RecursionError)
-"""What is raised for a body that the model has to decode; LookupError where there is neither struct nor model."""
+"""The errors for a body that the model has to decode; LookupError if there is neither struct nor model."""
 
 _MOST_BRACKETS = 100
-"""A body with more of them goes to the model: pydantic refuses JSON that is nested 200 deep, msgspec does not."""
+"""A body with more brackets goes to the model: pydantic refuses JSON nested 200 deep, msgspec does not."""
 
 _PLAIN = (str, int, float, bool, NoneType, Any)
 
@@ -55,7 +55,7 @@ class BodyDecoder:
         self.decode_flat: Callable[[bytes], list[Fields]] = msgspec.json.Decoder(many).decode
         """Returns the fields of a list of bodies without objects in them, or raises one of REFUSED.
 
-        Damaged bodies may complete each other in a list, but make fewer objects then: each brace begins one.
+        Damaged bodies may complete each other in a list, but then make fewer objects: each brace begins one.
         """
         self._blank = struct(**dict.fromkeys(self._names))
 
@@ -70,7 +70,7 @@ class BodyDecoder:
             return self.by_model(body)
 
     def _with_mappings(self, body: bytes) -> Fields:
-        """Return the fields of a body of which some are mappings: structs, as they are decoded."""
+        """Return the fields of a body in which some fields are mappings: as structs."""
         fields = self._decode(body)
         for name in self._mappings:
             values = asdict(getattr(fields, name))
@@ -87,7 +87,7 @@ class BodyDecoder:
 
 
 class _ForTheModel:
-    """The type of a field that a struct cannot decode as its model does: no JSON is one."""
+    """The type of a field that a struct cannot decode as its model does: no JSON value matches it."""
 
 
 def _type_of(name: str, field: FieldInfo) -> Any:
@@ -117,7 +117,7 @@ def _struct_type(annotation: Any) -> Any:
 
 
 def _struct_of(mapping: Any) -> Any:
-    """Return a struct for a mapping of which no key is required and no other is allowed."""
+    """Return a struct for a mapping without required keys that allows no other keys."""
     if mapping.__required_keys__ or mapping.__pydantic_config__ != {"extra": "forbid"}:
         return _ForTheModel
     keys = get_type_hints(mapping, include_extras=True).items()
@@ -126,11 +126,11 @@ def _struct_of(mapping: Any) -> Any:
 
 
 def _bounded(annotation: Any, field: FieldInfo) -> Any:
-    """Return a type, or each of several but None, with the bounds that a field has in a model."""
+    """Return a type, or each member of a union except None, with the bounds that the field has in its model."""
     bounds: dict[str, Any] = {}
     for each in field.metadata:
         found = {name: value for name in ("ge", "le", "pattern") if (value := getattr(each, name, None)) is not None}
-        if not found and getattr(each, "allow_inf_nan", None) is not False:  # which JSON has not for msgspec
+        if not found and getattr(each, "allow_inf_nan", None) is not False:  # msgspec accepts neither in JSON
             return _ForTheModel
         bounds |= found
     if "pattern" in bounds:

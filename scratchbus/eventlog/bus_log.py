@@ -19,11 +19,11 @@ from scratchbus.eventlog.keys import ShardKeys, shard_of
 from scratchbus.eventlog.layouts import read_last
 
 MOST_PAGES = 10_000
-"""Of how many pages it is remembered where their events are, and how additions to them are sent."""
+"""The number of pages whose keys, and way of adding, are remembered."""
 
 
 class PageOfLog(NamedTuple):
-    """Where the events of a page are: the keys of its shard, and those of its own that no build of the state has."""
+    """The keys of a page's shard, and the page's own keys that do not belong to a build of the state."""
 
     keys: ShardKeys
     heads: str
@@ -32,7 +32,7 @@ class PageOfLog(NamedTuple):
 
 
 class Prefixes(NamedTuple):
-    """What the commands begin with that add one observation, several each as a batch of its own, or all as one."""
+    """The beginnings of the commands that add observations: one, several as a batch each, or several as one batch."""
 
     one: Prefix
     each: Prefix
@@ -43,12 +43,12 @@ class Prefixes(NamedTuple):
 class Log:
     """A bus's log as one process knows it: its name, its shards, and how far each was seen to reach.
 
-    `is_spread`: the shards are on several servers, so that no call may concern two of them. `past` reads what was
-    trimmed, where that can be read. `bounds` are what new event ids name: how far a log reached up to 10 s ago. `owner`
-    is the owner token of the claims that are made here. `first` is where each log ended before anything was written
-    from here. `lone` are the events of the last append to a shard that wrote no others: when, and the first and last
-    seq. Of `crowded` pages no additions are joined, and those to `unusual` ones go to the append script, each
-    until when by `time.monotonic`.
+    `is_spread`: the shards are on several servers, so that no call may touch two of them. `past` reads trimmed events,
+    if an archive is set. `bounds` are the bounds that new event ids end in: how far a log reached up to 10 s ago.
+    `owner` is the owner token of the claims made here. `first` is where each log ended before the first write from
+    here. `lone` describes the last append to a shard that wrote no other events: its time, its first and last seq.
+    Additions to `crowded` pages are not joined, and those to `unusual` ones go to the append script, each until a time
+    of `time.monotonic`.
     """
 
     bus: str
@@ -71,12 +71,12 @@ class Log:
 
     @cached_property
     def keys(self) -> Callable[[int], ShardKeys]:
-        """Returns the keys of a shard; they are made once."""
+        """Returns the keys of a shard, made on first use."""
         return cache(partial(ShardKeys, self.bus))
 
     @cached_property
     def page(self) -> Callable[[str], PageOfLog]:
-        """Returns where the events of a page are; that is found out once."""
+        """Returns the keys of a page, made on first use."""
         return lru_cache(MOST_PAGES)(self._page)
 
     def _page(self, page: str) -> PageOfLog:
@@ -103,32 +103,32 @@ class Log:
         return shard_of(page, self.shards)
 
     def is_lone(self, position: Position) -> bool:
-        """Return whether the event there is known to have displaced nothing; False if it was not of the last append."""
+        """Return whether the event there is known to have displaced nothing; False unless it is of the last append."""
         ms, first, last = self.lone.get(position.shard, (0, 0, 0))
         return position.ms == ms and first <= position.seq <= last
 
 
 def first_end(log: Log, shard: int) -> Step[str]:
-    """Return the stream id that the log of a shard ended with before anything was written from here."""
+    """Return the stream id that a shard's log ended with before the first write from here."""
     if shard not in log.first:
         yield from reach(log, shard)
     return log.first[shard]
 
 
 def reach(log: Log, shard: int) -> Step[str]:
-    """Return the stream id that the log of a shard ends with now, before anything is written from here."""
+    """Return the stream id that a shard's log ends with now; called before the first write from here."""
     tail = yield from ask(shard, "GET", log.keys(shard).tail)
     seen = read_last(tail, shard)[0].stream_id
     log.bounds[shard], log.seen[shard] = (
         ids.bound(seen),
         seen,
-    )  # in this order: another thread reads what has been seen first
+    )  # in this order: another thread reads `seen` first
     log.first.setdefault(shard, seen)
     return seen
 
 
 def fresh_id(log: Log, page: str) -> Step[str]:
-    """Return a new event id whose end is known before its event is appended, so that other ids can derive from it."""
+    """Return a new event id whose end is known before the append, so that other ids can derive from it."""
     shard = log.page(page).keys.shard
     if shard not in log.bounds:
         yield from reach(log, shard)

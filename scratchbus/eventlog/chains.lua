@@ -1,6 +1,6 @@
--- Walks the events of one subject back from one of them, newest first.
+-- Walks the events of one subject backwards from one of them, newest first.
 --
--- Reply: {entries, the stream id to go on at or ""}
+-- Reply: {entries, the stream id to continue at or ""}
 
 local at = BEGIN
 if at == '' then

@@ -1,4 +1,4 @@
-"""Walking the events of one subject back, each of which names the one before it, in the log and then in the archive."""
+"""Walk the events of one subject backwards, each of which names the previous one, in the log and then the archive."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.layouts import LUA
 from scratchbus.eventlog.raw_entries import RawEntry
 
-_CHAINS, _EVENTS, _MANY = 50, 10, 500  # chains walked at once, events asked of each, and of one that is longer
+_CHAINS, _EVENTS, _MANY = 50, 10, 500  # chains walked at once, events read of each, and of one that is longer
 
 
 @lua_script("eventlog/entries", "eventlog/chains", only_reads=True, constants=LUA)
 def read_chain(*, log: Key, heads: Key, subject: str, begin: str, limit: int) -> None:
-    """Read events of a subject backwards from the stream id `begin`, or when that is "" from its last event."""
+    """Read events of a subject backwards from the stream id `begin`, or from its last event if that is ""."""
 
 
 def go_on_below(
     log: Log, shard: int, entries: list[RawEntry], rest: str, most: int, what: str
 ) -> Step[tuple[list[RawEntry], str]]:
-    """Go on in the archive at the stream id `rest`, which the log no longer has; return all, and where to go on.
+    """Continue in the archive at the stream id `rest`, which the log no longer has; return all, and where to continue.
 
-    Raises PositionLost when that was not archived, or the archive cannot be read.
+    Raises PositionLost if that is not archived, or the archive cannot be read.
     """
     floor = yield from read_floor(log, shard)
     position = Position.parse(rest)._replace(shard=shard)
@@ -72,5 +72,5 @@ def _read_from(keys: ShardKeys, begin: str, limit: int) -> Command:
 
 
 def events_of(entries: Sequence[RawEntry], shard: int) -> list[AnyEvent]:
-    """Return the events of raw entries; one that is none is left out. Raises CodeTooOld."""
+    """Return the events of raw entries; leave out entries that are no events. Raises CodeTooOld."""
     return [item for _, item in decode_items(entries, shard) if isinstance(item, Event)]

@@ -1,13 +1,13 @@
 -- Commits what a projector folded: state and checkpoint move together, or not at all.
 --
--- Reply: {1} committed; {0} another was faster; {-1} the log is not the one that was folded
+-- Reply: {1} committed; {0} another projector was faster; {-1} this is not the log that was folded
 
 if (redis.call('GET', CHECKPOINT) or '') ~= WAS then return {0} end
 if redis.call('GET', ORIGIN) ~= FOLDED_ORIGIN then return {-1} end
 local entry = redis.call('XRANGE', LOG, STREAM_ID, STREAM_ID)[1]
 if entry then
   if (field_of(entry, 'id') or '') ~= EVENT_ID then return {-1} end
-elseif seq_of(STREAM_ID) > seq_of(redis.call('GET', FLOOR)) then -- what is below the floor was read from the archive
+elseif seq_of(STREAM_ID) > seq_of(redis.call('GET', FLOOR)) then -- events below the floor came from the archive
   return {-1}
 end
 

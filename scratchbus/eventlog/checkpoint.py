@@ -33,17 +33,17 @@ def _commit(
     folded_origin: str,
     floor: str,
 ) -> None:
-    """Run commands and move a checkpoint from `was` to `new`, which stands at this event of the log of this origin.
+    """Run commands and move a checkpoint from `was` to `new`, at this event of the log with this origin.
 
-    `floor` is the key of the floor, and `never` one that never exists (see `ShardKeys.ids`).
+    `floor` is the key of the floor, and `never` a key that never exists (see `ShardKeys.ids`).
     """
 
 
 class Checkpoint(NamedTuple):
     """How far a projection is folded: the last folded event, in which log, and in which build of the state.
 
-    Its stored form says in which form the state is stored: code that knows another one cannot use it. Some documents
-    of one that `is_paged` may be paged out.
+    Its stored form names the form of the state: code that does not know it cannot use the state. If `is_paged`, some
+    documents may be paged out.
     """
 
     position: Position = START
@@ -54,17 +54,17 @@ class Checkpoint(NamedTuple):
     is_paged: bool = False
 
     @classmethod
-    @lru_cache(maxsize=1_024)  # most reads find the checkpoint as the read before them did
+    @lru_cache(maxsize=1_024)  # most reads find the same checkpoint as the read before
     def parse(cls, row: bytes | None, shard: int) -> Checkpoint:
         """Read the stored form; None is the beginning.
 
-        Raises StateTooOld or CodeTooOld for state of another form, LogRewound for an id that no event can have.
+        Raises StateTooOld or CodeTooOld for state of another form, LogRewound for an impossible event id.
         """
         if not row:
             return cls(START._replace(shard=shard))
         stored = CHECKPOINT.regex.fullmatch(row.decode("utf-8", "replace"))
         if stored is None:
-            _refuse(shard, 0)  # the form from before forms were numbered
+            _refuse(shard, 0)  # the form before forms were numbered
         id, event_id, build, form, origin, token = stored.groups()
         if int(form) not in (scratch_page.FORM, scratch_page.PAGED):
             _refuse(shard, int(form))
@@ -84,7 +84,7 @@ class Checkpoint(NamedTuple):
 
 
 def is_state_too_old(log: Log) -> Step[bool]:
-    """Return whether some shard's state is stored in the form of an older version."""
+    """Return whether any shard's state is stored in the form of an older version."""
     for shard in range(log.shards):
         try:
             yield from read_unchecked(log.keys(shard))
@@ -103,14 +103,14 @@ def _refuse(shard: int, form: int) -> NoReturn:
 
 
 def not_folded_from(shard: int, id: object) -> LogRewound:
-    """Return the error for state of another log, or that an older version folded from an entry added by hand."""
+    """Return the error for state of another log, or folded by an older version from an entry added by hand."""
     return LogRewound(
         f"shard {shard}: the state was folded up to {id}, not an event of this log; run `scratchbus rebuild`"
     )
 
 
 def check_end(checkpoint: Checkpoint, tail: bytes | None, origin: bytes | None) -> None:
-    """Raise LogRewound for a checkpoint behind the tail, which is read after it; not if that is lost or damaged."""
+    """Raise LogRewound for a checkpoint behind the tail, which was read after it; ignore a lost or damaged tail."""
     if tail is None and origin is not None:
         return
     shard = checkpoint.position.shard
@@ -123,14 +123,14 @@ def check_end(checkpoint: Checkpoint, tail: bytes | None, origin: bytes | None) 
 
 
 def checkpoint_key(keys: ShardKeys, build: int | None = None) -> str:
-    """Return where the checkpoint of the live state is kept, or that of a build that is being made."""
+    """Return the key of the checkpoint of the live state, or of an unfinished build."""
     return keys.live if build is None else keys.page("", build).checkpoint
 
 
 def read_checkpoint(keys: ShardKeys, build: int | None = None) -> Step[Checkpoint]:
-    """Return the checkpoint of the live state, or of a build that is being made.
+    """Return the checkpoint of the live state, or of an unfinished build.
 
-    Raises StateTooOld or CodeTooOld for state of another form, LogRewound for state that is not of this log.
+    Raises StateTooOld or CodeTooOld for state of another form, LogRewound for state of another log.
     """
     names = (checkpoint_key(keys, build), keys.tail, keys.origin)
     row, tail, origin = yield from ask_all(keys.shard, [("GET", name) for name in names])
@@ -140,12 +140,12 @@ def read_checkpoint(keys: ShardKeys, build: int | None = None) -> Step[Checkpoin
 
 
 def read_unchecked(keys: ShardKeys) -> Step[Checkpoint]:
-    """Return the checkpoint of the live state, also one behind the tail."""
+    """Return the checkpoint of the live state, even if it is behind the tail."""
     return Checkpoint.parse((yield from ask(keys.shard, "GET", checkpoint_key(keys))), keys.shard)
 
 
 class Outcome(Enum):
-    """What became of a commit."""
+    """The result of a commit."""
 
     DONE = 1
     LOST = 0
@@ -153,7 +153,7 @@ class Outcome(Enum):
 
 
 class Commit(NamedTuple):
-    """A commit: the call that makes it, and the checkpoint before and after it."""
+    """A commit: the call that makes it, and the checkpoint before and after."""
 
     call: Call
     key: str
@@ -173,8 +173,8 @@ def prepare_commit(
 ) -> Commit:
     """Return the commit that writes the state and moves the checkpoint at `key`.
 
-    It does if both the log and the checkpoint are still as they were read. One that pages documents out leaves the
-    checkpoint where it is, and has it say so from then on.
+    It commits only if both the log and the checkpoint are still as they were read. A commit that pages documents out
+    leaves the checkpoint where it is, and marks it as paged.
     """
     now = was._replace(position=position, event_id=event_id.decode("utf-8", "replace"), token=token_hex(6))
     now = now._replace(is_paged=was.is_paged or pages_out)
@@ -195,7 +195,7 @@ def prepare_commit(
 
 
 def commit(prepared: Commit, sent: Sent | None = None) -> Step[tuple[Outcome, Checkpoint]]:
-    """Make a commit, unless it is `sent` already; return its outcome, and the checkpoint.
+    """Make a commit, unless it is `sent` already; return its outcome and the checkpoint.
 
     A commit whose reply is lost is recognised by its token when the checkpoint is read again.
     """

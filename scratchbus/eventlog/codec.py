@@ -42,7 +42,7 @@ _quoted = lru_cache(methodcaller("translate", {ord(char): f"%{ord(char):02X}" fo
 
 
 class Poison(ValueError):
-    """An entry of the log that is no event. Its place and subject are known, its content is not."""
+    """An entry of the log that is not a valid event. Its position and subject are known, its content is not."""
 
     def __init__(self, envelope: Mapping[str, Any], reason: str) -> None:
         super().__init__(reason)
@@ -51,23 +51,23 @@ class Poison(ValueError):
 
     @property
     def position(self) -> Position:
-        """Its place in the log."""
+        """The position of the entry."""
         return Position(self.envelope["ms"], self.envelope["seq"], self.envelope["shard"])
 
     @property
     def page(self) -> str:
-        """The page that it names."""
+        """The page that the entry names."""
         return str(self.envelope["page"])
 
     @property
     def subject(self) -> str:
-        """The subject that it names."""
+        """The subject that the entry names."""
         return str(self.envelope["subject"])
 
 
 @lru_cache(len(EVENTS))
 def _decoder_of(kind: bytes) -> BodyDecoder:
-    """Return what decodes the bodies of a kind of event, made when the first is read. Raises KeyError."""
+    """Return the decoder for a kind of event, made on first use. Raises KeyError."""
     return BodyDecoder(EVENTS[text_of(kind)])
 
 
@@ -78,7 +78,7 @@ def _flat_decoder(kind: bytes) -> Callable[[bytes], list[Fields]]:
 
 @cache
 def _serializer_of(cls: type[Event]) -> SchemaSerializer:
-    """Return what encodes the fields of a kind of event without its envelope, faster than by leaving it out."""
+    """Return a serializer for the fields of a kind of event without the envelope; faster than excluding it."""
     cls.model_rebuild()
     model: Any = cls.__pydantic_core_schema__
     fields = model["schema"]["fields"].items()
@@ -87,14 +87,14 @@ def _serializer_of(cls: type[Event]) -> SchemaSerializer:
 
 
 def encode_body(event: Event) -> bytes:
-    """Return the body of an event: JSON with the schema version first, without what is default."""
+    """Return the body of an event: JSON with the schema version first, without defaults."""
     return PREFIX + _serializer_of(type(event)).to_json(event.__dict__, exclude_defaults=True)[1:]
 
 
 def encode_fields(fields: Mapping[str, Any]) -> bytes:
-    """Return the body of an event with these fields besides the default ones.
+    """Return the body of an event with these fields besides the defaults.
 
-    It is b"" if only `encode_body` can encode them, such as whole numbers of more than 64 bits.
+    Return b"" if only `encode_body` can encode them, such as whole numbers of more than 64 bits.
     """
     try:
         return PREFIX + _encode(fields)[1:]
@@ -103,29 +103,29 @@ def encode_fields(fields: Mapping[str, Any]) -> bytes:
 
 
 def encode_tags(tags: Collection[str], blocked_by: Collection[str] = ()) -> str:
-    """Return tags as a head keeps them: with a comma before and after each, and what would be mistaken as `%xx`.
+    """Return tags as a head keeps them: with a comma before and after each, and special characters as `%xx`.
 
-    Behind the last comma come the ids that the observation is blocked by, each with a `%` before it. What recurs is
-    blocked by itself.
+    After the last comma come the ids that block the observation, each with a `%` before it. A recurring observation
+    blocks itself.
     """
     marks = f",{','.join(map(_quoted, tags))}," if tags else NO_TAGS
     return marks + encode_blockers(blocked_by) if blocked_by else marks
 
 
 def encode_blockers(ids: Collection[str]) -> str:
-    """Return the ids that an observation is blocked by as a head keeps them behind the tags; `%` for none."""
+    """Return the ids that block an observation as a head keeps them after the tags; `%` for none."""
     return f"%{'%'.join(ids)}"
 
 
 AT_ONCE = 100
-"""How many entries are best decoded together: what is made of more of them no longer fits the processor's caches."""
+"""How many entries are best decoded together: the results for more no longer fit the processor's caches."""
 
 
 class Decoded(NamedTuple):
-    """Some entries of one log, decoded together: that costs less than one by one.
+    """Some entries of one log, decoded together, which is cheaper than one by one.
 
-    `columns` has the fields of the envelopes, each of all entries. `bodies` has the fields of each entry's event, or
-    the reason why it is none, or why this code cannot read it.
+    `columns` has the fields of the envelopes, each for all entries. `bodies` has the fields of each entry's event, or
+    the reason why it is not an event or this code cannot read it.
     """
 
     columns: Sequence[Sequence[bytes]]
@@ -133,8 +133,8 @@ class Decoded(NamedTuple):
 
 
 def decode_bodies(entries: Sequence[RawEntry], shard: int, upcasters: Mapping[int, Upcaster] = UPCASTERS) -> Decoded:
-    """Decode the bodies of entries, and so check them; `decode_items` makes events of them."""
-    if len(entries) == 1:  # whose columns would cost more than its body
+    """Decode, and thereby check, the bodies of entries; `decode_items` makes events of them."""
+    if len(entries) == 1:  # the columns would cost more than its body
         *envelope, text = entry_values(entries[0])
         return Decoded([*zip(envelope)], [_decode_body(entries[0], shard, envelope[_KIND], text, upcasters)])
     rows = [*map(_second, entries)]
@@ -151,7 +151,7 @@ def decode_bodies(entries: Sequence[RawEntry], shard: int, upcasters: Mapping[in
     try:
         rests = [*map(_after_prefix, texts)]
         if b"{" in b"".join(rests) or not (texts and min(texts).startswith(PREFIX) and max(texts).startswith(PREFIX)):
-            raise LookupError  # with the first and the last in order, all between them begin so
+            raise LookupError  # if the first and the last are in order, so are all between them
         bodies = (
             _flat_decoder(kinds[0])(b"[{%b]" % b",{".join(rests))
             if len(set(kinds)) == 1
@@ -165,7 +165,7 @@ def decode_bodies(entries: Sequence[RawEntry], shard: int, upcasters: Mapping[in
 
 
 def _decode_mixed(kinds: Sequence[bytes], rests: Sequence[bytes]) -> list[Any]:
-    """Decode flat bodies of several kinds, those of a kind together."""
+    """Decode flat bodies of several kinds, grouped by kind."""
     found = {
         kind: iter(_flat_decoder(kind)(b"[{%b]" % b",{".join(compress(rests, map(kind.__eq__, kinds)))))
         for kind in set(kinds)
@@ -176,7 +176,7 @@ def _decode_mixed(kinds: Sequence[bytes], rests: Sequence[bytes]) -> list[Any]:
 def _decode_body(
     entry: RawEntry, shard: int, kind: bytes, body: bytes, upcasters: Mapping[int, Upcaster]
 ) -> Fields | Poison | CodeTooOld:
-    """Decode any body, of whatever schema version."""
+    """Decode a body of any schema version."""
     try:
         if not body.startswith(PREFIX):
             body = _as_of_today(kind, body, _envelope(entry, shard), upcasters)
@@ -196,7 +196,7 @@ def _decode_body(
 def decode_items(
     entries: Sequence[RawEntry], shard: int, decoded: Decoded | None = None
 ) -> list[tuple[RawEntry, AnyEvent | Poison]]:
-    """Return raw entries, each with its event, or Poison if it is none; `decoded` if their bodies are decoded already.
+    """Return raw entries, each with its event or Poison; pass `decoded` if their bodies are already decoded.
 
     Raises CodeTooOld.
     """
@@ -205,12 +205,12 @@ def decode_items(
     for column in decoded.columns:
         try:
             columns.append([*map(bytes.decode, column)])
-        except UnicodeDecodeError:  # someone wrote it by hand
+        except UnicodeDecodeError:  # written by hand
             columns.append([*map(text_of, column)])
     numbers = NUMBERS.decode(b"[" + b",".join([*map(_first, entries)]).replace(b"-", b",") + b"]")  # of stream ids
     items: list[tuple[RawEntry, AnyEvent | Poison]] = []
     has_collector = gc.isenabled()
-    gc.disable()  # it would look through these events several times, of which none is garbage yet
+    gc.disable()  # it would scan these events several times, and none is garbage yet
     try:
         for entry, fields, id, subject, page, kind, type_, batch, prev, ms, seq in zip(
             entries, decoded.bodies, *columns, numbers[::2], numbers[1::2], strict=True
@@ -236,12 +236,12 @@ def decode_items(
 
 
 def decode_item(entry: RawEntry, shard: int, upcasters: Mapping[int, Upcaster] = UPCASTERS) -> AnyEvent | Poison:
-    """Return the event of a raw entry, of whatever schema version, or Poison if it is none. Raises CodeTooOld."""
+    """Return the event of a raw entry of any schema version, or Poison if it is not an event. Raises CodeTooOld."""
     return decode_items((entry,), shard, decode_bodies((entry,), shard, upcasters))[0][1]
 
 
 def decode_entry(entry: RawEntry, shard: int, upcasters: Mapping[int, Upcaster] = UPCASTERS) -> AnyEvent:
-    """Return the event of a raw entry, of whatever schema version. Raises Poison, or CodeTooOld for a newer one."""
+    """Return the event of a raw entry of any schema version. Raises Poison, or CodeTooOld for a newer one."""
     item = decode_item(entry, shard, upcasters)
     if isinstance(item, Poison):
         raise item
@@ -249,14 +249,14 @@ def decode_entry(entry: RawEntry, shard: int, upcasters: Mapping[int, Upcaster] 
 
 
 def _envelope(entry: RawEntry, shard: int) -> dict[str, Any]:
-    """Return what is known of an entry that is no event."""
+    """Return the fields that are known of an entry that is not an event."""
     fields, position = entry_fields(entry), entry_position(entry, shard)
     texts = {name.decode(): text_of(fields.get(name, b"")) for name in LAYOUT[:-1]}
     return texts | position._asdict()
 
 
 def _as_of_today(kind: bytes, body: bytes, envelope: Mapping[str, Any], upcasters: Mapping[int, Upcaster]) -> bytes:
-    """Return a body that does not begin as those of today do, as one that does. Raises Poison or CodeTooOld."""
+    """Return a body, upcast to the current schema version if it is older. Raises Poison or CodeTooOld."""
     try:
         parsed = from_json(body)
     except ValueError as error:

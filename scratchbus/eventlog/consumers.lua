@@ -1,11 +1,11 @@
--- Changes a durable subscription: its definition, its lease, its cursor, what failed, and what was set aside.
+-- Changes a durable subscription: its definition, lease, cursor, failed events and dead letters.
 -- Without the lease only "take", "pull", "declare", "define", "remove", "again" and "idle" change anything.
 --
--- `out` has the events that were handed out to a client that pulls, from the first on that it has not acked: each is
--- position|event id|1 if it is a dead letter that comes again|state|attempt|due (ms), the state `o` (out), `a` (acked)
--- or `w` (waits to be handed out again).
+-- `out` has the events handed out to a pulling client, from the first one that it has not acked: each is
+-- position|event id|1 if it is a redelivered dead letter|state|attempt|due (ms), the state `o` (out), `a` (acked)
+-- or `w` (waits for redelivery).
 --
--- Reply: {0} the lease is someone else's; {1, …} done
+-- Reply: {0} another consumer holds the lease; {1, …} done
 
 local call = redis.call
 local OUT_ENTRY = '^([^|]+)|([^|]*)|(%d)|(%a)|(%d+)|(%d+)$'
@@ -24,8 +24,8 @@ end
 
 local function number(id) return tonumber(string.match(id, '%d+$')) end
 
--- Moves the cursor on where CURSOR is further, never back. EVENTS has the ids of the events there: another log, as
--- after a failover, may have others at these positions.
+-- Moves the cursor forward to CURSOR, never back. EVENTS has the ids of the events there: another log, as after a
+-- failover, may have other events at these positions.
 local function move_on()
   local at, ids, new_ids = all(field('cursor'), '[^,]+'), all(field('events'), '[^ ]+'), all(EVENTS, '[^ ]+')
   for n, id in ipairs(all(CURSOR, '[^,]+')) do
@@ -38,20 +38,20 @@ local function move_on()
   call('HSET', SUBSCRIPTION, 'cursor', table.concat(at, ','), 'events', table.concat(ids, ' '))
 end
 
--- Returns which of the cursors is that of an event's shard, and the id of its entry.
+-- Returns the index of the cursor for an event's shard, and the id of its entry.
 local function place(position)
   local shard, id = string.match(position, '^(%d+)/(.+)$')
   return (tonumber(shard) or 0) + 1, id or position
 end
 
--- Whether the cursor is at an event, or behind it.
+-- Whether the cursor is at an event or after it.
 local function is_passed(position)
   local n, id = place(position)
   local at = all(field('cursor'), '[^,]+')[n]
   return at ~= nil and number(id) <= number(at)
 end
 
--- Moves the cursor behind an event, never back.
+-- Moves the cursor past an event, never back.
 local function pass(position, event_id)
   if is_passed(position) then return end
   local n, id = place(position)
@@ -70,8 +70,8 @@ local function read_out()
   return found
 end
 
--- Keeps what is handed out, and what a consumer of another kind needs to know of the first; when nothing is out any
--- longer it releases the lease.
+-- Stores the events handed out, and what consumers of another kind need to know of the first one; releases the lease
+-- when none are out any longer.
 local function keep_out(entries)
   local words, is_out, first = {}, false, entries[1]
   for k, entry in ipairs(entries) do
@@ -94,7 +94,7 @@ end
 local holder = field('token')
 local left = (tonumber(field('until')) or 0) - now
 
-if OPERATION == 'idle' then -- drops one that nobody has consumed for IDLE_MS
+if OPERATION == 'idle' then -- drops a subscription without a consumer for IDLE_MS
   local last = math.max(tonumber(field('seen')) or 0, tonumber(field('until')) or 0)
   if field('cursor') == '' or field('dropped') ~= '' then return {1, 0} end
   if last == 0 then call('HSET', SUBSCRIPTION, 'seen', int(now)) end
@@ -106,7 +106,7 @@ end
 
 local BEGINS = {take = true, pull = true, declare = true, define = true}
 
-if BEGINS[OPERATION] then -- begins a new name, or one that is to be reset; a pull takes the filters that are stored
+if BEGINS[OPERATION] then -- starts a new or reset subscription; a pull uses the stored filters
   local is_the_same = FILTERS == '' or field('filters') == FILTERS
   if OPERATION == 'define' and URL ~= '' and SECRET == '' and field('secret') == '' then return {-4} end
   local is_change = OPERATION ~= 'define' or RESET == 1 or not is_the_same
@@ -156,7 +156,7 @@ if OPERATION == 'remove' then
   return {1}
 end
 
-if OPERATION == 'again' then -- delivers the dead letters at these positions again
+if OPERATION == 'again' then -- redelivers the dead letters at these positions
   local moved = 0
   for i = FIRST, #ARGV do
     local letter = call('HGET', DEAD, ARGV[i])
@@ -169,7 +169,7 @@ if OPERATION == 'again' then -- delivers the dead letters at these positions aga
   return {moved}
 end
 
-if OPERATION == 'settle' and TOKEN ~= '' and field('settled') == TOKEN then -- sent again: all of it is settled
+if OPERATION == 'settle' and TOKEN ~= '' and field('settled') == TOKEN then -- a repeated call: all is settled
   for i = FIRST, #ARGV do
     if not is_passed(ARGV[i]) then
       local state
@@ -198,7 +198,7 @@ elseif OPERATION == 'hand out' then
   move_on()
   call('HSET', SUBSCRIPTION, 'out', OUT, 'until', int(now + LEASE_MS), 'origins', ORIGINS, 'seen', int(now))
   keep_out(read_out())
-elseif OPERATION == 'settle' then -- acks, or takes back, events that a client has pulled: all of these, or none
+elseif OPERATION == 'settle' then -- acks or takes back events of a pulling client: all of these, or none
   local entries, by_position = read_out(), {}
   for _, entry in ipairs(entries) do by_position[entry[1]] = entry end
   for i = FIRST, #ARGV do

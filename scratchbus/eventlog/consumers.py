@@ -1,4 +1,4 @@
-"""Conversations about a durable subscription. All of them do no harm when they are sent twice."""
+"""Conversations about a durable subscription. All are safe to send twice."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ def subscription_script(
     """Change a subscription; the operation says which of the arguments it needs.
 
     `names` is the set of all subscriptions, `dead` and `again` are its dead letters and those to deliver again. With
-    `reset` it begins at `start` again. `position` is that of an event that failed `attempts` times and is tried again
-    after `wait_ms`. `out` has the events that are handed out to a client that pulls, and `state` is what those at
-    `positions` get (see `pulls`).
+    `reset` it begins at `start` again. `position` is the position of an event that failed `attempts` times and is
+    retried after `wait_ms`. `out` has the events handed out to a pulling client, and `state` is the new state of those
+    at `positions` (see `pulls`).
     """
 
 
 class CursorEnd(NamedTuple):
-    """Where a cursor stands in a shard's log: a position, and the id of the event there, which tells another log apart.
+    """A cursor in a shard's log: a position, and the id of the event there, by which a replaced log is recognised.
 
-    The id is "" if it is unknown, or that of an entry that no bus has written.
+    The id is "" if it is unknown, or if no bus wrote the entry.
     """
 
     position: Position
@@ -71,12 +71,12 @@ class CursorEnd(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """A lease that was taken, and the state of its subscription. `ends` are the ends of what is handled, by shard.
+    """A lease just taken, and the state of its subscription. `ends` are the handled positions, by shard.
 
-    `trying` is the position, as text, of the event that failed `attempts` times, and that is not to be tried again
-    within the next `wait_ms`. `is_takeover`: the one before did not give the lease up. `again`: how many dead letters
-    are to be delivered again. `out` says which events a client that pulls has not settled (see `pulls.OutEntry`).
-    `filters` and `max_attempts` are those of the definition, `now` is the engine's time (ms).
+    `trying` is the position, as text, of the event that failed `attempts` times and must wait another `wait_ms`.
+    `is_takeover`: the previous holder did not release the lease. `again`: how many dead letters are to be redelivered.
+    `out` lists the events that a pulling client has not settled (see `pulls.OutEntry`). `filters` and `max_attempts`
+    come from the definition, `now` is the engine's time (ms).
     """
 
     ends: list[CursorEnd]
@@ -93,14 +93,14 @@ class Grant(NamedTuple):
 
 
 class HeldByOther(NamedTuple):
-    """Someone else has the lease, for that long if it is not prolonged."""
+    """Another consumer has the lease, for that long unless it is renewed."""
 
     holder: str
     left_ms: int
 
 
 class SubscriptionLease(NamedTuple):
-    """One consumer's hold, or wish to hold, of a subscription. `who` is shown to people."""
+    """A consumer's lease on a subscription, or its request for one. `who` is shown to people."""
 
     keys: ShardKeys
     name: str
@@ -109,15 +109,15 @@ class SubscriptionLease(NamedTuple):
     ms: int
 
     def take(self, filters: str, start: str, reset: bool = False) -> Step[Grant | HeldByOther]:
-        """Take the lease if it is free; a name that is new, or `reset`, begins at `start`.
+        """Take the lease if it is free; a new subscription, or one with `reset`, begins at `start`.
 
-        With an empty `start` the name must be there. Raises SubscriptionMismatch or SubscriptionHeld, NotFound, or
-        PositionLost when it was dropped.
+        With an empty `start` the subscription must exist. Raises SubscriptionMismatch, SubscriptionHeld, NotFound, or
+        PositionLost for a dropped subscription.
         """
         return (yield from self._take("take", filters, start, reset))
 
     def take_to_pull(self) -> Step[Grant | HeldByOther]:
-        """Take the lease of a known name for a client that pulls, if it is free. Raises NotFound or PositionLost."""
+        """Take the lease of an existing subscription for a pulling client, if free. Raises NotFound or PositionLost."""
         return (yield from self._take("pull", "", "", False))
 
     def _take(self, operation: str, filters: str, start: str, reset: bool) -> Step[Grant | HeldByOther]:
@@ -142,7 +142,7 @@ class SubscriptionLease(NamedTuple):
         return HeldByOther(holder, reply[2])
 
     def declare(self, filters: str, start: str, reset: bool = False) -> Step[None]:
-        """Let a new name, or one to be reset, begin at `start`, without taking its lease. Raises SubscriptionHeld."""
+        """Begin a new or reset subscription at `start`, without taking its lease. Raises SubscriptionHeld."""
         reply = yield from self._begin("declare", filters, start, reset)
         if reply[0] == -2:
             raise removed(self.name)
@@ -150,22 +150,22 @@ class SubscriptionLease(NamedTuple):
             raise SubscriptionHeld(self.name, reply[1].decode(), "be reset")
 
     def keep(self, ends: Sequence[CursorEnd], origins: str) -> Step[int]:
-        """Prolong the lease and move the cursor on, never back; return how many letters are to be delivered again.
+        """Renew the lease and move the cursor forward; return how many dead letters are to be redelivered.
 
         Raises LeaseLost.
         """
         return int((yield from self._hold("keep", lease_ms=self.ms, origins=origins, **texts_of(ends)))[1])
 
     def note(self, position: str, attempts: int, wait_ms: int) -> Step[None]:
-        """Record how often an event was tried in vain, and that it has to wait. Raises LeaseLost."""
+        """Record how often an event has failed, and how long it has to wait. Raises LeaseLost."""
         yield from self._hold("note", position=position, attempts=attempts, wait_ms=wait_ms)
 
     def done(self, position: str) -> Step[None]:
-        """Forget how often an event was tried, and that it was to be delivered again. Raises LeaseLost."""
+        """Forget the failures of an event, and that it was to be redelivered. Raises LeaseLost."""
         yield from self._hold("done", position=position)
 
     def bury(self, position: str, letter: str, ends: Sequence[CursorEnd]) -> Step[None]:
-        """Set an event aside and move the cursor, at once. Raises LeaseLost."""
+        """Make an event a dead letter and move the cursor, in one step. Raises LeaseLost."""
         yield from self._hold("bury", position=position, letter=letter, **texts_of(ends))
 
     def leave(self) -> Step[None]:
@@ -187,7 +187,7 @@ class SubscriptionLease(NamedTuple):
 
 
 def texts_of(ends: Sequence[CursorEnd]) -> dict[str, str]:
-    """Return ends of cursors as the script takes them."""
+    """Return ends of cursors in the form that the script takes."""
     cursor = BusPosition(tuple(end.position for end in ends))
     return {"cursor": str(cursor), "events": " ".join(map(str, ends))}
 
@@ -195,7 +195,7 @@ def texts_of(ends: Sequence[CursorEnd]) -> dict[str, str]:
 def open_cursors(
     log: Log, ends: Sequence[CursorEnd], origins: str, pages: Collection[str] | None
 ) -> Step[list[Cursor]]:
-    """Return cursors that go on where a subscription stands, in the logs that these pages are in."""
+    """Return cursors that continue where a subscription stands, in the logs of these pages."""
     places = yield from cursors(log, BusPosition(tuple(end.position for end in ends)), pages)
     known = dict(enumerate(origins.split(",")))
     for place in places:
@@ -205,13 +205,13 @@ def open_cursors(
 
 
 def origins_of(log: Log, origins: str, places: Sequence[Cursor]) -> str:
-    """Return the origins of all logs as a subscription keeps them: those it knew, and those that cursors have found."""
+    """Return the origins of all logs as a subscription stores them: the known ones, and those that cursors found."""
     known = dict(enumerate(origins.split(","))) | {place.position.shard: place.origin for place in places}
     return ",".join(known.get(shard, "") for shard in range(log.shards))
 
 
 def remove(keys: ShardKeys, name: str) -> Step[None]:
-    """Take a subscription away, with its dead letters. Raises NotFound, or SubscriptionHeld."""
+    """Delete a subscription with its dead letters. Raises NotFound, or SubscriptionHeld."""
     reply = subscription_script.answer((yield from run_script(keys, name, "remove")), 1, 0, -2)
     if reply[0] == -2:
         raise removed(name)
@@ -220,7 +220,7 @@ def remove(keys: ShardKeys, name: str) -> Step[None]:
 
 
 def deliver_again(keys: ShardKeys, name: str, positions: list[str]) -> Step[int]:
-    """Mark dead letters for delivery; return how many there were."""
+    """Mark dead letters for redelivery; return how many there were."""
     match (yield from run_script(keys, name, "again", *positions)):
         case [int(count)]:
             return count
@@ -229,7 +229,7 @@ def deliver_again(keys: ShardKeys, name: str, positions: list[str]) -> Step[int]
 
 
 def drop_idle(keys: ShardKeys, ttl_ms: int) -> Step[list[tuple[str, str]]]:
-    """Drop the subscriptions that nobody has consumed for so long; return their names and where they stood.
+    """Drop the subscriptions without a consumer for this long; return their names and positions.
 
     They stay known, but trimming no longer waits for them.
     """
@@ -246,7 +246,7 @@ def drop_idle(keys: ShardKeys, ttl_ms: int) -> Step[list[tuple[str, str]]]:
 
 
 def read_cursors(log: Log) -> Step[dict[str, list[Position]]]:
-    """Return up to where each subscription that was not dropped is handled, in the logs that its pages are in."""
+    """Return the handled positions of each subscription that is not dropped, in the logs of its pages."""
     keys = log.keys(0)
     known = yield from names(keys)
     if not known:
@@ -257,7 +257,7 @@ def read_cursors(log: Log) -> Step[dict[str, list[Position]]]:
 
 
 def cursors_of(log: Log, state: dict[str, str]) -> list[Position]:
-    """Return up to where a subscription is handled, in the logs that its pages are in."""
+    """Return the handled positions of a subscription, in the logs of its pages."""
     pages = json.loads(state.get("filters", "{}")).get("pages")
     shards = None if pages is None else {log.shard(page) for page in pages}
     return [at for at in BusPosition.parse(state["cursor"]).shards if shards is None or at.shard in shards]
@@ -284,7 +284,7 @@ def texts(row: list[bytes]) -> dict[str, str]:
 
 
 def removed(name: str) -> NotFound:
-    """Return the error for a name that no subscription has."""
+    """Return the error for an unknown subscription."""
     return NotFound(f"there is no subscription {name!r}; see `scratchbus status`, or subscribe again")
 
 
@@ -305,7 +305,7 @@ def run_script(keys: ShardKeys, name: str, operation: str, *positions: str, **ne
         names=keys.subscriptions,
         dead=keys.dead(name),
         again=keys.again(name),
-        never=keys.again(""),  # which no script that writes may do without, see `ShardKeys.ids`
+        never=keys.again(""),  # every script that writes needs one, see `ShardKeys.ids`
         operation=operation,
         name=name,
         **needed,

@@ -1,4 +1,4 @@
-"""Cursors in the log, and the check that what is read next is what follows them."""
+"""Cursors in the log, and the check that the entries read next follow them."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ ANEW = "read the page, and go on behind bus.position()"
 """The advice to a reader that lost events."""
 
 APART_MS = 60_000
-"""How far servers' clocks, and the moments at which they are read, may be apart: so much comes again on other shards
-when a reader goes on behind one event of a bus that is on several servers."""
+"""How far servers' clocks, and the times at which they are read, may differ: events of this span may be repeated on
+other shards when a reader continues after one event of a bus on several servers."""
 
 
 @dataclass(slots=True)
 class Cursor:
-    """Where a reader stands in one shard's log; the event's id and the log's origin tell whether it is still that log.
+    """A reader's position in one shard's log; the event's id and the log's origin show whether it is still that log.
 
-    A cursor with a time but no `seq` stands before the first event of that millisecond. While `page` is set, only
-    that page is read, through its history index. Below the `floor`, once that is known, the archive is read. `has_more`
-    says whether the last read left something behind it; then `ahead` is the next read, which was sent already. `batch`
-    is how many entries the last batch had.
+    A cursor with a time but no `seq` stands before the first event of that millisecond. If `page` is set, only that
+    page is read, through its history index. Below the `floor`, once it is known, the archive is read. `has_more` says
+    whether the last read stopped before the end; then `ahead` is the next read, already sent. `batch` is how many
+    entries the last batch had.
     """
 
     position: Position
@@ -41,7 +41,7 @@ class Cursor:
     floor: Floor | None = None
     has_more: bool = False
     batch: int = field(default=1, compare=False)
-    ahead: Sent | None = field(default=None, init=False, compare=False, repr=False)  # a copy has none
+    ahead: Sent | None = field(default=None, init=False, compare=False, repr=False)  # not copied
 
     @property
     def below(self) -> Floor | None:
@@ -49,12 +49,12 @@ class Cursor:
         return self.floor if self.floor and self.position < self.floor.position else None
 
     def stand(self, position: Position, event_id: str) -> None:
-        """Stand behind an event."""
+        """Move to the position after an event."""
         self.position, self.event_id = position, event_id
 
 
 def bus_position(log: Log) -> Step[BusPosition]:
-    """Return where all logs of the bus end."""
+    """Return the end of all logs of the bus."""
     ends: list[Position] = []
     for shard in range(log.shards):
         tail = yield from ask(shard, "GET", log.keys(shard).tail)
@@ -63,9 +63,9 @@ def bus_position(log: Log) -> Step[BusPosition]:
 
 
 def cursors(log: Log, after: When | None, pages: Collection[str] | None = None) -> Step[list[Cursor]]:
-    """Return the cursors that stand behind a position, on the shards of these pages or on all.
+    """Return cursors after a position, on the shards of these pages or on all.
 
-    Raises InvalidPosition, or LogRewound for a position that the log does not reach.
+    Raises InvalidPosition, or LogRewound for a position beyond the end of the log.
     """
     after = START if after is None else as_when(after, "after")
     if isinstance(after, datetime):
@@ -111,9 +111,9 @@ def cursors(log: Log, after: When | None, pages: Collection[str] | None = None) 
 
 
 def check(log: Log, cursor: Cursor, origin: str, here: list[RawEntry], entries: list[RawEntry]) -> Step[bool]:
-    """Check that entries are what follows a cursor, given the log's `origin` and the entry at the cursor.
+    """Check that entries follow a cursor, given the log's `origin` and the entry at the cursor.
 
-    Returns False when more was trimmed just now, so that both have to be read again. Raises PositionLost, LogRewound or
+    Returns False if the log was trimmed meanwhile: then read both again. Raises PositionLost, LogRewound or
     LogGap.
     """
     shard, was = cursor.position.shard, cursor.position
@@ -147,9 +147,9 @@ def check(log: Log, cursor: Cursor, origin: str, here: list[RawEntry], entries: 
 
 
 def _check_trimmed(log: Log, cursor: Cursor) -> Step[bool]:
-    """Check that the event at a cursor, which the log does not have, is the last one that was trimmed.
+    """Check that the event at a cursor, which is missing in the log, is the last trimmed one.
 
-    Returns False when the cursor is below the floor by now.
+    Returns False if the cursor is below the floor by now.
     """
     shard, was, keys = cursor.position.shard, cursor.position, log.keys(cursor.position.shard)
     tail, first = yield from ask_all(shard, [("GET", keys.tail), ("XRANGE", keys.log, "-", "+", "COUNT", 1)])
@@ -168,11 +168,11 @@ def _check_trimmed(log: Log, cursor: Cursor) -> Step[bool]:
 
 
 def _is_below_now(log: Log, cursor: Cursor) -> Step[bool]:
-    """Return whether a cursor is below the floor, as that is by now."""
+    """Return whether a cursor is below the current floor."""
     cursor.floor = yield from read_floor(log, cursor.position.shard)
     return cursor.below is not None
 
 
 def trimmed(was: Position, what: str) -> PositionLost:
-    """Return the error for a reader that a log was trimmed past."""
+    """Return the error for a reader whose position was trimmed."""
     return PositionLost(f"shard {was.shard}: the log was trimmed past {was}, {what}; {ANEW}")

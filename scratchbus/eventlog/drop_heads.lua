@@ -1,4 +1,4 @@
--- Drops heads that are still as they were read.
+-- Drops heads that have not changed since they were read.
 --
 -- Reply: how many were dropped
 

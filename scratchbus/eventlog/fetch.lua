@@ -1,6 +1,6 @@
 -- Reads entries by their ids.
 --
--- Reply: the entries that are there
+-- Reply: the entries found
 
 local entries = {}
 for at = FIRST, #ARGV do

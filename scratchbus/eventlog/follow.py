@@ -1,4 +1,4 @@
-"""The events after a position, as a blocking program follows them."""
+"""Follow the events after a position, in a blocking program."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def follow_events(
     follow: bool,
     stop: Stop | None,
 ) -> Iterator[AnyEvent]:
-    """Yield the events after a position, oldest first; with `follow`, go on as they happen until `stop` is set."""
+    """Yield the events after a position, oldest first; with `follow`, wait for new ones until `stop` is set."""
     places = run(cursors(log, after, pages))
     while chunks := feeds.run(read(log, places)):
         if stop is not None and stop.is_set():

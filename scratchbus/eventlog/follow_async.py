@@ -1,4 +1,4 @@
-"""The events after a position, as an asyncio program follows them."""
+"""Follow the events after a position, in an asyncio program."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def follow_events(
     follow: bool,
     stop: Stop | None,
 ) -> AsyncIterator[AnyEvent]:
-    """Return the events after a position, oldest first; with `follow`, also those that happen until `stop` is set."""
+    """Return the events after a position, oldest first; with `follow`, wait for new ones until `stop` is set."""
     return AsyncEvents(log, run, feeds, after, pages, narrow, follow, stop)
 
 
 class AsyncEvents:
-    """The events after a position, oldest first, for any task. Cancelling a wait for the next one loses none."""
+    """The events after a position, oldest first, for any task. Cancelling a wait loses no event."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class AsyncEvents:
         self._follow = follow
         self._stop = stop
         self._places: list[TailCursor] | None = None
-        self._raw: list[LogEntry] = []  # of the shards that were read since all were
+        self._raw: list[LogEntry] = []  # of the shards read since all of them were read
         self._items: deque[LogEntry] = deque()
         self._woken = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -71,7 +71,7 @@ class AsyncEvents:
         return self
 
     async def __anext__(self) -> AnyEvent:
-        """Return the next event; wait for it if there is none and it follows."""
+        """Return the next event; with `follow`, wait for one."""
         async with self._turn:
             while not self._is_over:
                 event = self._take()
@@ -84,12 +84,12 @@ class AsyncEvents:
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """Return no more events."""
+        """Stop the iteration."""
         self._is_over = True
         self._woken.set()
 
     def _take(self) -> AnyEvent | None:
-        """Return an event that was read, if there is one; log and skip entries that cannot be decoded."""
+        """Return an event that was read, if any; log and skip entries that cannot be decoded."""
         while self._items:
             if not self._items[0].is_event:
                 LogEntry.decode(self._items)
@@ -101,7 +101,7 @@ class AsyncEvents:
         return None
 
     async def _read(self) -> bool:
-        """Read what follows, in order of time across shards; return whether that was the end."""
+        """Read the next events, in order of time across shards; return whether the end was reached."""
         self._woken.clear()
         is_end = True
         for place in await self._open():
@@ -121,10 +121,10 @@ class AsyncEvents:
         return self._places
 
     def _feed(self, shard: int) -> Feed:
-        return self._feeds.feed(shard) if self._follow else Feed(self._log, shard)  # no task reads it
+        return self._feeds.feed(shard) if self._follow else Feed(self._log, shard)  # not read by a task
 
     async def _wait(self) -> None:
-        """Wait until there may be more, or it is time to check again. Raises the error that stopped a tail."""
+        """Wait until there may be more events, or it is time to check. Raises the error that stopped a tail."""
         if not self._follow:
             self._is_over = True
             return

@@ -1,7 +1,7 @@
-"""Entries behind the tail of a log, which someone added by hand: readers leave them out, and a repair removes them.
+"""Entries behind the tail of a log, added by hand: readers ignore them, and a repair removes them.
 
-A log ends at its `tail`, which only the append script moves, together with the entries that it adds. It adds nothing
-while there is an entry behind the tail, so no such entry is ever among the events.
+A log ends at its `tail`, which only the append script moves, together with the entries that it adds. It appends
+nothing while there is an entry behind the tail, so no foreign entry is ever among the events.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ logger = stderr_logger()
 
 
 class ForeignEntry(NamedTuple):
-    """An entry behind the last event of a shard's log, which scratchbus did not write."""
+    """An entry behind the last event of a shard's log that scratchbus did not write."""
 
     shard: int
     stream_id: str
@@ -31,18 +31,18 @@ class ForeignEntry(NamedTuple):
 
     @classmethod
     def of(cls, entry: RawEntry, shard: int) -> ForeignEntry:
-        """Return a raw entry as one."""
+        """Return a raw entry as a ForeignEntry."""
         fields = {text_of(name): text_of(value) for name, value in entry_fields(entry).items()}
         return cls(shard, entry[0].decode(), fields)
 
 
 def appended(entries: list[RawEntry], tail: bytes | None, origin: bytes | None, shard: int) -> list[RawEntry]:
-    """Return those entries of a log that were appended, by a tail that was read after them.
+    """Return the appended entries of a log, up to a tail that was read after them.
 
-    All of them where the tail is lost or damaged: verification reports it, and this must not hide every event.
+    Return all of them if the tail is lost or damaged: verification reports that, and it must not hide every event.
     """
     if not entries or (tail is None and origin is not None) or (tail or b"").startswith(entries[-1][0] + b"|"):
-        return entries  # mostly the tail is the last one read
+        return entries  # usually the tail is the last entry read
     try:
         return up_to(end_of(tail, shard), entries)
     except InvalidPosition:
@@ -52,8 +52,8 @@ def appended(entries: list[RawEntry], tail: bytes | None, origin: bytes | None, 
 def up_to(end: Position, entries: list[RawEntry]) -> list[RawEntry]:
     """Return the entries of a log up to its end.
 
-    Read the tail after the entries, not before: then it is at or behind every event among them, and whatever is behind
-    it was not appended. Events that are appended in between are in the next read.
+    Read the tail after the entries, not before: then it is at or after every event among them, and an entry behind it
+    was not appended. Events appended in between belong to the next read.
     """
     if not entries or entry_position(entries[-1], end.shard) <= end:
         return entries
@@ -61,7 +61,7 @@ def up_to(end: Position, entries: list[RawEntry]) -> list[RawEntry]:
 
 
 def read_foreign(log: Log, shard: int, limit: int) -> Step[list[ForeignEntry]]:
-    """Return up to so many entries behind the tail of a shard's log."""
+    """Return up to `limit` entries behind the tail of a shard's log."""
     keys = log.keys(shard)
     before = end_of((yield from ask(shard, "GET", keys.tail)), shard)
     entries, tail = yield from ask_all(
@@ -73,14 +73,14 @@ def read_foreign(log: Log, shard: int, limit: int) -> Step[list[ForeignEntry]]:
 
 @lua_script("eventlog/clock", "eventlog/entries", "eventlog/last_id", "eventlog/repair", constants=LUA)
 def _repair(*, log: Key, tail: Key, pages: Key, repaired: Key, ids: Key) -> None:
-    """Remove some of what is behind the tail of a log, or copy some of its events."""
+    """Remove some of the entries behind the tail of a log, or copy some of its events."""
 
 
 def repair(log: Log) -> Step[list[ForeignEntry]]:
-    """Remove what is behind the tails of all logs, so that events can be appended again; return what it was.
+    """Remove the entries behind the tails of all logs, so that events can be appended again; return the entries.
 
-    What is removed is logged at once. Raises LogError, once all others are repaired, for a log whose tail is lost or
-    damaged, from which nothing is removed.
+    Each removed entry is logged. Raises LogError, after repairing all others, for a log whose tail is lost or damaged:
+    nothing is removed from it.
     """
     removed: list[ForeignEntry] = []
     refused: list[int] = []
@@ -99,13 +99,13 @@ def repair(log: Log) -> Step[list[ForeignEntry]]:
 
 
 def _repair_shard(log: Log, shard: int) -> Step[list[ForeignEntry]]:
-    """Remove what is behind the tail of a log. Raises LogError where that is not known."""
+    """Remove the entries behind the tail of a log. Raises LogError if the tail is lost or damaged."""
     keys = log.keys(shard)
     removed: list[ForeignEntry] = []
     while True:
         command = _repair(
             log=keys.log, tail=keys.tail, pages=keys.pages, repaired=keys.repaired, ids=keys.ids
-        )  # whose reply may be lost: to send it twice does no harm, so it is sent as a read is
+        )  # sent as a read is, since it is safe to send twice
         (reply,) = yield Call(shard, (command,))
         match reply:
             case [b"sound"] | [b"replaced"]:

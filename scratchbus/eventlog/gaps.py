@@ -1,4 +1,4 @@
-"""Gaps in a log: where events were erased they are no fault, anywhere else they are."""
+"""Gaps in a log: missing events that were not erased."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def erased_between(keys: ShardKeys, first: int, last: int) -> Step[list[int]]:
 
 
 def not_erased(keys: ShardKeys, positions: Sequence[Position]) -> Step[list[Position]]:
-    """Return those of these positions whose events were not erased."""
+    """Return the positions whose events were not erased."""
     if not positions:
         return []
     scores = yield from ask(keys.shard, "ZMSCORE", keys.erased, *(place.seq for place in positions))
@@ -48,9 +48,9 @@ def not_erased(keys: ShardKeys, positions: Sequence[Position]) -> Step[list[Posi
 
 
 def find_gaps(keys: ShardKeys, after: Position, entries: list[RawEntry]) -> Step[dict[str, int]]:
-    """Return before which entries others are missing that were not erased, and how many; `status` shows them.
+    """Return the entries before which unerased events are missing, and how many; `status` shows them.
 
-    Raises PositionLost if the log begins only after what is missing.
+    Raises PositionLost if the log begins after the missing events.
     """
     gaps: dict[str, int] = {}
     before = after

@@ -1,4 +1,4 @@
-"""Writes as the append script takes them, and what it answers."""
+"""Writes in the form that the append script takes, and its reply."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def append_command(
     mode: Literal["all", "each"],
     scan: str,
 ) -> Command:
-    """Return the command that appends these, whatever may stand in their way; see `append_script`. Raises TooLarge."""
+    """Return the command that appends these in every case; see `append_script`. Raises TooLarge."""
     keys = where.keys
     return (ERASE if writes[0].op == Op.ERASE else APPEND)(
         *_guarded_all(writes),
@@ -57,7 +57,7 @@ def append_command(
 
 
 def _guarded_all(writes: list[Write]) -> tuple[Any, ...]:
-    """Return what the append script takes of writes. Raises TooLarge."""
+    """Return the append script's arguments for writes. Raises TooLarge."""
     events = tuple(chain.from_iterable(map(_guarded, writes)))
     if len(writes) > 1:
         check_size(events, len(writes))
@@ -65,7 +65,7 @@ def _guarded_all(writes: list[Write]) -> tuple[Any, ...]:
 
 
 def _guarded(write: Write) -> Guarded:
-    """Return what the append script takes of a write."""
+    """Return the append script's arguments for a write."""
     said, version = write.said, write.version
     return Guarded(
         id=said.id,
@@ -91,9 +91,9 @@ def _guarded(write: Write) -> Guarded:
 
 
 def read_reply(log: Log, shard: int, page: str, room: int, writes: list[Write], reply: list[Any]) -> Appended:
-    """Return what became of these writes, and count it.
+    """Return the outcome of these writes, and count it.
 
-    Raises what the first refused event was refused for, LogBlocked, or EngineError for a reply that nobody knows.
+    Raises the error for the first refused event, LogBlocked, or EngineError for an unknown reply.
     """
     written: list[Written] = []
     displaced: dict[str, tuple[str, ...]] = {}

@@ -1,7 +1,7 @@
-"""New ids: ULIDs for observations, short words for events, whose order their positions give.
+"""New ids: ULIDs for observations, short words for events, which their positions order.
 
-The id of an event ends in how far the log reached before it was first sent, its *bound*. So a retry in any process, at
-any time, knows from where on the log may have the event, and nothing has to be remembered for it.
+An event id ends in its *bound*: how far the log reached before it was first sent. So a retry in any process, at any
+time, knows from where on the log may have the event, without any record of it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from itertools import count
 
 OPEN_END = "\0"
-"""The end of a new event id, for which the append writes how far the log reached before."""
+"""The end of a new event id, which the append replaces by how far the log reached before."""
 
 _BOUNDED = re.compile(r"[\w-]{12}[0-9a-f]+~([0-9a-f]{1,12})-([0-9a-f]{1,12})(?:/.*)?", re.ASCII)
 
@@ -26,12 +26,12 @@ def _new_words() -> Iterator[str]:
 
 
 words = _new_words()
-"""The beginnings of new event ids; no two processes have the same."""
+"""The beginnings of new event ids; no two processes have the same ones."""
 
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # of Crockford's base 32
 _PAIRS = [first + second for first in _DIGITS for second in _DIGITS]
 _no_id: tuple[int, str, Iterator[int]] = (0, "", count())
-_last = _no_id  # the millisecond of the last new id, its first 18 digits, and the numbers for ids of that one
+_last = _no_id  # the millisecond of the last new id, its first 18 digits, and the numbers left for that millisecond
 
 
 def _begin_again() -> None:
@@ -43,7 +43,7 @@ os.register_at_fork(after_in_child=_begin_again)  # a child must not go on with 
 
 
 def new_event_id() -> str:
-    """Return a new event id; no two processes make the same."""
+    """Return a new event id, unique across processes."""
     return next(words) + OPEN_END
 
 
@@ -54,16 +54,16 @@ def bound(reached: str) -> str:
 
 
 def bound_of(event_id: str) -> str | None:
-    """Return behind which stream id the log may have an event, None for an id that this code did not make."""
+    """Return the stream id after which the log may have an event; None for an id that this code did not make."""
     match = _BOUNDED.fullmatch(event_id)
     return None if match is None else f"{int(match[1], 16)}-{int(match[2], 16)}"
 
 
 def new_id() -> str:
-    """Return a new ULID (https://github.com/ulid/spec); later ones of the same process are greater.
+    """Return a new ULID (https://github.com/ulid/spec), greater than those made before in this process.
 
-    A millisecond begins with 79 random bits and counts on from there. Written out because python-ulid takes six times
-    as long, and every observation needs one.
+    A millisecond begins with 79 random bits and counts on from there. Written here since python-ulid takes six times as
+    long, and every observation needs one.
     """
     global _last
     ms, digits, numbers = _last

@@ -14,19 +14,19 @@ from scratchbus.engine.slots import hash_tag, slot_of
 from scratchbus.projections.scratch_page import NAME
 
 SYSTEM_PAGE = "_bus"
-"""The page, on shard 0, of what concerns the whole bus."""
+"""The page, on shard 0, of events about the whole bus."""
 
 CURSORS = ("reminders",)
 """The readers that have a cursor of their own."""
 
-_MOST_PAGES, _MOST_INDEXES = 4_000, 1_000  # whose names are kept, for a shard and for a page
+_MOST_PAGES, _MOST_INDEXES = 4_000, 1_000  # names kept, for a shard and for a page
 
 
 @dataclass
 class ShardKeys:
     """The keys of one shard of a bus. Each name is computed once.
 
-    `build` is the build of the state that was live when this process last looked: a guess that every use checks, as are
+    `build` is the build of the state that was live when this process last read it: a guess that every use checks, like
     the `folds` that its readers keep, by page.
     """
 
@@ -48,12 +48,12 @@ class ShardKeys:
 
     @cached_property
     def tail(self) -> str:
-        """String: `<stream id>|<event id>` of the last event. Here the log ends, whatever else its stream has."""
+        """String: `<stream id>|<event id>` of the last event. The log ends here, whatever else its stream has."""
         return self.tag + "tail"
 
     @cached_property
     def repaired(self) -> str:
-        """Stream: a copy of the log, while a repair makes it or after one was killed."""
+        """Stream: a copy of the log, while a repair makes it, or left by one that was killed."""
         return self.tag + "repaired"
 
     @cached_property
@@ -63,40 +63,40 @@ class ShardKeys:
 
     @cached_property
     def floor(self) -> str:
-        """String: `<stream id>|<event id>` of the last event that is for the archive alone, if any is."""
+        """String: `<stream id>|<event id>` of the last event that readers take from the archive, if any."""
         return self.tag + "floor"
 
     @cached_property
     def archiver(self) -> str:
-        """String: `<token>|<ms>|<who>` of the archiver, or eraser, that is at work, and until when it is waited for."""
+        """String: `<token>|<ms>|<who>` of the archiver or eraser at work, and until when others wait for it."""
         return self.tag + "archiver"
 
     @cached_property
     def kept(self) -> str:
-        """Stream, on shard 0: trimmed entries that everyone needs, such as the registry in force."""
+        """Stream, on shard 0: trimmed entries that are still needed, such as the registry in force."""
         return self.tag + "kept"
 
     @cached_property
     def pages(self) -> str:
-        """Hash: page -> a moment (ms) before which none of its open observations expires."""
+        """Hash: page -> a time (ms) before which none of its open observations expires."""
         return self.tag + "pages"
 
     @cached_property
     def ids(self) -> str:
-        """Prefix of hashes, one a day: the callers' own event ids -> `<digest>|<stream id>`.
+        """Prefix of hashes, one a day: event ids chosen by callers -> `<digest>|<stream id>`.
 
-        With `retried` behind it, a set: the other ids that were sent again within the last hour. With `erased`, those
-        whose events were erased.
+        With the suffix `retried`, a set: the other ids that were sent again within the last hour. With `erased`, the
+        ids whose events were erased.
 
-        A key of just this name never exists. Every script that writes names it, or another such: while a cluster moves
-        the keys of a slot one by one, it runs no script that names a key which is not there. Else one could stop in its
-        middle, at a key that has left.
+        A key of just this name never exists. Every script that writes names it, or another such key: while a cluster
+        moves the keys of a slot one by one, it runs no script that names a missing key. Otherwise a script could stop
+        in the middle, at a key that has moved.
         """
         return self.tag + "ids:"
 
     @cached_property
     def meta(self) -> str:
-        """Hash, on shard 0: what was fixed when the bus was created."""
+        """Hash, on shard 0: the settings fixed when the bus was created."""
         return self.tag + "meta"
 
     def cursor(self, name: str) -> str:
@@ -109,7 +109,7 @@ class ShardKeys:
         return self.tag + "subscriptions"
 
     def subscription(self, name: str) -> str:
-        """Hash, on shard 0: what is known of a subscription: filters, cursor, lease, what it is trying."""
+        """Hash, on shard 0: a subscription's filters, cursor, lease, and the event it is trying."""
         return f"{self.tag}subscription:{name}"
 
     def dead(self, name: str) -> str:
@@ -117,7 +117,7 @@ class ShardKeys:
         return f"{self.tag}dead:{name}"
 
     def again(self, name: str) -> str:
-        """Hash, on shard 0: position -> a dead letter that is to be delivered again."""
+        """Hash, on shard 0: position -> a dead letter to redeliver."""
         return f"{self.tag}again:{name}"
 
     @cached_property

@@ -14,9 +14,9 @@ from scratchbus.eventlog.raw_entries import entry_position
 
 
 class Lag(NamedTuple):
-    """How many events are behind a position, and how old the first of them is (seconds, by the engine's clock).
+    """How many events follow a position, and how old the first of them is (seconds, by the engine's clock).
 
-    Of those that were archived the age is not known; then it is that of the first one in the log.
+    The age of archived events is not known; then it is the age of the first event in the log.
     """
 
     events: int = 0
@@ -24,7 +24,7 @@ class Lag(NamedTuple):
 
 
 def read_lags(log: Log, positions: Iterable[Position]) -> Step[dict[Position, Lag]]:
-    """Return how far each of these positions is behind the end of its log: a round trip for each shard."""
+    """Return how far each of these positions is behind the end of its log, in one round trip per shard."""
     by_shard: dict[int, list[Position]] = defaultdict(list)
     for position in dict.fromkeys(positions):
         by_shard[position.shard].append(position)
@@ -45,7 +45,7 @@ def read_lags(log: Log, positions: Iterable[Position]) -> Step[dict[Position, La
 
 
 def end_of(tail: bytes | None, shard: int) -> Position:
-    """Return where a log ends, by its `tail`, or by its floor where it ends downwards; the start for None."""
+    """Return the end of a log by its `tail`, or its lower end by its floor; the start for None."""
     return read_last(tail, shard)[0]
 
 

@@ -1,4 +1,4 @@
--- The last id that the log has ever had; XADD accepts none that is not above it, even when that entry was deleted.
+-- The last id that the log ever had; XADD accepts only higher ones, even if that entry was deleted.
 
 local function last_id()
   local info = redis.call('EXISTS', LOG) == 1 and redis.call('XINFO', 'STREAM', LOG) or {}

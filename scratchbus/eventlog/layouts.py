@@ -15,7 +15,7 @@ from scratchbus.projections import scratch_page
 
 DAY_MS: Final = 86_400_000
 FOREVER: Final = LARGEST
-"""No moment (ms) is later."""
+"""The latest time (ms)."""
 SPAN: Final = 2**46
 """The score of an open observation is its priority * SPAN + the `seq` of the event that added it."""
 POSITION_BYTES: Final = 16
@@ -28,10 +28,10 @@ ENTRY: Final = {
 """The fields of an entry of the log, in order, each with the Lua variable whose value is written."""
 
 CLASSES: Final = {"open": "o", "closed": "c", "final": "f"}
-"""How a head tells the class of a status."""
+"""The letter for each status class in a head."""
 
 NO_TAGS: Final = ","
-"""What a head has in the place of tags where there are none; the script leaves it out for memories."""
+"""The tags of a head without tags; the script leaves it out for memories."""
 
 _DIGITS, _DIGITS_OR_BLANK, _LETTER, _TEXT, _REST = "%d+", "%d*", "%a", "[^|]*", ".*"
 
@@ -45,7 +45,7 @@ Rest = Annotated[str, _REST]
 class StoredText:
     """A stored text: fields with `|` between them, each with the Lua pattern of its values.
 
-    One field may have a `|` in its values (`_REST`); those behind it are then found from the end.
+    One field may have a `|` in its values (`_REST`); the fields after it are found from the end.
     """
 
     def __init__(self, patterns: Mapping[str, str]) -> None:
@@ -54,7 +54,7 @@ class StoredText:
         self.regex = re.compile(r"\|".join(groups), re.DOTALL)
 
     def pattern(self, *wanted: str) -> str:
-        """Return the Lua pattern, in quotes, that captures these fields, in the order of the row; none is all."""
+        """Return the quoted Lua pattern that captures these fields, in the order of the row; all fields by default."""
         names, parts = list(self.fields), dict(self.fields)
         for name in wanted or names:
             parts[name] = f"({parts[name]})"
@@ -71,9 +71,9 @@ class StoredText:
 
 
 class Head(NamedTuple):
-    """What the append script knows of a subject. Times are milliseconds, 0 for none; class is o, c or f.
+    """The append script's record of a subject. Times are milliseconds, 0 for none; class is o, c or f.
 
-    `holder` is as `held_as` has it, `tags` as `codec.encode_tags` has them, with what it is blocked by.
+    `holder` is as `held_as` returns it, `tags` (with the blocking ids) as `codec.encode_tags` returns them.
     """
 
     version: Number
@@ -99,7 +99,7 @@ class Head(NamedTuple):
 
     @classmethod
     def parse(cls, row: bytes) -> Head:
-        """Read the stored form. Raises ValueError for what is not one."""
+        """Read the stored form. Raises ValueError for anything else."""
         fields: list[Any] = row.decode().split("|", len(cls._fields) - 1)
         if len(fields) != len(cls._fields):
             raise ValueError(f"{shown(row)} is not a head")
@@ -110,7 +110,7 @@ class Head(NamedTuple):
 
     @classmethod
     def readable(cls, row: bytes | None) -> Head | None:
-        """Read the stored form; None if there is none, or someone wrote something else there by hand."""
+        """Read the stored form; None if there is none, or the value was written by hand."""
         try:
             return None if row is None else cls.parse(row)
         except ValueError:
@@ -133,11 +133,11 @@ CHECKPOINT = StoredText(
 )
 """How far a projection is folded, in which build and form of the state; see `checkpoint.Checkpoint`."""
 LAST = StoredText({"stream_id": _TEXT, "event_id": _REST})
-"""The tail and the floor of a log: the last event of all, or of those that are for the archive alone."""
+"""The tail or the floor of a log: its last event, or the last one that readers take from the archive."""
 HOLD = StoredText({"token": "%w+", "until": _DIGITS, "who": _REST})
-"""Who archives, or erases, and until when (ms) others wait for it."""
+"""Who archives or erases, and until when (ms) others wait."""
 KNOWN_ID = StoredText({"digest": "%w+", "stream_id": _REST})
-"""What is remembered of an event id that the caller chose."""
+"""The record of an event id chosen by its caller."""
 
 
 def read_last(row: bytes | None, shard: int) -> tuple[Position, str]:
@@ -147,8 +147,8 @@ def read_last(row: bytes | None, shard: int) -> tuple[Position, str]:
 
 
 _NEW_HEAD: Final = {"fence": "'0'", "holder": "''", "till": "'0'", "tries": "''", "rest": "''", "dedupe_key": "''"}
-"""What every head begins with, as Lua."""
-_LUA_NAMES: Final = {"until": "till"}  # where a field's name is a keyword of Lua
+"""The first fields of every new head, as Lua."""
+_LUA_NAMES: Final = {"until": "till"}  # `until` is a keyword of Lua
 
 
 _VARIABLES: Final = tuple(_LUA_NAMES.get(name, name) for name in HEAD.fields)
@@ -169,7 +169,7 @@ def _head_table(**values: str) -> str:
 
 
 def _key(name: str) -> str:
-    """Return the name of a key behind the prefix of its shard, in quotes; a page's key without the page."""
+    """Return a quoted key without the prefix of its shard; a page's key without the page."""
     keys = ShardKeys("", 0)
     found = getattr(keys, name)
     text = found if isinstance(found, str) else found("")
@@ -177,12 +177,12 @@ def _key(name: str) -> str:
 
 
 def _prefix(variable: str) -> str:
-    """Return the Lua expression for the prefix of a shard's keys, by the variable that has one of them."""
+    """Return the Lua expression for the prefix of a shard's keys, given a variable that holds one of them."""
     return f"string.sub({variable}, 1, -{len(_key(variable.lower())) - 1})"
 
 
 def _build_key(build: str, name: str = "") -> str:
-    """Return the Lua expression for a key of a build, a page's key without the page; without a name, what all share."""
+    """Return the Lua expression for a key of a build, a page's key without the page; the common part without a name."""
     keys = ShardKeys("", 0)
     names = PageKeys(keys, "", 0)
     text = (getattr(names, name) if name else names.relation("")).removeprefix(f"{keys.tag}p0")
@@ -223,9 +223,9 @@ LUA: Final[Constants] = {
     "PREFIX": _prefix,
     "BUILD_KEY": _build_key,
 }  # fmt: skip
-"""What scripts know of stored forms, and of the names of keys.
+"""The constants of scripts for stored forms and key names.
 
-Some are code that uses Lua variables: ENTRY those named in `ENTRY`; HEAD_TABLE, NEW_HEAD_TABLE, DISPLACED_HEAD_TEXT
-and ADDED_HEAD_TEXT those named as the fields of a head (`till` for `until`), the last one `start` for all before
-`added`; HEAD_TEXT a table `head`.
+Some are code that uses Lua variables: ENTRY uses those named in `ENTRY`; HEAD_TABLE, NEW_HEAD_TABLE,
+DISPLACED_HEAD_TEXT and ADDED_HEAD_TEXT those named as the fields of a head (`till` for `until`), the last one
+`start` for all fields before `added`; HEAD_TEXT a table `head`.
 """

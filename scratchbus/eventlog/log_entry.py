@@ -1,4 +1,4 @@
-"""An entry of the log as all followers in this process share it."""
+"""An entry of the log, shared by all followers in this process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scratchbus.eventlog.raw_entries import RawEntry, entry_body, entry_fields, 
 
 
 class _Decoded:
-    """The bodies of entries that were decoded together, and their events once one is looked at."""
+    """The bodies of entries that were decoded together, and their events, made on first use."""
 
     def __init__(self, entries: list[RawEntry], shard: int) -> None:
         self._entries, self._shard = entries, shard
@@ -23,14 +23,14 @@ class _Decoded:
         self.are_events = [not isinstance(body, Exception) for body in self._decoded.bodies]
 
     def problem(self, at: int) -> Poison | None:
-        """Return why an entry is no event, None if it is one. Raises CodeTooOld."""
+        """Return why an entry is not an event, None if it is one. Raises CodeTooOld."""
         body = self._decoded.bodies[at]
         if isinstance(body, CodeTooOld):
             raise body.with_traceback(None)
         return body if isinstance(body, Poison) else None
 
     def event(self, at: int) -> AnyEvent | Poison:
-        """Return the event of an entry, of which `problem` has returned None."""
+        """Return the event of an entry for which `problem` has returned None."""
         if self._items is None:
             unread = Poison({}, "needs newer code")
             bodies = [unread if isinstance(body, CodeTooOld) else body for body in self._decoded.bodies]
@@ -39,9 +39,9 @@ class _Decoded:
 
 
 class LogEntry:
-    """One entry of the log, decoded once for all followers when the first one needs it, and its event likewise.
+    """One entry of the log; it is decoded once for all followers, on first use, and so is its event.
 
-    `is_event` is set when it is decoded; `problem` says why not.
+    `is_event` is set when it is decoded; `problem` gives the reason if it is not one.
     """
 
     __slots__ = ("_at", "_decoded", "_event", "_fields", "_id", "_position", "entry", "is_event", "shard")
@@ -59,9 +59,9 @@ class LogEntry:
 
     @staticmethod
     def decode(items: Iterable[LogEntry]) -> None:
-        """Decode the first hundred entries, those of the first one's shard, together: one by one costs much more.
+        """Decode the first hundred entries of the first one's shard together, which is much cheaper than one by one.
 
-        Do so before looking at events of which most will be looked at.
+        Call this before reading most of their events.
         """
         new = [item for item in islice(items, AT_ONCE) if item._decoded is None and item._event is None]
         if new:
@@ -72,7 +72,7 @@ class LogEntry:
 
     @property
     def position(self) -> Position:
-        """Its place in the log."""
+        """Its position."""
         if self._position is None:
             self._position = entry_position(self.entry, self.shard)
         return self._position
@@ -86,7 +86,7 @@ class LogEntry:
 
     @property
     def problem(self) -> Poison | None:
-        """Why it is no event, None if it is one. Raises CodeTooOld."""
+        """Why it is not an event, None if it is one. Raises CodeTooOld."""
         if self._event is not None:
             return None
         decoded, at = self._decoding()
@@ -94,18 +94,18 @@ class LogEntry:
 
     @property
     def event(self) -> AnyEvent | Poison:
-        """Its event, or the reason why it is none. Raises CodeTooOld."""
+        """Its event, or the reason why it is not one. Raises CodeTooOld."""
         if self._event is not None:
             return self._event
         if not self.is_event and (problem := self.problem) is not None:
             return problem
         decoded, at = self._decoding()
         self._event = event = decoded.event(at)
-        self._decoded = None  # who keeps this entry does not keep those that were decoded with it
+        self._decoded = None  # keeping this entry must not keep those that were decoded with it
         return event
 
     def _decoding(self) -> tuple[_Decoded, int]:
-        """Return with what it was decoded, and its number there."""
+        """Return the entries' common decoding, and this entry's index there."""
         decoded, at = self._decoded, self._at
         if decoded is None:
             decoded, at = _Decoded([self.entry], self.shard), 0
@@ -130,6 +130,6 @@ class LogEntry:
         return len(entry_body(self.entry))
 
     def place(self, cursor: Cursor) -> None:
-        """Put a cursor behind this entry."""
+        """Move a cursor to the position after this entry."""
         cursor.position = self.position
         cursor.event_id = self.id

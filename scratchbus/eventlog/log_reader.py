@@ -1,4 +1,4 @@
-"""The reader of the log of one shard: whole batches behind a position, below the floor from the archive."""
+"""Read the log of one shard: whole batches after a position, from the archive below the floor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONGEST_BATCH = 4_096
 """More entries than any batch has."""
 
 CHUNK = 1_000
-"""How many entries a reader takes at once; more when a batch is longer."""
+"""How many entries a reader takes at once; more if a batch is longer."""
 
 logger = stderr_logger()
 
@@ -28,8 +28,8 @@ logger = stderr_logger()
 class Chunk(NamedTuple):
     """The next entries of a log.
 
-    `is_end`: the log had no more. `is_whole`: no events are missing before any of them. `origin` is that of the log.
-    `replies` answer the commands that were sent along.
+    `is_end`: the log has no more. `is_whole`: no events are missing before any of them. `origin` is the log's origin.
+    `replies` are the replies to the additional commands.
     """
 
     entries: list[RawEntry]
@@ -41,13 +41,13 @@ class Chunk(NamedTuple):
 
 
 class LogReader:
-    """Reads the log of one shard in order, whole batches at a time; `at` is the last event that it has read.
+    """Reads the log of one shard in order, whole batches at a time; `at` is the last event read.
 
-    `floor` is that of the log, once something was read.
+    `floor` is the log's floor, set by the first read.
 
-    Where events are missing it goes on behind them and says so: only its user knows what that means to it. With
-    `skips_lost` that is also done where the archive cannot be read. `until` is the stream id, or the time in ms, of the
-    last entry that is wanted.
+    Where events are missing it continues after them and reports that; the caller decides what it means. With
+    `skips_lost` it also does so where the archive cannot be read. `until` is the stream id, or the time in ms, of the
+    last wanted entry.
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class LogReader:
         self._ahead: Sent | None = None
 
     def read_ahead(self, *also: tuple[Any, ...]) -> Step[None]:
-        """Have the engine read what `read`, given the same commands, returns next."""
+        """Start reading what `read`, given the same commands, will return."""
         self._ahead = yield Send(Call(self.at.shard, self._commands(self._chunk, also)))
 
     def read(self, *also: tuple[Any, ...]) -> Step[Chunk]:
-        """Return the next entries and move behind them; send these commands along.
+        """Return the next entries and move past them; send these commands along.
 
-        Raises PositionLost for entries that were archived, where the archive cannot be read.
+        Raises PositionLost for archived entries if the archive cannot be read.
         """
         chunk = yield from self.peek(*also)
         if chunk.entries:
@@ -77,7 +77,7 @@ class LogReader:
         return chunk
 
     def peek(self, *also: tuple[Any, ...]) -> Step[Chunk]:
-        """Return the next entries and stay where it is."""
+        """Return the next entries without moving."""
         count = self._chunk
         while True:
             chunk = yield from self._next(count, also)
@@ -86,13 +86,13 @@ class LogReader:
             if end or not entries:
                 return chunk._replace(entries=entries[:end], is_end=chunk.is_end and end == len(entries))
             if count >= LONGEST_BATCH:
-                return chunk._replace(is_end=False)  # no such batch is ever written; do not stand still
+                return chunk._replace(is_end=False)  # no batch is this long; keep moving
             count = LONGEST_BATCH
 
     def _next(self, count: int, also: tuple[tuple[Any, ...], ...]) -> Step[Chunk]:
         """Return up to so many entries.
 
-        Tail and floor are read after them: the tail so that no event among them is behind it, and the floor since it is
+        The tail and the floor are read after the entries: so no event among them is behind the tail, and the floor is
         raised before a log is trimmed.
         """
         at, keys = self.at, self.keys
@@ -109,7 +109,7 @@ class LogReader:
             except PositionLost as lost:
                 if not self._skips_lost:
                     raise
-                logger.warning("going on behind what was archived", shard=at.shard, reason=str(lost))
+                logger.warning("going on after the archived events", shard=at.shard, reason=str(lost))
         found = archived or entries
         is_whole = not found or _missing(at, found) == 0
         is_end = not archived and len(entries) < count
@@ -127,7 +127,7 @@ class LogReader:
 
 
 def is_complete(keys: ShardKeys, at: Position, entries: Sequence[RawEntry]) -> Step[bool]:
-    """Return whether entries follow a position and each other with nothing missing but what was erased."""
+    """Return whether entries follow a position and each other with no events missing except erased ones."""
     if not entries:
         return False
     missing = _missing(at, entries)
@@ -140,14 +140,14 @@ def _missing(at: Position, entries: Sequence[RawEntry]) -> int:
 
 
 def whole_batches(entries: Sequence[RawEntry], most: int) -> int:
-    """Return how many entries, at most so many, a whole batch ends with; more if the first batch is longer.
+    """Return how many entries, at most `most`, end with a whole batch; more if the first batch is longer.
 
-    An entry says where its batch begins; what is before that is looked at next, so that long batches cost no more.
+    An entry says where its batch begins; the entry before that is checked next, so long batches cost no more.
     """
     at = min(most, len(entries))
     while at > 0:
         index, total = batch_place(entries[at - 1]) or (1, 1)
         if index == total:
             return at
-        at -= max(1, index)  # where some were erased, this goes back too far, to where another batch may end
+        at -= max(1, index)  # after an erasure this goes back too far, to where another batch may end
     return next((at for at, entry in enumerate(entries, 1) if is_batch_end(entry)), 0)

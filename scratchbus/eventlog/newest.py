@@ -17,13 +17,13 @@ from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_positi
 from scratchbus.eventlog.reader import EVERYTHING, Narrow, decode_wanted
 
 LARGEST_CHUNK = 2_000
-"""The most entries that are asked for at once."""
+"""The most entries that are requested at once."""
 
 
 def newest(log: Log, count: int, before: Position | str | None, narrow: Narrow) -> Step[list[AnyEvent]]:
     """Return the last wanted events before a position, oldest first, of all shards in the order of time.
 
-    Reads the log backwards until it has them; what was trimmed is not read. Raises InvalidPosition.
+    Read the log backwards until there are enough; skip trimmed events. Raises InvalidPosition.
     """
     if isinstance(before, str):
         before = Position.parse(before)
@@ -60,25 +60,25 @@ def _newest_of(log: Log, shard: int, count: int, before: Position | None, narrow
 
 
 def _newest_of_page(log: Log, page: str, count: int, before: Position | None, narrow: Narrow) -> Step[list[AnyEvent]]:
-    """Return the last wanted events of one page, oldest first, by its history index: it costs what it reads of them."""
+    """Return the last wanted events of one page, oldest first, by its history index; reads no other pages."""
     shard = log.shard(page)
     keys, until = log.keys(shard), _until(shard, before)
     while True:
         folded = yield from read_checkpoint(keys)
         key = PageKeys(keys, page, folded.build).positions
         found = yield from _unfolded(log, folded.position, until, narrow)
-        at, chunk = min(until, folded.position), count  # what is folded meanwhile was found above
+        at, chunk = min(until, folded.position), count  # events folded meanwhile were found above
         while len(found) < count and (spots := (yield from read_positions_back(shard, key, at, chunk))):
             entries = yield from entries_at(log, spots)
             wanted = [entry for entry in entries if narrow.wants(entry_fields(entry))]
             found = decode_wanted([(shard, wanted)], EVERYTHING) + found
             at, chunk = spots[0]._replace(seq=spots[0].seq - 1), min(2 * chunk, LARGEST_CHUNK)
         if (yield from read_checkpoint(keys)).build == folded.build:
-            return found[-count:]  # else the index may have gone meanwhile
+            return found[-count:]  # else the index may have been removed meanwhile
 
 
 def _unfolded(log: Log, after: Position, until: Position, narrow: Narrow) -> Step[list[AnyEvent]]:
-    """Return the wanted events behind the checkpoint, which the index does not have yet."""
+    """Return the wanted events after the checkpoint, which the index does not have yet."""
     shard = until.shard
     keys, at, found = log.keys(shard), after, list[AnyEvent]()
     while at < until:
@@ -99,7 +99,7 @@ def _unfolded(log: Log, after: Position, until: Position, narrow: Narrow) -> Ste
 
 
 def _until(shard: int, before: Position | None) -> Position:
-    """Return the last position of a shard that is before another one, whether or not there is an event."""
+    """Return the last position of a shard before another one, whether or not there is an event."""
     if before is None:
         return Position(LARGEST, LARGEST, shard)
     if shard == before.shard and before.seq:
@@ -108,7 +108,7 @@ def _until(shard: int, before: Position | None) -> Position:
 
 
 def _end(shard: int, before: Position | None) -> str:
-    """Return up to where a shard is read: what comes before a position in the order of time across shards."""
+    """Return the end for reading a shard: just before a position, in the order of time across shards."""
     if before is None:
         return "+"
     if shard == before.shard:

@@ -1,11 +1,11 @@
-"""The index of paged-out observations: where the last event of each is, from which its document is folded again.
+"""The index of paged-out observations: the position of each one's last event, from which its document is folded.
 
 Two hashes per page. `paged`: bucket of the id -> the ids in it (16 bytes each) with the `seq` of the event that added
-each. `places`: range of that `seq` -> where the last event of each is, and its traits, by which a list passes over
-most of those that it does not want. About 56 bytes each, and what the engine adds. In `places`, `=<status>` says that
-some may have this status, and `moves` is another word each time something is paged in again.
+each. `places`: range of that `seq` -> the position of each last event, and the observation's traits, by which a list
+skips most of those that it does not want. About 56 bytes each, plus the engine's overhead. In `places`, `=<status>`
+says that some may have this status, and `moves` is another word each time something is paged in again.
 
-Every change moves the checkpoint, so a reader of both knows whether what it read still holds.
+Every change moves the checkpoint, so a reader of both knows whether its data is still valid.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _AT_ONCE = 500
 
 
 class PagedOut(NamedTuple):
-    """A paged-out observation: when it was added, where its last event is, and its traits."""
+    """A paged-out observation: when it was added, the position of its last event, and its traits."""
 
     added: int
     ms: int
@@ -57,19 +57,19 @@ class PagedOut(NamedTuple):
 
     @classmethod
     def of(cls, document: Observation) -> PagedOut:
-        """Return the place of an observation that is to be paged out."""
+        """Return the index entry for an observation that is to be paged out."""
         return cls(document.added_seq, document.ms, document.seq, traits_of(document))
 
 
 @lru_cache(maxsize=4_096)
 def trait(name: str, value: str) -> int:
-    """Return three of 64 bits that stand for a field with this value."""
+    """Return three of 64 bits that represent a field with this value."""
     number = int.from_bytes(blake2b(f"{name}\0{value}".encode(), digest_size=4).digest())
     return 1 << (number & 63) | 1 << (number >> 6 & 63) | 1 << (number >> 12 & 63)
 
 
 def traits_of(document: Observation) -> int:
-    """Return the bits of all that a list may be narrowed to by them."""
+    """Return the bits for all values that a list can filter by."""
     bits = trait("type", document.type) | trait("source", document.source) | trait("status", document.status)
     for tag in document.tags:
         bits |= trait("tag", tag)
@@ -91,17 +91,17 @@ def bucket_of(id: str) -> str:
 
 
 def range_of(added: int) -> str:
-    """Return the field of `places` that what was added by the event of this `seq` is in."""
+    """Return the field of `places` for observations added by the event of this `seq`."""
     return str(added // RANGE)
 
 
 def ids_in(row: bytes | None) -> dict[bytes, int]:
-    """Return the ids of a bucket, each with when it was added."""
+    """Return the ids of a bucket, each with the seq at which it was added."""
     return dict(_ID.iter_unpack(row or b""))
 
 
 def places_in(row: bytes | None) -> dict[int, PagedOut]:
-    """Return the places of a range, by when they were added."""
+    """Return the index entries of a range, by the seq at which they were added."""
     return {each[0]: PagedOut(*each) for each in _PLACE.iter_unpack(row or b"")}
 
 
@@ -112,7 +112,7 @@ def whole(id: bytes) -> str:
 
 @dataclass(slots=True)
 class IndexEdit:
-    """What is to change in the index of one page, upon the fields that this concerns as they were read."""
+    """Changes to the index of one page, on top of the fields they concern as they were read."""
 
     names: PageKeys
     buckets: dict[str, dict[bytes, int]] = field(default_factory=dict)
@@ -121,12 +121,12 @@ class IndexEdit:
     _has_moves: bool = False
 
     def find(self, id: str) -> PagedOut | None:
-        """Return the place of an observation, if it is paged out."""
+        """Return the index entry of an observation, if it is paged out."""
         added = self.buckets[bucket_of(id)].get(_bytes_of(id))
         return None if added is None else self.ranges.get(range_of(added), {}).get(added)
 
     def add(self, document: Observation) -> None:
-        """Add an observation to the index of what is paged out."""
+        """Add an observation to the index."""
         bucket, span = bucket_of(document.id), range_of(document.added_seq)
         self.buckets[bucket][_bytes_of(document.id)] = document.added_seq
         self.ranges[span][document.added_seq] = PagedOut.of(document)
@@ -134,7 +134,7 @@ class IndexEdit:
         self._fields[self.names.places, f"={document.status}"] = 1
 
     def remove(self, id: str, place: PagedOut) -> None:
-        """Remove an observation from the index of what is paged out."""
+        """Remove an observation from the index."""
         bucket, span = bucket_of(id), range_of(place.added)
         del self.buckets[bucket][_bytes_of(id)], self.ranges[span][place.added]
         self._touch(bucket, span)
@@ -162,7 +162,7 @@ class IndexEdit:
 
 
 def read_index(names: PageKeys, shard: int, ids: Collection[str], added: Iterable[int] = ()) -> Step[IndexEdit]:
-    """Return the parts of a page's index that these ids are in, and those that what was added then would be in."""
+    """Return the parts of a page's index for these ids, and for observations added at these seqs."""
     edit = IndexEdit(names)
     spans = {range_of(each) for each in added}
     wanted = sorted({bucket_of(id) for id in ids})
@@ -182,15 +182,15 @@ def read_index(names: PageKeys, shard: int, ids: Collection[str], added: Iterabl
 
 
 def locate(names: PageKeys, shard: int, ids: Collection[str]) -> Step[dict[str, PagedOut]]:
-    """Return the places of those of these observations that are paged out."""
+    """Return the index entries of these observations, as far as they are paged out."""
     edit = yield from read_index(names, shard, ids)
     return {id: place for id in ids if (place := edit.find(id)) is not None}
 
 
 def rebuild(log: Log, shard: int, places: Sequence[PagedOut]) -> Step[list[Observation]]:
-    """Fold the documents of paged-out observations from their events; one that was erased meanwhile is left out.
+    """Fold the documents of paged-out observations from their events; leave out those erased meanwhile.
 
-    Raises PositionLost when their events are in an archive that cannot be read.
+    Raises PositionLost if their events are in an archive that cannot be read.
     """
     try:
         chains = yield from walk_chains(log, shard, [place.stream_id for place in places])

@@ -1,4 +1,4 @@
-"""Finding the place in a log that was its end at some moment of the past."""
+"""Find the position at which a log ended at some time in the past."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from scratchbus.eventlog.raw_entries import RawEntry, batch_place, entry_id, ent
 
 
 def last_until(log: Log, shard: int, ms: int) -> Step[Position]:
-    """Return the last event of a shard's log that was appended up to a millisecond; the start if there was none yet.
+    """Return the last event of a shard's log appended up to a millisecond; the start if there was none yet.
 
-    Raises PositionLost when that is no longer in the log, and the archive cannot be read.
+    Raises PositionLost if that event is no longer in the log and the archive cannot be read.
     """
     name, ms = log.keys(shard).log, max(0, ms)
     before, first, tail = yield from ask_all(
@@ -29,7 +29,7 @@ def last_until(log: Log, shard: int, ms: int) -> Step[Position]:
     )
     end = end_of(tail, shard)
     if before:
-        return min(end, entry_position(before[0], shard))  # what is behind the end, someone added by hand
+        return min(end, entry_position(before[0], shard))  # entries behind the end were added by hand
     floor = yield from read_floor(log, shard)
     if 0 < floor.position.ms <= ms:
         return floor.position
@@ -49,8 +49,8 @@ def last_until(log: Log, shard: int, ms: int) -> Step[Position]:
 def batch_end(log: Log, position: Position) -> Step[Position]:
     """Return the last event of the batch that the event at a position belongs to.
 
-    One with a time but no `seq` stands before the first event of that millisecond. Raises LogRewound for what the log
-    does not have, and PositionLost for what it no longer has.
+    A position with a time but no `seq` stands before the first event of that millisecond. Raises LogRewound for a
+    position that was never in this log, and PositionLost for one no longer in it.
     """
     shard = position.shard
     if not position.seq:
@@ -83,7 +83,7 @@ def batch_end(log: Log, position: Position) -> Step[Position]:
 
 
 def _archived_end(log: Log, position: Position, first: Position) -> Step[Position]:
-    """Return the last event of a batch that is no longer in the log, whose first event is another by now."""
+    """Return the last event of a batch that is no longer in the log, which by now begins at `first`."""
     found = yield from entries_at(log, [position])
     if found:
         return position._replace(seq=position.seq + _place_in_batch(found[0])[1])
@@ -95,7 +95,7 @@ def _archived_end(log: Log, position: Position, first: Position) -> Step[Positio
 
 
 def _next_archived(log: Log, position: Position) -> Step[RawEntry | None]:
-    """Return the next archived entry behind a position that is below the floor; None for any other."""
+    """Return the next archived entry after a position below the floor; None for any other position."""
     floor = yield from read_floor(log, position.shard)
     stretch = yield from archived_after(log, floor, position, 1_000)
     return stretch.entries[0] if stretch.entries else None
@@ -109,12 +109,12 @@ def _not_there(position: Position) -> LogRewound:
 
 
 def _place_in_batch(entry: RawEntry) -> tuple[int, int]:
-    """Return which of its batch an entry is, from 1, and how many come after it."""
-    index, total = batch_place(entry) or (1, 1)  # none: it was not written by the append script
+    """Return an entry's number in its batch, from 1, and how many entries follow in it."""
+    index, total = batch_place(entry) or (1, 1)  # not written by the append script
     return index, max(0, total - index)
 
 
 def event_id_at(log: Log, position: Position) -> Step[str]:
-    """Return the id of the event at a position; nothing where there is none."""
+    """Return the id of the event at a position; "" if there is none."""
     found = yield from entries_at(log, [position])
     return entry_id(found[0]) if found else ""

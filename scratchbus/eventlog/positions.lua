@@ -1,6 +1,6 @@
--- Reads the positions of a page behind one of them: finds the record by halving, while nobody cuts the string.
+-- Reads the positions of a page after one of them by binary search, while no other client can cut the string.
 --
--- Reply: {how many are not behind it, how many there are, a record for each that was asked for}
+-- Reply: {how many are not after it, how many there are, a record for each requested one}
 
 local WIDTH = @POSITION_BYTES@
 

@@ -1,7 +1,7 @@
-"""The history index: where the events of one page stand in the log of its shard.
+"""The history index: the positions of one page's events in the log of its shard.
 
-A page's positions are kept in one string, 16 bytes each, in order: a fold appends what it folded, an archiver cuts off
-what was trimmed, and a reader finds its place by halving. About 16 bytes an event of the log.
+A page's positions are kept in one string, 16 bytes each, in order: a fold appends, an archiver cuts off trimmed
+positions, and a reader finds its position by binary search. About 16 bytes an event of the log.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ WIDTH = _RECORD.size
 
 @lua_script("eventlog/positions", only_reads=True, constants=LUA)
 def _read(*, positions: Key, ms: int, seq: int, limit: int) -> None:
-    """Read the positions of a page behind one of them."""
+    """Read the positions of a page after one of them."""
 
 
 def pack(places: Sequence[int]) -> bytes:
-    """Return the stored form of positions, given as the ms and seq of one after the other."""
+    """Return the stored form of positions, given as alternating ms and seq."""
     return struct.pack(f">{len(places)}Q", *places)
 
 
@@ -34,7 +34,7 @@ def unpack(rows: bytes, shard: int) -> list[Position]:
 
 
 def read_positions(shard: int, key: str, after: Position, limit: int) -> Step[list[Position]]:
-    """Return up to `limit` positions of a page behind one of them; none when the build they are of goes meanwhile."""
+    """Return up to `limit` positions of a page after one of them; none if their build is removed meanwhile."""
     _, _, rows = yield from _look(shard, key, after, limit)
     return unpack(rows, shard)
 
@@ -65,9 +65,9 @@ def read_positions_back(shard: int, key: str, until: Position, limit: int) -> St
 
 
 def count_positions(shard: int, key: str, until: Position) -> Step[tuple[int, int]]:
-    """Return how many events of a page there are up to a position, and how many in all; 0 when the build goes.
+    """Return how many events of a page there are up to a position, and how many in all; 0 if the build is removed.
 
-    Those that were archived and trimmed do not count.
+    Events that were archived and trimmed do not count.
     """
     low, size, _ = yield from _look(shard, key, until, 0)
     return low, size

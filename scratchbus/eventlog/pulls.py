@@ -1,4 +1,4 @@
-"""Conversations about what a subscription hands out to clients that pull. All do no harm when they are sent twice."""
+"""Conversations about the events that a subscription hands out to pulling clients. All are safe to send twice."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from scratchbus.eventlog.consumers import (
 from scratchbus.eventlog.keys import ShardKeys
 
 OUT, ACKED, WAITING = "o", "a", "w"
-"""The states of an event that was handed out."""
+"""The states of an event handed out."""
 
 
 class OutEntry(NamedTuple):
-    """An event that was handed out to a client that pulls, and is not settled, or not all before it are.
+    """An event handed out to a pulling client, for as long as it, or an earlier one, is not settled.
 
-    `attempt` counts from 1; it is not handed out again before `due` (ms, the engine's time). `comes_again` says that
-    it was a dead letter.
+    `attempt` counts from 1; the event is not handed out again before `due` (ms, the engine's time). `comes_again` says
+    that it is a redelivered dead letter.
     """
 
     position: str
@@ -46,7 +46,7 @@ class OutEntry(NamedTuple):
 
     @classmethod
     def at(cls, end: CursorEnd, *, attempt: int = 1, comes_again: bool = False) -> OutEntry:
-        """Return the entry of an event that is handed out now."""
+        """Return the entry for an event that is handed out now."""
         _, _, event_id = str(end).partition("|")
         return cls(str(end.position), event_id, comes_again, attempt=attempt)
 
@@ -57,7 +57,7 @@ class OutEntry(NamedTuple):
 
 
 class Settling(NamedTuple):
-    """What a client needs to know of its subscription to take an event back: `token` is that of the lease."""
+    """The state of a subscription that is needed to take an event back: `token` is the token of the lease."""
 
     token: str
     entries: dict[str, OutEntry]
@@ -66,12 +66,12 @@ class Settling(NamedTuple):
 
 
 def read_out(text: str) -> list[OutEntry]:
-    """Return the events that are handed out, from their stored form."""
+    """Return the events handed out, from their stored form."""
     return [OutEntry.parse(each) for each in text.split()]
 
 
 def read_settling(keys: ShardKeys, name: str) -> Step[Settling]:
-    """Return what is handed out by a subscription, and its rules for retries. Raises NotFound."""
+    """Return a subscription's events handed out, and its rules for retries. Raises NotFound."""
     state = yield from read_hash(keys, keys.subscription(name))
     if not state:
         raise removed(name)
@@ -87,7 +87,7 @@ def read_settling(keys: ShardKeys, name: str) -> Step[Settling]:
 def hand_out(
     lease: SubscriptionLease, entries: Sequence[OutEntry], ends: Sequence[CursorEnd], origins: str
 ) -> Step[None]:
-    """Record what is handed out under a lease, and move the cursor on; without any, release it. Raises LeaseLost."""
+    """Record events handed out under a lease, and move the cursor; release the lease if none. Raises LeaseLost."""
     reply = yield from run_script(
         lease.keys, lease.name, "hand out", token=lease.token, out=" ".join(map(str, entries)), lease_ms=lease.ms,
         origins=origins, **texts_of(ends),
@@ -109,8 +109,8 @@ def settle(
 ) -> Step[None]:
     """Ack events that are handed out, or take them back: all of these, or none. Raises LeaseLost or NotDelivered.
 
-    With a `letter` an event that is acked becomes a dead letter. One that is taken back waits for `wait_ms`, and has
-    used up so many `attempts`.
+    With a `letter` an acked event becomes a dead letter. One that is taken back waits for `wait_ms`, and has used up
+    so many `attempts`.
     """
     reply = yield from run_script(
         keys, name, "settle", *positions, token=token, state=state, letter=letter, wait_ms=wait_ms, attempts=attempts
@@ -123,7 +123,7 @@ def settle(
 
 
 class Definition(NamedTuple):
-    """What is stored of a subscription besides its state. Its webhook has a URL and a secret, both "" for none."""
+    """The stored definition of a subscription. Its webhook has a URL and a secret, both "" for none."""
 
     filters: str
     max_attempts: int
@@ -133,10 +133,10 @@ class Definition(NamedTuple):
 
 
 def define(keys: ShardKeys, name: str, definition: Definition, start: str, reset: bool) -> Step[bool]:
-    """Store the definition of a subscription, of which a new one begins at `start`; return whether it is new.
+    """Store the definition of a subscription, which begins at `start` if it is new; return whether it is new.
 
-    Without a secret the stored one stays. Raises InvalidField if there is none, SubscriptionHeld for other filters, or
-    a reset, while it is consumed, and PositionLost for one that was dropped.
+    Without a secret the stored one is kept. Raises InvalidField if there is none, SubscriptionHeld for other filters
+    or a reset while it is consumed, and PositionLost for a dropped subscription.
     """
     reply = yield from run_script(
         keys, name, "define", filters=definition.filters, start=start, reset=int(reset),

@@ -1,4 +1,4 @@
-"""Entries of the log as the engine gives them, and what can be told of them before their bodies are decoded."""
+"""Entries of the log as the engine returns them, and their fields before the bodies are decoded."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ NUMBERS = msgspec.json.Decoder(list[int])
 _BATCH = re.compile(rb"(\d{1,9})/(\d{1,9})")
 
 RawEntry = Sequence[Any]
-"""A stream entry as the engine gives it: `[id, [field, value, …]]`, all bytes."""
+"""A stream entry as the engine returns it: `[id, [field, value, …]]`, all bytes."""
 
 
 text_of: Callable[[bytes], str] = methodcaller("decode", "utf-8", "replace")
-"""Returns stored bytes as text; anyone who may XADD by hand may have written what is not UTF-8."""
+"""Returns stored bytes as text; an entry added by hand may not be UTF-8."""
 
 
 def texts_of(stored: Sequence[bytes]) -> list[str]:
@@ -52,7 +52,7 @@ def entry_body(entry: RawEntry) -> bytes:
 
 
 def batch_place(entry: RawEntry) -> tuple[int, int] | None:
-    """Return which of its atomic batch a raw entry is, from 1, and of how many; None if it does not say so."""
+    """Return a raw entry's number in its atomic batch, from 1, and the batch's size; None if it does not say."""
     place = _BATCH.fullmatch(entry_fields(entry).get(b"batch", b"1/1"))
     return (int(place[1]), int(place[2])) if place else None
 
@@ -76,7 +76,7 @@ def entry_fields(entry: RawEntry) -> dict[bytes, bytes]:
 
 
 def entry_values(entry: RawEntry) -> list[bytes]:
-    """Return the values of a raw entry in the order of LAYOUT, empty for a field that it lacks."""
+    """Return the values of a raw entry in the order of LAYOUT, empty for missing fields."""
     flat = entry[1]
     if flat[::2] == LAYOUT:
         return flat[1::2]  # type: ignore[no-any-return]  # a list of bytes
@@ -84,7 +84,7 @@ def entry_values(entry: RawEntry) -> list[bytes]:
 
 
 def is_batch_end(entry: RawEntry) -> bool:
-    """Return whether a raw entry is the last of its atomic batch; one that does not say is a batch of its own."""
+    """Return whether a raw entry is the last of its atomic batch; one without batch numbers is a batch of its own."""
     if entry_values(entry)[_PLACE] == b"1/1":
         return True
     index, total = batch_place(entry) or (1, 1)

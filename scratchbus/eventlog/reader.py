@@ -1,4 +1,4 @@
-"""Reading the log in order, from a cursor on, without ever skipping in silence."""
+"""Read the log in order, from a cursor on; nothing is ever skipped silently."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from scratchbus.eventlog.raw_entries import RawEntry, batch_place, entry_fields,
 from scratchbus.telemetry.logs import stderr_logger
 
 CHUNK = 200
-"""How many entries are asked for at once, more where batches are longer. So many of the usual size fit into the socket
-of an engine on the same host, which is then done with them while those before are worked on."""
+"""How many entries are requested at once, more if batches are longer. So many of the usual size fit into the socket
+of an engine on the same host, which can then send them while earlier ones are processed."""
 
 OLD_CHUNK = 500
-"""How many are asked for at once by the index of a page, or in the archive."""
+"""How many are requested at once by a page's index, or from the archive."""
 
 LONGEST_BLOCK_MS = 5_000
 STOPPABLE_BLOCK_MS = 500
@@ -41,7 +41,7 @@ logger = stderr_logger()
 
 
 class Stop(Protocol):
-    """A sign to stop: a threading.Event or an asyncio.Event."""
+    """A stop signal: a threading.Event or an asyncio.Event."""
 
     def is_set(self) -> bool:
         """Return whether it is time to stop."""
@@ -49,7 +49,7 @@ class Stop(Protocol):
 
 
 class Narrow(NamedTuple):
-    """Which events a reader wants; None is all of them."""
+    """A filter of events; None matches all."""
 
     pages: frozenset[bytes] | None = None
     types: frozenset[bytes] | None = None
@@ -87,12 +87,12 @@ def _names(given: Collection[str] | None) -> frozenset[bytes] | None:
 
 
 def read(log: Log, cursors: list[Cursor], block_ms: int | None = None) -> Step[Chunks]:
-    """Return the next whole batches behind the cursors, by shard, and move the cursors.
+    """Return the next whole batches after the cursors, by shard, and move the cursors.
 
-    With `block_ms` it waits that long for the first, unless the shards are on several servers: no one should wait for
-    one while another has news (see `Feeds.wait_behind`). What was trimmed comes from the archive. A single cursor with
-    a page reads the history index of that page, which may cut a batch. Raises PositionLost when there is no archive,
-    LogRewound when it is no longer the log that was read before, LogGap when entries are missing.
+    With `block_ms` it waits that long for the first, unless the shards are on several servers: it must not wait for
+    one while another has new events (see `Feeds.wait_behind`). Trimmed events come from the archive. A single cursor
+    with a page reads the history index of that page, which may cut a batch. Raises PositionLost if there is no archive,
+    LogRewound if the log is not the one that was read before, LogGap if entries are missing.
     """
     if len(cursors) == 1 and cursors[0].page:
         found = yield from _read_indexed(log, cursors[0])
@@ -104,9 +104,9 @@ def read(log: Log, cursors: list[Cursor], block_ms: int | None = None) -> Step[C
 
 
 def _read_on(log: Log, cursors: list[Cursor], block_ms: int | None) -> Step[Chunks | None]:
-    """Return the next batches behind the cursors, and move these; None when one turned out to be below the floor."""
+    """Return the next batches after the cursors, and move these; None if one turned out to be below the floor."""
     found: dict[int, Stretch] = {}
-    ends: dict[int, int] = {}  # by shard, in ms, of what was read of those that have more
+    ends: dict[int, int] = {}  # by shard, in ms: the last entry read of shards that have more
     for cursor in cursors:
         if cursor.below is not None and (stretch := (yield from _read_archived(log, cursor, cursor.below))).entries:
             found[stretch.at.shard], ends[stretch.at.shard] = stretch, stretch.at.ms
@@ -123,7 +123,7 @@ def _read_on(log: Log, cursors: list[Cursor], block_ms: int | None) -> Step[Chun
         cursor.has_more = cursor.position.shard in ends
         if (part := found.get(cursor.position.shard)) is None:
             continue
-        if len(found) > 1 and ends:  # in time's order, so that who goes on behind an event has seen all before it
+        if len(found) > 1 and ends:  # in order of time, so that continuing after an event misses none
             shard, last = part.at.shard, min((ms, shard) for shard, ms in ends.items())
             count = sum((entry_position(entry, 0).ms, shard) <= last for entry in part.entries)
             cursor.has_more = cursor.has_more or count < len(part.entries)
@@ -136,7 +136,7 @@ def _read_on(log: Log, cursors: list[Cursor], block_ms: int | None) -> Step[Chun
             for each in live
         ]
         live[0].ahead = yield Send(Call(live[0].position.shard, tuple(_questions(log, then, ()))))
-    for cursor in cursors:  # last: what fails before is read again
+    for cursor in cursors:  # last: after an error everything is read again
         if (part := moves.get(cursor.position.shard)) is not None:
             cursor.stand(part.at, part.event_id)
     return [(shard, part.entries) for shard, part in moves.items()]
@@ -158,7 +158,7 @@ def _read_archived(log: Log, cursor: Cursor, floor: Floor) -> Step[Stretch]:
 def _read_live(
     log: Log, cursors: list[Cursor], block: tuple[Any, ...], found: dict[int, Stretch], ends: dict[int, int]
 ) -> Step[bool]:
-    """Add the next batches that the logs of one server have behind the cursors; return False to read again."""
+    """Add the next batches after the cursors in the logs of one server; return False to read again."""
     count = _count(cursors)
     answer, *replies = yield from _ask(log, cursors, block)
     read = dict(answer or ())
@@ -191,11 +191,11 @@ def _read_live(
 
 
 def _ask(log: Log, cursors: list[Cursor], block: tuple[Any, ...]) -> Step[list[Any]]:
-    """Return the replies to `_questions`: those that were sent ahead if there are any, and the cursors stand there."""
+    """Return the replies to `_questions`: those sent ahead, if there are any and the cursors have not moved."""
     ahead, cursors[0].ahead = cursors[0].ahead, None
     if ahead is not None and ahead.call.commands == tuple(_questions(log, cursors, ())):
         replies: list[Any] = yield Collect(ahead)
-        if replies[0]:  # else there may be something by now
+        if replies[0]:  # else there may be entries by now
             return replies
     return (yield from ask_all(cursors[0].position.shard, _questions(log, cursors, block)))
 
@@ -203,8 +203,8 @@ def _ask(log: Log, cursors: list[Cursor], block: tuple[Any, ...]) -> Step[list[A
 def _wait_behind_foreign(log: Log, shards: list[int], ms: int) -> Step[None]:
     """Wait for a new entry in one of these shards, all on one server; one of them has an entry behind its tail.
 
-    XREAD returns such an entry at once, so this waits behind all that is there. The event that follows a repair may
-    have a lower id, and not end this: therefore it is short, and the next read begins behind the cursor again.
+    XREAD returns such an entry at once, so this waits after the last entry. The event that follows a repair may have a
+    lower id and not end the wait; so the wait is short, and the next read begins after the cursor again.
     """
     names = [log.keys(shard).log for shard in shards]
     ms = min(ms, STOPPABLE_BLOCK_MS)
@@ -212,7 +212,7 @@ def _wait_behind_foreign(log: Log, shards: list[int], ms: int) -> Step[None]:
 
 
 def _questions(log: Log, cursors: list[Cursor], block: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-    """Return the commands that read on behind the cursors, and those that tell whether it is still that log.
+    """Return the commands that read after the cursors, and those that check that it is still the same log.
 
     The tail is read after the entries, so that no event among them is behind it, and the floor last, since it is raised
     before a log is trimmed.
@@ -236,19 +236,19 @@ def _questions(log: Log, cursors: list[Cursor], block: tuple[Any, ...]) -> list[
 
 
 def _count(cursors: list[Cursor]) -> int:
-    """Return how many entries to ask for: at least as many as the last batch had, since the next may be as long."""
+    """Return how many entries to request: at least as many as the last batch had, since the next may be as long."""
     return max(CHUNK, *(cursor.batch for cursor in cursors))
 
 
 def _whole(stretch: Stretch, most: int) -> Stretch:
-    """Return the whole batches of a stretch; all of it where a batch is longer than any that is ever written."""
+    """Return the whole batches of a stretch; all of it if its batch is longer than any valid one."""
     if 0 < len(stretch.entries) <= most and is_batch_end(stretch.entries[-1]):
         return stretch
     return _first(stretch, whole_batches(stretch.entries, most) or len(stretch.entries))
 
 
 def _first(stretch: Stretch, count: int) -> Stretch:
-    """Return the first so many entries of a stretch."""
+    """Return the first entries of a stretch."""
     if count == len(stretch.entries):
         return stretch
     entries, shard = stretch.entries[:count], stretch.at.shard
@@ -258,9 +258,9 @@ def _first(stretch: Stretch, count: int) -> Stretch:
 
 
 def _read_indexed(log: Log, cursor: Cursor) -> Step[list[RawEntry]]:
-    """Return the next entries of one page by its history index; it costs what it returns.
+    """Return the next entries of one page by its history index; reads no other pages.
 
-    At the end of what is folded the cursor leaves the index, and goes on in the log behind the checkpoint.
+    At the end of the index the cursor leaves it, and continues in the log after the checkpoint.
     """
     shard = cursor.position.shard
     keys, cursor.has_more = log.keys(shard), True
@@ -273,9 +273,9 @@ def _read_indexed(log: Log, cursor: Cursor) -> Step[list[RawEntry]]:
         checkpoint = yield from read_checkpoint(keys)
         key = PageKeys(keys, cursor.page, checkpoint.build).positions
         spots = yield from read_positions(shard, key, cursor.position, OLD_CHUNK)
-        cursor.floor = yield from read_floor(log, shard)  # after the index, which loses what is below it
+        cursor.floor = yield from read_floor(log, shard)  # after the index, which loses entries below it
         if cursor.below or (yield from read_checkpoint(keys)).build != checkpoint.build:
-            continue  # what was read may be gone in part
+            continue  # some of the entries read may be gone
         if not spots or checkpoint.origin != cursor.origin:
             cursor.page = ""
             if checkpoint.origin == cursor.origin and checkpoint.position > cursor.position:
@@ -296,7 +296,7 @@ def _read_indexed(log: Log, cursor: Cursor) -> Step[list[RawEntry]]:
 
 
 def wait(log: Log, behind: Mapping[int, Position], seconds: float) -> Step[bool]:
-    """Wait until there is an event behind one of these positions, all on one server; return whether there is."""
+    """Wait for an event after one of these positions, all on one server; return whether there is one."""
     shards, ms = list(behind), max(1, int(seconds * 1000))
     names = [log.keys(shard).log for shard in shards]
     ids = [position.stream_id for position in behind.values()]
@@ -314,7 +314,7 @@ def wait(log: Log, behind: Mapping[int, Position], seconds: float) -> Step[bool]
 
 
 def decode_wanted(chunks: Chunks, narrow: Narrow) -> list[AnyEvent]:
-    """Decode the wanted entries, in the order of time across shards; log and skip entries that are no events."""
+    """Decode the wanted entries, in the order of time across shards; log and skip entries that are not events."""
     events = []
     for shard, entries in chunks:
         if narrow != EVERYTHING:
@@ -330,7 +330,7 @@ def decode_wanted(chunks: Chunks, narrow: Narrow) -> list[AnyEvent]:
 
 
 def decode_some_at_a_time(chunks: Chunks, narrow: Narrow) -> Iterator[list[AnyEvent]]:
-    """Do what `decode_wanted` does, some entries at a time where all are of one shard."""
+    """Decode as `decode_wanted` does, some entries at a time if all are of one shard."""
     if len(chunks) != 1:
         yield decode_wanted(chunks, narrow)
         return

@@ -1,4 +1,4 @@
-"""Why the append script refused a write, as an error that says what to do."""
+"""Errors for the append script's refusals, which say what to do."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from scratchbus.telemetry.counters import counts
 
 
 def refuse(page: str, room: int, write: Write, index: int, total: int, why: list[object]) -> NoReturn:
-    """Raise what the append script refused a write for; `index` says which of the batch it is, from 0."""
+    """Raise the error for a write that the append script refused; `index` is its index in the batch, from 0."""
     reason, *details = [part.decode() if isinstance(part, bytes) else part for part in why]
     error = _refusal(page, room, write, str(reason), details)
     error.index = index  # type: ignore[attr-defined]  # which item of a batch
@@ -39,7 +39,7 @@ def refuse(page: str, room: int, write: Write, index: int, total: int, why: list
 
 
 def _refusal(page: str, room: int, write: Write, reason: str, details: list[object]) -> ScratchbusError:
-    """Return the error for what the append script answered about a write."""
+    """Return the error for the append script's reply about a write."""
     subject = write.event.subject
     match reason, details:
         case "id", [event_id]:

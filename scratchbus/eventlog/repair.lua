@@ -1,12 +1,12 @@
--- Removes what someone has added behind the tail of the log by hand; called until it has nothing left to do.
+-- Removes the entries behind the tail of the log, which were added by hand; called until nothing is left to do.
 --
--- No engine takes the last id of a stream back below an entry that it had. While that id is ahead of the time, no event can
--- be appended; then the events are copied to a stream that has no such id, some with each call, and it becomes the log.
--- Meanwhile the archiver may trim the log, and should the time catch up, events are appended: the copy goes on, or begins
--- again when it does not have the same number of events as the log.
+-- No engine lowers the last id of a stream below an entry that it had. While that id is ahead of the time, no event can
+-- be appended; then the events are copied to a stream without such an id, some with each call, and it becomes the log.
+-- Meanwhile the archiver may trim the log, and events are appended if the time catches up: the copy continues, or
+-- begins again if it does not have the same number of events as the log.
 --
 -- Reply: {"removed", entry, …} call again; {"copied", events so far} call again; {"replaced"} and {"sound"} it is done;
---        {"refused"} the tail is lost or damaged, and what is behind it may be events
+--        {"refused"} the tail is lost or damaged, and the entries behind it may be events
 
 local call, match = redis.call, string.match
 local AT_ONCE = 500
@@ -43,7 +43,7 @@ if not tail then
 end
 
 local copied = call('XREVRANGE', REPAIRED, '+', '-', 'COUNT', 1)[1]
-if copied then -- what a repair has left that was killed may be of a log that was replaced since
+if copied then -- a repair that was killed may have left a copy of a log that was replaced since
   local same = call('XRANGE', LOG, copied[1], copied[1])[1]
   if not same or field_of(same, 'id') ~= field_of(copied, 'id') then
     call('DEL', REPAIRED)

@@ -30,19 +30,19 @@ _DECIDED: Mapping[str, set[str]] = {
 """The fields of each kind of event that do not depend on the arguments alone; those of `Event` are not compared.
 
 Edits of memories are decided again to compare the rest (`commands/memory.py`). A context is put together again by each
-retry, of what is there then.
+retry, from the current state.
 """
 
-_BATCHES = {Op.ADD, Op.CLEAR, Op.UPDATE, Op.CHANGE_STATUS}  # of one caller each
+_BATCHES = {Op.ADD, Op.CLEAR, Op.UPDATE, Op.CHANGE_STATUS}  # each from a single caller
 
-_UNNAMED = {Op.ADD, Op.PICK}  # whose caller does not say which observation
+_UNNAMED = {Op.ADD, Op.PICK}  # the caller does not name the observation
 
 Wanted = Mapping[bytes, str | None]
-"""The ids of the events that are looked for, each with its writer, None where no other event can have the id."""
+"""The ids of the wanted events, each with its writer, or None if no other event can have the id."""
 
 
 def wanted_of(writes: Sequence[Write]) -> Wanted:
-    """Return what to look for in the log to find out whether these were written."""
+    """Return the event ids that show whether these writes are in the log."""
     return {write.event.id.encode(): write.event.by if write.digest else None for write in writes}
 
 
@@ -62,19 +62,19 @@ def _writer_of(fields: Mapping[bytes, bytes]) -> object:
     try:
         return from_json(fields[b"event"]).get("by")
     except (ValueError, LookupError, AttributeError):
-        return None  # it is no event
+        return None  # not an event
 
 
 def look_for(
     log: Log, shard: int, after: str, wanted: Wanted, *, is_in_doubt: bool = False
 ) -> Step[tuple[str, list[RawEntry]]]:
-    """Walk the log behind a stream id until it ends or has one of these events.
+    """Search the log after a stream id until it ends or has one of these events.
 
-    Returns where the script looks on, and those of the events that only the archive has. A log that does not have that
-    id, because another server took over, is read from its start. One that has it is read from the first event of that
-    millisecond: while the clock of a server that took over is behind, all its events are of the same one, and the id
-    may be another event's. Raises PositionLost where the archive cannot be read, or EngineUnreachable; not for a write
-    that `is_in_doubt`, of which the log, as far as it was read, may say enough.
+    Returns where the script continues, and the events that only the archive has. A log without that id, because another
+    server took over, is read from its start. A log with it is read from the first event of that millisecond: while
+    the clock of a server that took over is behind, all its events have the same one, and the id may belong to another.
+    Raises PositionLost if the archive cannot be read, or EngineUnreachable; neither for a write that `is_in_doubt`, for
+    which the part of the log read so far may suffice.
     """
     reader = LogReader(log, Position.parse(after)._replace(shard=shard), skips_lost=is_in_doubt)
     first = reader.at._replace(seq=0)
@@ -105,7 +105,7 @@ def look_for(
 
 
 def check_same(writes: Sequence[Write], entries: Sequence[RawEntry]) -> None:
-    """Compare what was found under ids of our own making, of which no digest is kept, with what is sent again.
+    """Compare events found under generated ids, which have no digest, with the writes that are retried.
 
     Raises EventIdReused for an event that these writes cannot have made.
     """
@@ -125,7 +125,7 @@ def check_same(writes: Sequence[Write], entries: Sequence[RawEntry]) -> None:
 
 
 def _may_be(write: Write, entry: RawEntry) -> bool:
-    """Return whether a write can have made an entry: whether its event says what the caller gave."""
+    """Return whether a write can have made an entry: whether its event has the caller's arguments."""
     event = write.event
     try:
         found = decode_entry(entry, 0)
@@ -136,14 +136,14 @@ def _may_be(write: Write, entry: RawEntry) -> bool:
     if event.type not in ("", found.type):
         return False
     if not event.kind:
-        return True  # it is only asked whether it is there
+        return True  # only its existence matters
     if found.kind != event.kind and not (write.op == Op.ADD and found.kind == "repeated"):
         return False
     return says_same(event, found, but=_DECIDED.get(found.kind, set()))
 
 
 def says_same(event: Event, found: Event, but: Set[str] = frozenset()) -> bool:
-    """Return whether an event says what another one says; what all events have, and the fields `but`, do not count."""
+    """Return whether two events say the same; the fields of all events, and the fields `but`, do not count."""
     names = type(found).model_fields.keys() - Event.model_fields.keys() - but
     return all(getattr(found, name) == getattr(event, name) for name in names)
 
@@ -154,15 +154,15 @@ def _is_new(event: Event) -> bool:
 
 
 def positions_of(writes: Sequence[Write], entries: Sequence[RawEntry], shard: int) -> list[Position]:
-    """Return where the events of these writes are, in the order of the writes."""
+    """Return the positions of these writes' events, in the order of the writes."""
     found = {entry_fields(entry)[b"id"].decode(): entry_position(entry, shard) for entry in entries}
     return [found[write.event.id] for write in writes if write.event.id in found]
 
 
 def look_for_retried(log: Log, shard: int, after: str, writes: Sequence[Write]) -> Step[tuple[str, list[Position]]]:
-    """Look for writes that may have been sent before, by ids that were made when the log ended with `after`.
+    """Look for writes that may have been sent before, under ids made when the log ended with `after`.
 
-    Returns behind which id the script looks on, and where the archive has them, if it does. Raises EventIdReused.
+    Returns after which id the script continues, and the events' positions in the archive, if any. Raises EventIdReused.
     """
     scan, archived = yield from look_for(log, shard, after, wanted_of(writes))
     check_same(writes, archived)
@@ -172,7 +172,7 @@ def look_for_retried(log: Log, shard: int, after: str, writes: Sequence[Write]) 
 def look_for_lost(
     log: Log, shard: int, after: str, writes: Sequence[Write], lost: Exception, begun: float, attempt: int
 ) -> Step[str]:
-    """Wait a moment, look in the log for what may have been written, and return behind which id the script looks on.
+    """Wait a moment, look for the events in the log, and return after which id the script continues.
 
     Raises EngineUnreachable once that has taken too long.
     """
@@ -188,7 +188,7 @@ def look_for_lost(
 
 
 def note(error: EngineError, event_id: str, *, is_in_doubt: bool) -> EngineError:
-    """Note in an error which event it is about, and whether that may have been written; return it."""
+    """Note in an error the event's id, and whether the event may have been written; return it."""
     error.event_id = event_id
     if is_in_doubt:
         error.in_doubt()
@@ -196,7 +196,7 @@ def note(error: EngineError, event_id: str, *, is_in_doubt: bool) -> EngineError
 
 
 def check_recalled(log: Log, shard: int, writes: Sequence[Write], positions: Sequence[Position]) -> Step[None]:
-    """Compare what the script found under ids of our own making with what is sent again. Raises EventIdReused."""
+    """Compare events that the script found under generated ids with the retried writes. Raises EventIdReused."""
     key = log.keys(shard).log
     found = yield from ask_all(shard, [("XRANGE", key, each.stream_id, each.stream_id) for each in positions])
     check_same(writes, [entry for entries in found for entry in entries])

@@ -1,7 +1,7 @@
--- Puts back the head of an observation that was dropped, as its document or, paged out, its events have it.
+-- Restores the head of an observation that was dropped, from its document or, if it is paged out, its events.
 --
--- SOURCE is a hash, FIELD a field and VALUE its value as it was read: the document, or where the events are.
--- Reply: {1} the head is there; {0} it is not, since the source has changed
+-- SOURCE is a hash, FIELD a field and VALUE its value as read: the document, or the position of the events.
+-- Reply: {1} the head is there; {0} it is not: the source has changed
 
 if redis.call('HEXISTS', HEADS, SUBJECT) == 0 then
   if redis.call('HGET', SOURCE, FIELD) ~= VALUE then return {0} end

@@ -1,6 +1,6 @@
-"""Heads that were dropped: until someone asks, only the document knows what is final, or, paged out, its events.
+"""Restoring dropped heads: a final observation is known only by its document or, if paged out, by its events.
 
-A link to it, or a change that has to be refused, then finds its head as if it had never been away.
+A link to it, or a change that is refused, then finds its head as if it had never been dropped.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from scratchbus.eventlog.writes import Write
 from scratchbus.projections.table import is_remembered
 
 _TRIES = 5
-"""How often a head is put back for one write: who pages out may drop it again at once."""
+"""How often a head is restored for one write: paging out may drop it again at once."""
 
 
 @lua_script("eventlog/revive")
 def _revive(*, heads: Key, never: Key, subject: str, head: str, source: str, field: str, value: bytes) -> None:
-    """Put back the head of a subject, if the hash at the key `source` still has this value in this field."""
+    """Restore the head of a subject, if the hash at the key `source` still has this value in this field."""
 
 
 @lua_script("eventlog/drop_heads")
@@ -41,7 +41,7 @@ def _drop_heads(*subjects_and_heads: object, heads: Key, never: Key) -> None:
 
 
 def revive(log: Log, page: str, subject: str) -> Step[str | None]:
-    """Put back the head of a subject that is final; return it if it is there now."""
+    """Restore the head of a final subject; return it if it is there now."""
     keys = log.keys(log.shard(page))
     if is_remembered(subject):
         return None
@@ -69,12 +69,12 @@ def revive(log: Log, page: str, subject: str) -> Step[str | None]:
 
 
 def drop_heads(keys: ShardKeys, page: str, heads: Mapping[str, str | bytes]) -> Step[int]:
-    """Drop these heads, as far as they are still as they were read; return how many."""
+    """Drop those of these heads that have not changed since they were read; return how many."""
     flat = [part for each in heads.items() for part in each]
     count = 0
     for at in range(0, len(flat), 2_000):
         command = _drop_heads(*flat[at : at + 2_000], heads=keys.heads(page), never=keys.ids)
-        (reply,) = yield from ask_all(keys.shard, [command])  # sent twice it does no harm
+        (reply,) = yield from ask_all(keys.shard, [command])  # safe to send twice
         count += reply
     return count
 
@@ -82,9 +82,9 @@ def drop_heads(keys: ShardKeys, page: str, heads: Mapping[str, str | bytes]) -> 
 def revive_missing(
     log: Log, page: str, writes: Sequence[Write], reply: Sequence[Any], revived: dict[str, list[str]]
 ) -> Step[bool]:
-    """Write the head again that a refused write lacks because it was dropped; return whether there is one to write.
+    """Restore the dropped head that a refused write needs; return whether there is one.
 
-    `revived` has the heads that were written, by subject.
+    `revived` has the restored heads, by subject.
     """
     if reply[2] != b"missing":
         return False
@@ -97,13 +97,13 @@ def revive_missing(
 
 
 def drop_revived(keys: ShardKeys, page: str, revived: dict[str, list[str]]) -> Step[None]:
-    """Drop the heads that were not written to since they were revived: else they would stay for good."""
+    """Drop the restored heads that nothing was written to: otherwise they would stay for good."""
     with suppress(EngineError):  # the write is what counts
         yield from drop_heads(keys, page, {subject: heads[-1] for subject, heads in revived.items() if heads})
 
 
 def head_of(document: Observation) -> Head:
-    """Return the head that an observation must have, by its document."""
+    """Return the head of an observation, computed from its document."""
     wake = document.remind_at if document.is_open else document.archive_at
     claim = document.claim
     blockers = blockers_in_head(document.id, document.every, document.blocked_by)

@@ -1,4 +1,4 @@
-"""Salvage of stored documents that cannot be read: by code before there were bounds, or by hand."""
+"""Salvage stored documents that cannot be read: written before there were bounds, or by hand."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from scratchbus.projections.stored_observation import StoredObservation
 Document = TypeVar("Document", bound=BaseModel)
 
 _PLACE = frozenset({"id", "page", "added_ms", "added_seq", "ms", "seq"})
-"""Without these a document cannot be told from others, or put in order."""
+"""The fields that identify and order a document: without them it is lost."""
 
 _DIGITS = len(str(LARGEST))
 
 
 def salvage(model: type[Document], row: bytes) -> Document | None:
-    """Return what can be read of a stored document, marked as damaged; None if not even its place can be.
+    """Return the readable part of a stored document, marked as damaged; None if it lacks the fields of `_PLACE`.
 
     Numbers that are too large become the largest; a field that still cannot be read gets its default, or is empty.
     """
@@ -33,7 +33,7 @@ def salvage(model: type[Document], row: bytes) -> Document | None:
         parsed |= details if isinstance(details, dict) else {}
     if not isinstance(parsed, dict):
         return None
-    last = {"ms": parsed.get("added_ms"), "seq": parsed.get("added_seq")}  # left out by what has one event
+    last = {"ms": parsed.get("added_ms"), "seq": parsed.get("added_seq")}  # left out if there is only one event
     fields = {name: value for name, value in (last | parsed).items() if name in model.model_fields}
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Documents as the state stores them: JSON without what is default, or follows from other fields.
+"""Documents as the state stores them: JSON without defaults, and without fields that follow from others.
 
 An observation is an array (see `StoredObservation`), a memory an object.
 """
@@ -21,13 +21,13 @@ from scratchbus.projections.table import projection_of
 from scratchbus.telemetry.logs import stderr_logger
 
 UNREADABLE = (ValidationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What reading a stored document raises when it is not one."""
+"""The errors for a stored document that cannot be read."""
 
 logger = stderr_logger()
 
 _encode = msgspec.json.Encoder().encode
 encode_plain: Callable[[tuple[object, ...]], bytes] = _encode
-"""Returns the JSON of the basics of an observation whose details are plain, as `encode_stored` does of it."""
+"""Returns the JSON of an observation's basics, as `encode_stored` does if its details are plain."""
 decode_row = msgspec.json.Decoder(StoredObservation).decode
 _decode_many = msgspec.json.Decoder(list[StoredObservation]).decode
 
@@ -63,7 +63,7 @@ def read_as(model: type[D], row: bytes) -> D:
 
 
 def decode_document(subject: str, row: bytes) -> Document | None:
-    """Return the stored document of a subject; marked as damaged, or None, if it cannot be read as it is."""
+    """Return the stored document of a subject; marked as damaged, or None, if it cannot be read as stored."""
     try:
         return read_document(subject, row)
     except UNREADABLE:
@@ -77,7 +77,7 @@ def decode_observation(row: bytes) -> Observation | None:
 
 
 def decode_observations(rows: Sequence[bytes | None]) -> list[Observation]:
-    """Return the observations of many stored documents at once; None, and what cannot be read at all, is left out."""
+    """Return the observations of many stored documents; leave out None and documents that cannot be read at all."""
     return [*map(whole, decode_stored(rows))]
 
 
@@ -90,5 +90,5 @@ def decode_stored(rows: Sequence[bytes | None]) -> Sequence[AnyObservation]:
 
 
 def read_observations(rows: bytes) -> list[Observation]:
-    """Return the observations of stored documents with commas between them. Raises one of UNREADABLE."""
+    """Return the observations of stored documents separated by commas. Raises one of UNREADABLE."""
     return [*map(whole, _decode_many(b"[%b]" % rows))]

@@ -1,7 +1,7 @@
-"""The end of a shard's log, read once for all who follow it in this process.
+"""The end of a shard's log, read once for all its followers in this process.
 
-A feed keeps the last few thousand entries. A follower that has fallen behind them reads the log at its own pace, so
-that it slows no other one and costs no memory.
+A feed keeps the last few thousand entries. A follower that has fallen further behind reads the log at its own pace,
+so that it slows no other follower and costs no memory.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ KEPT_BYTES = 8 * 1024 * 1024
 
 
 class Follower(Protocol):
-    """What a feed tells about new entries."""
+    """What a feed calls when there are new entries."""
 
     def offer(self, items: Sequence[LogEntry]) -> None:
-        """Note new entries, in whole batches and without a gap. The reader of the tail calls it, so be quick."""
+        """Note new entries, in whole batches and without a gap. Called by the reader of the tail, so be quick."""
         ...
 
     def resync(self) -> None:
@@ -39,7 +39,7 @@ class Follower(Protocol):
 
 
 def end_of(log: Log, shard: int) -> Step[Cursor]:
-    """Return the cursor that stands behind the last event of a shard's log."""
+    """Return a cursor after the last event of a shard's log."""
     keys = log.keys(shard)
     tail, origin = yield from ask_all(shard, [("GET", keys.tail), ("GET", keys.origin)])
     return Cursor(*Floor.parse(tail, origin, shard))
@@ -48,7 +48,7 @@ def end_of(log: Log, shard: int) -> Step[Cursor]:
 class Feed:
     """The end of one shard's log as this process has read it. Any follower may advance it.
 
-    `trouble` is the error of the last attempt to read it, if that failed.
+    `trouble` is the error of the last attempt to read it, if it failed.
     """
 
     def __init__(self, log: Log, shard: int) -> None:
@@ -75,7 +75,7 @@ class Feed:
         return len(self._followers)
 
     def is_past(self, position: Position) -> bool:
-        """Return whether it has read an event behind this position."""
+        """Return whether it has read an event after this position."""
         return self._cursor is not None and self._cursor.position > position
 
     def join(self, follower: Follower) -> None:
@@ -105,18 +105,18 @@ class Feed:
             return
         try:
             chunks = yield from read(self.log, [self._cursor], block_ms)
-        except (PositionLost, LogRewound, LogGap):  # each follower finds out by itself, from where it stands
+        except (PositionLost, LogRewound, LogGap):  # each follower detects it from its own position
             self._cursor = None
             return
         if chunks:
             self._take([LogEntry(entry, self.shard) for entry in chunks[0][1]], self._cursor.origin)
             if self._cursor.position.seq != self._before + len(self._items):
-                self._cursor = None  # some were erased in between: its items have to stand one after the other
+                self._cursor = None  # some were erased in between: its items must be consecutive
 
     def after(self, cursor: Cursor) -> list[LogEntry] | None:
-        """Return the entries behind a cursor, None if the feed lacks the event there. Hold the lock for it."""
+        """Return the entries after a cursor, None if the feed lacks the event there. Hold the lock for it."""
         at = cursor.position.seq - self._before
-        is_time = cursor.position.ms and not cursor.position.seq  # which event that is before, only the log can tell
+        is_time = cursor.position.ms and not cursor.position.seq  # only the log knows which event comes before
         if self._cursor is None or cursor.origin != self._origin or is_time:
             return None
         if not 0 <= at <= len(self._items):
@@ -162,7 +162,7 @@ class Feed:
 
 
 class TailChunk(NamedTuple):
-    """The entries that a follower wants of those read next, and whether the log ended there."""
+    """The next entries, filtered for a follower, and whether the log ended there."""
 
     items: list[LogEntry]
     is_end: bool

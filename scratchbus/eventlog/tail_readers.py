@@ -1,6 +1,6 @@
 """Readers of the tails of a bus: threads for a Bus, tasks for an AsyncBus, with one blocking connection per shard.
 
-A thread that waits for the only shard it follows reads the tail itself, also for all other followers; nothing is
+A thread that waits for the only shard it follows reads the tail itself, for all other followers too; nothing is
 faster. For a follower of several shards, or one that does not wait, a dedicated thread reads.
 """
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from scratchbus.engine.drivers import Engine
     from scratchbus.engine.drivers_async import AsyncEngine
 else:
-    asyncio = late("asyncio")  # which programs that block need not import
+    asyncio = late("asyncio")  # blocking programs need not import it
 
 BREATH = 0.0001
 """Seconds per follower between two reads of a dedicated thread.
 
-Followers are then woken once for everything that arrived meanwhile, and waking them does not take the cores from
-publishers. An event that follows a quiet period is not delayed.
+Followers are then woken once for everything that arrived meanwhile, which leaves the cores to publishers. An event
+after a quiet period is not delayed.
 """
 
 logger = stderr_logger()
@@ -84,7 +84,7 @@ class Feeds:
     def wait(self, shards: Collection[int], woken: threading.Event, seconds: float) -> None:
         """Wait until `woken` is set, for this many seconds at most; read the tails of these shards meanwhile.
 
-        Raises EngineError when this thread was the one that read, and the engine did not answer.
+        Raises EngineError if this thread was the reader, and the engine did not answer.
         """
         if len(shards) == 1:
             led = self._led(next(iter(shards)))
@@ -158,7 +158,7 @@ class _Led:
         self._waiting: set[threading.Event] = set()
 
     def lead_or_wait(self, woken: threading.Event, seconds: float) -> None:
-        self._waiting.add(woken)  # before the try: either it succeeds, or the leader sees who waits when it ends
+        self._waiting.add(woken)  # before the try: either it succeeds, or the leader wakes it when it ends
         try:
             if not self.leading.acquire(blocking=False):
                 woken.wait(seconds)

@@ -1,9 +1,9 @@
--- Takes what is archived out of the log, under the lease of the archiver.
+-- Removes archived entries from the log, under the archiver's lease.
 --
--- Reply: {0, who} another is at work; {1, …} done, of "take" the time (ms); {-1, why} not as it was thought to be
+-- Reply: {0, who} another is at work; {1, …} done, for "take" the time (ms); {-1, why} the log or the floor differs
 --
--- Only the next one to take the lease, or its holder, takes it away: so an archiver that is late finds out whether
--- another was there meanwhile.
+-- The lease ends only when its holder releases it or another archiver takes it: so a late archiver finds out whether
+-- another one was there meanwhile.
 
 local call, match = redis.call, string.match
 
@@ -28,7 +28,7 @@ if OPERATION == 'floor' then -- everything up to STREAM_ID and EVENT_ID is archi
   if at > seq_of(call('GET', CHECKPOINT)) then return {-1, 'checkpoint'} end
   if at >= seq_of(call('GET', TAIL)) then return {-1, 'tail'} end
   call('SET', FLOOR, @LAST_TEXT(STREAM_ID, EVENT_ID)@)
-elseif OPERATION == 'cut' then -- cuts off what is below the floor from the positions of pages, at these keys
+elseif OPERATION == 'cut' then -- removes positions below the floor from the history indexes at these keys
   local floor, WIDTH = seq_of(call('GET', FLOOR)), @POSITION_BYTES@
   for k = FIRST, #ARGV do
     local low, high = 0, math.floor(call('STRLEN', ARGV[k]) / WIDTH)
@@ -48,8 +48,8 @@ elseif OPERATION == 'heads' then -- drops the heads of these subjects that are f
     if class == 'f' and seq_of(at) <= floor then gone[#gone + 1] = ARGV[FIRST + i - 1] end
   end
   if #gone > 0 then call('HDEL', HEADS, unpack(gone)) end
-elseif OPERATION == 'over' then -- drops the heads of these subjects, remembered in a session,
-  -- that are below the event of the seq SESSION_END, which ended it and is below the floor
+elseif OPERATION == 'over' then -- drops the heads of these subjects, memories of a session,
+-- that are below the event with the seq SESSION_END, which ended it and is below the floor
   local gone = {}
   if SESSION_END > seq_of(call('GET', FLOOR)) then return {-1, 'floor'} end
   for i, head in ipairs(call('HMGET', HEADS, unpack(ARGV, FIRST))) do
@@ -57,12 +57,12 @@ elseif OPERATION == 'over' then -- drops the heads of these subjects, remembered
     if at and seq_of(at) < SESSION_END then gone[#gone + 1] = ARGV[FIRST + i - 1] end
   end
   if #gone > 0 then call('HDEL', HEADS, unpack(gone)) end
-elseif OPERATION == 'copy' then -- keeps an entry that everyone needs
+elseif OPERATION == 'copy' then -- keeps an entry that is still needed
   local entry = call('XRANGE', LOG, STREAM_ID, STREAM_ID)[1]
   if entry and #call('XRANGE', KEPT, STREAM_ID, '+', 'COUNT', 1) == 0 then
     call('XADD', KEPT, STREAM_ID, unpack(entry[2]))
   end
-elseif OPERATION == 'trim' then -- takes the entries up to STREAM_ID, which is not above the floor, out of the log
+elseif OPERATION == 'trim' then -- removes the entries up to STREAM_ID, which is not above the floor
   local ms, seq = match(STREAM_ID, @STREAM_ID@)
   if tonumber(seq) > seq_of(call('GET', FLOOR)) then return {-1, 'floor'} end
   return {1, call('XTRIM', LOG, 'MINID', ms .. '-' .. int(tonumber(seq) + 1))}

@@ -1,7 +1,7 @@
-"""Conversations of an archiver with the engine: its lease, and taking out of the log what is archived.
+"""Conversations of an archiver with the engine: its lease, and the removal of archived events from the log.
 
-First the floor goes up, so that readers turn to the archive; then what is below it goes, step by step. Whatever ends an
-archiver between two steps, the next one goes on: what is still in the log below the floor is what is left to do.
+First the floor goes up, so that readers turn to the archive; then everything below it is removed, step by step. If an
+archiver ends between two steps, the next one goes on with the entries that are still below the floor.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scratchbus.eventlog.layouts import LUA
 from scratchbus.projections.table import is_remembered
 
 AT_ONCE = 10_000
-"""How many entries one call may take out of the log: about 2 ms of the engine's time."""
+"""How many entries one call may remove from the log: about 2 ms of the engine's time."""
 
 _PAGES_AT_ONCE, _HEADS_AT_ONCE = 20, 1_000
 
@@ -45,15 +45,15 @@ def _trim(
     heads: str = "",
     session_end: int = 0,
 ) -> None:
-    """Do one step of archiving, under the lease of this token, which goes on for `lease_ms`.
+    """Do one step of archiving, under the lease of this token, extended by `lease_ms`.
 
-    The operation says which of the arguments without a value it needs: `log_origin` is that of the log which was
-    archived, `heads` the key of a page's heads, `session_end` the seq of the event that ended a session.
+    The operation says which of the arguments without a value it needs: `log_origin` is the origin of the archived log,
+    `heads` the key of a page's heads, `session_end` the seq of the event that ended a session.
     """
 
 
 class FloorLost(LogRewound):
-    """An archiver had raised the floor, but the server that took over does not have the new one."""
+    """The new floor is missing on the server that took over."""
 
     def __init__(self, shard: int) -> None:
         super().__init__(
@@ -63,7 +63,7 @@ class FloorLost(LogRewound):
 
 
 class Archiving(NamedTuple):
-    """One archiver's hold, or wish to hold, of a shard's log. `who` is shown to people."""
+    """An archiver's lease on a shard's log, or its request for one. `who` is shown to people."""
 
     keys: ShardKeys
     token: str
@@ -79,7 +79,7 @@ class Archiving(NamedTuple):
                 raise _trim.unknown(reply)
 
     def keep(self) -> Step[None]:
-        """Prolong the lease, which may be over by now. Raises ArchiveBusy when another has had it meanwhile."""
+        """Renew the lease, which may have expired. Raises ArchiveBusy if another archiver has had it meanwhile."""
         yield from self._do("keep")
 
     def leave(self) -> Step[None]:
@@ -90,9 +90,9 @@ class Archiving(NamedTuple):
             return
 
     def raise_floor(self, origin: str, position: Position, event_id: str) -> Step[bool]:
-        """Let the log end downwards at an event; return whether it may, which readers of the log decide.
+        """Raise the floor to an event; return False if it is not folded yet, or the last one of the log.
 
-        Raises ArchiveBusy, or LogRewound when the log does not have that event.
+        Raises ArchiveBusy, or LogRewound if the log does not have that event.
         """
         reply = yield from self._do("floor", log_origin=origin, stream_id=position.stream_id, event_id=event_id)
         match reply:
@@ -108,14 +108,14 @@ class Archiving(NamedTuple):
         raise _trim.unknown(reply)
 
     def cut(self, pages: Sequence[str]) -> Step[None]:
-        """Cut off what is below the floor from the history indexes of pages. Raises ArchiveBusy."""
+        """Remove positions below the floor from the history indexes of pages. Raises ArchiveBusy."""
         build = (yield from read_checkpoint(self.keys)).build
         names = [PageKeys(self.keys, page, build).positions for page in pages]
         for at in range(0, len(names), _PAGES_AT_ONCE):
             yield from self._do("cut", *names[at : at + _PAGES_AT_ONCE])
 
     def drop_heads(self, page: str, subjects: Sequence[str]) -> Step[None]:
-        """Drop the heads of those subjects to which nothing happens any more, and whose events are below the floor.
+        """Drop the heads of those subjects that are final, and whose events are below the floor.
 
         Raises ArchiveBusy.
         """
@@ -123,7 +123,7 @@ class Archiving(NamedTuple):
             yield from self._do("heads", *subjects[at : at + _HEADS_AT_ONCE], heads=self.keys.heads(page))
 
     def drop_remembered(self, page: str, over: int) -> Step[None]:
-        """Drop the heads of what was remembered in a session that the event of this `seq`, below the floor, ended.
+        """Drop the heads of a session's memories; the event of this `seq`, below the floor, ended the session.
 
         Raises ArchiveBusy or FloorLost.
         """
@@ -136,11 +136,11 @@ class Archiving(NamedTuple):
                 return
 
     def copy(self, stream_id: str) -> Step[None]:
-        """Copy an entry for all who need it to where it stays when it leaves the log. Raises ArchiveBusy."""
+        """Copy an entry that is still needed to where it stays after the trim. Raises ArchiveBusy."""
         yield from self._do("copy", stream_id=stream_id)
 
     def trim(self, stream_id: str) -> Step[int]:
-        """Take the entries up to this one, which is not above the floor, out of the log; return how many.
+        """Remove the entries up to this one, which is not above the floor, from the log; return how many.
 
         Raises ArchiveBusy or FloorLost.
         """
@@ -151,7 +151,7 @@ class Archiving(NamedTuple):
         raise _trim.unknown(reply)
 
     def _below(self, reply: list[Any]) -> list[Any]:
-        """Return the reply about what is below the floor. Raises FloorLost when that is not below it."""
+        """Return a reply about entries below the floor. Raises FloorLost if they are not below it."""
         if reply == [-1, b"floor"]:
             raise FloorLost(self.keys.shard)
         if reply[0] != 1:
@@ -175,7 +175,7 @@ class Archiving(NamedTuple):
             lease_ms=self.ms,
             **needed,
         )
-        reply = _trim.answer((yield from ask(keys.shard, *command)), 1, 0, -1)  # all of it may be sent twice
+        reply = _trim.answer((yield from ask(keys.shard, *command)), 1, 0, -1)  # safe to send twice
         if reply[0] == 0:
             raise ArchiveBusy(keys.shard, reply[1].decode() or "someone else")
         return reply

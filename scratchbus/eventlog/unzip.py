@@ -1,4 +1,4 @@
-"""Unpacking zstd within bounds: a few kilobytes may otherwise become gigabytes."""
+"""Unpack zstd within bounds: a few kilobytes may otherwise become gigabytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ else:
 
 
 def unzip(content: bytes, most: int) -> bytes:
-    """Return what is packed in a single frame. Raises ValueError when it is more than so many bytes, or damaged."""
+    """Return the content of a single frame. Raises ValueError if it is larger than `most` bytes, or damaged."""
     unpacker = zstd.ZstdDecompressor()
     try:
         found = unpacker.decompress(content, max_length=most + 1)

@@ -1,4 +1,4 @@
-"""Events to append: what has to hold for each, and what becomes of it."""
+"""Events to append, with their guards, and the outcome."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ SPLIT_BATCH = "split it into several batches"
 
 
 class Op(StrEnum):
-    """How an event is guarded, by the name that Lua has for it."""
+    """The guard of an event, by its name in Lua."""
 
     ADD = "a"  # takes room and, unless `argument` is "", a key: "<length of the body of repeated>:<body><key>"
-    UPDATE = "u"  # not when final, nor while someone else than `argument` holds a live claim
+    UPDATE = "u"  # not when final, nor while anyone but `argument` holds a live claim
     CHANGE_STATUS = "s"  # guarded like UPDATE
     SETTLE = "x"  # a status by time or refutation: no claim and no passed expiry stops it; with `argument`
     # "<stream id>:<ids>" it is refused when something on the page was said since then to rest on one of these
-    NOTE = "n"  # no guard but existence
+    NOTE = "n"  # the only guard is that the subject exists
     CLEAR = "d"  # off the page for good; guarded like NOTE
     CLAIM = "c"  # `argument` is "<ttl ms>:<holder>", where the holder is a name or "<name>#<owner token>"
     LAPSE = "l"  # of the claim with this `fence`
@@ -52,11 +52,11 @@ class Op(StrEnum):
 
 
 class Guarded(NamedTuple):
-    """A `Write` as the append script takes it; "" where a field says nothing.
+    """A `Write` as the append script takes it; "" for an empty field.
 
-    `digest` ends in who wrote the event, as JSON. `version` is "new" or a number, `status_class` is o, c or f,
-    `allowed` is a text as ",a,b,", and `tags` one as a head has it, of which the tags, or what stands behind them, may
-    be left out: these then stay as they are.
+    `digest` ends in the event's writer, as JSON. `version` is "new" or a number, `status_class` is o, c or f, `allowed`
+    is a text as ",a,b,", and `tags` one as a head has it; its tags, or the part after them, may be left out and then
+    stay unchanged.
     """
 
     id: str
@@ -82,8 +82,8 @@ class Guarded(NamedTuple):
 class Addition(NamedTuple):
     """A `Write` as the script for additions takes it.
 
-    `span` is the least score of its priority in the open set. `start` is what its head begins with, up to when it was
-    added; `life` is "" (for ever), "+ms" or ms. `tags` are a text as ",a,b,".
+    `span` is the lowest score of its priority in the open set. `start` is the beginning of its head, up to `added`;
+    `life` is "" (for ever), "+ms" or ms. `tags` are a text as ",a,b,".
     """
 
     id: str
@@ -101,18 +101,18 @@ ADDITION: Final[Constants] = {
     "ADDITION_WIDTH": str(len(Addition._fields)),
     "ADDITION_SUBJECT": str(Addition._fields.index("subject")),
 }
-"""What the script for additions knows of `Addition`."""
+"""The constants of the script for additions: the fields of `Addition`."""
 
 GUARDED: Final[Constants] = {
     "WIDTH": str(len(Guarded._fields)),
     **{name.upper(): str(number) for number, name in enumerate(Guarded._fields)},
     **{name: f"'{op}'" for name, op in Op.__members__.items()},
 }
-"""What the append script knows of `Guarded`: the number of each field, counted from 0, and the ops by their names."""
+"""The constants of the append script: the number of each field of `Guarded`, from 0, and the ops by name."""
 
 
 def check_size(arguments: tuple[object, ...], count: int) -> None:
-    """Raise TooLarge for more events, or more bytes of them, than a batch may have."""
+    """Raise TooLarge for more events, or more bytes, than a batch may have."""
     if count > MAX_BATCH:
         raise TooLarge("batch", count, MAX_BATCH, "events", SPLIT_BATCH)
     size = sum(len(argument) for argument in arguments if isinstance(argument, bytes))
@@ -121,9 +121,9 @@ def check_size(arguments: tuple[object, ...], count: int) -> None:
 
 
 class Draft(Struct, frozen=True, gc=False):
-    """An event that is made when someone looks at it: nearly all additions are appended without.
+    """An event that is made on first use; most additions are appended without it.
 
-    `fields` are those of its body that are not default.
+    `fields` are the fields of its body that are not default.
     """
 
     cls: type[Event]
@@ -145,7 +145,7 @@ class Draft(Struct, frozen=True, gc=False):
 
 
 def _unsaid(cls: type[Event]) -> dict[str, Any]:
-    """Return what an event says by default."""
+    """Return an event's default fields."""
     return {name: default if make is None else make() for name, default, make in _defaults(cls)}
 
 

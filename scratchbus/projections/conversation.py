@@ -1,6 +1,6 @@
 """The conversation of one session in memory: its turns, and what stands for those that were summed up.
 
-It is told what happens; it never asks. Two threads may not use it at once.
+The caller feeds it events; it reads nothing itself. It is not thread-safe.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Conversation:
         """Do nothing: all that was loaded is there."""
 
     def evolve(self, event: Event) -> None:
-        """Fold an event; one that is already folded, or cannot follow the events before it, changes nothing."""
+        """Fold an event; known events, and events that cannot follow the earlier ones, change nothing."""
         if is_over(event):
             for known in (self._turns, self._tasks):
                 for id in [id for id, document in known.items() if document.seq < event.seq]:

@@ -1,4 +1,4 @@
-"""The facts of a scope: each is a document of its own, which says what was asserted and whether it was taken back."""
+"""The facts of a scope: each is a document of its own, which holds the assertion and whether it was retracted."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ PREFIX = "file_"
 
 
 def evolve(file: ScratchFile | None, event: Event) -> ScratchFile | None:
-    """Return a file after an event. What is left of one that is gone is its version, for the file that comes next."""
+    """Return a file after an event. A deleted file leaves its version, which the next file of this path continues."""
     if isinstance(event, Erased):
         gone = {"id": event.subject, "path": "", "source": event.by, "deleted": True}
         return begun(ScratchFile, event, **gone, version=event.version)

@@ -40,7 +40,7 @@ class Filter(Given):
     waiting: bool = False
 
     def indexes(self) -> list[tuple[str, str]]:
-        """Return the indexes that have what is asked for, and more."""
+        """Return the indexes to intersect: they contain all matches, and others."""
         names = [("tag", tag) for tag in self.tags]
         if self.type is not None:
             names.append(("type", self.type))
@@ -51,7 +51,7 @@ class Filter(Given):
         return names
 
     def matches(self, observation: AnyObservation) -> bool:
-        """Return whether an observation is among what is asked for."""
+        """Return whether an observation matches."""
         return (
             (self.type is None or observation.type == self.type)
             and (self.status is None or observation.status in self.status)

@@ -1,6 +1,6 @@
 """The items of one store in memory, with what finds them: namespaces, filters, and the words of their texts.
 
-It is told what happens; it never asks. Two threads may not use it at once.
+The caller feeds it events; it reads nothing itself. It is not thread-safe.
 """
 
 from __future__ import annotations

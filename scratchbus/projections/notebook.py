@@ -1,6 +1,6 @@
 """The notes of one session in memory, with what finds them.
 
-It is told what happens; it never asks. Two threads may not use it at once.
+The caller feeds it events; it reads nothing itself. It is not thread-safe.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Notebook:
         self._unsorted.update(documents)
 
     def loaded(self) -> None:
-        """Put what was loaded in order, before anything happens."""
+        """Sort the loaded notes; called before the first event."""
         for note in sorted(self._unsorted.values(), key=lambda note: note.added_seq):
             self._put(None, note)
         self._unsorted.clear()
@@ -56,7 +56,7 @@ class Notebook:
         return {tag: self._tags[tag] for tag in sorted(self._tags, key=lambda tag: (tag.casefold(), tag))}
 
     def evolve(self, event: Event) -> None:
-        """Fold an event; one that is already folded, or cannot follow the events before it, changes nothing."""
+        """Fold an event; known events, and events that cannot follow the earlier ones, change nothing."""
         if is_over(event):
             for note in [note for note in self._notes.values() if note.seq < event.seq]:
                 self._put(note, None)

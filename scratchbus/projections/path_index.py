@@ -1,6 +1,6 @@
 """What has a path on a page, in memory: files or texts.
 
-It is told what happens; it never asks. Two threads may not use it at once.
+The caller feeds it events; it reads nothing itself. It is not thread-safe.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Directory:
         """Do nothing: all that was loaded is there."""
 
     def evolve(self, event: Event) -> None:
-        """Fold an event; one that is already folded, or cannot follow the events before it, changes nothing."""
+        """Fold an event; known events, and events that cannot follow the earlier ones, change nothing."""
         if is_over(event):
             for id in [id for id, entry in self._entries.items() if entry.seq < event.seq]:
                 self._put(id, None)
@@ -44,11 +44,11 @@ class Directory:
                 self._put(event.subject, projection_of(event.subject).fold(before, event)[0])
 
     def get(self, id: str) -> Entry | None:
-        """Return the file or text with this subject, also one that is gone."""
+        """Return the file or text with this subject, even if it was deleted."""
         return self._entries.get(id)
 
     def present(self) -> list[Entry]:
-        """Return what is there, by path."""
+        """Return the files or texts that exist, by path."""
         return sorted((entry for entry in self._entries.values() if not entry.deleted), key=attrgetter("path"))
 
     def _put(self, id: str, entry: Entry | None) -> None:

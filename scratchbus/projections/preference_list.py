@@ -1,6 +1,6 @@
 """The preferences of one scope in memory.
 
-It is told what happens; it never asks. Two threads may not use it at once.
+The caller feeds it events; it reads nothing itself. It is not thread-safe.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PreferenceList:
         return sum(_BYTES + len(each.text) for each in self._all.values())
 
     def evolve(self, event: Event) -> None:
-        """Fold an event; one that is already folded, or cannot follow the events before it, changes nothing."""
+        """Fold an event; known events, and events that cannot follow the earlier ones, change nothing."""
         before = self._all.get(event.subject)
         if event.subject.startswith(PREFIX) and (before is None or before.seq < event.seq):
             after, _ = PROJECTIONS["preference"].fold(before, event)

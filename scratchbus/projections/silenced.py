@@ -1,7 +1,7 @@
 """What is left of a log when some sources had been silent.
 
-Left out is what they published, and what rested on it: all events about observations that are then not there, events
-that name what is left out as their evidence or cause, and what the append script did to make way for such an event.
+Left out are their own events, and dependent ones: all events about observations that then do not exist, events that
+name a left-out one as evidence or cause, and those by which the append script made room for a left-out event.
 What others would have done instead, nobody knows: a sighting that was counted on a left-out observation goes with it.
 """
 

@@ -14,7 +14,7 @@ PREFIX = "text_"
 
 
 def evolve(text: Text | None, event: Event) -> Text | None:
-    """Return a text after an event. What is left of one that is gone is its version, for the text that comes next."""
+    """Return a text after an event. A deleted text leaves its version, which the next text of this path continues."""
     if isinstance(event, Erased):
         return begun(Text, event, id=event.subject, path="", source=event.by, deleted=True, version=event.version)
     if isinstance(event, TextWritten):
@@ -30,7 +30,7 @@ def evolve(text: Text | None, event: Event) -> Text | None:
 
 
 def edited(content: str, edit: TextEdited) -> str:
-    """Return a text after an edit. Raises FoldError for one that does not apply."""
+    """Return a text after an edit. Raises FoldError if the edit does not apply."""
     if edit.line is not None:
         lines = lines_of(content)
         if not 0 <= edit.line <= len(lines):

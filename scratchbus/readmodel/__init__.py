@@ -1,1 +1,1 @@
-"""What the log says now: checkpoint and commit, fresh queries, snapshots, rebuild, verification."""
+"""The current state: checkpoint and commit, fresh queries, snapshots, rebuild, verification."""

@@ -1,7 +1,7 @@
-"""Folding a stretch of the log: documents, indexes and checkpoint are committed together, or not at all.
+"""Fold a stretch of the log: documents, indexes and checkpoint are committed together, or not at all.
 
-Any number of processes may do it: one commit wins, the others step back. The projector does nothing else; readers do
-it when they find the projection behind.
+Any number of processes may do so: one commit wins, the others step back. The projector does nothing else; readers do
+it if the projection is behind.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from scratchbus.telemetry import tracing
 from scratchbus.telemetry.logs import stderr_logger
 
 STRETCHES = 16
-"""How many stretches a projector folds before it looks whether it is to stop."""
+"""How many stretches a projector folds before it checks whether to stop."""
 
 _UNKNOWN = object()
 _TRACEPARENT = re.compile(rb'"traceparent":"([0-9a-f-]{55})"')
@@ -52,7 +52,7 @@ logger = stderr_logger()
 
 
 class _Stretch(NamedTuple):
-    """The events of a stretch: additions by page, all others, and the subjects of these, by page."""
+    """The events of a stretch: additions by page, all others, and the subjects of the others, by page."""
 
     additions: list[PageAdditions]
     items: list[tuple[RawEntry, AnyEvent | Poison]]
@@ -69,13 +69,13 @@ class _Stretch(NamedTuple):
 def fold_once(
     log: Log, shard: int, known: Checkpoint | None = None, chunk: int = CHUNK, build: int | None = None, most: int = 1
 ) -> Step[tuple[FoldStep, Checkpoint]]:
-    """Fold the next stretch of a shard's log and commit it, to the live state or to a build that is being made.
+    """Fold the next stretch of a shard's log and commit it, to the live state or to an unfinished build.
 
-    With `most`, do so with up to so many stretches, one after the other, until a commit is not made. While one is
-    folded, the engine commits the one before and reads the next. A commit holds only on top of the one before it.
+    With `most`, fold up to so many stretches, until a commit fails. While one is folded, the engine commits the
+    previous one and reads the next. A commit is valid only on top of the one before it.
 
-    `known` is the checkpoint as this projector last saw it; it is read again all the same. Raises PositionLost when
-    the log was trimmed past the checkpoint, LogRewound when it is another log, CodeTooOld.
+    `known` is the checkpoint as this projector last read it; it is read again anyway. Raises PositionLost if the log
+    was trimmed past the checkpoint, LogRewound if it is another log, CodeTooOld.
     """
     key = checkpoint_key(log.keys(shard), build)
     begin = Checkpoint.parse(None, shard)._replace(build=build or 1)
@@ -87,7 +87,7 @@ def fold_once(
         stretch = _Stretch.of(found.entries, shard)
         if stretch.wanted and not (
             yield from commits.settle()
-        ):  # their documents are as the stretch before leaves them
+        ):  # their documents are as the previous stretch leaves them
             break
         folded = yield from _fold(log, key, checkpoint, found, stretch)
         if folded is None:
@@ -100,14 +100,14 @@ def fold_once(
             break
         yield from commits.send(
             folded
-        )  # after the next stretch is here, since the engine sends nothing while it commits
+        )  # after the next stretch has arrived, since the engine sends nothing while it commits
         checkpoint, found = folded.commit.now, following
     is_done = yield from commits.settle()
     return commits.done._replace(is_all=is_done and (found.is_end or not found.entries)), commits.checkpoint
 
 
 def _fold(log: Log, key: str, checkpoint: Checkpoint, found: Chunk, stretch: _Stretch) -> Step[Folded | None]:
-    """Fold a stretch behind a checkpoint; None if that is no longer the one that is kept at `key`."""
+    """Fold a stretch after a checkpoint; None if the checkpoint at `key` has moved."""
     shard = checkpoint.position.shard
     keys, fold, entries = log.keys(shard), Fold(shard, found.is_archived), found.entries
     span = None if tracing.active is None else _traced(tracing.active, entries)
@@ -133,12 +133,12 @@ def _traced(tracer: tracing.Tracing, entries: Sequence[RawEntry]) -> tracing.Tra
 
 
 def catch_up(log: Log, shard: int) -> Step[Checkpoint]:
-    """Fold a shard's log until nothing is left that was there when this began; return the checkpoint then."""
+    """Fold a shard's log up to its end when this began; return the checkpoint then."""
     known: Checkpoint | None = None
     while True:
         folded, known = yield from fold_once(log, shard, known, most=STRETCHES)
         if folded.outcome is not Outcome.DONE:
-            yield Pause(random.uniform(0.001, 0.02))  # jitter: another projector is at it
+            yield Pause(random.uniform(0.001, 0.02))  # jitter: another projector is folding
         elif folded.is_all:
             return known
 
@@ -146,7 +146,7 @@ def catch_up(log: Log, shard: int) -> Step[Checkpoint]:
 def _read_stretch(
     log: Log, key: str, begin: Checkpoint, known: Checkpoint | None, chunk: int
 ) -> Step[tuple[Checkpoint, Chunk]]:
-    """Read the events behind the checkpoint, and in the same round trip that it is still the one that was known."""
+    """Read the events after the checkpoint, and check in the same round trip that it is still the known one."""
     shard = begin.position.shard
     keys = log.keys(shard)
 
@@ -161,7 +161,7 @@ def _read_stretch(
             checkpoint = stored((yield from ask(shard, "GET", key)))
             if checkpoint.position == guess.position:
                 raise
-            guess = checkpoint  # others have folded what was trimmed since
+            guess = checkpoint  # others have folded the trimmed events meanwhile
             continue
         checkpoint = stored(found.replies[0])
         if checkpoint.position == guess.position:
@@ -171,7 +171,7 @@ def _read_stretch(
 
 
 def _read_ahead(log: Log, key: str, found: Chunk, shard: int, chunk: int) -> Step[LogReader | None]:
-    """Have the engine read the stretch behind this one, unless there is none, or it may be in the archive."""
+    """Start reading the next stretch, unless there is none, or it may be in the archive."""
     if found.is_end or found.is_archived:
         return None
     ahead = LogReader(log, entry_position(found.entries[-1], shard), chunk=chunk)
@@ -180,7 +180,7 @@ def _read_ahead(log: Log, key: str, found: Chunk, shard: int, chunk: int) -> Ste
 
 
 def _read_following(ahead: LogReader, key: str, checkpoint: Checkpoint) -> Step[Chunk | None]:
-    """Return the stretch behind a checkpoint that is about to be committed; None if that has to be read again then."""
+    """Return the stretch after a checkpoint that is about to be committed; None if it must be read after the commit."""
     try:
         found = yield from ahead.read(*_beside(ahead.keys, key, ahead.at))
     except PositionLost:
@@ -190,13 +190,13 @@ def _read_following(ahead: LogReader, key: str, checkpoint: Checkpoint) -> Step[
 
 
 def _beside(keys: ShardKeys, key: str, at: Position) -> list[tuple[Any, ...]]:
-    """Return what is read with a stretch to tell whether it follows what is folded: the checkpoint, and the log."""
+    """Return the reads that show whether a stretch follows the folded events: of the checkpoint, and of the log."""
     before = ("XREVRANGE", keys.log, at.stream_id, "-", "COUNT", 1)
     return [("GET", key), before, ("GET", keys.tail), ("GET", keys.origin)]
 
 
 def _check_stretch(checkpoint: Checkpoint, found: Chunk) -> None:
-    """Raise LogRewound unless a stretch follows a checkpoint in the log that this was folded from."""
+    """Raise LogRewound unless a stretch follows a checkpoint in the log that the state was folded from."""
     _, here, tail, origin = found.replies
     if checkpoint.origin and checkpoint.origin != found.origin:
         shard = checkpoint.position.shard
@@ -223,8 +223,8 @@ def load_documents(log: Log, fold: Fold, wanted: dict[str, list[str]], checkpoin
 
     `key` is where the checkpoint is kept.
 
-    Newer ones would be taken for what the stretch makes of them, and a master that never got the commit they come from
-    would take the commit of this fold.
+    Newer documents may already contain events of the stretch, and a master that lacks the commit they come from would
+    accept the commit of this fold.
     """
     if not wanted:
         return True
@@ -247,10 +247,10 @@ def load_documents(log: Log, fold: Fold, wanted: dict[str, list[str]], checkpoin
 
 
 def page_in(log: Log, fold: Fold, wanted: Mapping[str, Sequence[str]], build: int) -> Step[bool]:
-    """Fold those of these documents again that are paged out; return whether any were looked for.
+    """Fold those of these documents again that are paged out; return whether any were searched for.
 
-    They are then as new to what is stored, which takes them back with all their indexes. Raises PositionLost when
-    their events are in an archive that cannot be read.
+    The fold treats them as new, so that they are stored again with all their indexes. Raises PositionLost if their
+    events are in an archive that cannot be read.
     """
     has_looked = False
     for page, subjects in wanted.items():
@@ -266,7 +266,7 @@ def page_in(log: Log, fold: Fold, wanted: Mapping[str, Sequence[str]], build: in
         places = {id: place for id in missing if (place := index.find(id)) is not None}
         for document in (yield from paged_out.rebuild(log, fold.shard, list(places.values()))):
             fold.documents[page, document.id] = document
-        for id, place in places.items():  # one that was erased goes too
+        for id, place in places.items():  # an erased one is removed too
             index.remove(id, place)
         fold.paged_in += index.commands()
     return has_looked

@@ -1,4 +1,4 @@
-"""The commits of stretches of a log, one after the other, each of which may be sent before its outcome is wanted."""
+"""The commits of successive stretches of a log, each of which may be sent before its outcome is needed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scratchbus.telemetry.tracing import TraceSpan
 class FoldStep(NamedTuple):
     """The outcome of one step: how many events were folded, whether that was all, and whether it was committed.
 
-    `pages` says how many of them were of each page.
+    `pages` says how many of them belong to each page.
     """
 
     events: int
@@ -25,7 +25,7 @@ class FoldStep(NamedTuple):
 
 
 class Folded(NamedTuple):
-    """A stretch that was folded: the commit to make, and how many events of each page are in it."""
+    """A folded stretch: the commit to make, and how many events of each page are in it."""
 
     commit: Commit
     pages: Mapping[str, int]
@@ -33,7 +33,7 @@ class Folded(NamedTuple):
 
 
 class Commits:
-    """The commits of one stretch after the other: `checkpoint` is where they have come to, `done` what they did."""
+    """The commits of successive stretches: `checkpoint` is the last committed one, `done` the outcome so far."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self.checkpoint = checkpoint
@@ -45,14 +45,14 @@ class Commits:
         self._sent = folded, (yield Send(folded.commit.call))
 
     def settle(self) -> Step[bool]:
-        """Wait for the commit that was sent, if there is one; return whether all commits so far were made."""
+        """Wait for the commit that was sent, if any; return whether all commits so far were made."""
         if self._sent is not None:
             sent, self._sent = self._sent, None
             yield from self.make(*sent)
         return self.done.outcome is Outcome.DONE
 
     def make(self, folded: Folded, sent: Sent | None = None) -> Step[None]:
-        """Make a commit, unless it is `sent` already, and count what was folded."""
+        """Make a commit, unless it is `sent` already, and count its events."""
         outcome, self.checkpoint = yield from commit(folded.commit, sent)
         events = sum(folded.pages.values()) if outcome is Outcome.DONE else 0
         pages = Counter(self.done.pages) + Counter(folded.pages if events else {})

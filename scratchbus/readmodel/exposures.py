@@ -1,4 +1,4 @@
-"""Who has seen an observation: found by the relations, and read from the events that say so."""
+"""Who has seen an observation, from the relations and the events they point to."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _all(events: list[AnyEvent]) -> Step[list[AnyEvent]]:
 
 
 def exposure_of(core: Core, relations: Relations, page: str, id: str, happened: Happened = _all) -> Step[Exposure]:
-    """Return who has seen an observation of a page, and the actions that they linked to anything since."""
+    """Return who has seen an observation of a page, and the actions that they linked afterwards."""
     subjects = (yield from relations.leading_from("seen", [id]))[id]
     renderings: list[ContextRendered] = []
     for subject, _, where in sorted({end.rpartition("@") for _, end in subjects}):
@@ -38,7 +38,7 @@ def exposure_of(core: Core, relations: Relations, page: str, id: str, happened: 
 
 
 def _seen(id: str, renderings: Iterable[ContextRendered]) -> Iterator[Seen]:
-    """Yield each version that each has seen, once."""
+    """Yield each version seen by each reader, once."""
     found: dict[tuple[str | None, str | None, str, int], list[ContextRendered]] = defaultdict(list)
     for event in renderings:
         found[event.session, event.agent, event.by, event.observations[id]].append(event)
@@ -49,7 +49,7 @@ def _seen(id: str, renderings: Iterable[ContextRendered]) -> Iterator[Seen]:
 def _actions(
     core: Core, relations: Relations, renderings: list[ContextRendered], happened: Happened
 ) -> Step[list[ActionTaken]]:
-    """Return what those who saw something linked after they first did, under their names."""
+    """Return the actions that each reader linked after first seeing it, by name."""
     since: dict[str, ContextRendered] = {}
     for event in reversed(renderings):
         since |= {name: event for name in (event.session, event.agent, event.by) if name is not None}
@@ -72,5 +72,5 @@ def _actions(
 
 
 def _follows(link: Linked, rendering: ContextRendered) -> bool:
-    """Return whether a link came after a context; between two shards it is told by their clocks."""
+    """Return whether a link came after a context; between two shards their clocks decide."""
     return link.seq > rendering.seq if link.shard == rendering.shard else link.ms >= rendering.ms

@@ -1,7 +1,7 @@
-"""The facts of one scope in SQLite, with what finds them and what follows from them.
+"""The facts of one scope in SQLite, with their indexes.
 
-It is told what happens; it never asks. Two threads may not use it at once. The database is a temporary file; SQLite
-keeps what fits into its cache in memory.
+The caller feeds it events; it reads nothing itself. It is not thread-safe. The database is a temporary file; SQLite
+keeps in memory as much as fits into its cache.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from scratchbus.projections.table import PROJECTIONS
 from scratchbus.readmodel.memory_cache import MemoryKind
 
 EVER: Final = 2**62
-"""Later than all events of a log, and all moments."""
+"""Later than all events of a log, and all times."""
 
 NOW: Final = EVER - 1
-"""The place (seq) of a log up to which all that ever happened is known."""
+"""A place (seq) after every event of a log: with it, all facts are known."""
 
 _CACHE_KB = 32 * 1024
-_ROW_BYTES = 700  # about what a fact takes
-_MOST_NUMBERS = 50_000  # of names that are remembered
+_ROW_BYTES = 700  # approximate size of a fact
+_MOST_NUMBERS = 50_000  # names in the cache
 
 _TABLES = """
 CREATE TABLE entities (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
@@ -52,16 +52,16 @@ CREATE INDEX by_relation ON edges (relation, seq);
 """
 
 WHOLE, FIRST, MIRROR = range(3)
-"""The sides of facts: a symmetric one has two edges, one for each way to read it."""
+"""The sides of facts: a symmetric fact has two edges, one per direction."""
 
 Names = tuple[int, ...]
-"""The numbers of all names of an entity; the first stands for it."""
+"""The numbers of all names of an entity; the first represents it."""
 
 
 class Edge(NamedTuple):
     """A fact from one of its sides, with the numbers of the names in it.
 
-    Times are ms, and `retracted` is a seq; what has not happened is EVER. `is_dated` says that `valid_at` was given.
+    Times are ms, and `retracted` is a seq; EVER stands for never. `is_dated` says that `valid_at` was given.
     """
 
     seq: int
@@ -84,7 +84,7 @@ class FactIndex:
         self.newest = 0
         self._count = 0
         self._loaded: set[str] = set()
-        self._numbers: dict[str, int] = {}  # of names that were used last
+        self._numbers: dict[str, int] = {}  # recently used names
         self._same: dict[int, Names] | None = None  # as of now
         try:
             self._open()
@@ -92,9 +92,9 @@ class FactIndex:
             raise IndexFailed(str(error)) from None
 
     def _open(self) -> None:
-        """Make the tables in a file that is removed at once, so that it goes with the process.
+        """Create the tables in a file that is unlinked at once, so that it goes away with the process.
 
-        SQLite's own temporary databases count their changed pages with every change, which takes long when many are.
+        SQLite's own temporary databases count their changed pages with every change, which is slow if there are many.
         """
         with tempfile.TemporaryDirectory(prefix="scratchbus-", ignore_cleanup_errors=True) as directory:
             file = os.path.join(directory, "facts.sqlite")
@@ -114,13 +114,13 @@ class FactIndex:
 
     @property
     def size(self) -> int:
-        """About how many bytes of memory it takes; what is more is in the file."""
+        """Approximate memory use in bytes; the rest is in the file."""
         return min(self._count * _ROW_BYTES, _CACHE_KB * 1024)
 
     # -- what happens --------------------------------------------------------------------------------------------------
 
     def load(self, documents: Mapping[str, Fact]) -> None:
-        """Take some of the facts that there are, in any order; those that are known change nothing."""
+        """Take some of the stored facts, in any order; known facts change nothing."""
         new = [fact for fact in documents.values() if fact.id not in self._loaded]
         self._loaded.update(fact.id for fact in new)
         self._write("BEGIN")
@@ -128,7 +128,7 @@ class FactIndex:
         self._write("COMMIT")
 
     def loaded(self) -> None:
-        """Make the indexes, which takes less time than to keep them up meanwhile."""
+        """Create the indexes, which is faster than maintaining them during the load."""
         for statement in _INDEXES.split(";"):
             self._write(statement)
         self._loaded.clear()
@@ -177,7 +177,7 @@ class FactIndex:
             self._same = None
 
     def _enter(self, name: str) -> int:
-        """Return the number of a name, which it may get now."""
+        """Return the number of a name; assign one to a new name."""
         plain = plain_entity(name)
         found = self._numbers.get(plain) or self.entity(name)
         if found is None:
@@ -193,7 +193,7 @@ class FactIndex:
         return self._read("SELECT document FROM facts WHERE id = ?", id)
 
     def fact_at(self, seq: int) -> Fact:
-        """Return the fact that was asserted at a place of the log."""
+        """Return the fact that was asserted at this seq."""
         return cast(Fact, self._read("SELECT document FROM facts WHERE seq = ?", seq))
 
     def _read(self, select: str, key: object) -> Fact | None:
@@ -208,11 +208,11 @@ class FactIndex:
         return None
 
     def edges(self, where: str, *values: object) -> Iterator[Edge]:
-        """Yield the edges that a condition finds."""
+        """Yield the edges that match a condition."""
         return map(Edge._make, self._rows(f"SELECT * FROM edges WHERE {where}", *values))  # noqa: S608  # from this room
 
     def same(self, known: int) -> Mapping[int, Names]:
-        """Return all names of each entity that had several at a place of the log, by each of these."""
+        """Return all names of each entity that had several at a place of the log, by each name."""
         if known >= NOW and self._same is not None:
             return self._same
         groups: dict[int, Names] = {}
@@ -244,5 +244,5 @@ class FactIndex:
 
 
 def kind(relations: RelationRegistry) -> MemoryKind[FactIndex]:
-    """Return how the facts of a page are held, read by these relations."""
+    """Return the kind of memory that holds the facts of a page, read by these relations."""
     return MemoryKind(partial(FactIndex, relations), (Fact,), (PREFIX,))

@@ -1,4 +1,4 @@
-"""Ways from one entity to others along facts."""
+"""Paths from one entity to others along facts."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from scratchbus.errors import TooLarge
 from scratchbus.readmodel.fact_index import Edge
 
 MOST_FOLLOWED: Final = 200_000
-"""How many facts are looked at for one answer."""
+"""How many facts one answer may follow."""
 
 Links = Callable[[int], Iterator[tuple[int, Edge]]]
 """Returns the facts that lead on from an entity, each with the entity that it leads to."""
 
 _Before = dict[
     int, tuple[int, Edge]
-]  # for each entity that a search has reached, the one before it and the fact between
+]  # for each entity that a search has reached, the previous one and the fact between them
 
 
 class Reached(NamedTuple):
-    """An entity in reach, how many facts away it is, the one before it, and the fact between the two."""
+    """A reachable entity, its distance in facts, the previous one, and the fact between the two."""
 
     entity: int
     distance: int
@@ -30,13 +30,13 @@ class Reached(NamedTuple):
 
 
 class Followed:
-    """Counts the facts that are looked at for one answer."""
+    """Counts the facts followed for one answer."""
 
     def __init__(self) -> None:
         self._count = 0
 
     def each(self, edges: Iterator[Edge]) -> Iterator[Edge]:
-        """Yield facts. Raises TooLarge once there were too many."""
+        """Yield facts. Raises TooLarge after too many."""
         for edge in edges:
             self._count += 1
             if self._count > MOST_FOLLOWED:
@@ -46,7 +46,7 @@ class Followed:
 
 
 def walk(start: int, links: Links, depth: int | None = None) -> Iterator[Reached]:
-    """Yield each entity that is in reach, the nearest first; cycles end where they close."""
+    """Yield each reachable entity, the nearest first; cycles end where they close."""
     seen, waiting = {start}, deque([(start, 0)])
     while waiting:
         entity, far = waiting.popleft()
@@ -58,7 +58,7 @@ def walk(start: int, links: Links, depth: int | None = None) -> Iterator[Reached
 
 
 def way(start: int, end: int, links: Links) -> list[Edge]:
-    """Return the facts of a shortest way along links that lead in one direction; none if there is none."""
+    """Return the facts of a shortest path along links in one direction; [] if there is none."""
     before: _Before = {}
     for each in walk(start, links):
         before[each.entity] = each.before, each.edge
@@ -68,10 +68,10 @@ def way(start: int, end: int, links: Links) -> list[Edge]:
 
 
 def shortest(start: int, end: int, links: Links) -> list[Edge]:
-    """Return the facts of a shortest way along links that lead in both directions; none if there is none.
+    """Return the facts of a shortest path along links in both directions; [] if there is none.
 
-    It is searched from both ends at once, each level of the smaller side: so an entity with very many neighbours is
-    rarely followed to all of these, as a recursive query would.
+    Searches from both ends, always a level of the smaller side: so an entity with very many neighbours is rarely
+    expanded completely, as it would be in a recursive query.
     """
     before: tuple[_Before, _Before] = {}, {}  # from the start, and from the end
     levels = [[start], [end]]
@@ -91,7 +91,7 @@ def shortest(start: int, end: int, links: Links) -> list[Edge]:
 
 
 def _way_back(before: _Before, at: int) -> list[Edge]:
-    """Return the facts from an entity back to where a search began."""
+    """Return the facts from an entity back to the start of a search."""
     facts: list[Edge] = []
     while at in before:
         at, edge = before[at]

@@ -18,10 +18,10 @@ Key = tuple[str, str]
 """The page and the subject of a document."""
 
 Documents = dict[Key, Document | None]
-"""Documents by page and subject; None for what is not there."""
+"""Documents by page and subject; None for missing ones."""
 
 _BEGINNINGS = ("added", "note_added", "fact_asserted", "turn_appended", "turns_compacted")
-"""The kinds of what is always the first event of its subject."""
+"""The kinds of events that are always the first of their subject."""
 
 _UNREADABLE = "the stored document before it cannot be read; run `scratchbus rebuild`"
 
@@ -30,10 +30,10 @@ _UNREADABLE = "the stored document before it cannot be read; run `scratchbus reb
 class Fold:
     """The fold of a stretch of one shard's log over the documents it touches.
 
-    Archived events get no positions in the history index, since readers of it read the archive too. With a `store`,
-    only documents stored there are folded. Of one that `is_shown` while it goes on no document is ever changed: events
-    give new ones; else that is so only for those that were loaded. `paged_in` has the commands that remove loaded
-    documents from the index of those paged out.
+    Archived events get no positions in the history index, since its readers read the archive too. With a `store`, only
+    documents stored there are folded. If `is_shown` during the fold, no document is ever modified: events make new
+    ones; otherwise only loaded documents are left unmodified. `paged_in` has the commands that remove loaded
+    documents from the index of paged-out ones.
     """
 
     shard: int
@@ -56,11 +56,11 @@ class Fold:
         except UNREADABLE:
             document, self.unreadable[key] = decode_document(key[1], row or b""), _UNREADABLE
         self.documents[key] = document
-        if self.store is None:  # a reader needs it no more
+        if self.store is None:  # a reader does not need it any more
             self.before[key] = document
 
     def apply(self, entry: RawEntry, item: Event | Poison) -> None:
-        """Fold one entry. What cannot be folded is set aside and marks its document as damaged."""
+        """Fold one entry. An event that cannot be folded is rejected, and marks its document as damaged."""
         projection = PROJECTIONS.get(item.subject.partition("_")[0], SCRATCH_PAGE)  # see `projection_of`
         if self.store not in (None, projection.store):
             return
@@ -85,7 +85,7 @@ class Fold:
             self.rejected.append((entry, reason))
 
     def _empty(self, ended: Key) -> None:
-        """Archive everything that the page of an ended session remembers, except the session itself."""
+        """Archive everything remembered on the page of an ended session, except the session itself."""
         self.emptied.add(ended[0])
         for key in self.documents:
             if key[0] == ended[0] and key != ended and is_remembered(key[1]):

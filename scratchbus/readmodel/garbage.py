@@ -1,4 +1,4 @@
-"""The garbage collector, paused while many documents are made that stay."""
+"""Pause the garbage collector while many lasting documents are made."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ T = TypeVar("T")
 
 
 def without_collections(build: Callable[[], T]) -> T:
-    """Return what a function builds, with the cyclic garbage collector paused until it returns.
+    """Return the result of a function, with the cyclic garbage collector paused until it returns.
 
-    Python walks through all objects each time that they have grown by a quarter, which costs as much as making some
-    hundred thousand documents of which none is garbage. Nothing may wait inside: other tasks of the process go on with
-    the collector as they left it.
+    Python scans all objects each time that their number has grown by a quarter, which costs as much as making some
+    hundred thousand documents, none of which is garbage. The function must not wait: other tasks of the process would
+    run without the collector.
     """
     if not gc.isenabled():
         return build()

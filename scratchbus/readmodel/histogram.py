@@ -1,4 +1,4 @@
-"""How many events there are over time: exact counts from a few entries of the log, since `seq` counts without a gap."""
+"""The number of events over time: exact counts from a few entries of the log, since `seq` counts without a gap."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_kind, 
 MOST_BUCKETS = 1_000
 
 EXACT = 5_000
-"""Up to so many events, and about as many of more, are looked at to count their kinds."""
+"""Up to so many events are read to count their kinds; of more, about so many."""
 
 _AT_ONCE = 1_000
 
 
 class Bucket(BaseModel):
-    """The events from `at` up to the next bucket. `position` is that of the first, None without any."""
+    """The events from `at` up to the next bucket. `position` is the first event's, None without events."""
 
     at: datetime
     position: str | None = None
@@ -58,7 +58,7 @@ class Histogram(BaseModel):
 
 
 class _Ends(NamedTuple):
-    """The first and the last event in a shard's log; both without `seq` when there is none."""
+    """The first and the last event in a shard's log; both without `seq` if there is none."""
 
     first: Position
     last: Position
@@ -68,7 +68,7 @@ _Counted = tuple[list[int], list[Position | None]]
 
 
 class _ShardCounts(NamedTuple):
-    """One shard's events: of each bucket how many, the position of the first, and the kinds of those looked at."""
+    """One shard's events by bucket: their number, the position of the first, and the kinds of those read."""
 
     counts: list[int]
     firsts: list[Position | None]
@@ -76,7 +76,7 @@ class _ShardCounts(NamedTuple):
 
 
 def histogram(log: Log, since: Moment | None, until: Moment | None, buckets: int, page: str | None) -> Step[Histogram]:
-    """Return how many events there are over time, of one page or of all. Raises InvalidInput."""
+    """Return the number of events over time, of one page or of all. Raises InvalidInput."""
     check_whole("buckets", buckets, most=MOST_BUCKETS)
     shards = range(log.shards) if page is None else [log.shard(check_page(page))]
     begin, end = (None if each is None else millis(as_time(name, each)) for name, each in _named(since, until))
@@ -116,7 +116,7 @@ def _named(since: Moment | None, until: Moment | None) -> list[tuple[str, Moment
 
 
 def _edges(begin: int, end: int, buckets: int) -> list[int]:
-    """Return where buckets begin, in ms, and where the last ends."""
+    """Return the beginnings of all buckets, in ms, and the end of the last."""
     buckets = min(buckets, end - begin)
     return [begin + (end - begin) * at // buckets for at in range(buckets)] + [end] if buckets else [begin]
 
@@ -130,7 +130,7 @@ def _ends(log: Log, shard: int) -> Step[_Ends]:
 
 
 def _count(log: Log, last: Position, edges: Sequence[int], page: str | None) -> Step[_Counted]:
-    """Return the number of events in each bucket, and the position of the first, by the ids at their edges."""
+    """Return the number of events in each bucket, and the position of the first, from the ids at the edges."""
     if page is not None:
         return (yield from _count_page(log, last, edges, page))
     shard = last.shard
@@ -150,11 +150,11 @@ def _count(log: Log, last: Position, edges: Sequence[int], page: str | None) -> 
 
 
 def _count_page(log: Log, last: Position, edges: Sequence[int], page: str) -> Step[_Counted]:
-    """Return the same of one page, by its history index and the events that are not folded yet."""
+    """Return the same for one page, from its history index and the unfolded events."""
     shard, keys = last.shard, log.keys(last.shard)
     folded = yield from read_checkpoint(keys)
     key = PageKeys(keys, page, folded.build).positions
-    spots = yield from _spots(shard, key, edges, min(folded.position, last))  # `new` has what is folded meanwhile
+    spots = yield from _spots(shard, key, edges, min(folded.position, last))  # `new` has events folded meanwhile
     new = yield from _unfolded(log, folded.position, last, edges, page)
     counts, firsts = [], list[Position | None]()
     for at, (before, after) in enumerate(pairwise(spots)):
@@ -166,7 +166,7 @@ def _count_page(log: Log, last: Position, edges: Sequence[int], page: str) -> St
 
 
 def _spots(shard: int, key: str, edges: Sequence[int], until: Position) -> Step[list[tuple[int, Position | None]]]:
-    """Return how many events of a page there are before each moment, of those up to a position, and the next one."""
+    """Return, for each time, how many events of a page up to a position come before it, and the next one."""
     found: list[tuple[int, Position | None]] = []
     for start in range(0, len(edges), 250):
         some = [(key, min(until, Position(edge - 1, LARGEST))) for edge in edges[start : start + 250]]
@@ -175,7 +175,7 @@ def _spots(shard: int, key: str, edges: Sequence[int], until: Position) -> Step[
 
 
 def _unfolded(log: Log, after: Position, last: Position, edges: Sequence[int], page: str) -> Step[list[Position]]:
-    """Return the positions of the events of a page behind the checkpoint."""
+    """Return the positions of a page's events after the checkpoint."""
     name, at, found = log.keys(last.shard).log, after, list[Position]()
     while at < last and edges[-1] > after.ms:
         rows = yield from ask(last.shard, "XRANGE", name, f"({at.stream_id}", last.stream_id, "COUNT", _AT_ONCE)
@@ -213,7 +213,7 @@ def _look(
 
 
 def _page_spots(log: Log, first: Position, count: int, page: str) -> Step[list[Position]]:
-    """Return the positions of some events of a page, from one on."""
+    """Return up to `count` positions of a page's events, from one on."""
     keys = log.keys(first.shard)
     folded = yield from read_checkpoint(keys)
     key = PageKeys(keys, page, folded.build).positions
@@ -243,7 +243,7 @@ def _bucket(parts: Sequence[_ShardCounts], at: int, edge: int) -> Bucket:
 
 
 def _rounded(estimates: Counter[str], total: int) -> dict[str, int]:
-    """Return estimates as whole numbers with this sum, those that lose most by rounding down rounded up."""
+    """Return estimates as whole numbers with this sum; those with the largest fractions are rounded up."""
     whole = {kind: int(number) for kind, number in sorted(estimates.items())}
     left = total - sum(whole.values())
     for kind in sorted(whole, key=lambda kind: whole[kind] - estimates[kind])[: max(0, left)]:

@@ -1,4 +1,4 @@
-"""Reading events by what they are about, or where they are: from the log, and from the archive what has left it."""
+"""Read events by their subject or position, from the log and the archive."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from scratchbus.readmodel.queries import Freshness, look
 
 
 def history(log: Log, page: str, subject: str) -> Step[list[AnyEvent]]:
-    """Return the events about a subject, oldest first; it costs what it returns.
+    """Return the events about a subject, oldest first; reads no other events.
 
-    An entry that is no event is left out. Raises PositionLost when an early one was archived, and the archive cannot be
+    Skips entries that are not events. Raises PositionLost if an early event was archived, and the archive cannot be
     read.
     """
     events: list[AnyEvent] = []
@@ -36,9 +36,9 @@ def history(log: Log, page: str, subject: str) -> Step[list[AnyEvent]]:
 
 
 def walk_back(log: Log, page: str, subject: str, at: str, most: int) -> Step[tuple[list[AnyEvent], str]]:
-    """Return some events about a subject, newest first, and the stream id of the one before them, "" if there is none.
+    """Return some events about a subject, newest first, and the stream id of the previous one, "" if there is none.
 
-    They begin at a stream id, or with the last event when that is empty. Raises PositionLost.
+    Starts at a stream id, or with the last event if it is "". Raises PositionLost.
     """
     shard = log.shard(page)
     entries, rest = yield from _read_chain(log, page, subject, at, most)
@@ -59,7 +59,7 @@ def _read_chain(log: Log, page: str, subject: str, begin: str, most: int) -> Ste
 
 
 def _last_of(log: Log, page: str, subject: str) -> Step[str]:
-    """Return the stream id of the last event about a subject whose head was dropped, "" if it never was."""
+    """Return the stream id of the last event about a subject whose head was dropped, "" if it never existed."""
     seen = yield from look(log, page, Freshness(), "get", subject)
     for document in decode_observations(seen.rows):
         return document.position.stream_id
@@ -80,7 +80,7 @@ def _last_of(log: Log, page: str, subject: str) -> Step[str]:
 
 
 def read_events(log: Log, positions: Sequence[Position]) -> Step[list[AnyEvent]]:
-    """Return the events at these positions, all of one shard; what is not there is left out. Raises PositionLost."""
+    """Return the events at these positions, all of one shard; skip missing ones. Raises PositionLost."""
     entries = yield from entries_at(log, positions)
     return [decode_entry(entry, positions[0].shard) for entry in entries]
 
@@ -88,7 +88,7 @@ def read_events(log: Log, positions: Sequence[Position]) -> Step[list[AnyEvent]]
 def known_events(log: Log, positions: Sequence[Position]) -> Step[list[AnyEvent]]:
     """Return the events that were at these positions just now.
 
-    Raises PositionLost, or LogRewound when one is not there any more.
+    Raises PositionLost, or LogRewound if one is no longer there.
     """
     events = yield from read_events(log, positions)
     if len(events) < len(positions):

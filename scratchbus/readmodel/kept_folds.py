@@ -1,7 +1,7 @@
-"""What a process keeps of the events that its readers folded in memory, so that a read folds only those since.
+"""Events that this process's readers have folded in memory, kept so that a read folds only newer ones.
 
-A fold is kept when a page was behind the same checkpoint twice, and holds upon that checkpoint alone. The query script
-tells whether it still does: the log has to have the event that it ended with.
+A fold is kept when a page was read twice behind the same checkpoint, and is valid for that checkpoint alone. The query
+script checks it: the log must still have the last event of the fold.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from scratchbus.projections.stored_observation import StoredObservation
 from scratchbus.readmodel.fold import Fold
 
 MOST_PAGES = 100
-"""Of how many pages of a shard something is kept."""
+"""The number of pages of a shard for which a fold is kept."""
 
 _MOST_BYTES = 256 * 1024  # of each of them
 
 Rows = Mapping[str, bytes | None]
-"""Documents by subject, in their stored form, which nobody changes; None for what is off the page."""
+"""Documents by subject, in their immutable stored form; None for one that has left the page."""
 
 
 class KeptFold(NamedTuple):
-    """What a page's events behind a checkpoint made of its documents, up to this tail; no rows if only that is known.
+    """The result of folding a page's events after a checkpoint, up to this tail; no rows if only that is known.
 
-    `checkpoint` and `tail` are as the engine has them.
+    `checkpoint` and `tail` are stored texts of the engine.
     """
 
     checkpoint: str = ""
@@ -34,13 +34,13 @@ class KeptFold(NamedTuple):
     rows: Rows | None = None
 
     def documents(self, wanted: Collection[object] | None = None) -> dict[str, StoredObservation | None]:
-        """Return the documents, or those of these subjects, each decoded anew."""
+        """Return the documents, or those of these subjects, decoded afresh."""
         rows = self.rows or {}
         subjects = rows.keys() if wanted is None else rows.keys() & wanted
         return {subject: decode_row(row) if (row := rows[subject]) else None for subject in subjects}
 
     def keep(self, keys: ShardKeys, page: str, tail: str, fold: Fold, *, is_held: bool) -> None:
-        """Keep what a read folded behind the same checkpoint, on top of this if that `is_held`."""
+        """Keep the result of a read behind the same checkpoint, on top of this fold if that `is_held`."""
         new = {
             subject: None if document is None else encode_document(document)
             for (_, subject), document in fold.documents.items()
@@ -51,4 +51,4 @@ class KeptFold(NamedTuple):
 
 
 NOTHING = KeptFold()
-"""What is kept of a page that was not read yet."""
+"""The kept fold of a page that was not read yet."""

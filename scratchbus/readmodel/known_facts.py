@@ -1,8 +1,8 @@
-"""The facts that were known at one place of the log: when each is true, and what they connect.
+"""The facts known at one place of the log: when each is true, and how they connect entities.
 
-Nothing that follows is stored. A fact of a relation with one value at a time is valid until the next moment at which
-another fact about the same subject begins, among those that were known and not retracted then. So the order in which
-facts arrive does not matter, and what was known earlier is read from the same rows.
+Nothing derived is stored. A fact of a relation with one value at a time is valid until another fact about the same
+subject begins, among the facts that were known and not retracted then. So the order in which facts arrive does not
+matter, and earlier knowledge is read from the same rows.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from scratchbus.readmodel.live_edges import LIVE, LiveEdges
 
 
 class _Moment(NamedTuple):
-    """What the facts about one subject that begin at the same moment come to: the valid one, or those that disagree."""
+    """The result of the facts about one subject that begin at the same time: the valid one, or the contested ones."""
 
     valid: int | None
     contested: Sequence[int] = ()
 
 
 class KnownFacts(LiveEdges):
-    """The facts of an index that were known up to a place (seq) of its log."""
+    """The facts of an index that were known at a place (seq) of its log."""
 
     def __init__(self, index: FactIndex, until: int = NOW) -> None:
         super().__init__(index, until)
@@ -37,22 +37,22 @@ class KnownFacts(LiveEdges):
         self._followed = Followed()
 
     def now(self, at: int | None = None) -> int:
-        """Return a moment (ms), by default now: by this machine's clock, or the newest event if that is later."""
+        """Return a time (ms), by default now: by this machine's clock, or the newest event if that is later."""
         return max(time.time_ns() // 1_000_000, self._index.newest) if at is None else at
 
     def facts(self, ids: Iterable[str]) -> list[Fact]:
-        """Return the facts with these ids; those that were not known are left out."""
+        """Return the facts with these ids, without unknown ones."""
         found = [fact for id in ids if (fact := self._index.fact(id)) is not None]
         return [self._as_known(fact) for fact in found if fact.added_seq <= self._until]
 
     def true_facts(self, ids: Iterable[str], at: int) -> list[Fact]:
-        """Return those of the facts with these ids that hold at a moment."""
+        """Return the facts with these ids that are true at a time."""
         return [fact for fact in self.facts(ids) if self._holds(self._edge(fact.added_seq), at)]
 
     # -- when facts are true -------------------------------------------------------------------------------------------
 
     def span(self, seq: int) -> Span:
-        """Return a fact, by the place where it was asserted, and when it is true."""
+        """Return the fact asserted at this seq, and when it is true."""
         edge = self._edge(seq)
         state, ends, ended_by, against = self._judge(edge)
         return Span(
@@ -65,7 +65,7 @@ class KnownFacts(LiveEdges):
         )
 
     def at_same_moment(self, seq: int) -> list[Fact]:
-        """Return the other facts about the same subject and relation that begin at the same moment as one."""
+        """Return the other facts about the same subject and relation that begin at the same time."""
         edge = self._edge(seq)
         rows = self._rows("subject", edge.subject, edge.relation, "begins = ?", edge.begins)
         return [self._fact(other) for other in dict.fromkeys(row.seq for row in rows) if other != seq]
@@ -107,7 +107,7 @@ class KnownFacts(LiveEdges):
         return "valid", ends, ended_by, ()
 
     def _decisive(self, edge: Edge) -> Sequence[int]:
-        """Return the entities that have one value at a time of the relation of a fact."""
+        """Return the entities for which a fact's relation has one value at a time."""
         relation = self._index.relations.read(edge.relation).relation
         if not relation.is_single:
             return ()
@@ -120,10 +120,10 @@ class KnownFacts(LiveEdges):
         return self._moments[key]
 
     def _decide(self, rows: list[Edge]) -> _Moment:
-        """Return what facts that begin at the same moment come to.
+        """Judge facts that begin at the same time.
 
-        Each source corrects itself: its last word counts. Sources that gave this very moment and name different objects
-        contest each other; otherwise the last word of all counts.
+        Each source corrects itself: its last fact counts. Sources that gave exactly this time and name different
+        objects contest each other; otherwise the last fact of all counts.
         """
         last: dict[str, Edge] = {}
         for row in sorted(rows, key=lambda row: row.seq):
@@ -134,7 +134,7 @@ class KnownFacts(LiveEdges):
         return _Moment(max((row.seq for row in last.values()), default=None))
 
     def _begins(self, subject: int, relation: str, condition: str, than: int, order: str) -> int | None:
-        """Return the nearest moment at which a fact about a subject begins."""
+        """Return the nearest time at which a fact about a subject begins."""
         where = f"{condition} ORDER BY begins {order} LIMIT 1"
         found = [
             row.begins
@@ -149,20 +149,20 @@ class KnownFacts(LiveEdges):
     def find(
         self, at: int, subject: str | None, read: Read | None, object: str | None, limit: int | None
     ) -> list[Fact]:
-        """Return the facts that hold at a moment, the last asserted first; of a chain the nearest first."""
+        """Return the facts that are true at a time, the last asserted first; of a chain the nearest first."""
         return [self._fact(edge.seq) for edge in islice(self._holding(at, subject, read, object), limit)]
 
     def find_different(self, at: int, most: int | None) -> list[Fact]:
-        """Return the facts that hold at a moment, of those that say the same the one that was asserted last."""
+        """Return the facts that are true at a time; of identical ones, the last asserted."""
         return [self._fact(edge.seq) for edge in islice(self._different(self._holding(at, None, None, None)), most)]
 
     def find_and_count(self, at: int, subject: str | None, most: int) -> tuple[list[Fact], int]:
-        """Return the first different facts that hold at a moment, and how many there are in all."""
+        """Return the first different facts that are true at a time, and how many there are in all."""
         found = list(self._different(self._holding(at, subject, None, None)))
         return [self._fact(edge.seq) for edge in found[:most]], len(found)
 
     def _different(self, edges: Iterable[Edge]) -> Iterator[Edge]:
-        """Yield the edges that say something that none before them does."""
+        """Yield the edges that differ from all before them."""
         seen = set[tuple[str, int, int]]()
         for edge in edges:
             ends = self._one(edge.subject), self._one(edge.object)
@@ -174,7 +174,7 @@ class KnownFacts(LiveEdges):
                 yield edge
 
     def _holding(self, at: int, subject: str | None, read: Read | None, object: str | None) -> Iterator[Edge]:
-        """Yield each of the facts that hold at a moment, from one of its sides."""
+        """Yield each fact that is true at a time, from one of its sides."""
         if read is not None and read.is_inverse:
             subject, object = object, subject
         start, end = (None if name is None else self._index.entity(name) for name in (subject, object))
@@ -187,7 +187,7 @@ class KnownFacts(LiveEdges):
                 yield edge
 
     def _find(self, at: int, start: int | None, relation: Relation | None, end: int | None) -> Iterator[Edge]:
-        """Yield the facts that may be meant."""
+        """Yield the candidate facts."""
         if relation is not None and relation.transitive and relation.name != SAME_AS:
             if start is not None:
                 links = self._onward(at, "subject", relation.name)
@@ -215,7 +215,7 @@ class KnownFacts(LiveEdges):
         return self._index.edges(f"{LIVE} ORDER BY seq DESC", self._until, self._until)
 
     def timeline(self, subject: str, read: Read, limit: int) -> list[Span]:
-        """Return all facts about a subject and a relation, by when they begin; of many the last ones."""
+        """Return all facts about a subject and a relation, by when they begin; the last ones if there are many."""
         found = self._index.entity(subject)
         if found is None:
             return []
@@ -233,7 +233,7 @@ class KnownFacts(LiveEdges):
     # -- what is connected ---------------------------------------------------------------------------------------------
 
     def neighbours(self, entity: str, depth: int, at: int, limit: int | None) -> list[Neighbour]:
-        """Return the entities that are at most so many facts away, the nearest first."""
+        """Return the entities within so many facts, the nearest first."""
         start = self._index.entity(entity)
         if start is None:
             return []
@@ -243,14 +243,14 @@ class KnownFacts(LiveEdges):
         ]
 
     def path(self, one: str, other: str, at: int) -> list[Fact]:
-        """Return the facts of a shortest way from one entity to another, in either direction; none if there is none."""
+        """Return the facts of a shortest path from one entity to another, in either direction; [] if there is none."""
         start, end = self._index.entity(one), self._index.entity(other)
         if start is None or end is None:
             return []
         return [self._fact(edge.seq) for edge in shortest(self._one(start), self._one(end), self._links(at))]
 
     def joined(self, one: str, other: str) -> tuple[list[Fact], list[Fact]]:
-        """Return the facts that say that two names are one entity, and those that say so through other names."""
+        """Return the facts by which two names are one entity: directly, and through other names."""
         start, end = self._index.entity(one), self._index.entity(other)
         if start is None or end is None:
             return [], []
@@ -264,12 +264,12 @@ class KnownFacts(LiveEdges):
         return [self._fact(seq) for seq in sorted(direct)], [self._fact(edge.seq) for edge in through]
 
     def _of(self, name: int, relation: str) -> Iterator[Edge]:
-        """Yield the live facts about a name alone, whatever it is joined with."""
+        """Yield the live facts about a name itself, not about the names joined with it."""
         where = f"subject = ? AND relation = ? AND {LIVE}"
         return self._index.edges(where, name, relation, self._until, self._until)
 
     def _links(self, at: int) -> Links:
-        """Return what leads on from an entity along any relation, in both directions."""
+        """Return the links from an entity along any relation, in both directions."""
 
         def links(entity: int) -> Iterator[tuple[int, Edge]]:
             for edge in self._followed.each(self._rows("subject", entity)):
@@ -283,7 +283,7 @@ class KnownFacts(LiveEdges):
         return links
 
     def _onward(self, at: int, column: str, relation: str | None) -> Links:
-        """Return what leads on along one relation, from its subjects or from its objects."""
+        """Return the links along one relation, from its subjects or from its objects."""
 
         def links(entity: int) -> Iterator[tuple[int, Edge]]:
             for edge in self._followed.each(self._rows(column, entity, relation)):

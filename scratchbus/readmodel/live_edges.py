@@ -1,4 +1,4 @@
-"""The edges of facts that were known at one place of the log and not retracted then, by the entities on their sides."""
+"""The facts known at one place of the log and not retracted then, found by their entities."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final
 from scratchbus.readmodel.fact_index import Edge, FactIndex, Names
 
 LIVE: Final = "seq <= ? AND retracted > ?"
-"""The condition on an edge; both values are the place (seq) of the log."""
+"""The condition for a live edge; both values are the place (seq) of the log."""
 
 
 class LiveEdges:
-    """The edges of an index that were live at a place (seq) of its log, whatever names entities had by then."""
+    """The edges of an index that were live at a place (seq) of its log, under all names that entities had by then."""
 
     def __init__(self, index: FactIndex, until: int) -> None:
         self._index, self._until = index, until
@@ -22,7 +22,7 @@ class LiveEdges:
     def _rows(
         self, column: str, entity: int, relation: str | None = None, condition: str = "", *values: object
     ) -> Iterator[Edge]:
-        """Yield the live facts on one side of which an entity is, under any of its names, the last asserted first."""
+        """Yield the live facts with an entity, under any of its names, on one side, the last asserted first."""
         given = [] if relation is None else [relation]
         where = f"{column} = ? {'AND relation = ?' if given else ''} AND {LIVE} {condition and f'AND {condition}'}"
         found = [
@@ -35,5 +35,5 @@ class LiveEdges:
         return self._same.get(entity, (entity,))
 
     def _one(self, name: int) -> int:
-        """Return the number that stands for an entity, from that of one of its names."""
+        """Return the representative number of an entity, given the number of one of its names."""
         return self._names(name)[0]

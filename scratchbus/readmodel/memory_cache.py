@@ -1,7 +1,7 @@
-"""Memories as this process holds them, so that no call reads all that a session or a scope has.
+"""Memories cached in this process, so that no call reads a whole session or scope.
 
-Each is read once from the state, and from then on kept up by the log: a read takes in, in one round trip, what has
-happened since the one before it. After a log was replaced or has lost events, the memory is read again.
+Each is read once from the state and then updated from the log: a read fetches, in one round trip, the events since the
+last one. After a log was replaced or has lost events, the memory is read again.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from scratchbus.projections.projection import Store
 from scratchbus.readmodel.catch_up import catch_up
 
 MOST_BYTES = 64 * 1024 * 1024
-"""About how many bytes of one kind of memory a bus holds; the one that was used last is always among them."""
+"""The approximate number of bytes that a bus caches of one kind of memory; the last used one is always kept."""
 
-_AT_ONCE = 1_000  # documents that one look takes: about a millisecond of the engine's time
+_AT_ONCE = 1_000  # documents per read: about a millisecond of the engine's time
 
 
 class Memory(Protocol):
-    """What is held of one page."""
+    """The cached memory of one page."""
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes."""
+        """Approximate size in bytes."""
         ...
 
     def load(self, documents: Mapping[str, Any]) -> None:
-        """Take some of the documents that are stored, by their subjects, in any order; some may come again."""
+        """Take some of the stored documents, by subject, in any order; a document may come twice."""
         ...
 
     def loaded(self) -> None:
-        """Get ready for events: all documents have come."""
+        """Get ready for events: all documents are loaded."""
         ...
 
     def evolve(self, event: Event) -> None:
@@ -61,9 +61,9 @@ M = TypeVar("M", bound=Memory)
 
 
 class MemoryKind(NamedTuple, Generic[M]):
-    """A kind of memory: what makes an empty one, of which documents it is made, and how their subjects begin.
+    """A kind of memory: how to make an empty one, its documents' classes, and the prefixes of their subjects.
 
-    `follows` are beginnings of the subjects whose events it is told. `stores` are the hashes that have the documents.
+    `follows` are the prefixes of subjects whose events it gets. `stores` are the hashes with the documents.
     """
 
     make: Callable[[], M]
@@ -84,17 +84,17 @@ class CachedMemory(Generic[M]):
         self._wanted = tuple(each.encode() for each in follows)
 
     def catch_up(self, log: Log) -> Step[None]:
-        """Take in what has happened since. Raises PositionLost, LogRewound or LogGap."""
+        """Fold the events since the last read. Raises PositionLost, LogRewound or LogGap."""
         ahead = replace(self.cursor)
         while True:
             chunks = yield from read(log, [ahead])
             self.take(chunks[0][1] if chunks else [], ahead)
             if not ahead.has_more:
                 return
-            ahead.page = self._page  # it is far behind: by the index of the page, as far as that goes
+            ahead.page = self._page  # far behind: read by the index of the page, as far as it goes
 
     def take(self, entries: Sequence[RawEntry], ahead: Cursor) -> None:
-        """Take in the entries up to a cursor; those that are known change nothing."""
+        """Fold the entries up to a cursor; known ones change nothing."""
         shard = ahead.position.shard
         with self.lock:
             for entry in entries:
@@ -108,7 +108,7 @@ class CachedMemory(Generic[M]):
 
 
 class MemoryCache(Generic[M]):
-    """The memories of one kind that a bus was asked for last. Safe to share between threads."""
+    """The recently used memories of one kind. Safe to share between threads."""
 
     def __init__(self, kind: MemoryKind[M], most_bytes: int = MOST_BYTES) -> None:
         self._kind = kind
@@ -117,8 +117,8 @@ class MemoryCache(Generic[M]):
         self._held: OrderedDict[tuple[int, str], CachedMemory[M]] = OrderedDict()
 
     def fresh(self, log: Log, page: str) -> Step[CachedMemory[M]]:
-        """Return the memory of a page with all that was acknowledged before. Raises as reading the log does."""
-        key = os.getpid(), page  # a fork would share what is in files
+        """Return the memory of a page with all acknowledged writes. Raises the errors of reading the log."""
+        key = os.getpid(), page  # a fork would share files
         for is_last in (False, True):
             held = self._held.get(key) or (yield from self._read(log, page))
             try:
@@ -133,7 +133,7 @@ class MemoryCache(Generic[M]):
         raise AssertionError("the last try returns or raises")
 
     def held(self, page: str) -> CachedMemory[M] | None:
-        """Return the memory of a page as it was last, if it is held, and keep it longer than those not asked for."""
+        """Return the cached memory of a page as last read, or None; mark it as recently used."""
         key = os.getpid(), page
         if (held := self._held.get(key)) is not None:
             self._keep(key, held)
@@ -156,7 +156,7 @@ class MemoryCache(Generic[M]):
     def _read(self, log: Log, page: str) -> Step[CachedMemory[M]]:
         """Read the memory of a page from the state, some documents at a time.
 
-        Some may be newer than the checkpoint that was read before them: what they have in them already changes nothing.
+        Some may be newer than the checkpoint read before them: events that they already contain change nothing.
         """
         shard = log.shard(page)
         keys = log.keys(shard)
@@ -193,9 +193,9 @@ class MemoryCache(Generic[M]):
 
 
 def catch_up_together(log: Log, wanted: Sequence[tuple[MemoryCache[Any], str]]) -> Step[bool]:
-    """Take in what has happened since on some pages, in one round trip for all that are known up to the same place.
+    """Fold the new events of some pages, in one round trip for all that are known up to the same place.
 
-    Return False when a page is not held, or has to catch up alone, since it is far behind or its log has changed.
+    Return False if a page is not cached, or has to catch up alone, since it is far behind or its log has changed.
     """
     at_same: dict[tuple[Position, str, str], list[CachedMemory[Any]]] = {}
     for cache, page in wanted:
@@ -204,7 +204,7 @@ def catch_up_together(log: Log, wanted: Sequence[tuple[MemoryCache[Any], str]]) 
         cursor = held.cursor
         at_same.setdefault((cursor.position, cursor.event_id, cursor.origin), []).append(held)
     for place, group in at_same.items():
-        ahead = Cursor(*place)  # not that of a memory, which others may have moved on meanwhile
+        ahead = Cursor(*place)  # a copy: another thread may move a memory's own cursor meanwhile
         try:
             chunks = yield from read(log, [ahead])
             for each in group:

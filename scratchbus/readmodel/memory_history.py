@@ -1,4 +1,4 @@
-"""The events about what an agent remembers, and what they leave of it."""
+"""The events about an agent's memory, and the state they lead to."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from scratchbus.readmodel.scope import Core
 
 
 def folded(events: Sequence[Event], subject: str, until: Position | None = None) -> Remembered | None:
-    """Return what these events leave of a subject, all of them or those up to a position.
+    """Return a subject after these events, or after those up to a position; None if it is gone.
 
-    The event that ended its session, which is about another subject, leaves nothing of it.
+    The event that ended its session, which is about another subject, removes it.
     """
     projection = projection_of(subject)
     document: Remembered | None = None
@@ -30,8 +30,8 @@ def folded(events: Sequence[Event], subject: str, until: Position | None = None)
 
 
 def history_of(core: Core, page: str, subject: str) -> Step[list[AnyEvent]]:
-    """Return the events about a subject, oldest first, and the one that ended its session, if it did."""
+    """Return the events about a subject, oldest first, and the one that ended its session, if any."""
     events = yield from history(core.log, page, subject)
     if page.startswith(session.PAGES) and subject != session.SUBJECT:
         events += [event for event in (yield from history(core.log, page, session.SUBJECT)) if is_over(event)]
-    return sorted(events, key=attrgetter("position"))  # it may have been erased since
+    return sorted(events, key=attrgetter("position"))  # it may have been erased after the session ended

@@ -1,4 +1,4 @@
-"""Folding a page in memory beyond what is committed, for readers that may not commit."""
+"""Fold a page in memory beyond the checkpoint, for readers that may not commit."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from scratchbus.readmodel.fold import Fold, needed
 
 @dataclass(slots=True)
 class Overlay:
-    """What a reader has folded of one page by itself, and up to where.
+    """The part of one page that a reader has folded by itself, and its position.
 
-    It stands upon the documents of a checkpoint, and is of no use once that has moved.
+    It extends the documents of a checkpoint, and is invalid once the checkpoint has moved.
     """
 
     checkpoint: Checkpoint
@@ -30,7 +30,7 @@ class Overlay:
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, store: Store) -> Overlay:
-        """Begin at a checkpoint, with what is kept in one store."""
+        """Begin at a checkpoint, with the documents of one store."""
         return cls(checkpoint, checkpoint.position, Fold(checkpoint.position.shard, store=store, is_shown=True))
 
 
@@ -40,7 +40,7 @@ def fold_ahead(log: Log, page: str, ahead: Overlay) -> Step[bool]:
     keys = log.keys(shard)
     entries = (yield from LogReader(log, ahead.at, chunk=CHUNK).read()).entries
     if not entries:
-        yield Pause(0.02)  # some are missing at the end of the log; they may be on their way from a primary
+        yield Pause(0.02)  # entries are missing at the end of the log; they may be on their way from a primary
         return True
     items = decode_items([entry for entry in entries if entry_fields(entry).get(b"page") == name], shard)
     subjects = needed(item for _, item in items if projection_of(item.subject).store == fold.store).get(page, [])

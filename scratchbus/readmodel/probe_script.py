@@ -1,4 +1,4 @@
-"""The script with which `verify` looks at a shard; apart, since everyone who connects loads the scripts for reading."""
+"""The script with which `verify` reads a shard; apart, since every connection loads the scripts for reading."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from scratchbus.engine.scripts import Key, lua_script
 
 @lua_script("eventlog/commands", "readmodel/verify/probe", only_reads=True)
 def probe(*commands: object, tail: Key, checkpoint: Key) -> None:
-    """Run commands that read, in one consistent look."""
+    """Run reading commands in one consistent step."""

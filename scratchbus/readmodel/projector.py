@@ -1,4 +1,4 @@
-"""The projector: keeps the projection up with the log, so that readers need not."""
+"""The projector: keeps the projection up to date, so that readers need not."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from scratchbus.readmodel.catch_up import STRETCHES, fold_once
 from scratchbus.readmodel.rebuild import renew
 from scratchbus.readmodel.scope import Host
 
-_MOST_PAGES = 10_000  # of which it is counted how much happens
+_MOST_PAGES = 10_000  # pages whose events are counted
 
 
 def run_projector(bus: Host, stop: threading.Event) -> None:
-    """Fold every shard as events come, until `stop` is set. Raises EngineError when the engine goes away."""
+    """Fold every shard as events arrive, until `stop` is set. Raises EngineError if the engine is lost."""
     log = bus.core.log
     known: dict[int, Checkpoint] = {}
     since: Counter[str] = Counter()
@@ -31,7 +31,7 @@ def run_projector(bus: Host, stop: threading.Event) -> None:
                 folded, known[shard] = bus.converse(fold_once(log, shard, most=STRETCHES))
             since.update(folded.pages)
             if folded.outcome is not Outcome.DONE:
-                stop.wait(random.uniform(0.002, 0.03))  # jitter: another projector is at it
+                stop.wait(random.uniform(0.002, 0.03))  # jitter: another projector is folding
             is_idle = is_idle and folded.is_all and folded.outcome is Outcome.DONE
         if is_idle:
             _take_snapshots(bus, since, stop)
@@ -39,7 +39,7 @@ def run_projector(bus: Host, stop: threading.Event) -> None:
 
 
 def _take_snapshots(bus: Host, since: Counter[str], stop: threading.Event) -> None:
-    """Write a snapshot of each page that has had so many events since this was last looked at that one may be due."""
+    """Write a snapshot of each page that has had enough events since the last check that one may be due."""
     log = bus.core.log
     least = min(snapshots.OPEN_LEAST_EVENTS, snapshots.LEAST_EVENTS)
     for page in [page for page, events in since.items() if events >= least]:

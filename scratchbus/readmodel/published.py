@@ -1,4 +1,4 @@
-"""What is published to a whole bus as an event on the system page: the observation types, the relations of facts."""
+"""Registries published to a whole bus as events on the system page: observation types, and relations of facts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NEVER = -1  # no subject has this version
 
 
 class Published(NamedTuple):
-    """What someone publishes: the event, without an id, and how the caller guards it; `verb` is for its digest."""
+    """A text to publish: the event, without an id, and the caller's guard; `verb` is for its digest."""
 
     verb: str
     event: TypesChanged | RelationsChanged
@@ -32,7 +32,7 @@ class Published(NamedTuple):
 
 
 def read_published(log: Log, subject: str, known: int = 0) -> Step[tuple[int, str | None]]:
-    """Return the version that is published, 0 for none, and its text unless it is the known one."""
+    """Return the published version, 0 for none, and its text unless it is the known one."""
     head = yield from read_head(log, SYSTEM_PAGE, subject)
     if head is None or head.version == known:
         return head.version if head else 0, None
@@ -43,8 +43,8 @@ def read_published(log: Log, subject: str, known: int = 0) -> Step[tuple[int, st
 def publish(log: Log, given: Published, check: Callable[[str | None], Step[None]]) -> Step[tuple[bool, int]]:
     """Publish a text; return whether that changed anything, and its version if it was appended now, else 0.
 
-    `check` gets the text in force, None if there is none, and may refuse. Raises VersionConflict when someone else
-    published meanwhile, or since the expected version. A retry with the same event id is answered as the first.
+    `check` gets the text in force, None if there is none, and may refuse it. Raises VersionConflict if someone else has
+    published meanwhile, or since the expected version. A retry with the same event id gets the first answer.
     """
     check_guards(given.event_id)
     if given.expected_version is not None:
@@ -65,7 +65,7 @@ def publish(log: Log, given: Published, check: Callable[[str | None], Step[None]
 
 
 def _is_known(log: Log, write: Write) -> Step[bool]:
-    """Return whether a retry has appended its event already. Raises EventIdReused."""
+    """Return whether a previous attempt has appended the event. Raises EventIdReused."""
     try:
         yield from append(log, SYSTEM_PAGE, [write])
         return True

@@ -1,9 +1,9 @@
--- Building the state anew: the lease of who does it, and the switch to what was built.
--- Numbers of builds only grow, so that who lost the lease writes where nobody looks.
+-- Rebuilding the state: the builder's lease, and the switch to the new build.
+-- Build numbers only grow, so a builder that lost its lease writes where nobody reads.
 --
--- Reply: {0, holder, until} the lease is someone else's; {1, …} done: of "take" the number of the build and that of the
---        live one, of "keep" the log's tail. {2} the new build may not be switched to: it has less than the live one, or
---        is of another log
+-- Reply: {0, holder, until} someone else holds the lease; {1, …} done: for "take" the numbers of the build and of the
+--        live one, for "keep" the log's tail. {2} the new build cannot become the live one: it has less than that, or
+--        belongs to another log
 
 local call = redis.call
 
@@ -37,7 +37,7 @@ if OPERATION == 'switch' then
   local new = call('GET', NEXT) or ''
   local _, made = tell(new)
   local _, was = tell(live)
-  local tail = call('GET', TAIL) -- what is behind it was not an event; older versions folded it
+  local tail = call('GET', TAIL) -- entries behind it are not events; older versions folded them
   local is_of_log = was == made and seq_of(live) <= seq_of(tail) and ms_of(live) <= ms_of(tail)
   if made ~= (call('GET', ORIGIN) or '') or (is_of_log and seq_of(live) > seq_of(new)) then return {2} end
   if new == '' then call('DEL', LIVE) else call('SET', LIVE, new) end

@@ -1,4 +1,4 @@
-"""Rebuilding: the state is folded again from the whole log beside the live one, and then replaces it at once."""
+"""Rebuilding: the state is folded again from the whole log beside the live one, and then replaces it in one step."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ CHUNK = 250
 """How many events are folded at once: a commit takes the engine some milliseconds."""
 
 Progress = Callable[[int, int], object]
-"""Is told how many events are done, and of how many; both may grow."""
+"""A callback that gets how many events are done, and how many there are; both may grow."""
 
-_MOST_REST = 9.0  # in times of what the work before it took
+_MOST_REST = 9.0  # times the duration of the preceding work
 _LONGEST_REST = 1.0  # seconds
-_TERM = 10.0  # seconds after which it is asked whether the end has come nearer
-_NEARER = 0.8  # of what was left before
-_TELL = 5.0  # seconds between two lines about the progress
-_WAIT = 0.2  # seconds until it is looked again whether someone else has rebuilt the state
+_TERM = 10.0  # seconds between checks whether the end has come nearer
+_NEARER = 0.8  # of the events that were left before
+_TELL = 5.0  # seconds between two log lines about the progress
+_WAIT = 0.2  # seconds between checks whether someone else has rebuilt the state
 
 logger = stderr_logger()
 
 
 class Rebuilt(NamedTuple):
-    """What a rebuild did: how many events it folded, in how many seconds."""
+    """The result of a rebuild: how many events it folded, in how many seconds."""
 
     events: int
     seconds: float
@@ -42,9 +42,9 @@ class Rebuilt(NamedTuple):
 
 @dataclass(slots=True)
 class Pace:
-    """How long to rest after each stretch, so that publishing goes on nearly as fast as without.
+    """How long to rest after each stretch, so that publishing stays nearly as fast as without a rebuild.
 
-    While nobody publishes, not at all. When so much is published that the end does not come nearer, less and less.
+    Zero while nobody publishes; less and less if so much is published that the end does not come nearer.
     """
 
     left: int
@@ -52,7 +52,7 @@ class Pace:
     rests: float = _MOST_REST
 
     def rest(self, now: float, took: float, left: int, published: int) -> float:
-        """Return how many seconds to rest after a stretch, when that many events are left, and were published since."""
+        """Return how many seconds to rest after a stretch, with so many events left, and so many published since."""
         if now - self.since > _TERM:
             self.rests = min(_MOST_REST, self.rests * 2) if left < _NEARER * self.left else self.rests / 2
             self.left, self.since = left, now
@@ -61,7 +61,7 @@ class Pace:
 
 @dataclass(slots=True)
 class _Work:
-    """A rebuild that is going on: how far each shard is folded, and where its log ended when last seen."""
+    """A rebuild in progress: how far each shard is folded, and the last known end of its log."""
 
     log: Log
     who: str
@@ -70,7 +70,7 @@ class _Work:
     ends: dict[int, int] = field(default_factory=dict)
 
     def note(self, shard: int, done: int, end: int) -> None:
-        """Take note of how far a shard is, and tell."""
+        """Record how far a shard is, and report the progress."""
         self.done[shard], self.ends[shard] = done, max(end, done)
         if self.progress is not None:
             self.progress(sum(self.done.values()), sum(self.ends.values()))
@@ -79,8 +79,8 @@ class _Work:
 def rebuild(core: Core, progress: Progress | None = None) -> Step[Rebuilt]:
     """Fold the state of all shards again and switch to it; until then readers use the old one.
 
-    Raises RebuildHeld while someone else does so; one that was killed is taken over from, and its leavings are removed.
-    Raises PositionLost, LogRewound, LogGap or CodeTooOld too; then the live state is as it was.
+    Raises RebuildHeld while someone else rebuilds; an aborted rebuild is taken over, and its leftovers are deleted.
+    Also raises PositionLost, LogRewound, LogGap or CodeTooOld; the live state is then unchanged.
     """
     began, log = time.monotonic(), core.log
     work = _Work(log, core.process, progress)
@@ -95,9 +95,9 @@ def rebuild(core: Core, progress: Progress | None = None) -> Step[Rebuilt]:
 
 
 def renew(core: Core) -> Step[None]:
-    """Rebuild state that an older version stored in another form, unless someone else does; then wait for that.
+    """Rebuild state that an older version stored in another form, or wait for the process that does so.
 
-    Where it cannot be rebuilt from here, it is left as it is, and reads say so.
+    If it cannot be rebuilt from here, it is left unchanged, and reads raise an error.
     """
     while (yield from is_state_too_old(core.log)):
         logger.warning("an older version stored the state; rebuilding it from the log")
@@ -111,7 +111,7 @@ def renew(core: Core) -> Step[None]:
 
 
 def _log_progress() -> Progress:
-    """Return what logs from time to time how far a rebuild is."""
+    """Return a callback that logs the progress of a rebuild from time to time."""
     told = time.monotonic()
 
     def tell(done: int, end: int) -> None:
@@ -136,7 +136,7 @@ def _has_state_alone(log: Log, shard: int) -> Step[bool]:
 
 
 def _drop_state(work: _Work, shard: int) -> Step[None]:
-    """Delete state that is of no event, and last its checkpoint: until then no one reads it or adds to it."""
+    """Delete state without events, and its checkpoint last: until then no one reads the state or adds to it."""
     lease = yield from take(work.log.keys(shard), work.who)
     yield from clear(lease, kept=())
     if not (yield from lease.switch()):
@@ -158,7 +158,7 @@ def _rebuild_shard(work: _Work, shard: int) -> Step[None]:
 
 
 def _fold_all(work: _Work, lease: RebuildLease) -> Step[None]:
-    """Fold a shard's log from its beginning until the new build may take the place of the live one, and switch."""
+    """Fold a shard's log from its beginning until the new build can replace the live one, and switch."""
     shard, end = lease.keys.shard, work.ends[lease.keys.shard]
     pace, known, is_live = Pace(end, time.monotonic()), None, False
     last_progress = time.monotonic()
@@ -181,7 +181,7 @@ def _fold_all(work: _Work, lease: RebuildLease) -> Step[None]:
 
 
 def _unfinished(known: Checkpoint, outcome: Outcome) -> LogError:
-    """Return the error for a log that does not go on, or whose events cannot be folded."""
+    """Return the error for a log that ends too early, or whose events cannot be folded."""
     shard, advice = known.position.shard, "restore the engine from a backup"
     if outcome is Outcome.DONE:
         return LogGap(

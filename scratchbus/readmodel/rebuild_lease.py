@@ -1,4 +1,4 @@
-"""Conversations about rebuilding the state. All but the switch may be sent twice."""
+"""Conversations about rebuilding the state. All except the switch are safe to send twice."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.layouts import LUA
 
 LEASE_MS = 10_000
-"""How long nobody else builds a shard's state after the last sign of life of who does."""
+"""How long the lease lasts after its holder last renewed it."""
 
-_LOOK = 0.5  # seconds between two looks whether who has the lease is alive
+_LOOK = 0.5  # seconds between two checks whether the holder of the lease is alive
 
 
 @lua_script("eventlog/clock", "eventlog/entries", "readmodel/rebuild", constants=LUA)
@@ -26,14 +26,14 @@ def _rebuild(
     *, lease: Key, live: Key, origin: Key, tail: Key, next: Key, never: Key, operation: str, token: str, lease_ms: int,
     who: str,
 ) -> None:  # fmt: skip
-    """Do something under the lease of a rebuild; `live` and `next` are the checkpoints of the two builds.
+    """Do a step under the lease of a rebuild; `live` and `next` are the checkpoints of the two builds.
 
-    While the number of the build is not known, `next` is a key that never exists, as `never` is.
+    While the number of the build is not known, `next` is a key that never exists, like `never`.
     """
 
 
 class RebuildLease(NamedTuple):
-    """The right to rebuild a shard's state, as the build with that number; `live` is the build that readers use."""
+    """A lease to rebuild a shard's state, as the build with this number; `live` is the build that readers use."""
 
     keys: ShardKeys
     token: str
@@ -41,7 +41,7 @@ class RebuildLease(NamedTuple):
     live: int
 
     def keep(self) -> Step[Position]:
-        """Prolong the lease; return where the log ends. Raises RebuildHeld when another has taken over."""
+        """Renew the lease; return the end of the log. Raises RebuildHeld if another process has taken over."""
         reply = yield from self._hold("keep")
         return end_of(reply[1], self.keys.shard)
 
@@ -66,7 +66,7 @@ class RebuildLease(NamedTuple):
 
 
 def take(keys: ShardKeys, who: str) -> Step[RebuildLease]:
-    """Take the lease of a shard. Raises RebuildHeld while its holder shows signs of life."""
+    """Take the lease of a shard. Raises RebuildHeld while its holder renews it."""
     token, seen = token_hex(8), None
     while True:
         reply = yield from _run(keys, "take", token, None, who)
@@ -80,7 +80,7 @@ def take(keys: ShardKeys, who: str) -> Step[RebuildLease]:
 
 
 def clear(lease: RebuildLease, kept: Sequence[int]) -> Step[int]:
-    """Delete the keys of all builds before this one, but for those to be kept, some at a time; return how many."""
+    """Delete the keys of all builds before this one, except these, some at a time; return how many were deleted."""
     shard, prefix = lease.keys.shard, lease.keys.tag + "p"
     count, at = 0, b"0"
     while True:

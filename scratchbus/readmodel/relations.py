@@ -1,7 +1,7 @@
-"""How things hang together across the bus: what rests on what, what led to which action, what caused what.
+"""Relations across the bus: which observations rest on which, lead to which actions, cause which events.
 
-The relations are indexes of the projection. A reader lays over them what is not folded yet, so that it sees all that
-was acknowledged before it began.
+The relations are indexes of the projection. A reader adds the unfolded events, so that it sees every write that was
+acknowledged before it began.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _AT_ONCE = 500
 
 @dataclass(slots=True)
 class Relations:
-    """The relations of some shards, as they were when they were opened or later.
+    """The relations of some shards, as of when they were opened or later.
 
-    Everything up to `reached` is seen, by shard; `_late` is what was not folded by then.
+    Everything up to `reached` is included, by shard; `_late` has the relations not folded by then.
     """
 
     log: Log
@@ -47,7 +47,7 @@ class Relations:
     _late: dict[tuple[int, str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
 
     def open(self, shard: int) -> Step[None]:
-        """Fold what is missing of a shard, or read it where that is forbidden."""
+        """Fold the missing events of a shard, or read them if folding is forbidden."""
         try:
             checkpoint, is_end = (yield from catch_up(self.log, shard)), True
         except (EngineReadOnly, EngineForbidden):
@@ -62,7 +62,7 @@ class Relations:
         self.reached[shard] = reader.at
 
     def leading_from(self, relation: str, starts: Iterable[str]) -> Step[dict[str, list[tuple[int, str]]]]:
-        """Return where a relation leads from each of these, with the shard that says so."""
+        """Return where a relation leads from each of these, with the shard that has the entry."""
         found: dict[str, list[tuple[int, str]]] = {start: [] for start in starts}
         wanted = list(found)
         for shard in self._builds:
@@ -90,7 +90,7 @@ class Relations:
             build = Checkpoint.parse(now, shard).build
             if build == self._builds[shard]:
                 return list(rows)
-            self._builds[shard] = build  # it was rebuilt; the build before may be gone
+            self._builds[shard] = build  # rebuilt meanwhile; the previous build may be gone
 
 
 def open_relations(log: Log, shards: Iterable[int] | None = None) -> Step[Relations]:
@@ -103,9 +103,9 @@ def open_relations(log: Log, shards: Iterable[int] | None = None) -> Step[Relati
 
 @dataclass(frozen=True, slots=True)
 class Resting:
-    """What rests on an observation, directly or through others, the nearest first; cycles end where they close.
+    """The dependents of an observation, direct or indirect, the nearest first; cycles end where they close.
 
-    `beneath` has the ids that rest on each one directly, the oldest first; `pages` the page of each but the first.
+    `beneath` has the ids that rest on each one directly, the oldest first; `pages` the page of each except the first.
     `facts` are those that rest on the first one directly, each with its page.
     """
 
@@ -115,7 +115,7 @@ class Resting:
 
 
 def resting_on(relations: Relations, id: str) -> Step[Resting]:
-    """Return what rests on an observation, on all pages, whatever its status."""
+    """Return the dependents of an observation on all pages, whatever their status."""
     resting = Resting({}, {})
     level = [id]
     while level:
@@ -137,7 +137,7 @@ def resting_on(relations: Relations, id: str) -> Step[Resting]:
 
 
 def gather(log: Log, pages: Mapping[str, str], freshness: Freshness) -> Step[dict[str, Observation]]:
-    """Return the observations with these ids, each from its page, in this order; those that have left are left out."""
+    """Return the observations with these ids, each from its page, in this order, without those that have left it."""
     by_page: dict[str, list[str]] = defaultdict(list)
     for id, page in pages.items():
         by_page[page].append(id)
@@ -149,7 +149,7 @@ def gather(log: Log, pages: Mapping[str, str], freshness: Freshness) -> Step[dic
 
 
 def find_pages(log: Log, ids: list[str]) -> Step[dict[str, str]]:
-    """Return the page of each of these ids that any page of the bus has, or had until it was archived."""
+    """Return the page of each of these ids that is, or before archiving was, on any page of the bus."""
     found: dict[str, str] = {}
     for shard in range(log.shards):
         keys = log.keys(shard)
@@ -172,7 +172,7 @@ def find_pages(log: Log, ids: list[str]) -> Step[dict[str, str]]:
 
 
 def may_be_archived(log: Log, id: str) -> Step[bool]:
-    """Return whether the archive knows an id that no page has any more; where it cannot be read, whether it may."""
+    """Return whether the archive has an id that no page has any more; True if the archive cannot be read."""
     for shard in range(log.shards):
         floor = yield from read_floor(log, shard)
         if not floor.position.seq:

@@ -1,4 +1,4 @@
-"""Reading the relations of facts from their file."""
+"""Read the relations of facts from their file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scratchbus.settings import read_text, shipped
 
 
 def read_relations(file: Path | None) -> RelationRegistry:
-    """Return the relations of a file, or those that come with scratchbus. Raises RelationsError."""
+    """Return the relations in a file, by default those of scratchbus. Raises RelationsError."""
     path = file or shipped("relations.yaml")
     return parse_relations(read_text(path, RelationsError), str(path))
 

@@ -1,4 +1,4 @@
-"""The relations of facts that are in force: those that were published to the bus, else those of the file."""
+"""The relations of facts in force: those published to the bus, else those of the file."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from scratchbus.readmodel.relations_file import as_relations
 from scratchbus.readmodel.scope import REGISTRY_AGE, Core
 
 SUBJECT = "relations"
-"""The subject, on the system page, whose last event has the relations in force."""
+"""The subject on the system page whose last event has the relations in force."""
 
 
 def relations_for(core: Core, *names: object) -> Step[RelationRegistry]:
     """Return the relations.
 
-    Newer ones are looked for every few seconds, and at once when one of these names is unknown.
+    Checks for newer ones every few seconds, and at once if one of these names is unknown.
     """
     is_unknown = any(isinstance(name, str) and not core.relations.knows(name) for name in names)
     if is_unknown or time.monotonic() - core.relations_checked > REGISTRY_AGE:
@@ -30,13 +30,13 @@ def relations_for(core: Core, *names: object) -> Step[RelationRegistry]:
 
 
 def relations_now(core: Core) -> Step[RelationRegistry]:
-    """Return the relations, with what was published until now."""
+    """Return the relations, including those published until now."""
     yield from refresh_relations(core)
     return core.relations
 
 
 def refresh_relations(core: Core) -> Step[bool]:
-    """Take the published relations if they are newer than those in use; return whether they were."""
+    """Use the published relations if they are newer than those in use; return whether they were."""
     version, text = yield from read_published(core.log, SUBJECT, core.relations_version)
     core.relations_checked = time.monotonic()
     if text is not None:
@@ -45,7 +45,7 @@ def refresh_relations(core: Core) -> Step[bool]:
 
 
 def push_relations(core: Core, given: object, event_id: str | None, expected_version: int | None) -> Step[bool]:
-    """Publish relations, or a file of them; return whether that changed anything.
+    """Publish relations, or a file with them; return whether that changed anything.
 
     Raises RelationsError, VersionConflict.
     """
@@ -65,4 +65,4 @@ def _accept(current: str | None) -> Step[None]:
 
 def _use(core: Core, relations: RelationRegistry, version: int) -> None:
     core.relations, core.relations_version = relations, version
-    core.facts = MemoryCache(fact_index.kind(relations))  # those that are held were read by the others
+    core.facts = MemoryCache(fact_index.kind(relations))  # the cached ones were read with the old relations

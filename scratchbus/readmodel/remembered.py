@@ -1,4 +1,4 @@
-"""What was on a page at a position, folded from its events."""
+"""The documents of a page at a position, folded from its events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from scratchbus.projections.table import fold_page, is_remembered
 def documents_at(
     log: Log, page: str, end: Position, is_wanted: Callable[[str], bool] = lambda subject: True
 ) -> Step[dict[str, Any]]:
-    """Return the documents of a page at a position whose subjects are wanted; None for those that were gone.
+    """Return the wanted documents of a page at a position, by subject; None for deleted ones.
 
     Raises PositionLost.
     """
@@ -34,5 +34,5 @@ def documents_at(
 
 
 def remembered_at(log: Log, page: str, end: Position) -> Step[dict[str, Any]]:
-    """Return all that was remembered on a page at a position, by subject. Raises PositionLost."""
+    """Return all memories of a page at a position, by subject. Raises PositionLost."""
     return documents_at(log, page, end, is_remembered)

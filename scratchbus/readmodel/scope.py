@@ -1,4 +1,4 @@
-"""What every operation of one open bus shares: its settings, its log, its registry, and who speaks."""
+"""The shared state of one open bus: its settings, its log, its registry, and its identity."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ else:
 T = TypeVar("T")
 
 TYPES = "types"
-"""The subject, on the system page, whose last event is the registry in force."""
+"""The subject on the system page whose last event is the registry in force."""
 
 
 NOTES = MemoryKind(Notebook, (Note,), (notes.PREFIX, session.SUBJECT))
@@ -66,14 +66,14 @@ PREFERENCES = MemoryKind(PreferenceList, (Preference,), (preferences.PREFIX,))
 """The preferences of scopes."""
 
 REGISTRY_AGE = 5.0
-"""Seconds after which a process looks whether someone published a newer registry."""
+"""Seconds after which a process checks for a newer published registry."""
 
 
 @dataclass
 class Core:
     """An open bus, without its connections.
 
-    `recalled` holds, by page and subject, the last observation that answered a retry, and the event that left it so.
+    `recalled` has, by page and subject, the last observation that answered a retry, and its last event then.
     """
 
     settings: Settings
@@ -94,15 +94,15 @@ class Core:
 
     @once
     def registry(self) -> Registry:
-        """The registry in use: the one that was published, or the one in the file, read when it is first needed.
+        """The registry in use: the published one, or the one in the file, read on first use.
 
-        A published one that another thread takes while this one reads the file stays.
+        A published one that another thread sets while this one reads the file is kept.
         """
         return registry_files.as_registry(self.types_file)
 
     @once
     def relations(self) -> RelationRegistry:
-        """The relations in use: those that were published, or else those of the file. Raises RelationsError."""
+        """The relations in use: the published ones, or else those of the file. Raises RelationsError."""
         return relations_file.read_relations(self.settings.relations)
 
     @once
@@ -129,7 +129,7 @@ class Core:
 
 
 class Host(Protocol):
-    """What everything built on a bus needs of it: pages, memories, views, subscriptions, work, long-running loops."""
+    """The part of a bus that pages, memories, views, subscriptions, work and long-running loops use."""
 
     core: Core
     feeds: Feeds
@@ -145,7 +145,7 @@ class Host(Protocol):
 
 
 class AsyncHost(Protocol):
-    """The same of an AsyncBus."""
+    """The same for an AsyncBus."""
 
     core: Core
     feeds: AsyncFeeds
@@ -163,7 +163,7 @@ class AsyncHost(Protocol):
 def type_of(core: Core, name: str) -> Step[ObservationType]:
     """Return a type of the registry.
 
-    A newer registry is looked for every few seconds, and at once when the type is unknown.
+    Checks for a newer registry every few seconds, and at once if the type is unknown.
     """
     kind = core.registry.types.get(name)
     if kind is None or time.monotonic() - core.registry_checked > REGISTRY_AGE:
@@ -173,7 +173,7 @@ def type_of(core: Core, name: str) -> Step[ObservationType]:
 
 
 def refresh_registry(core: Core) -> Step[bool]:
-    """Take the published registry if it is newer than the one in use; return whether it was."""
+    """Use the published registry if it is newer than the one in use; return whether it was."""
     version, registry = yield from _read_registry(core.log, core.registry_version)
     core.registry_checked = time.monotonic()
     if registry is None:
@@ -195,9 +195,9 @@ def push_registry(
 ) -> Step[bool]:
     """Publish a registry to the bus; return whether it changed anything.
 
-    Raises TypeInUse when a type goes, or gets another lifecycle, while an observation of it is open, and
-    VersionConflict when someone else published meanwhile, or since the expected version. A retry with the same event
-    id is answered as the first.
+    Raises TypeInUse if a type is removed, or gets another lifecycle, while an observation of it is open, and
+    VersionConflict if someone else has published meanwhile, or since the expected version. A retry with the same event
+    id gets the first answer.
     """
 
     def check(current: str | None) -> Step[None]:

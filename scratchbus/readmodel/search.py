@@ -1,4 +1,4 @@
-"""Listing a page: the observations in its indexes, merged with those folded again because they are paged out."""
+"""List a page: the observations in its indexes, merged with paged-out ones, which are folded again."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from scratchbus.projections.filters import Filter
 from scratchbus.projections.scratch_page import settled_all, whole
 from scratchbus.readmodel.queries import Freshness, PastState, look
 
-_SCAN = 200  # documents a scan asks for at once
+_SCAN = 200  # documents a scan reads at once
 _RANGES, _FEWEST, _MOST = 16, 8, 200  # ranges read at once; documents folded at once
-_TRIES = 5  # while others page in what was paged out
+_TRIES = 5  # while others page observations in
 
 
 def search(
@@ -31,9 +31,9 @@ def search(
     below: int | None,
     earlier: PastState | None = None,
 ) -> Step[list[Observation]]:
-    """Return the observations that match, newest first by when they were added; `below` is a seq to go on below.
+    """Return the matching observations, newest first by when they were added, only those added before the seq `below`.
 
-    Raises PositionLost for one that is paged out and whose events are in an archive that cannot be read.
+    Raises PositionLost for a paged-out one whose events are in an archive that cannot be read.
     """
     for _ in range(_TRIES):
         out, walk = yield from _search(log, page, freshness, wanted, limit, below, earlier)
@@ -52,7 +52,7 @@ def _search(
     earlier: PastState | None,
 ) -> Step[tuple[list[Observation], _Walk | None]]:
     bound = "" if below is None else str(below)
-    by_status = wanted.status is not None and earlier is None  # the heads know no status but the last
+    by_status = wanted.status is not None and earlier is None  # the heads only have the current status
     statuses = f",{','.join(wanted.status or ())}," if by_status else ""
     source = f',"{wanted.source}",' if wanted.source is not None else ""
     is_scan = any(each is not None for each in (wanted.text, wanted.context, wanted.metadata, wanted.confidence))
@@ -70,7 +70,7 @@ def _search(
         if walk is None and seen.checkpoint.is_paged and not wanted.waiting:
             walk = yield from _begin(log, page, seen.checkpoint, wanted)
             if walk.checkpoint != seen.checkpoint:
-                continue  # something may have been paged in or out between the two
+                continue  # an observation may have been paged in or out between the two
         floor = int(float(seen.below)) if seen.below and not seen.is_end else 0
         late = [
             document
@@ -120,10 +120,10 @@ class _Walk:
     def between(
         self, low: int, high: int | None, limit: int | None, others: Sequence[int], here: Collection[str]
     ) -> Step[list[Observation]]:
-        """Return those that match and were added from one `seq` on and below another, newest first.
+        """Return the matching ones that were added from one `seq` on and below another, newest first.
 
-        With a limit only as many as make up that many with the others, of which it is known when they were added. Those
-        that are `here` are known already.
+        With a limit, return only as many as are needed besides the others, whose seqs are known. Those in `here` are
+        known already.
         """
         out: list[Observation] = []
         shard = self.checkpoint.position.shard
@@ -146,7 +146,7 @@ class _Walk:
                 if limit is not None and len(out) + sum(added > last for added in others) >= limit:
                     return out
                 if since and some[-1].ms < since:
-                    return out  # it was added before that, and so were those that follow
+                    return out  # it was added before that, as were the following ones
         return out
 
     def _read_ranges(self, numbers: Sequence[int]) -> Step[None]:
@@ -175,7 +175,7 @@ def _begin(log: Log, page: str, checkpoint: Checkpoint, wanted: Filter) -> Step[
 
 
 def _traits(wanted: Filter) -> tuple[int, list[int]]:
-    """Return the traits that all that match have, and those of which they have one."""
+    """Return the traits that all matching ones have, and those of which they have at least one."""
     must = 0
     for name, value in _fields(wanted):
         must |= paged_out.trait(name, value)

@@ -1,4 +1,4 @@
-"""Short ids: people read and type the end or the beginning of an id, and mean the observation that has it."""
+"""Short ids: people read and type the end or the beginning of an id."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ WHOLE = 26
 """How many characters a ULID has."""
 
 _SHORT = re.compile(rf"[0-9A-HJKMNP-TV-Z]{{{SHORTEST},{WHOLE - 1}}}")  # the alphabet of ULIDs
-_AT_ONCE = 5_000  # heads that one look takes: about a millisecond of the engine's time
+_AT_ONCE = 5_000  # heads per read: about a millisecond of the engine's time
 _LISTED = 5
 
 
 def whole_id(log: Log, page: str, given: str) -> Step[str]:
-    """Return the id that a text stands for: a whole one, or an end or beginning of one that was ever on the page.
+    """Return the id that a text stands for: a whole id, or the end or beginning of one that was ever on the page.
 
-    Any case is read. A whole id is returned as it is, as is the subject of what is remembered, and the engine is not
-    asked. Raises NotFound when the text fits none, InvalidId when it fits several.
+    Ignores case. Returns a whole id, or the subject of a memory, unchanged, without a call to the engine. Raises
+    NotFound if no id matches, InvalidId if several do.
     """
     if not isinstance(given, str):
         raise InvalidId(f"id: {shown(given)} is not an id")
@@ -55,7 +55,7 @@ def whole_id(log: Log, page: str, given: str) -> Step[str]:
 def _find(log: Log, page: str, text: str) -> Step[set[str]]:
     """Return the ids that end or begin with a text.
 
-    They are found by the heads of the page and, where these were dropped, by what is on the page.
+    They are found by the heads of the page and, where these were dropped, by the observations on the page.
     """
     keys = log.keys(log.shard(page))
     shard = keys.shard

@@ -1,11 +1,11 @@
-"""Snapshots: the documents of a page as they were at a position, so that the past is not folded from the beginning.
+"""Snapshots: the documents of a page at a position, so that the past is not folded from the beginning.
 
-They follow from the log: one that is missing costs time, and nothing else. A page's are fields of one hash. The field
-`<stream id>` says how many documents there are, in how many parts, and which event the last one folded was; it is
-written last. The fields `<stream id>/<n>` are the parts: stored documents with commas between them, zstd-compressed.
+They derive from the log: a missing one only costs time. A page's snapshots are fields of one hash. The field `<stream
+id>` has the number of documents, the number of parts, and the id of the last folded event; it is written last. The
+fields `<stream id>/<n>` are the parts: stored documents with commas between them, zstd-compressed.
 
-Most of what was on a page is closed. Snapshots of what was open are small, and so there are many: the field
-`<stream id>/open` has the id of the last event, a `|`, and the documents as one part.
+Most of a page is closed. Snapshots of the open observations are small, so there are many: the field `<stream
+id>/open` has the id of the last event, a `|`, and the documents as one part.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from scratchbus.eventlog.unzip import unzip, zstd
 from scratchbus.readmodel.type_indexes import type_indexes
 
 LEAST_EVENTS, EVENTS_PER_DOCUMENT = 5_000, 4
-"""A snapshot is written when so many events came since the one before: at least, and for each document it has.
+"""A snapshot is written after so many events: at least, and for each of its documents.
 
 So all snapshots together have at most a quarter as many documents as the log has events, compressed to a fifth.
 """
 
 OPEN_LEAST_EVENTS, OPEN_MOST = 1_000, 5_000
-"""The same for snapshots of what is open; of a page with more open observations there are none."""
+"""The same for snapshots of the open observations; a page with more open ones has no such snapshots."""
 
 PART = 1_000
 """How many documents are read, compressed or decoded at once."""
@@ -47,7 +47,7 @@ MOST_UNPACKED = 256 * 1024 * 1024
 
 
 class Snapshot(NamedTuple):
-    """A snapshot that is stored: where the log was, and how many documents in how many parts there are."""
+    """A stored snapshot: its position in the log, and the numbers of its documents and parts."""
 
     position: Position
     documents: int
@@ -65,7 +65,7 @@ def is_open_due(events: int, documents: int) -> bool:
 
 
 def stored(keys: ShardKeys, names: PageKeys, ending: bytes = b"") -> Step[list[Position]]:
-    """Return where there are snapshots of a page, the last first; those of what was open have an ending."""
+    """Return the positions of a page's snapshots, the last first; those of the open observations have an ending."""
     fields = yield from ask(keys.shard, "HKEYS", names.snapshots)
     parts = [field.partition(b"/") for field in fields]
     places = [Position.parse(id.decode()) for id, slash, rest in parts if slash + rest == ending]
@@ -75,14 +75,14 @@ def stored(keys: ShardKeys, names: PageKeys, ending: bytes = b"") -> Step[list[P
 def nearest(keys: ShardKeys, names: PageKeys, until: Position) -> Step[Snapshot | None]:
     """Return the last snapshot up to a position, if there is one.
 
-    One that was made of events which the log does not have, from before a failover, is passed over.
+    One that was made of events which the log does not have, from before a failover, is skipped.
     """
     for place in (yield from stored(keys, names)):
         if place > until:
             continue
         row = yield from ask(keys.shard, "HGET", names.snapshots, place.stream_id)
         if row is None or row.count(b"|") < 2:
-            continue  # it has just been deleted, or nobody of ours wrote it
+            continue  # deleted just now, or not written by scratchbus
         documents, parts, event_id = text_of(row).split("|", 2)
         if documents.isdecimal() and parts.isdecimal() and (yield from _is_of_log(keys, place, event_id)):
             return Snapshot(place, int(documents), int(parts))
@@ -90,7 +90,7 @@ def nearest(keys: ShardKeys, names: PageKeys, until: Position) -> Step[Snapshot 
 
 
 def nearest_open(keys: ShardKeys, names: PageKeys, until: Position) -> Step[tuple[Position, list[Observation]] | None]:
-    """Return the last position up to one at which what was open is stored, with those documents; None without any."""
+    """Return the position and documents of the last snapshot of the open observations up to a position, if any."""
     for place in (yield from stored(keys, names, OPEN_ENDING)):
         if place > until:
             continue
@@ -117,7 +117,7 @@ def _is_of_log(keys: ShardKeys, place: Position, event_id: str) -> Step[bool]:
 
 
 def load(names: PageKeys, snapshot: Snapshot) -> Step[list[Observation] | None]:
-    """Return the documents of a snapshot; None when it has just been deleted, or cannot be read."""
+    """Return the documents of a snapshot; None if it was deleted just now, or cannot be read."""
     documents: list[Observation] = []
     for part in range(snapshot.parts):
         field = f"{snapshot.position.stream_id}/{part}"
@@ -147,7 +147,7 @@ def store(
 
 
 class OpenSnapshot(NamedTuple):
-    """What was open on a page after an event, to be stored."""
+    """The open observations of a page after an event, to be stored."""
 
     position: Position
     event_id: str
@@ -155,7 +155,7 @@ class OpenSnapshot(NamedTuple):
 
 
 def store_open(keys: ShardKeys, names: PageKeys, made: Sequence[OpenSnapshot], erased: int) -> Step[None]:
-    """Write snapshots of what was open, as `store` does."""
+    """Write snapshots of the open observations, as `store` does."""
     fields = [f"{each.position.stream_id}/open" for each in made]
     with suppress(EngineReadOnly, EngineForbidden, EngineFull):
         for field, each in zip(fields, made, strict=True):
@@ -165,9 +165,9 @@ def store_open(keys: ShardKeys, names: PageKeys, made: Sequence[OpenSnapshot], e
 
 
 def take_open(keys: ShardKeys, page: str) -> Step[bool]:
-    """Write a snapshot of what is open on a page, if one is due; return whether it was written.
+    """Write a snapshot of a page's open observations, if one is due; return whether it was written.
 
-    Gives up unless all events are folded, and when someone writes meanwhile: it is taken again later.
+    Gives up unless all events are folded, and if someone writes meanwhile: it is taken again later.
     """
     shard, key = keys.shard, checkpoint_key(keys)
     erased = yield from count_all_erased(keys)
@@ -194,8 +194,8 @@ def pack(rows: Sequence[bytes]) -> bytes:
 def take(keys: ShardKeys, page: str, is_wanted: Callable[[], bool]) -> Step[bool]:
     """Write a snapshot of a page as it is folded now, if one is due; return whether it was written.
 
-    Gives up when someone goes on folding meanwhile, or when it is no longer wanted. One of a page of which documents
-    are paged out would lack them: who looks back folds its own.
+    Gives up if another process folds meanwhile, or when it is no longer wanted. Skips a page with paged-out
+    documents, which the snapshot would lack: readers of the past then fold their own.
     """
     shard, key = keys.shard, checkpoint_key(keys)
     checkpoint = yield from read_checkpoint(keys)

@@ -1,4 +1,4 @@
-"""The indexes by type of a page: together they have all its observations."""
+"""The indexes of a page by type: together they have all its observations."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def type_indexes(names: PageKeys, shard: int) -> Step[list[str]]:
 
 
 def unlist(names: PageKeys, type: str) -> Command:
-    """Return the command for a commit that lists a type no more if none of its observations is left."""
+    """Return the command for a commit that removes a type from the list if none of its observations is left."""
     return ("UNLIST", names.types, type, names.index("type", type))

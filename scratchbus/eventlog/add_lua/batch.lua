@@ -1,5 +1,5 @@
--- Adds several observations that nothing stands in the way of: all are new, and the page has room for them. What is written
--- is what the append script would write; it has to do all others.
+-- Adds several observations in the plain case: all are new, and the page has room for them. Writes what the append
+-- script would write; in every other case the append script does the work.
 --
 -- Reply: the stream id of the first event
 --        {"full"}                                nothing was written; the page has no room for all of them
@@ -16,10 +16,10 @@ for _, head in ipairs(call('HMGET', HEADS, unpack(subjects))) do
 end
 if ROOM > 0 and call('ZCARD', OPEN) + count > ROOM then return {'full'} end
 
--- PAGES holds a moment before which nothing open on the page expires.
+-- PAGES holds a time before which no open observation of the page expires.
 
 local stored, lasting, expires = call('HGET', PAGES, PAGE), nil, nil
-local soonest = tonumber(stored or '') and stored or @FOREVER@ -- someone may have written there by hand
+local soonest = tonumber(stored or '') and stored or @FOREVER@ -- the value may have been set by hand
 
 local rows, scores, filled, number, k = {}, {}, 0, tonumber(seq), 0
 local kind, prev, batch, of, first, id, position = 'added', '', '1/1', format('/%d', count), nil, nil, nil
@@ -31,13 +31,13 @@ for at = FIRST, #ARGV, WIDTH do
   position = NOW .. '-' .. added
   if MODE == 'all' then batch = k .. of end
   local written = redis.pcall('XADD', LOG, position, @ENTRY@)
-  if written ~= position then return {'other'} end -- the first: it says what is in the way
+  if written ~= position then return {'other'} end -- the append script reports the obstacle
   first = first or position
   if life ~= lasting then
     lasting, expires = life, life
     if life == '' then
       expires = '0'
-    elseif byte(life) == 43 then -- "+": from now on
+    elseif byte(life) == 43 then -- "+": relative to now
       expires = format('%d', NOW + sub(life, 2))
     end
     if expires ~= '0' and tonumber(expires) < tonumber(soonest) then soonest = expires end

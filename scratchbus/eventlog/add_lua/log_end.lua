@@ -1,7 +1,7 @@
--- Where the log ends, and NOW: the engine's time in ms, which never runs backwards in a log. Numbers stay text where they
--- can, since the engine takes its time to read and print them.
+-- The end of the log, and NOW: the engine's time in ms, which never runs backwards in a log. Numbers stay text where
+-- possible, since reading and printing them is slow.
 --
--- Someone may have added an entry behind the tail by hand; see append_lua/inputs.lua.
+-- There may be an entry behind the tail that was added by hand; see append_lua/inputs.lua.
 
 local call, sub, byte, format = redis.call, string.sub, string.byte, string.format
 

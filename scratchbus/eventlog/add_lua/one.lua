@@ -1,19 +1,19 @@
--- Adds an observation that nothing stands in the way of. On a full page it takes the place of the lowest and oldest, if
--- nothing stands in the way of that. These are by far the most frequent appends. What is written is what the append script
--- would write; it has to do all others.
+-- Adds an observation in the plain case. On a full page it displaces the lowest and oldest observation, if that is
+-- allowed. Most appends are of this kind. Writes what the append script would write; in every other case the append
+-- script does the work.
 --
 -- Reply: the stream id of the event
---        {"displaced", stream id, subject}       this made room for it
+--        {"displaced", stream id, subject}       the subject was displaced by it
 --        {"other"}                               nothing was written; the append script has to do it
 --        {"refused", 1, "blocked", stream id}    nothing was written; see append_lua/inputs.lua
 
 local @ADDITION@ = unpack(ARGV, FIRST)
 local kind, prev, batch, number = 'added', '', '1/1', seq + 1
 
--- PAGES holds a moment before which nothing open on the page expires.
+-- PAGES holds a time before which no open observation of the page expires.
 
 local stored = call('HGET', PAGES, PAGE)
-local soonest = tonumber(stored or '') and stored or @FOREVER@ -- someone may have written there by hand
+local soonest = tonumber(stored or '') and stored or @FOREVER@ -- the value may have been set by hand
 
 local displaced, displaced_event, displaced_head
 local size = ROOM > 0 and call('ZCARD', OPEN) or -1
@@ -33,7 +33,7 @@ if displaced then batch, number = '2/2', number + 1 end
 local added, expires = format('%d', number), life
 if life == '' then
   expires = '0'
-elseif byte(life) == 43 then -- "+": from now on
+elseif byte(life) == 43 then -- "+": relative to now
   expires = format('%d', NOW + sub(life, 2))
 end
 local position = NOW .. '-' .. added
@@ -41,7 +41,7 @@ if redis.pcall('HSETNX', HEADS, subject, @ADDED_HEAD_TEXT@) ~= 1 then return {'o
 local failed = displaced and redis.pcall('XADD', LOG, unpack(displaced_event)) ~= displaced_event[1]
 if failed or redis.pcall('XADD', LOG, position, @ENTRY@) ~= position then
   call('HDEL', HEADS, subject)
-  return {'other'} -- it says what is in the way
+  return {'other'} -- the append script reports the obstacle
 end
 call('SET', TAIL, @LAST_TEXT(position, id)@)
 if displaced then

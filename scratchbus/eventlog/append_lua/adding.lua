@@ -1,8 +1,8 @@
--- Adding: nil when it may happen (and then it is in the plan), or why not.
+-- Adding: returns nil if the event may be added (it is then in the plan), or the reason for the refusal.
 
-local results = {} -- of each event: seq, version, kind, subject, fence
+local results = {} -- per event: seq, version, kind, subject, fence
 
--- An open observation has the key: it is counted again.
+-- An open observation has the key: count one more occurrence.
 
 local function repeat_it(k, at, holder, held, body)
   local fence = ARGV[at + @FENCE@]
@@ -42,8 +42,8 @@ end
 
 local put
 
-function put(...) -- made when it is first needed
-  -- Behind a prefix, the time (ms) or the next that no subject has: all from now on may be taken up to some moment.
+function put(...) -- created on first use
+  -- The id is a prefix followed by the time (ms), or by the next free number: all later ones are free up to a limit.
 
   local function next_free(prefix)
     local taken, step = now, 1
@@ -59,7 +59,7 @@ function put(...) -- made when it is first needed
     return prefix .. int(free)
   end
 
-  -- A versioned subject, which takes no room, and has a status only when it is said.
+  -- A versioned subject: it takes no room, and has a status only if the op gives one.
 
   function put(k, at)
     local subject, kind, version = ARGV[at + @SUBJECT@], ARGV[at + @KIND@], ARGV[at + @VERSION@]

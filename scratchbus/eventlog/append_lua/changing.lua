@@ -1,12 +1,12 @@
--- Changing what is there: the guard of each op, the move from one status to another, and the change itself.
+-- Changing a subject: the guard of each op, the transition from one status to another, and the change itself.
 
 local change
 
--- It is made when it is first needed, as is all that only some appends need: to make a function takes Lua as long as to
--- run a command takes the engine.
+-- Created on first use, like everything that only some appends need: creating a function costs Lua as much as a
+-- command costs the engine.
 
 function change(...)
-  -- Whether something has been said on the page, since the event at an id, to rest on one of these observations.
+  -- Whether an event of the page after this id rests on one of these observations.
 
   local function has_more_to_rest(since, ids)
     local wanted = {}
@@ -27,7 +27,7 @@ function change(...)
     end
   end
 
-  -- Whether an observation would be blocked by itself, directly or through others, if these ids blocked it.
+  -- Whether an observation would block itself, directly or through others, if these ids blocked it.
 
   local function is_circular(subject, blockers, seen)
     for id in gmatch(blockers, '%w+') do
@@ -38,8 +38,8 @@ function change(...)
     end
   end
 
-  -- By op: nil when the guard lets it happen, and then claim and attempts are as they will be; or why not. `held` says
-  -- whether there is a live claim, `status` is what it is by now.
+  -- By op: nil if the guard passes, with claim and attempts set to their new values; else the reason. `held` says
+  -- whether there is a live claim, `status` is the current status.
 
   local guards = {}
 
@@ -67,7 +67,7 @@ function change(...)
     head.holder, head.till = holder, int(now + tonumber(ttl))
   end
 
-  -- If what was picked is held, this worker held it before it was restarted, and that claim lapses.
+  -- If the picked observation is claimed, this worker claimed it before a restart, and that claim lapses.
   guards[@PICK@] = function(head, held, status, fence, argument, subject, id)
     head.tries = int((tonumber(head.tries) or 0) + 1)
     return guards[@CLAIM@](head, false, status, fence, argument, subject, id)
@@ -95,7 +95,7 @@ function change(...)
     if since and has_more_to_rest(since, ids) then return {'rested'} end
   end
 
-  -- Into another status: on the way into the open ones the key and the room are taken again. Nil, or why not.
+  -- Change the status; to become open takes the key and room again. Returns nil, or the reason.
 
   local function move(subject, head, id, to, class)
     if head.status_class ~= 'o' and class == 'o' then

@@ -1,8 +1,8 @@
--- Erasing: what the log has of one subject goes, with all that was made of it but its document, which goes when the
--- tombstone is folded. Alone in its batch. `argument` has, each as "<length>:<text>": the tokens of the leases under
--- which nobody rebuilds and nobody archives, how many entries there are, their stream ids, how many of their event ids
--- retries may name for ever, these, and relations with their members. `version` is "new" for a subject whose head was
--- dropped.
+-- Erasing: removes a subject's events from the log, and all that derives from them except its document, which is
+-- removed when the tombstone is folded. Alone in its batch. `argument` holds, each as "<length>:<text>": the tokens of
+-- the rebuild and archive leases to hold, the number of entries, their stream ids, the number of their event ids that
+-- retries may name for ever, these ids, and relations with their members. `version` is "new" for a subject whose head
+-- was dropped.
 
 local at = FIRST
 local id, subject, kind = ARGV[at], ARGV[at + @SUBJECT@], ARGV[at + @KIND@]
@@ -28,7 +28,7 @@ end
 if call('HGET', PREFIX .. @KEY(rebuilding)@, 'token') ~= given[1] then return {'refused', 1, 'rebuilt'} end
 if match(call('GET', PREFIX .. @KEY(archiver)@) or '', '^%w*') ~= given[2] then return {'refused', 1, 'archived'} end
 local checkpoint = call('GET', PREFIX .. @CHECKPOINT_KEY@) or ''
-if seq_of(checkpoint) < seq_of(head.position) then return {'refused', 1, 'behind'} end -- else someone may be about to fold it
+if seq_of(checkpoint) < seq_of(head.position) then return {'refused', 1, 'behind'} end -- a projector may be folding it
 local why = blocked() or blocked_by_id()
 if why then return why end
 local build = match(checkpoint, @CHECKPOINT(build)@) or '1'
@@ -42,7 +42,7 @@ for k = 4, 3 + tonumber(given[3]) do
 end
 for from = 1, #gone, 1000 do
   local to = math.min(from + 999, #gone)
-  call('XDEL', LOG, unpack(gone, from, to)) -- first: whoever may not is refused before anything is written
+  call('XDEL', LOG, unpack(gone, from, to)) -- first: a role without XDEL is refused before anything is written
   call('XDEL', PREFIX .. @BUILD_KEY(build, rejected)@, unpack(gone, from, to))
   call('ZADD', PREFIX .. @KEY(erased)@, unpack(scores, 2 * from - 1, 2 * to))
 end
@@ -51,7 +51,7 @@ for k = 5 + #gone, relations - 1 do call('SADD', erased_ids, given[k]) end
 for k = relations, #given, 2 do call('ZREM', STATE .. given[k], given[k + 1]) end
 call('DEL', PREFIX .. @BUILD_KEY(build, snapshots)@ .. PAGE)
 
--- The positions of the page, in order. Those that go are found by halving; what is between them is kept.
+-- The page's positions, in order. Erased ones are found by binary search; the ones between them are kept.
 
 local WIDTH, POSITIONS = @POSITION_BYTES@, PREFIX .. @BUILD_KEY(build, positions)@ .. PAGE
 local kept, from = {}, 0

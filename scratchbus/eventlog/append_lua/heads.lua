@@ -1,5 +1,5 @@
--- Heads, as this batch leaves them, read when they are first needed (false: there is none). What was read as digits
--- stays text until it is compared: printing numbers is slow.
+-- Heads as this batch leaves them, read on first use (false: there is none). Values read as digits stay text until
+-- they are compared: printing numbers is slow.
 
 local heads, touched = {}, {}
 
@@ -12,7 +12,7 @@ local function load_head(subject)
     head = false
     if row then
       local @HEAD_VARIABLES@ = match(row, @HEAD@)
-      head = version and @HEAD_TABLE@ -- else someone wrote it by hand
+      head = version and @HEAD_TABLE@ -- else it was written by hand
     end
     heads[subject] = head
   end
@@ -24,22 +24,22 @@ local function head_text(head) return @HEAD_TEXT@ end
 local function has_expired(head) return head.status_class == 'o' and head.expires ~= '0' and tonumber(head.expires) <= now end
 local function is_held(head) return head.holder ~= '' and tonumber(head.till) > now end
 
--- A holder is a name and, after "#", the owner token of the connection. Old claims have none: any connection passes.
+-- A holder is a name and, after "#", the owner token of the connection. Old claims lack it: any connection passes.
 
 local function name_of(holder) return match(holder, '^[^#]*') end
 local function owner_of(holder) return match(holder, '#(.*)$') end
 local function is_ours(head) return (owner_of(head.holder) or OWNER) == OWNER end
 local function claimed(head, subject) return {'claimed', name_of(head.holder), tonumber(head.till), subject} end
 
--- What is scheduled is due when it may first be picked.
+-- A scheduled observation is due when it may first be picked.
 
 local function is_scheduled(head) return head.rest ~= '' and head.rest == head.wake end
 
--- Behind the last comma of its tags a head has the ids that block it; see `encode_tags` in codec.py.
+-- After the last comma of its tags a head has the ids that block it; see `encode_tags` in codec.py.
 
 local function blockers_of(head_tags) return sub(head_tags, -1) ~= ',' and match(head_tags, '[^,]*$') or '' end
 
--- Returns an open observation that blocks one with these tags, and when it expires ("0": never); nil if nothing does.
+-- Returns an open observation that blocks one with these tags, and when it expires ("0": never); nil if there is none.
 
 local function blocker(head_tags)
   for id in gmatch(blockers_of(head_tags), '%w+') do
@@ -48,7 +48,7 @@ local function blocker(head_tags)
   end
 end
 
--- The open set and the keys, as this batch leaves them.
+-- The open set and the keys as this batch leaves them.
 
 local size, entered, left, keys, rekeyed = nil, {}, {}, {}, {}
 
@@ -76,7 +76,7 @@ local function write_entry(event, batch)
   return add_entry(event.position, @ENTRY@)
 end
 
--- The plan: the events to write, in order. A batch that is refused half-way has changed nothing but these tables.
+-- The plan: the events to write, in order. A batch refused half-way has changed only these tables.
 
 local plan = {}
 

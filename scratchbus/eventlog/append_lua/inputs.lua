@@ -1,26 +1,26 @@
 -- The only writer of the log: checks a whole batch first, then writes all of it.
 --
--- What it takes is declared in append_script.py. From FIRST on the arguments have the fields of each event (`Guarded` in
--- writes.py), each known by its number, counted from 0. How an event is guarded is its op; see `Op` in writes.py.
+-- append_script.py declares the arguments. From FIRST on they are the fields of each event (`Guarded` in writes.py),
+-- addressed by number, counted from 0. An event's op selects its guard; see `Op` in writes.py.
 --
--- A fence counts only from the connection that holds the claim: one with the same owner token.
+-- A fence is valid only from the connection that holds the claim: one with the same owner token.
 --
--- Reply: {"written", ms, count, then per event: seq, version, kind, subject, fence; then each displaced, and for whom}
---                                                                               count: of all events that were written;
---                                                                               seq 0: skipped, kind says why
---        {"known", stream id, …}                                                all events were here before
+-- Reply: {"written", ms, count, then per event: seq, version, kind, subject, fence; then each displaced, and by which}
+--                                                                               count: of all events written;
+--                                                                               seq 0: skipped, kind is the reason
+--        {"known", stream id, …}                                                all events had been written before
 --        {"refused", index, reason, …}                                          nothing was written; nobody waits for
---                                                                               the answer when the reason is "late"
---        {"refused", 1, "blocked", stream id}                                   nothing was written; the stream has this
---                                                                               entry, or had it, behind the last event
--- Nothing to pick is the reason "idle", with: ms, when something may be free (ms, 0 never), below which score to look
--- on ("" at the end), and the priority of what is free but has less than the least (-1: nothing)
+--                                                                               the reply if the reason is "late"
+--        {"refused", 1, "blocked", stream id}                                   nothing was written; this entry is, or
+--                                                                               was, in the stream behind the tail
+-- If there is nothing to pick the reason is "idle", with: ms, when something may be free (ms, 0 never), below which
+-- score to search on ("" at the end), and the priority of a free one below the minimum priority (-1: none)
 
 local WIDTH = @WIDTH@
 local call, match, gmatch, find, sub = redis.call, string.match, string.gmatch, string.find, string.sub
 local count = (#ARGV - FIRST + 1) / WIDTH
 
--- The log's time never runs backwards: an event is never before the last one. Its seq goes on from that one's.
+-- The log's time never runs backwards: an event is never before the last one. Its seq continues from the last one.
 
 local last_seq, END = 0, '0-0' -- of the log
 local tail = call('GET', TAIL)
@@ -32,8 +32,8 @@ if tail then
 end
 local NOW = int(now)
 
--- Someone may have added an entry behind the tail by hand. Readers end at the tail, and nothing is appended until a repair
--- has removed the entry: among the events it could not be told from them. One that was deleted leaves its id behind.
+-- Someone may have added an entry behind the tail by hand. Readers end at the tail, and nothing is appended until a
+-- repair has removed the entry: among events it could not be recognised. A deleted entry still moves the last id.
 
 local function blocked()
   local found = call('XREAD', 'COUNT', 1, 'STREAMS', LOG, END) -- faster than XRANGE when there is nothing
@@ -45,7 +45,7 @@ local function blocked_by_id()
   return is_above(last, NOW .. '-' .. int(last_seq)) and {'refused', 1, 'blocked', last}
 end
 
--- Returns the error, if it fails.
+-- Returns the error if the call fails.
 
 local function add_entry(...)
   local id = redis.pcall('XADD', LOG, ...)

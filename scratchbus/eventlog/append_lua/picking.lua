@@ -1,11 +1,11 @@
--- Picking: the subject that is to be claimed, or why there is none. Heads are read as text here: a page may have many.
+-- Picking: the subject to claim, or why there is none. Heads are read as text here: a page may have many.
 
 local pick
 
-function pick(...) -- see `change` for why it is made when it is first needed
-  local MOST_LOOKED = 5000 -- open ones, so that nobody else waits long
+function pick(...) -- see `change` for why it is created on first use
+  local MOST_LOOKED = 5000 -- open observations looked at, so that no other client waits long
 
-  -- Whether this worker held it before it was restarted: the owner token is its own, and nothing happened to it since.
+  -- Whether this worker held it before a restart: the owner token is its own, and nothing has happened to it since.
 
   local function is_left(holder, last, own)
     if owner_of(holder) ~= OWNER then return false end

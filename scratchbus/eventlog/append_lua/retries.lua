@@ -1,5 +1,5 @@
--- A retry is recognised before anything is judged. An event id is its writer's own: another's with the same one is
--- another event. `who` is the writer, as JSON.
+-- A retry is recognised before any guard is checked. An event id belongs to its writer: the same id from another
+-- writer is another event. `who` is the writer, as JSON.
 
 local function digest_of(at)
   if ARGV[at + @DIGEST@] ~= '' then return match(ARGV[at + @DIGEST@], '^(%w+) (.*)$') end
@@ -14,18 +14,18 @@ local retried = IDS .. 'retried'
 local is_retried = call('EXISTS', retried) == 1
 local erased_ids = IDS .. 'erased'
 
--- The reply for what is here already, or is refused for its ids; else nil.
+-- The reply for events that are already in the log, or whose ids are refused; else nil.
 
 local function recall_all()
   local function is_by(entry, who)
     local body = field_of(entry, 'event')
     if not body then return false end
     local is_json, event = pcall(cjson.decode, body)
-    if not is_json then return find(body, '"by":' .. who, 1, true) ~= nil end -- nested too deep for it
+    if not is_json then return find(body, '"by":' .. who, 1, true) ~= nil end -- nested too deep for cjson
     return event.by == cjson.decode('[' .. who .. ']')[1]
   end
 
-  -- Ids were once remembered without their writer, whom only the event names.
+  -- Older versions remembered ids without their writer; only the event names it.
 
   local function recall(day, id, who)
     local rows = call('HMGET', IDS .. int(day), id .. ' ' .. who, id)
@@ -87,8 +87,8 @@ local function recall_all()
     if missing < count then return found end
   end
 
-  -- What is sent again is remembered for an hour, longer than a network holds on to what it delays: should the request
-  -- before it, under an id of our own making, arrive after all, it changes nothing.
+  -- Remember the ids of retries for an hour, longer than a network delays a packet: if the first request, under a
+  -- generated id, arrives after all, it changes nothing.
 
   local function is_late()
     if SCAN == '' and not is_retried then return false end
@@ -115,7 +115,7 @@ local function recall_all()
     end
   end
   if found then
-    call('SET', TAIL, tail) -- so that a WAIT after this reply vouches for what is here
+    call('SET', TAIL, tail) -- so that a WAIT after this reply covers these events
     local reply = {'known'}
     for k = 1, count do reply[k + 1] = found[k] or '' end
     return reply

@@ -1,11 +1,11 @@
--- Room: first what has expired gives way, then the lowest and oldest that is neither claimed, nor scheduled, nor of this
--- batch.
+-- Room: expired observations give way first, then the lowest and oldest one that is neither claimed, nor scheduled, nor
+-- part of this batch.
 
 local clear_room
 local displaced = {}
 
-function clear_room(...) -- made when it is first needed
-  -- Of a page with more than 1,000 open ones, those are found that the projection has marked as due.
+function clear_room(...) -- created on first use
+  -- On a page with more than 1,000 open observations, only those that the projection has marked as due are found.
 
   local function expired_here()
     local out, candidates = {}, {}
@@ -36,7 +36,7 @@ function clear_room(...) -- made when it is first needed
     return out
   end
 
-  local mine -- what this batch is about, which never gives way to itself
+  local mine -- the subjects of this batch, which are never displaced by it
 
   local function members()
     local out = {}
@@ -50,7 +50,7 @@ function clear_room(...) -- made when it is first needed
     return out
   end
 
-  -- Returns true when there is room, since what was added to the open set by hand is left out.
+  -- Returns true if there is room once members added to the open set by hand are left out.
 
   local function victim(priority)
     local from = 0
@@ -61,7 +61,7 @@ function clear_room(...) -- made when it is first needed
       for _, subject in ipairs(rows) do
         if not left[subject] and not mine[subject] then
           local head = load_head(subject)
-          if not head then -- someone added it by hand
+          if not head then -- added by hand
             left[subject] = true
             size = size - 1
             if size < ROOM then return true end

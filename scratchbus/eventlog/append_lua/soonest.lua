@@ -1,7 +1,7 @@
--- PAGES holds, for each page, a moment before which nothing open on it expires; so a full page is seldom searched.
+-- PAGES holds, for each page, a time before which no open observation expires, so a full page is seldom searched.
 
 local stored = call('HGET', PAGES, PAGE)
-local soonest = tonumber(stored or '') and stored -- else someone wrote it by hand: it is written again
+local soonest = tonumber(stored or '') and stored -- else it was set by hand: write it again
 
 local function note_expiry(ms)
   if not soonest then soonest = @FOREVER@ end

@@ -1,4 +1,4 @@
--- One event after the other is judged, by the heads as those before it leave them.
+-- Check one event after the other, against the heads as the events before it leave them.
 
 for k = 1, count do
   local at = start(k)
@@ -13,7 +13,7 @@ for k = 1, count do
   end
 end
 
--- Everything is checked: write.
+-- All checks passed: write.
 
 local total = #plan
 if total > 0 then

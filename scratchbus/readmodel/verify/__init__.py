@@ -1,4 +1,4 @@
-"""Verification: what the engine holds is compared, key by key, with what follows from the log."""
+"""Verification: compares the engine's data, key by key, with the fold of the log."""
 
 from scratchbus.readmodel.verify.findings import Finding, Verified
 from scratchbus.readmodel.verify.verifier import verify

@@ -1,4 +1,4 @@
-"""What follows from the log: everything that the engine must hold of a shard at some position."""
+"""The expected state: everything that the engine must hold of a shard at some position, folded from the log."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from scratchbus.projections.projection import Document, damage
 from scratchbus.projections.table import fold_page, is_remembered
 
 Say = Callable[[str, str, str], None]
-"""Receives what is wrong with the log itself: kind, where, what."""
+"""Receives a fault of the log itself: kind, where, what."""
 
 _LAST = {"note_deleted": "deleted", "session_ended": "ended"}
 """The kinds of events that are the last about a memory, and the status of its head then."""
 
 
 class Subject(NamedTuple):
-    """How the log leaves a subject: how many events it has, the last one, and the head of one that is off its page.
+    """A subject after its events: their number, the last one, and the head of a subject that is off its page.
 
-    `is_sure` is false when an entry about it is not an event. The head of an erased subject has no priority and no
-    event that added it.
+    `is_sure` is false if an entry about it is not an event. The head of an erased subject has no priority and no seq
+    of its first event.
     """
 
     events: int = 0
@@ -40,7 +40,7 @@ class Subject(NamedTuple):
 
 @dataclass(slots=True)
 class PageState:
-    """A page: its observations and memories, what is known of all subjects, and which of them has each dedupe key."""
+    """A page: its observations and memories, all known subjects, and the holder of each dedupe key."""
 
     documents: MutableMapping[str, Document | None] = field(default_factory=dict)
     subjects: MutableMapping[str, Subject] = field(default_factory=dict)
@@ -108,7 +108,7 @@ class ExpectedState:
         return self.pages.get(name) or PageState()
 
     def apply(self, entry: RawEntry, item: Event | Poison, say: Say) -> None:
-        """Fold one entry, and report what is wrong with its place in the log."""
+        """Fold one entry, and report faults of its place in the log."""
         self._follow(item.position, batch_place(entry) or (1, 1), say)
         self.event_id = entry_id(entry)
         if isinstance(item, Poison):

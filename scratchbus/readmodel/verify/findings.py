@@ -1,4 +1,4 @@
-"""What a verification found."""
+"""The findings of a verification."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ MOST = 1_000
 
 
 class Finding(NamedTuple):
-    """A difference from what the log says.
+    """A difference between the engine and the log.
 
     `kind` is one of: gap, order, batch, chain, event, tail, checkpoint, head, room, key, page, id, document, index,
     due, relation, position, snapshot, rejected, foreign, archive, import, unknown. `where` is the key with the member,
-    the position in the log, or the file; `what` is what is wrong there.
+    the position in the log, or the file; `what` describes the fault.
     """
 
     kind: str
@@ -24,7 +24,7 @@ class Finding(NamedTuple):
 
 @dataclass(slots=True)
 class Verified:
-    """What was compared, and the first findings; `count` is the number of all of them."""
+    """How much was compared, and the first findings; `count` is the number of all findings."""
 
     events: int = 0
     documents: int = 0

@@ -1,4 +1,4 @@
-"""Consistent looks at a shard: some keys at once, with the log folded to exactly where it was then."""
+"""Consistent reads of a shard: some keys at once, with the log folded to exactly the same point."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Moved(Exception):
 
 
 class Probe:
-    """Looks at a shard, and keeps the expected state up to date with that."""
+    """Reads a shard, and keeps the expected state up to date with it."""
 
     def __init__(self, log: Log, wanted: StoredKeys, verified: Verified, note: Callable[[int], None]) -> None:
         self._log = log
@@ -39,10 +39,10 @@ class Probe:
         self._wanted = wanted
         self._verified = verified
         self._note = note
-        self._end = START  # of the log, as the last look saw it
+        self._end = START  # of the log, at the last read
 
     def look(self, commands: Iterable[Command]) -> Step[list[Any]]:
-        """Read all this at once, and fold the log to exactly there."""
+        """Read all this at once, and fold the log to the same point."""
         reads = packed([("GET", self._keys.floor), *commands])
         command = probe(*reads, tail=self._keys.tail, checkpoint=checkpoint_key(self._keys))
         (reply,) = yield Call(self._shard, (command,))
@@ -57,7 +57,7 @@ class Probe:
         return list(replies)
 
     def fold(self, checkpoint: Position, end: Position) -> Step[None]:
-        """Fold the log into the read model up to the checkpoint, and into the rest up to its end; report its faults."""
+        """Fold the read model up to the checkpoint, and the rest up to the end of the log; report faults of the log."""
         base, tip = self._wanted.base, self._wanted.tip
         for state, until in ((base, checkpoint), (tip, end)):
             while state.at < until:

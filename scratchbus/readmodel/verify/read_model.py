@@ -1,4 +1,4 @@
-"""The read model that follows from the log: what the projector's own fold writes, kept in dictionaries."""
+"""The expected read model: the result of the projector's own fold, kept in dictionaries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from scratchbus.readmodel.state_commands import commands
 
 
 def offset_of(packed: bytearray, ms: int, seq: int) -> int:
-    """Return where the first of these packed positions is that is not before this one."""
+    """Return the offset of the first packed position that is not before this one."""
     starts = range(0, len(packed), WIDTH)
     return WIDTH * bisect_left(starts, pack((ms, seq)), key=lambda at: bytes(packed[at : at + WIDTH]))
 
@@ -34,8 +34,8 @@ class ReadModel:
     """One build of a shard's read model, folded up to `at`, the event `event_id`.
 
     `rows` has the members of each hash and sorted set with their values or scores, by key; `positions` the packed
-    positions of each page, by key; `rejected` the stream ids of the events that could not be folded. Of `erased_types`,
-    each with the key of a page's types, there may be no observations left.
+    positions of each page, by key; `rejected` the stream ids of the events that could not be folded. `erased_types` are
+    types, each with its page's key of types, that may have no observations left.
     """
 
     def __init__(self, keys: ShardKeys) -> None:
@@ -49,7 +49,7 @@ class ReadModel:
         self._keys = keys
 
     def apply(self, items: Sequence[tuple[RawEntry, Event | Poison]], gaps: Mapping[str, int]) -> None:
-        """Fold the next entries; `gaps` says before which of them how many others are missing."""
+        """Fold the next entries; `gaps` maps entries to how many events are missing before them."""
         fold = Fold(self._keys.shard)
         for page, subjects in needed(item for _, item in items).items():
             for subject in subjects:
@@ -64,13 +64,13 @@ class ReadModel:
         self.at, self.event_id = items[-1][1].position, entry_id(items[-1][0])
 
     def forget(self, tombstone: Erased) -> None:
-        """Drop what the append script drops with erased events, in the moment in which it writes their tombstone."""
+        """Drop the data that the append script drops with erased events when it writes their tombstone."""
         names = self._keys.page(tombstone.page, self.build)
         self.erased_types.add((names.types, tombstone.type))
         held = self.positions[names.positions]
         for place in tombstone.positions:
             self.rejected.discard(place)
-            with suppress(InvalidInput):  # a tombstone that was tampered with
+            with suppress(InvalidInput):  # the tombstone was tampered with
                 ms, seq, _ = Position.parse(place)
                 at = offset_of(held, ms, seq)
                 if held[at : at + WIDTH] == pack((ms, seq)):
@@ -87,7 +87,7 @@ class ReadModel:
         return rows.get(subject) if rows else None
 
     def _run(self, command: Command) -> None:
-        """Do to the dictionaries what a command would do to the engine."""
+        """Apply a command to the dictionaries as the engine would."""
         verb, key, arguments = str(command[0]), str(command[1]), command[2:]
         match verb:
             case "HSET":

@@ -1,4 +1,4 @@
-"""The keys that the engine holds, each with what must be in it."""
+"""The keys that the engine holds, each with its expected content."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from scratchbus.readmodel.verify.read_model import ReadModel, offset_of
 
 
 class StoredKey(NamedTuple):
-    """A key, and what must be in it, by the states as they are when the functions are called.
+    """A key with its expected content, evaluated when the functions are called.
 
-    `members` yields what must be there. `expected` returns the value of a member, None if it must not be there.
-    `difference` describes how the stored value differs from that, "" if it does not. What `is_excused` may be there or
-    not.
+    `members` yields the required members. `expected` returns the value of a member, None if it must not exist.
+    `difference` describes how the stored value differs, "" if it does not. Members for which `is_excused` is true may
+    exist or not.
     """
 
     kind: str
@@ -39,7 +39,7 @@ class StoredKey(NamedTuple):
     is_excused: Callable[[str, bytes | None], bool] = lambda member, row: False
 
     def problem(self, member: str, row: bytes | None) -> str:
-        """Describe what is wrong with a member and its stored value, None for none; "" if nothing is."""
+        """Describe the fault of a member with this stored value, None for no value; "" if there is none."""
         if self.is_excused(member, row):
             return ""
         expected = self.expected(member)
@@ -49,8 +49,8 @@ class StoredKey(NamedTuple):
 class StoredKeys:
     """The keys of a shard: by `base` those of the read model, and by `tip` those that the append script writes.
 
-    `absent` are the pages and ids of what may be paged out, since its document is not stored, or an index does not have
-    it (`unindexed`): only one look at all of it shows whether it is.
+    `absent` are the pages and ids of observations that may be paged out, since their document is not stored, or is
+    missing in an index (`unindexed`): only one read of all of it shows whether they are.
     """
 
     def __init__(self, keys: ShardKeys) -> None:
@@ -62,14 +62,14 @@ class StoredKeys:
         self.unindexed: set[tuple[str, str]] = set()
 
     def names(self) -> set[str]:
-        """Return the keys that must be there now."""
+        """Return the keys that must exist now."""
         names = {self.keys.pages, *self.base.rows, *self.base.positions}
         for page in self.tip.pages:
             names |= {self.keys.heads(page), self.keys.open(page), self.keys.dedupe(page)}
         return names
 
     def find(self, key: str) -> StoredKey | None:
-        """Return what must be in a key; None when it is not one of those that are compared member by member."""
+        """Return the expected content of a key; None if it is not compared member by member."""
         name, build = key.removeprefix(self.keys.tag), f"p{self.base.build}:"
         kind, _, page = name.removeprefix(build).partition(":")
         if name.startswith(build):
@@ -125,7 +125,7 @@ class StoredKeys:
         return None
 
     def positions_differ(self, key: str, held: bytes) -> bool:
-        """Return whether the stored positions of a page are not those of its events; below the floor some may lack."""
+        """Return whether a page's stored positions differ from its events; those below the floor may be missing."""
         expected = self.base.positions[key]
         above = expected[offset_of(expected, self.floor.ms, self.floor.seq + 1) :]
         return len(held) % positions.WIDTH > 0 or len(held) > len(expected) or not held.endswith(above)
@@ -136,10 +136,10 @@ class StoredKeys:
         return self.tip.peek(page).soonest() if page in self.tip.pages else None
 
     def _may_lack_head(self, page: str, id: str, row: bytes | None) -> bool:
-        """Return whether a head may be missing since nothing more happens to it, or another one may be there."""
+        """Return whether a head may be missing because its subject is final, or another one may be there."""
         tip = self.tip.peek(page)
         if not tip.is_sure(id):
-            return True  # what is not an event did not come by the script
+            return True  # an entry that is not an event was not added by the script
         if row is not None:
             return False
         if (document := tip.observation(id)) is not None and may_be_paged_out(document):
@@ -167,7 +167,7 @@ class StoredKeys:
         return is_absent
 
     def _may_be_listed_or_not(self, page: str, type: str, row: bytes | None) -> bool:
-        """Return whether a type may be listed or not, since all its observations were erased or may be paged out."""
+        """Return whether a type may be listed or not: all its observations were erased or may be paged out."""
         names = self.keys.page(page, self.base.build)
         if row is not None:
             return (
@@ -178,7 +178,7 @@ class StoredKeys:
         return all(self._may_be_paged_out(page, id, None) for id in self.base.rows[names.index("type", type)])
 
     def _bucket_difference(self, page: str, _: object, row: bytes) -> str:
-        """Judge the ids of a bucket, which may be paged in by the time their places are compared."""
+        """Check the ids of a bucket, which may be paged in by the time their places are compared."""
         wrong = []
         for id, added in paged_out.ids_in(row).items():
             document = self.base.observation(page, paged_out.whole(id))
@@ -188,7 +188,7 @@ class StoredKeys:
         return ", ".join(wrong)
 
     def problem_of_absent(self, page: str, id: str, row: bytes | None, index: paged_out.IndexEdit) -> str:
-        """Describe what is wrong with a document that must be either stored or paged out."""
+        """Describe the fault of a document that must be either stored or paged out."""
         expected = self.base.observation(page, id)
         place = index.find(id)
         if place is None or expected is None:
@@ -227,9 +227,9 @@ def _head_difference(is_of_system: bool, expected: Head, row: bytes) -> str:
         head = Head.parse(row)
     except (ValueError, TypeError):
         return f"cannot be read: {shown(row)}"
-    if is_of_system:  # nobody asks for more of it
+    if is_of_system:  # nothing else of it is used
         head = expected._replace(version=head.version, position=head.position)
-    elif not expected.added:  # it was erased, and what it had been
+    elif not expected.added:  # erased, with its former fields
         head = head._replace(priority=0, added=0, fence=0)
     return _differences(head, expected, Head._fields)
 

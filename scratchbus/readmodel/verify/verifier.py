@@ -1,7 +1,7 @@
-"""The comparison of what the engine holds with what follows from the log, while others write.
+"""Compare the engine's data with the fold of the log, while others write.
 
-Each look reads some members of a key, the end of the log and the checkpoint at once; the log is folded to exactly
-there before they are compared. So it does not matter what happens between two looks.
+Each step reads some members of a key, the end of the log and the checkpoint at once; the log is folded to exactly that
+point before the comparison. So it does not matter what happens between two steps.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from scratchbus.readmodel.verify.findings import MOST, Verified
 from scratchbus.readmodel.verify.probe import Moved, Probe, batches, said_end
 from scratchbus.readmodel.verify.stored import StoredKey, StoredKeys
 
-_AT_ONCE = 500  # members of a key that a look takes
+_AT_ONCE = 500  # members of a key per read
 
 _APART = (
     "log", "tail", "origin", "floor", "archiver", "kept", "meta", "subscriptions", "subscription", "dead", "again",
@@ -42,7 +42,7 @@ _APART_IN_BUILD = ("rejected", "snapshots", "places", "paging")
 
 
 def verify(core: Core, progress: Progress | None = None) -> Step[Verified]:
-    """Compare everything that the engine holds with what follows from the log; return the differences. Writes nothing.
+    """Compare everything that the engine holds with the fold of the log; return the differences. Writes nothing.
 
     An archive is checked first, file by file.
     """
@@ -85,7 +85,7 @@ class _Shard:
         self._look = self._looker.look
 
     def verify(self) -> Step[None]:
-        """Compare everything. Raises Moved, and what reading the archive raises."""
+        """Compare everything. Raises Moved, and the errors of reading the archive."""
         if self._log.past is not None:
             yield from self._check_archive(self._log.past)
         try:
@@ -122,7 +122,7 @@ class _Shard:
         return PageKeys(self._keys, "", self._wanted.base.build)
 
     def _check_archive(self, past: Past) -> Step[None]:
-        """Check that the archive is complete and unchanged, and has nothing that was erased."""
+        """Check that the archive is complete and unchanged, and has no erased events."""
         floor = yield from read_floor(self._log, self._shard)
         if not floor.origin:
             return  # nothing was ever written
@@ -168,7 +168,7 @@ class _Shard:
                 self._verified.add(stored.kind, f"{stored.key} {member}", problem)
 
     def _compare_ids(self, key: str) -> Step[None]:
-        """Check that the callers' own event ids are those of the events at their positions."""
+        """Check that the event ids chosen by callers belong to the events at their positions."""
         at = b"0"
         while True:
             at, flat = yield from ask(self._shard, "HSCAN", key, at, "COUNT", _AT_ONCE)
@@ -180,7 +180,7 @@ class _Shard:
             live = [place for place in gone if not 0 < place.seq <= self._wanted.floor.seq]
             lost = yield from not_erased(self._keys, live)
             for id, place, entries in zip(flat[::2], places, found, strict=True):
-                own, _, who = id.partition(b" ")  # long ago there was no writer in it
+                own, _, who = id.partition(b" ")  # older versions stored no writer
                 if place in lost or (entries and not is_of(entries[0], own, who)):
                     self._verified.add("id", f"{key} {id.decode('utf-8', 'replace')}", f"is not that of {place}")
             if int(at) == 0:
@@ -245,7 +245,7 @@ class _Shard:
         self._verified.add("snapshot", where, "cannot be read, or is of events that the log does not have")
 
     def _compare_rejected(self) -> Step[None]:
-        """Check that exactly the events that cannot be folded were set aside."""
+        """Check that exactly the events that cannot be folded were rejected."""
         key, held, at = self._common.rejected, set[str](), "-"
         while True:
             (entries,) = yield from self._look([("XRANGE", key, at, "+", "COUNT", _AT_ONCE)])
@@ -290,7 +290,7 @@ class _Shard:
             self._verified.add("foreign", where, "was added by hand behind the last event; run `scratchbus repair`")
 
     def _recognise(self, name: str) -> None:
-        """Report a key that should not be there. Leftovers of other builds do no harm."""
+        """Report a key that should not exist. Leftovers of other builds do no harm."""
         kind, _, rest = name.partition(":")
         if kind in _APART:
             return
