@@ -158,7 +158,7 @@ class _NotifyingServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        yield  # we handle them
+        yield  # signals are handled below
 
 
 def _callers(options: ServeOptions, listener: socket.socket) -> Callers:

@@ -187,7 +187,7 @@ async def get_fact_timeline(
 ) -> Response:
     """Return every fact about a subject and a relation with the time in which it is true, by when it begins.
 
-    Those that have ended, are contested or retracted are there too. Of more than `limit`, the last ones.
+    This includes ended, contested and retracted facts. With more than `limit`, returns the last ones.
     """
     return _listing(await bus.facts(scope).timeline(subject, relation, known_at=known_at, limit=limit))
 
