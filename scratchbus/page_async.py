@@ -274,7 +274,8 @@ class AsyncPage:
         """Make it active again, for `ttl`, by default its previous time to live.
 
         A `ttl` starts over; "never" and a time set with `expires_at` stay, but the type's default replaces a time that
-        has passed. Raises InvalidTransition, PageFull, InvalidTTL, and KeyHeld if another observation has its dedupe key.
+        has passed. Raises InvalidTransition, PageFull, InvalidTTL, and KeyHeld if another observation has its dedupe
+        key.
         """
         return await self._bus.converse(doing.execute(self._bus.core, self.name, change.Reopen, locals()))
 
@@ -383,17 +384,17 @@ class AsyncPage:
     async def whole_id(self, text: str) -> str:
         """Return the full id for an id, or for at least 6 characters of its end or beginning.
 
-        Case is ignored. All observations that were ever on the page are searched. Raises InvalidId for a text that is not
-        an id or matches several, and NotFound if it matches none.
+        Case is ignored. All observations that were ever on the page are searched. Raises InvalidId for a text that is
+        not an id or matches several, and NotFound if it matches none.
         """
         return await self._bus.converse(short_ids.whole_id(self._bus.core.log, self.name, text))
 
     async def displaced(self, newcomer: Observation) -> Observations:
         """Return the observations displaced by one; pass it as `add`, `add_many` or `reopen` returned it.
 
-        They are archived with the reason code "displaced". Right after an addition that displaced nothing, the engine is
-        not asked again. Raises InvalidField for anything but an observation, and PositionLost if the events have left the
-        log.
+        They are archived with the reason code "displaced". Right after an addition that displaced nothing, the engine
+        is not asked again. Raises InvalidField for anything but an observation, and PositionLost if the events have
+        left the log.
         """
         return await self._bus.converse(looking.list_displaced(self._bus.core, self.name, newcomer))
 
