@@ -142,7 +142,7 @@ def read_status(core: Core, url: str, directory: str | None, about: dict[str, st
 def read_pages(core: Core, when: When | None = None) -> Step[list[PageStatus]]:
     """Return the status of all pages, now or at a moment, those with the most open observations first.
 
-    Raises as `cut_at`.
+    Raises the errors of `cut_at`.
     """
     if when is not None:
         past = yield from timetravel.pages_as_of(core, when)
