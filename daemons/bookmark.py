@@ -1,4 +1,4 @@
-"""What a log watcher stores between runs: how far it read, and the last observation it published."""
+"""The state a log watcher stores between runs: its position in the log, and its last published observation."""
 
 from __future__ import annotations
 

@@ -25,10 +25,10 @@ from scratchbus.errors import RulesError
 from scratchbus.settings import read_text
 
 Outcome = Literal["done", "notified", "failed", "pending"]
-"""What an action came to: it is done, someone was told, it failed, or it has begun and its end is to be reported."""
+"""The outcome of an action: done, someone notified, failed, or pending until its end is reported."""
 
 OUTCOME = "outcome"
-"""The metadata of a suggestion that says what its action came to."""
+"""The metadata of a suggestion that holds the outcome of its action."""
 
 _PARTS = ("context", "metadata")
 
@@ -45,7 +45,7 @@ def _duration(value: Any) -> timedelta:
 def _field(name: str) -> str:
     part, _, key = name.partition(".")
     if name not in ("owner", "confidence") and (part not in _PARTS or not key):
-        raise YamlProblem(f"{name!r} is no field to look at; use context.<key>, metadata.<key>, owner or confidence")
+        raise YamlProblem(f"{name!r} is no usable field; use context.<key>, metadata.<key>, owner or confidence")
     return name
 
 
@@ -60,20 +60,20 @@ def value_of(observation: Observation, name: str) -> Any:
 
 
 class Sign(YamlModel):
-    """Another observation that says so: of this type, with these tags, and with the same value in the fields `same`."""
+    """Another observation as evidence: of this type, with these tags, and with equal values in the fields `same`."""
 
     type: TypeName
     tags: Items[Text] = ()
     same: Annotated[Entries[FieldName], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)]
 
     def key(self, observation: Observation) -> str:
-        """Return a text for what has to be the same; "" where it lacks any of that."""
+        """Return the values that must be equal, as a text; "" if any is missing."""
         values = [value_of(observation, name) for name in self.same]
         return "" if None in values else json.dumps(values, sort_keys=True, default=str)
 
 
 class CompletionRule(YamlModel):
-    """What makes an observation complete: everything that is given here."""
+    """The conditions for an observation to be complete: all those given here."""
 
     outcome: Outcome | None = None
     event: Sign | None = None
@@ -90,7 +90,7 @@ class CompletionRule(YamlModel):
 
 
 class ReviewRules(YamlModel):
-    """What makes an observation doubtful; None and False: not looked at."""
+    """The conditions that make an observation doubtful; None and False are not checked."""
 
     confidence_below: Annotated[float | None, BeforeValidator(check_confidence)] = None
     contradicted: bool = False

@@ -194,7 +194,7 @@ class _Demo:
     def _show_page(self, page: Page) -> None:
         self._report.chapter(
             "The page, by priority",
-            "What any tool, daemon or agent sees when it asks what is going on: one call, always up to date.",
+            "The view of any tool, daemon or agent that asks what is going on: one call, always up to date.",
         )
         self._report.page(page.active())
 

@@ -14,7 +14,7 @@ import scratchbus
 from .demo_crew import Crew
 
 Serve = Callable[[Any], "AbstractContextManager[scratchbus.HttpServing]"]  # as text: it needs the extra `http`
-"""What serves over HTTP while its `with` lasts: `scratchbus.serving_http`."""
+"""A context manager that serves over HTTP: `scratchbus.serving_http`."""
 
 PAUSE = 4.0
 """Seconds between two steps that are watched."""
@@ -33,7 +33,7 @@ def console(serve: Serve, settings: dict[str, Any]) -> Iterator[str]:
 
 
 def portions(log: Path, copy: Path, crew: Crew, seconds: float) -> Iterator[None]:
-    """Copy a log in portions, with a pause after each; what reads the copy runs meanwhile."""
+    """Copy a log in portions, with a pause after each; readers of the copy run concurrently."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
     size = max(1, -(-len(lines) // PORTIONS))
     with copy.open("a", encoding="utf-8") as file:

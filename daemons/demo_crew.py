@@ -86,7 +86,7 @@ class Crew:
         self._check_interrupt()
 
     def wait_for_end(self) -> None:
-        """Wait until interrupted, which is how people end what they watch."""
+        """Wait until the user interrupts."""
         self._interrupted.wait()
 
     def stop(self) -> dict[str, int]:
@@ -114,7 +114,7 @@ class Crew:
 
 
 def _environment(given: Mapping[str, str]) -> dict[str, str]:
-    """Return this process's environment, updated by what is given, in which Python finds this scratchbus."""
+    """Return this process's environment with these updates, in which Python finds this scratchbus."""
     here = str(Path(scratchbus.__file__).parent.parent)
     path = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
     return {**os.environ, **given, "PYTHONPATH": path}

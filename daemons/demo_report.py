@@ -23,9 +23,9 @@ DAEMONS = {
     "router": "holds the page in memory, ranks it, suggests what to act on",
     "executor-1": "claims a suggestion, acts on it, records the action",
     "executor-2": "shares the work with executor-1: one claim per suggestion",
-    "evaluator": "resolves what was done, once it has been quiet",
+    "evaluator": "resolves finished observations after a quiet time",
 }
-"""What each process does, in a few words."""
+"""A short description of each process."""
 
 _INDENT = (0, 0, 0, 2)
 _LONGEST_TABLE = 40
@@ -44,7 +44,7 @@ class Report:
         self._chapter = 0
 
     def opening(self, source: str) -> None:
-        """Print what is going to happen."""
+        """Print an outline of the demo."""
         text = (
             "Daemons that know nothing of each other share one [b]Scratch Page[/b]: observations, kept as an event log."
             f" They are going to read {_safe(source)}, find attackers, block them, and tidy up."
@@ -113,7 +113,7 @@ class Report:
         self._print_table(table, len(rows))
 
     def trace(self, trace: Trace) -> None:
-        """Show why an action was taken: who linked it to which observation, who added that, and its evidence."""
+        """Show why an action was taken: who linked it to which observation, its source, and its evidence."""
         by = {motive.id: f"{_safe(motive.by)} linked it at {motive.at:%H:%M:%S} to: " for motive in trace.motives}
         self.line(f"From the other end, why [magenta]{_safe(trace.action)}[/magenta]?")
         for branch in trace.tree():

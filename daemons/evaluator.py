@@ -25,7 +25,7 @@ from .completion import OUTCOME, CompletionRule, CompletionRules, Sign, read_com
 from .router import SUGGESTION
 
 CONTRADICTS = "contradicts:"
-"""What a tag begins with that names the observation which another one contradicts."""
+"""The prefix of a tag that names the observation it contradicts."""
 
 APPROVED = "approved"
 """The metadata of an observation that someone has reviewed and approved."""
@@ -44,7 +44,7 @@ logger = structlog.get_logger(__name__)
 class Evaluator:
     """Reviews the open observations of a page for completion and for accuracy. Any number of evaluators may run.
 
-    What is complete by a rule of its type is resolved, with what made it so as the reason. What is doubtful waits for
+    Observations that are complete by a rule of their type are resolved, with that as the reason. Doubtful ones wait for
     review until someone approves it. A repeated observation is not quiet: while it is open, each sighting counts up its
     occurrences and renews it.
     """
@@ -60,10 +60,10 @@ class Evaluator:
         self._page = page
         self._view = view
         self._rules = rules
-        self._quiet_for = quiet_for  # instead of what the rules say
+        self._quiet_for = quiet_for  # overrides the rules
         self._clock = clock
         self._past = _Past(page)
-        self._refused: dict[tuple[str, str], int] = {}  # versions, by observation and what was refused
+        self._refused: dict[tuple[str, str], int] = {}  # versions, by observation and refused change
 
     def run(self, stop: threading.Event) -> None:
         """Evaluate until `stop` is set."""
@@ -102,16 +102,16 @@ class Evaluator:
         except (InvalidTransition, InvalidField) as problem:  # its lifecycle does not have it
             self._refused[one.id, verb] = one.version
             logger.warning("left", observation=one.id, to=verb, reason=str(problem))
-        except (Conflict, NotFound) as problem:  # it changed meanwhile; the next look sees how
+        except (Conflict, NotFound) as problem:  # it changed meanwhile; the next pass sees it
             logger.info("left", observation=one.id, to=verb, reason=str(problem))
         else:
             logger.info(_DONE[verb], observation=one.id, reason=reason)
 
 
 class _Past:
-    """What the histories of observations say; each is read once for each version.
+    """The histories of observations; each is read once per version.
 
-    A history that cannot be read, because it was archived elsewhere or erased, says nothing.
+    A history that cannot be read, because it was archived elsewhere or erased, counts as empty.
     """
 
     def __init__(self, page: Page) -> None:
@@ -149,7 +149,7 @@ class _Past:
 
 
 class _Look:
-    """The page as it is at one time, and what the rules say of it."""
+    """The page at one time, judged by the rules."""
 
     def __init__(
         self, view: View, past: _Past, rules: CompletionRules, quiet_for: timedelta | None, now: datetime
@@ -187,7 +187,7 @@ class _Look:
     def completion(self, one: Observation) -> str:
         """Return why an observation is complete, or "" if it is not.
 
-        What was reopened is complete only by what has happened since.
+        A reopened observation is complete only by later events.
         """
         rules = self._rules.complete.get(one.type, ())
         if not rules:
@@ -199,7 +199,7 @@ class _Look:
         return ""
 
     def _holds(self, rule: CompletionRule, one: Observation, since: Position) -> list[str] | None:
-        """Return what a rule asks for, as it has been met since then; None when it is not."""
+        """Return how a rule has been met since then; None if it has not."""
         reasons = []
         if rule.outcome is not None:
             acted = [each for each in self._suggestions[one.id] if each.metadata.get(OUTCOME) == rule.outcome]
@@ -252,9 +252,9 @@ class _Look:
     "--rules",
     default=lambda: shipped("completion.yaml"),
     show_default="the shipped one",
-    help="When what is complete, and what is doubtful.",
+    help="The rules for complete and doubtful observations.",
 )
-@duration_option("--quiet-for", default=None, help="How long to be quiet, instead of what the rules say.")
+@duration_option("--quiet-for", default=None, help="The quiet time, instead of that in the rules.")
 def main(daemon: Daemon, rules: Path, quiet_for: timedelta | None) -> None:
     """Resolve observations that are complete, and send doubtful ones to review."""
     table = read_completion(rules)

@@ -32,9 +32,9 @@ logger = structlog.get_logger(__name__)
 class Executor:
     """Acts on suggestions with the tool that their evidence calls for. Any number of executors may run.
 
-    What has to be confirmed before it is acted on comes first: its type has the higher priority. The holder of the
+    Confirmations needed before an action come first: their type has the higher priority. The holder of the
     claim acts. If it dies, its claim lapses and another executor acts again, so acting twice must be harmless. The
-    event id of the link derives from the suggestion, so the action is recorded once. What the action came to is
+    event id of the link derives from the suggestion, so the action is recorded once. The outcome of the action is
     recorded in the metadata of the suggestion, for the evaluator.
     """
 
@@ -55,7 +55,7 @@ class Executor:
             jobs.run(self.act, stop)
 
     def act(self, job: Job) -> None:
-        """Act, record the action and what it came to, and resolve the suggestion.
+        """Act, record the action and its outcome, and resolve the suggestion.
 
         A suggestion that no tool can handle goes to review; so does one whose action is not over, and a confirmation
         that was asked for. An error that may pass is raised, which fails the job.
@@ -82,7 +82,7 @@ class Executor:
                 raise
             if not is_question:
                 action = self._link(subject.id, action, f"{EXECUTOR}:{suggestion.id}:link")
-            if is_question or len(suggestion.evidence) > 1:  # else the link of its evidence says it all
+            if is_question or len(suggestion.evidence) > 1:  # else the link of its evidence suffices
                 action = self._link(suggestion.id, action, f"{EXECUTOR}:{suggestion.id}:step")
             self._record(job, choice.success, action)
             if choice.success == "done" or (choice.success == "notified" and not is_question):
@@ -110,7 +110,7 @@ class Executor:
         return action
 
     def _record(self, job: Job, outcome: Outcome, action: str | None = None) -> None:
-        """Record in a suggestion what its action came to, beside what others wrote there meanwhile."""
+        """Record the outcome of an action in its suggestion, and keep concurrent changes by others."""
         current = self._page.get(job.id)
         said = {OUTCOME: outcome} | ({} if action is None else {"action": action})
         job.update(metadata={**(current or job.observation).metadata, **said})
@@ -121,7 +121,7 @@ class Executor:
     "--tools",
     default=lambda: shipped("tools.yaml"),
     show_default="the shipped one",
-    help="Which tool handles which observations.",
+    help="The tools, and the observations they handle.",
 )
 @file_option(
     "--blocklist",
@@ -132,7 +132,7 @@ class Executor:
 )
 @duration_option("--claim-ttl", default=CLAIM_TTL, help="How long a claim lasts when its holder dies.")
 def main(daemon: Daemon, tools: Path, blocklist_file: Path, claim_ttl: timedelta) -> None:
-    """Claim what the router suggests, act on it, and record the action."""
+    """Claim the router's suggestions, act on them, and record the actions."""
     chest = {"blocklist": blocklist(blocklist_file), "notify": notify}
     table = read_tools(tools, known=chest)
     daemon.serve(lambda bus, stop: Executor(bus, daemon.page, table, chest, claim_ttl).run(stop))

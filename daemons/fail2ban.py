@@ -65,7 +65,7 @@ class FilterRule:
         self._filter = name
         self._before = self._all(options.get("prefregex", ""), file, "prefregex")
         self._ignored = self._all(options.get("ignoreregex", ""), file, "ignoreregex")
-        self._addresses: dict[str, str] = {}  # of connections, by what their lines begin with
+        self._addresses: dict[str, str] = {}  # of connections, by the prefix of their lines
         self._expressions: list[tuple[int, str, list[Pattern]]] = []
         for number, text in enumerate(filter(None, map(str.strip, options.get("failregex", "").splitlines())), 1):
             try:
@@ -104,7 +104,7 @@ class FilterRule:
         return None
 
     def _address(self, groups: dict[str, str]) -> str:
-        """Return the address of a line, or the one that its connection had; "" if neither is known."""
+        """Return the address of a line, or else of its connection; "" if neither is known."""
         connection = groups.get("connection", "")
         host = _host(groups) or self._addresses.get(connection, "")
         self._addresses.pop(connection, None)
@@ -202,7 +202,7 @@ def _parsed(path: Path) -> dict[str, dict[str, str]]:
 
 
 def _resolved(text: str, options: dict[str, str], sections: dict[str, dict[str, str]]) -> str:
-    """Return a text with what it refers to. Raises KeyError or RecursionError."""
+    """Return a text with its references expanded. Raises KeyError or RecursionError."""
 
     def value(found: re.Match[str]) -> str:
         name = (found[1] or found[2]).lower()

@@ -1,4 +1,4 @@
-"""Reads the journal of a systemd unit, by `journalctl`, from the entry after the last one that was read."""
+"""Reads the journal of a systemd unit with `journalctl`, starting after the last entry read."""
 
 from __future__ import annotations
 

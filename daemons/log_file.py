@@ -17,7 +17,7 @@ MAX_LINE = 1 << 20
 
 _BLOCK = 1 << 16
 _HEAD = 1024  # bytes of the first line that the identity depends on
-_TAIL = 256  # bytes before the position that show whether the file is still the one that was read
+_TAIL = 256  # bytes before the position that identify the file
 _EARLIER = 64  # earlier files that are remembered
 
 

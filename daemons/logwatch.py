@@ -1,4 +1,4 @@
-"""The log watcher: publishes what its rules find in a log file, or in the journal of a systemd unit."""
+"""The log watcher: publishes the matches of its rules in a log file, or in the journal of a systemd unit."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Logwatch:
         return Tailer(self._log, stored if isinstance(stored, FilePosition) else None, from_start)
 
     def run(self, bus: Bus, stop: threading.Event, follow: bool) -> None:
-        """Publish what the log holds and, with `follow`, what is appended to it, until `stop` is set.
+        """Publish matches in the log and, with `follow`, in appended lines, until `stop` is set.
 
         With `follow`, a missing log is waited for; else raises FileGone. Raises UnknownType when a rule names a type
         that the bus does not know. The bookmark is stored before an error is raised, so that a second run, on another
@@ -114,7 +114,7 @@ class Logwatch:
             logger.info("published", sightings=published, log=str(self._log))
 
     def _publish(self, page: Page, line: Line, rule: Rule | FilterRule) -> bool:
-        """Publish what a rule finds in a line; return False if nothing. What the bus refuses is logged and skipped."""
+        """Publish a rule's match in a line; return False without one. Refused observations are logged and skipped."""
         seen = rule.sighting(line.text)
         if seen is None:
             return False
@@ -124,7 +124,7 @@ class Logwatch:
             return False  # counted before the rule was changed, or before the line was whole
         except (InvalidField, UnknownType) as problem:
             if isinstance(problem, UnknownType) and rule.type is not None:
-                raise  # someone removed the type; the line is not at fault
+                raise  # someone removed the type; the line is valid
             logger.warning("left out", rule=rule.name, log=str(self._log), offset=line.offset, reason=str(problem))
             return False
         self._last_id = observation.id
@@ -148,16 +148,16 @@ class Logwatch:
 
 
 @daemon("logwatch")
-@file_option("--rules", help="What to look for, and what to publish.  [default: the shipped rules, for SSH]")
+@file_option("--rules", help="The rules: patterns, and what to publish.  [default: the shipped rules, for SSH]")
 @click.option(
     "--fail2ban", "filters", multiple=True, metavar="FILTER",
-    help="A filter of fail2ban to look for, as /etc/fail2ban/filter.d/sshd.conf or sshd.conf[mode=extra]; repeatable.",
+    help="A fail2ban filter to match, such as /etc/fail2ban/filter.d/sshd.conf or sshd.conf[mode=extra]; repeatable.",
 )  # fmt: skip
 @file_option("--log", help="The log file.")
 @click.option("--journal", metavar="UNIT", help="Read the journal of this systemd unit instead of a file.")
 @click.option("--follow", is_flag=True, help="Keep reading as the log grows, through rotation and truncation.")
 @click.option("--from-start", is_flag=True, help="Read the log from its first line again; nothing is counted twice.")
-@file_option("--state", help="Where to store how far the log was read.  [default: one file per log, bus and page]")
+@file_option("--state", help="The file for the position in the log.  [default: one file per log, bus and page]")
 def main(
     daemon: Daemon,
     rules: Path | None,
@@ -168,9 +168,9 @@ def main(
     from_start: bool,
     state: Path | None,
 ) -> None:
-    """Publish what the rules find in a log, and store how far it was read.
+    """Publish the matches of the rules in a log, and store the position read so far.
 
-    The rules are those of --rules, the filters of fail2ban, or without either the shipped ones.
+    The rules come from --rules or from fail2ban filters; by default they are the shipped ones.
     """
     source = log if journal is None else JournalUnit(journal)
     if source is None or (log is not None and journal is not None):

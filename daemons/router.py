@@ -30,13 +30,13 @@ SUGGESTION = "action_suggestion"
 """The type of the observations that the router publishes and the executor claims."""
 
 CONFIRMATION = "pending_confirmation"
-"""The type of what has to be confirmed before a suggestion is made; the executor claims it first."""
+"""The type of confirmations needed before a suggestion is made; the executor claims them first."""
 
 THRESHOLD = 65.0
 """The router suggests an action from this urgency on."""
 
 EXECUTOR = "executor"
-"""The owner of a suggestion: who is to act on it."""
+"""The owner of a suggestion, who acts on it."""
 
 FOR_EXECUTOR = f"for:{EXECUTOR}"
 """The tag of suggestions for executors; suggestions without it are for someone else."""
@@ -73,7 +73,7 @@ class Router:
     of its rules is in force, some observations are more urgent, have to be verified first, or are held back.
 
     The router stores no position: everything it needs is on the page. It considers the whole page when it starts and
-    every minute, and what has changed at once. The event id of a suggestion derives from the observation and its
+    every minute, and on changes at once. The event id of a suggestion derives from the observation and its
     unanswered suggestion, so a second router, or a view that lags, does not suggest twice.
     """
 
@@ -144,7 +144,7 @@ class Router:
         """Return the confirmation of an observation, or None while it has none, after asking for it."""
         asked = self._view.list(type=CONFIRMATION, tags=[FOR_EXECUTOR, about(ranked.one.id)], limit=1)
         if asked and (asked[0].status == "resolved" or asked[0].reason_code == "auto_archived"):
-            return asked[0]  # only what was resolved is archived automatically
+            return asked[0]  # only resolved observations are archived automatically
         if not asked or _is_unanswered(asked[0]):
             context = {"task_id": f"verify_{ranked.one.id}"}
             self._add(CONFIRMATION, "Verify before acting", "verify", ranked, asked, context=context)
@@ -217,7 +217,7 @@ def _is_actionable(one: Observation) -> bool:
 
 
 def _is_unanswered(last: Observation) -> bool:
-    """Return whether nobody has said or done anything about what was published last."""
+    """Return whether nobody has reacted to the last publication."""
     return last.reason_code in _UNANSWERED or (not last.is_open and last.reason == OVER)
 
 
@@ -226,7 +226,7 @@ def _excerpt(one: Observation) -> str:
 
 
 def about(id: str) -> str:
-    """Return the tag of what is published about an observation."""
+    """Return the tag of everything published about an observation."""
     return f"about:{id}"
 
 
@@ -236,7 +236,7 @@ def about(id: str) -> str:
     "--rules",
     default=lambda: shipped("router.yaml"),
     show_default="the shipped one",
-    help="How urgency changes, and what holds during alerts.",
+    help="The rules for urgency, and for active alerts.",
 )
 def main(daemon: Daemon, threshold: float, rules: Path) -> None:
     """Rank the observations of the page by urgency, and suggest an action for urgent ones."""

@@ -24,7 +24,7 @@ from scratchbus.errors import RulesError
 from scratchbus.settings import read_text
 
 HALF_LIFE = timedelta(days=1)
-"""How long it takes until an urgency that fades has halved, or the gap to 100 of one that grows."""
+"""The time in which a fading urgency halves, or the gap of a growing one to 100."""
 
 Pace = Literal["fades", "stays", "grows"]
 
@@ -55,9 +55,9 @@ class Match(YamlModel):
 
 
 class Mode(YamlModel):
-    """What holds for some observations `while` another one is active.
+    """The rule for some observations `while` another one is active.
 
-    They are ranked up by `up` (in the file: `raise`), and `then` says what is special about acting on them: "verify", a
+    They are ranked up by `up` (in the file: `raise`), and `then` changes how they are acted on: "verify", a
     confirmation first; "hold", nothing at all.
     """
 
@@ -106,7 +106,7 @@ class RouterRules(YamlModel):
         Before a reminder is due it is not urgent at all; from then on, and if its type says so, an urgency grows: the
         gap to 100 halves with each half-life. When a reminder falls due, it halves at once.
         """
-        first = urgency(one, one.updated_at)  # as it is before it changes with time
+        first = urgency(one, one.updated_at)  # before it changes with time
         pace = self.pace.get(one.type, "fades")
         if one.remind_at is not None or one.remind_on is not None:
             return 0.0

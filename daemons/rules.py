@@ -10,7 +10,7 @@ r"""The rules that turn lines of a log into observations, from a file such as `c
           context: {address: "{address}"}
 
 `match` is searched for in the line without its line end, in linear time. In every text of `publish`, including tags and
-`context`, `{group}` is replaced by what the named group matched; write a literal brace twice. The group `times` gives
+`context`, `{group}` is replaced by the match of the named group; write a literal brace twice. The group `times` gives
 the number of sightings that the line stands for.
 """
 
@@ -78,7 +78,7 @@ class _Publish(YamlModel):
     ttl: Annotated[Any, AfterValidator(_duration)] = None
 
     def filler(self, groups: Collection[str]) -> Fill:
-        """Return a function that makes the arguments of `page.add` from what the groups matched. Raises YamlProblem."""
+        """Return a function that makes the arguments of `page.add` from the matched groups. Raises YamlProblem."""
         fixed = {"confidence", "ttl"}
         fills = {key: _filler(getattr(self, key), groups, ("publish", key)) for key in self.model_fields_set - fixed}
         rest = {key: getattr(self, key) for key in self.model_fields_set & fixed}
@@ -94,7 +94,7 @@ class _Publish(YamlModel):
 
 
 class Rule(YamlModel):
-    """What to look for in a line, and what to publish when it is found."""
+    """A pattern to find in lines, and the observation to publish for a match."""
 
     name: Annotated[Text, AfterValidator(_name)]
     match: Text
@@ -113,7 +113,7 @@ class Rule(YamlModel):
 
     @property
     def type(self) -> str | None:
-        """The type of what is published; None if it depends on the line."""
+        """The type of the published observation; None if it depends on the line."""
         return None if "{" in self.publish.type else self.publish.type
 
     def sighting(self, line: str) -> dict[str, Any] | None:

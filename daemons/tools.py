@@ -35,7 +35,7 @@ logger = structlog.get_logger(__name__)
 
 
 class Choice(YamlModel):
-    """A tool, the type and tags of the observations it is for, and what it means when it succeeds."""
+    """A tool, the type and tags of the observations it handles, and the outcome of its success."""
 
     tool: Text
     type: TypeName

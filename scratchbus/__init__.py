@@ -1,7 +1,7 @@
 """The shared working memory of daemons and agents, kept as one event log on Redis Streams.
 
 The public names are listed in `__init__.pyi`, for type checkers and for this module. Each is imported when it is first
-used, because `scratchbus --help` needs none of them.
+used, since `scratchbus --help` needs none of them.
 """
 
 import re

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from scratchbus.views import shared as sharing
     from scratchbus.views import view_async as viewing
     from scratchbus.work import handlers_async as handling
-else:  # what opening a bus needs is imported then, all else when it is first used
+else:  # modules for opening a bus are imported then, all others on first use
     claiming = late("scratchbus.commands.claim")
     configuration = late("scratchbus.settings")
     consumers = late("scratchbus.eventlog.consumers")
@@ -110,7 +110,7 @@ class AsyncBus(AsyncMemories):
         self.core = opened.core
         self.feeds = tails.AsyncFeeds(self.core.log, self._reader)
         self.keeper = AsyncKeeper(self.converse)
-        self._new_page = paging.AsyncPage  # imported here, so that the first addition need not wait for it
+        self._new_page = paging.AsyncPage  # imported here, so that the first addition does not wait for it
         # blocking only:
         # try:
         #     self.converse(opening.greet(opened))
@@ -129,14 +129,14 @@ class AsyncBus(AsyncMemories):
         config: str | Path | None = None,
         **settings: Any,
     ) -> AsyncBus:
-        """Open a bus: at `url`, else at $SCRATCHBUS_URL, else on the embedded engine.
+        """Open a bus at `url`, by default at $SCRATCHBUS_URL or else on the embedded engine.
 
-        `source` says who speaks: it is the default source of what is added, and the `by` of all writes. `instance`
-        tells this connection from others with the same source, since claims belong to both: a program that restarts
-        with the same instance gets its claims back. A second live program with it takes the first one's jobs. By
-        default it is random. The other keywords are the settings of `config/scratchbus.yaml`.
+        `source` names the program: it is the default source of observations it adds, and the `by` of all its writes.
+        `instance` distinguishes this connection from others with the same source, since claims belong to both: a
+        program that restarts with the same instance keeps its claims, but a second live program with it takes over the
+        first one's jobs. By default it is random. The other keywords are the settings of `config/scratchbus.yaml`.
 
-        Raises EngineError when the engine cannot be used (asyncio: once awaited or entered), and InvalidInput for a
+        Raises EngineError if the engine cannot be used (asyncio: once awaited or entered), and InvalidInput for a bad
         setting.
         """
         return cls(opening.prepare(url, source, instance, config, settings))
@@ -150,7 +150,7 @@ class AsyncBus(AsyncMemories):
             try:
                 await self._engine.run(opening.greet(self._opened))
             except BaseException:
-                await self._engine.disconnect()  # who awaits or enters this gets nothing to close
+                await self._engine.disconnect()  # the caller gets no bus to close
                 raise
             self._is_greeted = True
         return self
@@ -185,7 +185,7 @@ class AsyncBus(AsyncMemories):
         subjects: Collection[str] | None = None,
         stop: reader.Stop | None = None,
     ) -> AsyncIterator[event_kinds.AnyEvent]:
-        """Yield the events after a position, oldest first; with `follow`, go on as they happen until `stop` is set.
+        """Yield the events after a position, oldest first; with `follow`, continue with new ones until `stop` is set.
 
         `pages`, `types`, `kinds` and `subjects` select events. Raises InvalidInput for a kind that does not exist.
         Iterating raises PositionLost, LogRewound or LogGap rather than skip an event.
@@ -205,9 +205,9 @@ class AsyncBus(AsyncMemories):
     ) -> list[event_kinds.AnyEvent]:
         """Return the newest events, oldest first: up to `count` (10,000 at most) before the position of an event.
 
-        Reads the log backwards, of one page its index, until it has found as many that match; events that were trimmed
-        from the log are left out, `events` reads them from the archive. To page backwards, pass the position of the
-        first event as `before`.
+        Reads the log backwards (for one page: its index) until it has found enough matches. Events trimmed from the log
+        are left out; `events` reads them from the archive. To page backwards, pass the position of the first event as
+        `before`.
         Raises InvalidInput.
         """
         narrow = looking.narrow_of(pages, types, kinds, subjects)
@@ -222,11 +222,11 @@ class AsyncBus(AsyncMemories):
         buckets: int = 120,
         page: str | None = None,
     ) -> histograms.Histogram:
-        """Return how many events there are over time, by kind, from `since` up to `until`, or in all of the log.
+        """Return the number of events over time, by kind, from `since` up to `until`, by default in the whole log.
 
-        Costs a few small reads for each of the `buckets` (1,000 at most), however many events there are: their numbers
-        are exact. Kinds are counted up to 5,000 events, else estimated from the first events of each bucket. What was
-        trimmed from the log is not counted. Raises InvalidInput.
+        Costs a few small reads for each of the `buckets` (1,000 at most), independent of the number of events. Totals
+        are exact. Kinds are counted up to 5,000 events, beyond that estimated from the first events of each bucket.
+        Events trimmed from the log are not counted. Raises InvalidInput.
         """
         return await self.converse(histograms.histogram(self.core.log, since, until, buckets, page))
 
@@ -251,7 +251,7 @@ class AsyncBus(AsyncMemories):
         its cursor, unless `reset` is set. Events are delivered in order, and again after a failure; one that has
         failed `max_attempts` times becomes a dead letter. `retry_delay` doubles with each attempt; numbers are
         seconds. The lease is not renewed while an event is out for longer than `handler_timeout`. Raises
-        InvalidInput, and when iterated over SubscriptionMismatch.
+        InvalidInput, and on iteration SubscriptionMismatch.
         """
         wanted = event_filters.Filters.of(looking.narrow_of(pages, types, kinds), tags)
         terms = options.Terms(after, reset, max_attempts, retry_delay, handler_timeout)
@@ -271,7 +271,7 @@ class AsyncBus(AsyncMemories):
         handler_timeout: values.Duration = "5m",
         stop: reader.Stop | None = None,
     ) -> working.AsyncWork:
-        """Return work: hands out the open observations of these pages, or of all, to competing workers, by priority.
+        """Return work, which hands out the open observations of these pages, by default of all, to workers by priority.
 
         Each is claimed for `ttl`; the claim is renewed while the worker handles it, up to `handler_timeout`. A job
         that fails is handed out again after `retry_delay`, which doubles with each attempt, and goes to review after
@@ -297,10 +297,10 @@ class AsyncBus(AsyncMemories):
         retry_delay: values.Duration = "1s",
         handler_timeout: values.Duration = "5m",
     ) -> Callable[[H], H]:
-        """Return a decorator that declares a handler of events: of observations of these types that are added.
+        """Return a decorator that declares a handler for events, by default additions of observations of these types.
 
-        `run_handlers` runs it, on a subscription with its `name`, by default the function's: durable, at least once, in
-        order, with one active process; `concurrency` events at once. `kinds` selects other events, None all. The other
+        `run_handlers` runs it on a subscription with this `name`, by default the function's: durable, at least once, in
+        order, in one active process, `concurrency` events at once. `kinds` selects other events, None all. The other
         keywords are those of `subscribe`. Raises InvalidInput.
         """
         open = partial(
@@ -328,10 +328,10 @@ class AsyncBus(AsyncMemories):
         retry_delay: values.Duration = "1s",
         handler_timeout: values.Duration = "5m",
     ) -> Callable[[H], H]:
-        """Return a decorator that declares a handler of jobs: of open observations of these types, each claimed for it.
+        """Return a decorator that declares a handler for jobs: open observations of these types, claimed for it.
 
-        `run_handlers` runs it, as `work` with its `name`, by default the function's, beside the workers of other
-        processes; `concurrency` jobs at once. The other keywords are those of `work`. Raises InvalidInput.
+        `run_handlers` runs it as `work` with this `name`, by default the function's, alongside workers in other
+        processes, `concurrency` jobs at once. The other keywords are those of `work`. Raises InvalidInput.
         """
         open = partial(
             self.work,
@@ -346,10 +346,10 @@ class AsyncBus(AsyncMemories):
         return self._handlers.declare(name, concurrency, open)
 
     async def run_handlers(self, stop: reader.Stop | None = None) -> None:
-        """Run the handlers that `on` and `on_job` declared until `stop` is set, or one of them cannot go on.
+        """Run the handlers declared with `on` and `on_job` until `stop` is set, or one of them cannot continue.
 
-        An exception in a handler is logged, and its event or job comes again. Raises InvalidInput without a handler,
-        and what `subscribe` and `work` raise.
+        An exception in a handler is logged, and its event or job is delivered again. Raises InvalidInput without a
+        handler, and the errors of `subscribe` and `work`.
         """
         await self._handlers.run(stop)
 
@@ -370,11 +370,10 @@ class AsyncBus(AsyncMemories):
     ) -> bool:
         """Store the definition of a durable subscription without consuming it; return whether the name is new.
 
-        A new name starts after `after`; a known one stays at its cursor, unless `reset` is set, and gets this
-        definition in the place of its own. `max_attempts` and `retry_delay` apply to events that are pulled. With a
-        `url` the events are delivered there by `scratchbus serve`, signed with the `secret`; without a secret the
-        stored one stays. Raises InvalidInput, SubscriptionHeld for other filters while it is consumed, or PositionLost
-        for one that was dropped and is not reset.
+        A new name starts after `after`; a known one keeps its cursor, unless `reset` is set, and this definition
+        replaces its own. `max_attempts` and `retry_delay` apply to pulled events. With a `url`, `scratchbus serve`
+        delivers the events there, signed with the `secret`; without a secret the stored one stays. Raises InvalidInput,
+        SubscriptionHeld for other filters while it is consumed, or PositionLost if it was dropped and is not reset.
         """
         wanted = event_filters.Filters.of(looking.narrow_of(pages, types, kinds), tags)
         terms = options.Terms(after, reset, max_attempts, retry_delay)
@@ -397,21 +396,20 @@ class AsyncBus(AsyncMemories):
         lease: values.Duration = "30s",
         by: str | None = None,
     ) -> pulling.Pulled:
-        """Return the next events of a durable subscription, up to `max` (1,000 at most), oldest first; perhaps none.
+        """Return the next events of a durable subscription, oldest first, up to `max` (1,000 at most); possibly none.
 
-        For clients that keep no connection: any process may ack them, by the batch's token. Without any it waits for
-        `wait`. Events that are not acked within the `lease` (1s to 12h) are delivered again, and until then nothing
-        else is, to anyone: a batch is a consumer as those of `subscribe` are, shown as `by`. An event that comes back,
-        since it failed or the lease ended, comes alone; after `max_attempts` it becomes a dead letter. Numbers are
-        seconds. Raises NotFound for a name that was never declared or consumed, InvalidInput, PositionLost,
-        LogRewound or LogGap.
+        For clients without a lasting connection: any process may ack them with the batch's token. It waits up to `wait`
+        for events. Events not acked within the `lease` (1s to 12h) are delivered again; until then nobody gets others,
+        since a batch counts as the active consumer, shown as `by`. An event that failed, or whose lease ended, is
+        delivered again on its own; after `max_attempts` it becomes a dead letter. Numbers are seconds. Raises NotFound
+        for a name that was never declared or consumed, InvalidInput, PositionLost, LogRewound or LogGap.
         """
         return await patient.pull_from(self, pulling.Pull(self.core, name, max, lease, by), wait)
 
     async def ack(self, name: str, token: str, positions: Position | str | Iterable[Position | str]) -> None:
-        """Ack events that were pulled, by the token of their batch: all of these, or none.
+        """Ack pulled events with the token of their batch, all or none.
 
-        Acking again changes nothing. Raises LeaseLost when they were handed out again after the lease had ended,
+        Acking again changes nothing. Raises LeaseLost if they were handed out again after the lease ended,
         NotDelivered for events that are not out, or InvalidInput.
         """
         await self.converse(settling.ack_pulled(self.core, name, token, positions))
@@ -427,7 +425,7 @@ class AsyncBus(AsyncMemories):
         await self.converse(settling.take_back(self.core, name, token, position, reason, delay))
 
     async def requeue(self, name: str, token: str, positions: Position | str | Iterable[Position | str]) -> None:
-        """Give pulled events back unhandled, all of these or none: they are delivered again, as the same attempt.
+        """Give pulled events back unhandled, all or none; they are delivered again, as the same attempt.
 
         Raises LeaseLost, NotDelivered, NotFound or InvalidInput.
         """
@@ -459,7 +457,7 @@ class AsyncBus(AsyncMemories):
         return await self._reader.run(reader.wait(self.core.log, behind, seconds))
 
     async def position(self) -> BusPosition:
-        """Return the end of all logs of the bus, as an opaque token for `events(after=…)`."""
+        """Return the current end of the bus's logs, as an opaque token for `events(after=…)`."""
         return await self.converse(cursor.bus_position(self.core.log))
 
     @once
@@ -482,15 +480,14 @@ class AsyncBus(AsyncMemories):
         limit: int | None = 10,
         embedder: embedding.Embedder | None = None,
     ) -> list[recollection.Recalled]:
-        """Return what bears on a question, the best first, of all that some scopes and sessions and a page have.
+        """Return the items relevant to a question, best first, from some scopes, sessions and a page.
 
-        Notes, notepads, preferences, facts that are true and observations that are not archived are ranked by their
-        words, by the entities that they connect, and if there is an `embedder` by their meaning; of equals the newer
-        and more urgent come first. Each result says why it is there. Without scopes, sessions or a page it is the page
-        `main`. With `at`, a position or a time, the answer is from what was known then, and costs the events of these
-        pages up to then; otherwise each page is read once, and from then on only its new events are. An empty query
-        finds the newest. With None as `limit` you get all that was found, at most a few hundred.
-        Raises InvalidName, InvalidField and InvalidPosition.
+        Notes, notepads, preferences, true facts and observations that are not archived are ranked by their words, by
+        the entities they connect, and with an `embedder` by their meaning; freshness and priority break ties. Each
+        result says why it was found. Without scopes, sessions or a page it searches the page `main`. With `at`, a
+        position or a time, it searches the knowledge of that moment, which costs the events of these pages up to then;
+        otherwise each page is read once, and later only its new events. An empty query finds the newest. With None as
+        `limit` it returns every match, at most a few hundred. Raises InvalidName, InvalidField and InvalidPosition.
         """
         asked = recollection.RecallQuestion(query, scopes, sessions, page, limit)
         if at is not None:
@@ -499,7 +496,7 @@ class AsyncBus(AsyncMemories):
 
     @property
     def instance(self) -> str:
-        """The secret that tells this connection from others with the same source; do not share it."""
+        """The secret that distinguishes this connection from others with the same source; do not share it."""
         return self.core.instance
 
     @property
@@ -519,7 +516,7 @@ class AsyncBus(AsyncMemories):
     async def pages(self, at: timetravel.When | None = None) -> list[statuses.PageStatus]:
         """Return the status of all pages, those with the most open observations first.
 
-        With `at`, a position or a time, of those that there were, as they were then: it costs a read of each page.
+        With `at`, a position or a time, return the pages of that moment; it costs a read of each page.
         Raises InvalidPosition, LogRewound, PositionLost.
         """
         return await self.converse(statuses.read_pages(self.core, at))
@@ -534,10 +531,10 @@ class AsyncBus(AsyncMemories):
         return await self.converse(rebuilding.rebuild(self.core, progress))
 
     async def verify(self, progress: rebuilding.Progress | None = None) -> verifying.Verified:
-        """Compare everything the engine stores with what follows from the log; works while others write.
+        """Compare everything the engine stores with the log, also while others write.
 
-        Returns the differences, and how much was compared. `progress` is called with the number of events read and
-        the total.
+        Returns the differences and the amount compared. `progress` is called with the number of events read and the
+        total.
         """
         return await self.converse(verifying.verify(self.core, progress))
 
@@ -545,7 +542,7 @@ class AsyncBus(AsyncMemories):
         """Remove the entries that someone added to the logs by hand behind their last events; return them.
 
         Such an entry blocks all writes to its shard with LogBlocked. Readers continue meanwhile. No event is removed.
-        Raises LogError for a log of which it is not known where it ends.
+        Raises LogError for a log whose end is unknown.
         """
         return await self.converse(foreign.repair(self.core.log))
 
@@ -565,7 +562,7 @@ class AsyncBus(AsyncMemories):
 
     @property
     def types_version(self) -> int:
-        """The version of the registry in use; each registry that is pushed gets the next one."""
+        """The version of the registry in use; each push increments it."""
         return self.core.registry_version
 
     async def refresh_types(self) -> bool:
@@ -589,7 +586,7 @@ class AsyncBus(AsyncMemories):
         return await self.converse(scope.push_registry(self.core, given, event_id, expected_version))
 
     async def close(self) -> None:
-        """Close the connections; from then on every operation, also one that is waiting, raises BusClosed."""
+        """Close the connections; from then on every operation, including waiting ones, raises BusClosed."""
         if "_live_pages" in vars(self):
             await self._live_pages.close()
         await self.keeper.close()

@@ -89,14 +89,14 @@ def prepare(
         fresh=Freshness(timeout=settings.seconds("fresh_timeout")),
     )
     if settings.observation_types is not None:
-        _ = core.registry  # what is wrong with the user's file is said here; the one that is shipped can wait
+        _ = core.registry  # report errors in the user's file here; the shipped one can wait
     if settings.relations is not None:
         _ = core.relations  # the same
     return Opened(engine, core)
 
 
 def greet(opened: Opened) -> Step[None]:
-    """Check the engine and the number of shards, take the published registry, and renew state of an older version."""
+    """Check the engine and the number of shards, load the published registry, and upgrade state of an older version."""
     log = opened.core.log
     if opened.target.kind != "memory":
         opened.about = yield from _check(opened, [0])

@@ -60,11 +60,11 @@ Events = list[AnyEvent]
 class AsyncPage:
     """A named scope of a bus in which order is total. Get it from `AsyncBus.page`.
 
-    Every write takes `event_id`, an id of the caller's that makes a retry safe, and `fence`, the proof of a claim. A
-    write that is refused changes nothing: it raises InvalidInput for bad arguments, NotFound, and a Conflict when
-    the current state forbids it, such as InvalidTransition, Claimed, StaleFence or EventIdReused. A read sees every
-    write acknowledged before it began, or raises Behind after `fresh_timeout`; with `stale_ok` it returns what is
-    folded so far. Any operation may raise EngineError.
+    Every write takes `event_id`, an id the caller chooses to make a retry safe, and `fence`, the proof of a claim. A
+    refused write changes nothing: it raises InvalidInput for bad arguments, NotFound, or a Conflict if the current
+    state forbids it, such as InvalidTransition, Claimed, StaleFence or EventIdReused. A read sees every write
+    acknowledged before it began, or raises Behind after `fresh_timeout`; with `stale_ok` it returns the state folded
+    so far. Any operation may raise EngineError.
     """
 
     def __init__(self, bus: AsyncHost, name: str) -> None:
@@ -107,27 +107,27 @@ class AsyncPage:
         fence: int | None = None,
         **unknown: Never,
     ) -> Observation:
-        """Add an observation; if an open one has the same `dedupe_key`, count that one again and return it.
+        """Add an observation; if an open one has the same `dedupe_key`, count it again and return it.
 
-        It is given by its type, its content and keywords, or whole: as a NewObservation, a mapping of the same names,
-        or a pydantic model that is the `payload_of` a type. Content, context and metadata may be pydantic models too.
-        `confidence` is 0 to 1. `ttl` is a number of seconds, "2h", "7d" or "never"; `expires_at` gives the same as a
-        moment. `evidence` lists ids of observations on any page of the bus, not only this one; `evidence(id)` returns
-        them, each with its page. `blocked_by` lists ids of this page: while one of them is open, it is not active and
-        cannot be claimed. It becomes active at `not_before`, and its `ttl` counts from then. With `every`, an interval
-        ("1h") or cron in UTC ("0 3 * * *"), an expirer adds one like it again and again, from `not_before` on and until
-        `expires_at`; archive it to end that. Content, context and metadata hold up to 64 KiB each; whole numbers in
-        them up to 308 digits. On a full page the oldest observation of the lowest priority is displaced. Raises
-        PageFull when none may be, UnknownType, UnknownField and InvalidField.
+        Pass its type, content and keywords, or one argument: a NewObservation, a mapping with the same names, or a
+        pydantic model that is the `payload_of` a type. Content, context and metadata may be pydantic models too.
+        `confidence` is 0 to 1. `ttl` is a number of seconds, "2h", "7d" or "never"; `expires_at` sets the same as a
+        time. `evidence` lists ids of observations on any page of the bus, not only this one; `evidence(id)` returns
+        them, each with its page. `blocked_by` lists ids on this page: while one of them is open, the observation is not
+        active and cannot be claimed. It becomes active at `not_before`, and its `ttl` counts from then. With `every`,
+        an interval ("1h") or cron in UTC ("0 3 * * *"), it recurs: an expirer adds a copy for each slot, from
+        `not_before` until `expires_at`; archive it to end the recurrence. Content, context and metadata hold up to 64
+        KiB each; whole numbers in them have up to 308 digits. On a full page the oldest observation of the lowest
+        priority is displaced. Raises PageFull if none may be displaced, UnknownType, UnknownField and InvalidField.
         """
         return await self._bus.converse(adding.add(self._bus.core, self.name, locals()))
 
     async def add_many(self, items: Sequence[NewObservation], *, event_id: str | None = None) -> Observations:
-        """Add up to 1,000 observations in one atomic batch; return them in the same order. Raises as `add` does."""
+        """Add up to 1,000 observations in one atomic batch; return them in order. Raises the errors of `add`."""
         return await self._bus.converse(add_many(self._bus.core, self.name, items, event_id))
 
     async def get(self, id: str, *, stale_ok: bool = False) -> Observation | None:
-        """Return an observation, or None when it is not on the page. Raises InvalidId."""
+        """Return an observation, or None if it is not on the page. Raises InvalidId."""
         reading = looking.get_one(self._stored(stale_ok), id)
         if self._bus.core.settings.log_reads:
             return await self._bus.converse(exposing.logged_one(self._bus.core, self.name, reading))
@@ -157,7 +157,7 @@ class AsyncPage:
         `status` and `source` are checked on the way; `text` (in the content, any case), `context`, `metadata` (every
         name with that value) and `confidence` (at least this) scan every remaining observation. `since` compares
         `created_at`. A mapping `filters` stands for keywords of the same names. Raises InvalidField, UnknownField,
-        UnknownType, and NotFound when `after` is not on the page.
+        UnknownType, and NotFound if `after` is not on the page.
         """
         if filters is not None:
             return await self.list(**keywords_of(filters, locals()))
@@ -178,7 +178,7 @@ class AsyncPage:
     ) -> int:
         """Return how many observations match the filters of `list`, at most `limit`.
 
-        With `after`, the last item of a list that reached its limit, that is how many more match.
+        With `after`, the last item of a list that reached its limit, this counts the remaining matches.
         """
         wanted = filter_of(filters, narrow)
         stored = self._stored(stale_ok)
@@ -196,9 +196,9 @@ class AsyncPage:
         return await self._bus.converse(reading)
 
     async def ready(self, limit: int | None = None) -> Observations:
-        """Return what can be claimed now: active, not blocked, and held by no one, by priority, then newest first.
+        """Return the observations that can be claimed now (active, not blocked, not claimed), in the order of `active`.
 
-        `claim_next` hands it out in this order.
+        `claim_next` hands them out in this order.
         """
         return await self._bus.converse(self._stored(False).ready(limit))
 
@@ -215,11 +215,11 @@ class AsyncPage:
     ) -> Observation:
         """Replace fields: content, status, owner, confidence, context, tags, metadata, expires_at, blocked_by.
 
-        They are given as keywords, as one mapping `patch`, or both. `not_before` moves when it becomes active, or, of
-        what recurs, its next slot; None makes it active now. `every` changes how often that is, from now on or from the
-        `not_before` given with it. `remind_at` moves a reminder. The update is refused with VersionConflict when
-        `expected_version` is given and is not the current version. Raises UnknownField, ReadOnlyField and InvalidField,
-        and InvalidTransition for a status, and to schedule what is not open.
+        Pass them as keywords, as one mapping `patch`, or both. `not_before` moves the time when it becomes active or,
+        if it recurs, its next slot; None makes it active now. `every` changes how often it recurs, from now or from the
+        `not_before` given with it. `remind_at` moves a reminder. If `expected_version` is given and is not the current
+        version, VersionConflict is raised. Raises UnknownField, ReadOnlyField and InvalidField, and InvalidTransition
+        for a status, or when scheduling an observation that is not open.
         """
         if patch is not None:
             changes = change.merged(patch, changes)
@@ -246,7 +246,7 @@ class AsyncPage:
         event_id: str | None = None,
         fence: int | None = None,
     ) -> Observation:
-        """Close it, because it has been dealt with. Raises InvalidTransition, Claimed, VersionConflict."""
+        """Close it as done. Raises InvalidTransition, Claimed, VersionConflict."""
         return await self._bus.converse(doing.execute(self._bus.core, self.name, change.Resolve, locals()))
 
     async def archive(
@@ -271,18 +271,18 @@ class AsyncPage:
         event_id: str | None = None,
         fence: int | None = None,
     ) -> Observation:
-        """Make it active again, for `ttl`, or else the life that it was given last.
+        """Make it active again, for `ttl`, by default its previous time to live.
 
-        A life that was given as a length starts over, "never" stays, and a moment given as `expires_at` stays; the
-        life of the type replaces a moment that has passed. Raises InvalidTransition, PageFull, InvalidTTL, and KeyHeld
-        when another holds its dedupe key.
+        A `ttl` starts over; "never" and a time set with `expires_at` stay, but the type's default replaces a time that
+        has passed. Raises InvalidTransition, PageFull, InvalidTTL, and KeyHeld if another observation has its dedupe
+        key.
         """
         return await self._bus.converse(doing.execute(self._bus.core, self.name, change.Reopen, locals()))
 
     async def clear_resolved(self, ids: Sequence[str], *, event_id: str | None = None) -> None:
-        """Take resolved observations off the page, all or none; their history stays. `ids` may be a single id.
+        """Remove resolved observations from the page, all or none; their history stays. `ids` may be a single id.
 
-        Raises InvalidTransition when one is not resolved, and TooLarge for more than 1,000.
+        Raises InvalidTransition if one is not resolved, and TooLarge for more than 1,000.
         """
         return await self._bus.converse(change.clear_resolved(self._bus.core, self.name, locals()))
 
@@ -295,7 +295,7 @@ class AsyncPage:
         event_id: str | None = None,
         fence: int | None = None,
     ) -> Claim:
-        """Claim an open observation for a while; with `fence`, renew one's own claim.
+        """Claim an open observation for `ttl`; with `fence`, renew your own claim.
 
         `ttl` is a number of seconds, or "30s", "10m"; "never" is refused. Raises Claimed, StaleFence,
         InvalidTransition.
@@ -311,7 +311,7 @@ class AsyncPage:
         ttl: Duration = "30s",
         event_id: str | None = None,
     ) -> working.AsyncJob | None:
-        """Claim the unclaimed active observation of the highest priority, newest first; None when there is none.
+        """Claim the unclaimed active observation with the highest priority, newest first; None if there is none.
 
         It has one of the types and all of the tags. The claim is not renewed automatically. Raises UnknownType.
         """
@@ -322,78 +322,78 @@ class AsyncPage:
     async def release(
         self, id: str, *, by: str | None = None, event_id: str | None = None, fence: int | None = None
     ) -> Observation:
-        """Release a claim. Raises NotClaimed, Claimed when another holds it, StaleFence."""
+        """Release a claim. Raises NotClaimed, Claimed if another connection holds it, StaleFence."""
         return await self._bus.converse(doing.execute(self._bus.core, self.name, claiming.Release, locals()))
 
     async def link(self, id: str, action: str, *, event_id: str | None = None, fence: int | None = None) -> Observation:
-        """Record an action taken because of it; `trace` finds it by this action, a text of the caller's."""
+        """Record an action, any text, taken because of it; `trace` finds the observation by this action."""
         return await self._bus.converse(doing.execute(self._bus.core, self.name, claiming.LinkAction, locals()))
 
     async def refute(
         self, id: str, *, reason: str, event_id: str | None = None, fence: int | None = None
     ) -> Observation:
-        """Archive it as untrue; open observations on any page that rest on it as evidence go to review.
+        """Archive it as untrue; open observations on any page with it as evidence go to review.
 
-        Raises InvalidField without a reason, and NotChangeable when it is archived already.
+        Raises InvalidField without a reason, and NotChangeable if it is already archived.
         """
         return await self._bus.converse(refuting.refute(self._bus.core, self.name, locals()))
 
     async def erase(self, id: str, *, reason: str, event_id: str | None = None) -> Erased:
         """Erase its events from the log, and everything derived from them; return the tombstone.
 
-        The tombstone records who erased it, why, when, and at which positions. Of a turn, a summary or a task of a
-        session the copies in forks are erased too. Everything else stays as it is, and only a backup can restore what
-        was erased. Erasing it again completes an erasure that was interrupted, and
-        otherwise changes nothing. Raises NotFound, Conflict, or RebuildHeld while someone rebuilds.
+        The tombstone records who erased it, why, when, and at which positions. For a turn, a summary or a task of a
+        session, the copies in forks are erased too. Nothing else changes, and only a backup can restore the data.
+        Erasing it again completes an interrupted erasure, and otherwise changes nothing. Raises NotFound, Conflict, or
+        RebuildHeld during a rebuild.
         """
         return await self._bus.converse(erasing.erase(self._bus.core, self.name, id, reason, event_id))
 
     async def trace(self, action: str) -> traces.Trace:
-        """Return what led to an action: the observations linked to it, and the evidence they rest on.
+        """Return what led to an action: the observations linked to it, and their evidence.
 
-        Raises NotFound when nothing on the page is linked to it.
+        Raises NotFound if nothing on the page is linked to it.
         """
         return await self._bus.converse(tracing.trace(moments.Now(self._bus.core), self.name, action))
 
     async def consequences(self, id: str) -> traces.Consequences:
-        """Return what it led to: observations that rest on it, actions linked to them, and events it caused.
+        """Return its consequences: observations it is evidence for, actions linked to them, and events it caused.
 
-        Raises NotFound when it was never on the page.
+        Raises NotFound if it was never on the page.
         """
         return await self._bus.converse(tracing.consequences(moments.Now(self._bus.core), self.name, id))
 
     async def log_read(self, observations: Sequence[Observation]) -> None:
-        """Record that these were read, from a view for example, if `log_reads` is set, as `get` and `list` do."""
+        """Record that these were read, for example from a view, if `log_reads` is set, like `get` and `list`."""
         if self._bus.core.settings.log_reads:
             await self._bus.converse(exposing.log_read(self._bus.core, self.name, observations))
 
     async def exposure(self, id: str) -> exposures.Exposure:
-        """Return who was shown it, when and in which version, and the actions they have linked since.
+        """Return the agents that were shown it, when and in which version, and the actions they have linked since.
 
-        Only contexts assembled with `record=True` are known. Raises NotFound when it was never on the page.
+        Only contexts assembled with `record=True` count. Raises NotFound if it was never on the page.
         """
         return await self._bus.converse(exposing.exposure(moments.Now(self._bus.core), self.name, id))
 
     async def evidence(self, id: str) -> dict[str, Observation]:
-        """Return what it rests on, directly or not, by id: observations of this page, and of others.
+        """Return its direct and indirect evidence by id: observations of this page, and of others.
 
-        Evidence that is no longer on any page is left out. Raises NotFound for what is not on this page.
+        Evidence that is no longer on any page is left out. Raises NotFound for an id that is not on this page.
         """
         return await self._bus.converse(tracing.evidence(moments.Now(self._bus.core), self.name, id))
 
     async def whole_id(self, text: str) -> str:
-        """Return the whole id that a text stands for: an id, or at least 6 characters of its end or its beginning.
+        """Return the full id for an id, or for at least 6 characters of its end or beginning.
 
-        Any case is read. These are looked up among all observations that were ever on the page. Raises InvalidId for a
-        text that is not an id or fits several, and NotFound when it fits none.
+        Case is ignored. All observations that were ever on the page are searched. Raises InvalidId for a text that is
+        not an id or matches several, and NotFound if it matches none.
         """
         return await self._bus.converse(short_ids.whole_id(self._bus.core.log, self.name, text))
 
     async def displaced(self, newcomer: Observation) -> Observations:
-        """Return the observations that made room for one, as `add`, `add_many` or `reopen` returned it.
+        """Return the observations displaced by one; pass it as `add`, `add_many` or `reopen` returned it.
 
-        These are archived with the reason code "displaced". Right after an addition that displaced nothing, the engine
-        is not asked again. Raises InvalidField for anything but an observation, and PositionLost when the events have
+        They are archived with the reason code "displaced". Right after an addition that displaced nothing, the engine
+        is not asked again. Raises InvalidField for anything but an observation, and PositionLost if the events have
         left the log.
         """
         return await self._bus.converse(looking.list_displaced(self._bus.core, self.name, newcomer))
@@ -401,7 +401,7 @@ class AsyncPage:
     async def history(self, id: str) -> Events:
         """Return its events, oldest first, also after it has left the page.
 
-        Raises NotFound when it was never on the page, and PositionLost when some of its events have left the log.
+        Raises NotFound if it was never on the page, and PositionLost if some of its events have left the log.
         """
         return await self._bus.converse(looking.list_history(self._bus.core, self.name, id))
 
@@ -412,15 +412,16 @@ class AsyncPage:
         *,
         progress: rebuilding.Progress | None = None,
     ) -> timetravel.AsyncPastPage:
-        """Return the page as it was at a position or a time; an atomic batch has happened as a whole or not at all.
+        """Return the page at a position or a time; an atomic batch counts as a whole or not at all.
 
-        With `without_sources` it is the page as it would have been without anything these sources published: without
-        what depends on that as evidence, was caused by it, or happened to it, and so on. This reads the whole log up
-        to then, of all pages; `progress` is called with the number of events read and the total.
+        With `without_sources`, return the page as it would have been without these sources: without their events, and
+        without everything that has those as evidence, was caused by them, or happened to their observations, and so on.
+        This reads the whole log of all pages up to then; `progress` is called with the number of events read and the
+        total.
 
-        A text is a position or an ISO 8601 time; a time without a zone is UTC. Raises InvalidPosition for anything
-        else or for the future, LogRewound for a position that the log does not have, and PositionLost for one that
-        it no longer has.
+        A text is a position or an ISO 8601 time; a time without a zone is UTC. Raises InvalidPosition for anything else
+        or for the future, LogRewound for a position that the log does not have, and PositionLost for one that it no
+        longer has.
         """
         past = await self._bus.converse(timetravel.as_of(self._bus.core, self.name, when, without_sources, progress))
         return timetravel.AsyncPastPage(self._bus, past)

@@ -1,7 +1,7 @@
 """The settings and their defaults; no default is written anywhere else.
 
-`config/scratchbus.yaml` documents them. A value comes from the caller, else from the environment
-(`SCRATCHBUS_<NAME>`), else from the settings file, else it is the default.
+`config/scratchbus.yaml` documents them. The first of these sets a value: the caller, the environment
+(`SCRATCHBUS_<NAME>`), the settings file, the default.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Settings(BaseModel):
 
     @cached_property
     def default_ttl_ms(self) -> int | None:
-        """How long an observation lives in milliseconds, None for ever."""
+        """The default time to live of an observation in milliseconds, None for ever."""
         return self.ms("default_expiration")
 
     @cached_property
@@ -183,8 +183,8 @@ class _Given(NamedTuple):
 def load_settings(path: str | Path | None = None, **overrides: Any) -> Settings:
     """Return the settings: overrides, then the environment, then the file at `path` or $SCRATCHBUS_CONFIG.
 
-    An override that is None and a variable that is empty count as not given. Relative paths in the file are relative
-    to its directory. Raises SettingsError, naming the setting and where it was set.
+    An override of None and an empty variable count as not given. Relative paths in the file are relative to its
+    directory. Raises SettingsError, naming the setting and where it was set.
     """
     given = _from_file(path) | _from_environment(os.environ) | _from_caller(overrides)
     try:
@@ -192,7 +192,7 @@ def load_settings(path: str | Path | None = None, **overrides: Any) -> Settings:
     except ValidationError as problem:
         first = problem.errors(include_url=False)[0]
         name = str(first["loc"][0])
-        wrong = InvalidSource if name == "source" else SettingsError  # what a bad source gets everywhere
+        wrong = InvalidSource if name == "source" else SettingsError  # the error for a bad source everywhere
         raise wrong(f"{given[name].where}: {_reason(name, given[name].value, first)}") from None
 
 

@@ -46,7 +46,7 @@ class Gap(BaseModel):
 
 
 class ShardStatus(BaseModel):
-    """One log: its number of events, its end, and how far the projection is behind.
+    """One log: its number of events, its end, and the lag of the projection.
 
     `lag_seconds` is the age of the first event that is not folded yet. `gaps` has the first gaps; `missing` counts the
     missing events of all. `floor` is the last event that is only in the archive, or None. `foreign` counts the entries
@@ -78,7 +78,7 @@ class PageStatus(BaseModel):
 
 
 class Status(BaseModel):
-    """A whole bus. `directory` is that of an embedded engine; `risks` says how the engine may lose events.
+    """A whole bus. `directory` belongs to an embedded engine; `risks` says how the engine may lose events.
 
     A value that the engine does not reveal to this user is "unknown" or None; `memory_limit_bytes` is also None without
     a limit. `pages` has the busiest of `page_count` pages; `open` counts the open observations of all. `archive` is the
@@ -142,7 +142,7 @@ def read_status(core: Core, url: str, directory: str | None, about: dict[str, st
 def read_pages(core: Core, when: When | None = None) -> Step[list[PageStatus]]:
     """Return the status of all pages, now or at a moment, those with the most open observations first.
 
-    Raises as `cut_at`.
+    Raises the errors of `cut_at`.
     """
     if when is not None:
         past = yield from timetravel.pages_as_of(core, when)
@@ -234,7 +234,7 @@ def _slices(pages: list[str]) -> Iterator[list[str]]:
 
 
 def _read_engine(core: Core, about: Mapping[str, str]) -> Step[_EngineStatus]:
-    """Return the memory the engine uses and may use, its persistence, and the risks of that.
+    """Return the memory the engine uses and may use, its persistence, and the resulting risks.
 
     For several servers this is the sum of memory and the worst persistence.
     """

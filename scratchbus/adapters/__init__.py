@@ -1,1 +1,1 @@
-"""Interfaces through which agents that are in use already get their memory; each imports one foreign package."""
+"""Adapters that connect existing agents to the memories of a bus; each imports one foreign package."""

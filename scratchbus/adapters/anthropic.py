@@ -1,4 +1,4 @@
-"""The memory tool as classes of the SDK of Anthropic, for its tool runner: `pip install scratchbus[anthropic]`."""
+"""The memory tool as classes for the tool runner of Anthropic's SDK: `pip install scratchbus[anthropic]`."""
 
 from __future__ import annotations
 

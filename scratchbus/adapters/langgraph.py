@@ -39,11 +39,11 @@ class ScratchbusStore(BaseStore):
     asynchronous ones only. Stores of different names do not see each other's items.
 
     - `search(query=…)` finds words in the texts of values, in any grammatical form of English, best match first. The
-      argument `index` of `put` chooses the fields whose texts count; False leaves the item out of such searches.
-    - A filter compares with `$eq`, `$ne`, `$gt`, `$gte`, `$lt` and `$lte`; what cannot be compared does not match.
-    - Items with a `ttl` are left out of reads once they have expired; `sweep_ttl` deletes them. Reading an item begins
-      its time again unless `refresh_ttl` or the `refresh_on_read` of `ttl` says otherwise.
-    - In a batch, reads see what was there before its writes, and the last write of a key counts.
+      argument `index` of `put` selects the fields to search; False leaves the item out of such searches.
+    - A filter compares with `$eq`, `$ne`, `$gt`, `$gte`, `$lt` and `$lte`; values that cannot be compared do not match.
+    - Items with a `ttl` are left out of reads once they have expired; `sweep_ttl` deletes them. A read restarts
+      its time to live unless `refresh_ttl` or the `refresh_on_read` of `ttl` says otherwise.
+    - In a batch, reads see the state before its writes, and the last write of a key wins.
     """
 
     supports_ttl = True
@@ -69,7 +69,7 @@ class ScratchbusStore(BaseStore):
         return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Do as `batch` does."""
+        """Do the same as `batch`."""
         if self._async is None:
             return await asyncio.to_thread(self.batch, list(ops))
         plan = _Plan(ops)
@@ -88,12 +88,12 @@ class ScratchbusStore(BaseStore):
         return self._blocking.sweep()
 
     async def asweep_ttl(self) -> int:
-        """Do as `sweep_ttl` does."""
+        """Do the same as `sweep_ttl`."""
         return await asyncio.to_thread(self.sweep_ttl) if self._async is None else await self._async.sweep()
 
 
 class _Plan:
-    """The operations of a batch: those that read, by their places in it, and what the others change."""
+    """The operations of a batch: the reads, by their index, and the changes."""
 
     def __init__(self, ops: Iterable[Op]) -> None:
         self._count = 0
@@ -111,7 +111,7 @@ class _Plan:
         self.changes = list(puts.values())
 
     def answered(self, seen: StoreItems | None) -> tuple[list[Result], list[StoreItem]]:
-        """Return the results, and the items whose time to live begins again."""
+        """Return the results, and the items whose time to live restarts."""
         results: list[Result] = [None] * self._count
         used: dict[str, StoreItem] = {}
         for place, op in self.reads:
@@ -150,7 +150,7 @@ def _change(op: PutOp) -> ItemChange:
 
 
 def _text(value: Mapping[str, Any], index: Sequence[str] | bool | None) -> str | None:
-    """Return what a search finds a value by: the texts at these paths; None stands for all, "" for nothing."""
+    """Return the searchable text of a value: the texts at these paths; None for all paths, "" for none."""
     if index is None or index is True:
         return None
     paths = index if isinstance(index, Sequence) else ()

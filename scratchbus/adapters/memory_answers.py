@@ -1,4 +1,4 @@
-"""The answers of Anthropic's memory tool, word for word as its documentation gives them.
+"""The answers of Anthropic's memory tool, word for word from its documentation.
 
 https://platform.claude.com/docs/en/agents-and-tools/tool-use/memory-tool
 """
@@ -12,7 +12,7 @@ import scratchbus
 from scratchbus.errors import shown
 
 ROOT: Final = "/memories"
-"""The directory that all paths begin with."""
+"""The root directory of all paths."""
 
 MOST_LINES: Final = 999_999
 """The most lines of a file that can be viewed."""
@@ -28,7 +28,7 @@ _FIELDS: Final[dict[str, dict[str, type]]] = {
     "delete": {"path": str},
     "rename": {"old_path": str, "new_path": str},
 }
-"""What each command needs."""
+"""The fields of each command."""
 
 
 class Answer(NamedTuple):
@@ -43,7 +43,7 @@ class MemoryToolError(Exception):
 
 
 def parse(given: object) -> Mapping[str, Any]:
-    """Return the input of the tool if it is one of its commands with all that this needs. Raises MemoryToolError."""
+    """Return the input of the tool if it is a command with all its fields. Raises MemoryToolError."""
     if not isinstance(given, Mapping):
         raise MemoryToolError(
             f"Error: {shown(given)} is not an input of the memory tool; give an object with a command"
@@ -62,7 +62,7 @@ _NAMES: Final = {str: "a text", int: "a whole number"}
 
 
 def relative(path: str) -> str:
-    """Return a path relative to the memory directory, "" for that itself. Raises MemoryToolError."""
+    """Return a path relative to the memory directory, "" for the directory itself. Raises MemoryToolError."""
     if path.rstrip("/") == ROOT:
         return ""
     if not path.startswith(f"{ROOT}/"):
@@ -72,7 +72,7 @@ def relative(path: str) -> str:
 
 
 def listing(path: str, texts: Sequence[scratchbus.Text]) -> str:
-    """Return the listing of a directory: two levels, with sizes, without what is hidden."""
+    """Return the listing of a directory: two levels, with sizes, without hidden entries."""
     at = relative(path)
     prefix = f"{at}/" if at else ""
     sizes: dict[str, int] = {}
@@ -131,12 +131,12 @@ def _numbered(lines: Sequence[str], first: int, last: int) -> str:
 
 
 def missing(path: str) -> str:
-    """Return what `view` says of a path where there is nothing."""
+    """Return the answer of `view` for a missing path."""
     return f"The path {path} does not exist. Please provide a valid path."
 
 
 def replaced(before: str, text: str, old: str, new: str) -> str:
-    """Return what `str_replace` says: the lines around the edit, with what they are now."""
+    """Return the answer of `str_replace`: the lines around the edit, in their new form."""
     at = before.find(old) if old else -1
     if at < 0 or not text.startswith(new, at):  # others have edited it meanwhile
         at = max(0, text.find(new))
@@ -148,7 +148,7 @@ def replaced(before: str, text: str, old: str, new: str) -> str:
 
 
 def not_once(path: str, text: str, old: str) -> str:
-    """Return what `str_replace` says of a part that is not in a text once; "" for one that is."""
+    """Return the error of `str_replace` for a part that does not occur exactly once; "" if it does."""
     count = text.count(old) if old else 0
     if count == 0:
         return f"No replacement was performed, old_str `{old}` did not appear verbatim in {path}."
@@ -171,7 +171,7 @@ def _lines_with(text: str, old: str) -> list[int]:
 
 
 def beyond(line: int, text: str) -> str:
-    """Return what `insert` says of a line that is not in a text; "" for one that is."""
+    """Return the error of `insert` for a line outside the text; "" for a valid line."""
     count = len(text.removesuffix("\n").split("\n")) if text else 0
     if 0 <= line <= count:
         return ""

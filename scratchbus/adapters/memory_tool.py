@@ -16,23 +16,22 @@ from scratchbus.errors import Conflict, InvalidInput, NotFound
 class MemoryTool:
     """Runs the commands that Claude gives to the memory tool, over the texts of a scope (`Bus.texts`).
 
-    The files below `/memories` are on the log, each edit applies to the file as it is when the edit is appended, and
-    so agents at once lose nothing, in whatever process or on whatever machine they are. A file has up to `max_text`
-    characters.
+    The files below `/memories` are on the log, and each edit applies to the file at the time the edit is appended, so
+    concurrent agents lose nothing, in any process and on any machine. A file has up to `max_text` characters.
     """
 
     def __init__(self, bus: scratchbus.Bus, scope: str) -> None:
         self._texts = bus.texts(scope)
 
     def __call__(self, given: object, *, event_id: str | None = None) -> str:
-        """Return the text with which the tool answers an input, also for an error; see `answer`."""
+        """Return the text of the tool's answer to an input, also for an error; see `answer`."""
         return (self.answer(given, event_id=event_id)).text
 
     def answer(self, given: object, *, event_id: str | None = None) -> Answer:
         """Return the answer to the input of a tool call: a command with its parameters.
 
-        With an `event_id`, such as the id of the `tool_use` block, a call that is made again changes nothing more.
-        Raises EngineError and LogError, as every use of a bus; all else is an answer that is an error.
+        With an `event_id`, such as the id of the `tool_use` block, repeating a call changes nothing more. Raises
+        EngineError and LogError, like every use of a bus; other errors are returned as answers.
         """
         try:
             command = answers.parse(given)

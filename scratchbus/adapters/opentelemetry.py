@@ -4,8 +4,8 @@
 
     ScratchbusInstrumentor().instrument()
 
-Each write is a span "publish PAGE"; its context goes with the event as `traceparent`, so that what other processes do
-with the event joins the trace: "receive SUBSCRIPTION" from its delivery until it is acked, "process SUBSCRIPTION" while
+Each write is a span "publish PAGE"; its context goes with the event as `traceparent`, so that work of other processes
+on the event joins the trace: "receive SUBSCRIPTION" from its delivery until it is acked, "process SUBSCRIPTION" while
 it is handled in a `with` or by `run`, "act TYPE" while a worker has the observation. "project scratch_page" folds many
 events at once, and links to them. The program chooses the SDK and where its spans go.
 """
@@ -26,8 +26,8 @@ from scratchbus import Event, Observation, TraceSpan, set_tracing
 T = TypeVar("T")
 
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
-_MOST_LINKS = 128  # what the SDK keeps of a span by default
-_MOST_PENDING = 1_000  # publications that have begun; one that is refused before it is sent never ends
+_MOST_LINKS = 128  # the SDK's default limit per span
+_MOST_PENDING = 1_000  # publications in progress; one refused before it is sent never ends
 
 
 class ScratchbusInstrumentor:
@@ -43,13 +43,13 @@ class ScratchbusInstrumentor:
 
 
 class _Ending:
-    """A span that ends elsewhere than it began."""
+    """A span that does not end where it began."""
 
     def __init__(self, span: Span) -> None:
         self.span = span
 
     def end(self, problem: str | None = None, **attributes: Any) -> None:
-        """Say that it is over, and the reason if it failed."""
+        """End it, with the reason if it failed."""
         self.span.set_attributes(attributes)
         if problem is not None:
             self.span.set_status(Status(StatusCode.ERROR, problem))
@@ -64,7 +64,7 @@ class _Tracer:
         self._pending: dict[str, Span] = {}
 
     def because(self, why: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Begin to publish; the context of that goes with the event."""
+        """Begin to publish; the span's context goes with the event."""
         span = self._tracer.start_span("publish", context=_nearest(why.get("traceparent")), kind=SpanKind.PRODUCER)
         carrier: dict[str, str] = {}
         _PROPAGATOR.inject(carrier, trace.set_span_in_context(span))
@@ -98,7 +98,7 @@ class _Tracer:
         return done
 
     def project(self, projection: str, traceparents: Sequence[str], events: int) -> TraceSpan:
-        """Trace a stretch of folding, with links to what published the last events of it."""
+        """Trace one fold of events, with links to the publications of the last ones."""
         contexts = (
             trace.get_current_span(_PROPAGATOR.extract({"traceparent": each})).get_span_context()
             for each in dict.fromkeys(traceparents[-_MOST_LINKS:])
@@ -128,7 +128,7 @@ class _Tracer:
 
     @contextmanager
     def handle(self, subscription: str, event: Event, delivery: Any) -> Iterator[None]:
-        """Trace the handling of a delivery; what is published meanwhile belongs to it."""
+        """Trace the handling of a delivery; events published meanwhile belong to it."""
         attributes = {**_of_event(event, "process", "process"), **_of_subscription(subscription)}
         inside = trace.set_span_in_context(delivery.span)
         with self._tracer.start_as_current_span(
@@ -138,7 +138,7 @@ class _Tracer:
 
     @contextmanager
     def act(self, worker: str, observation: Observation, traceparent: str | None) -> Iterator[None]:
-        """Trace the work on an observation; what is published meanwhile belongs to it."""
+        """Trace the work on an observation; events published meanwhile belong to it."""
         attributes = {
             **_operation("act", "process"), "messaging.destination.name": observation.page,
             "messaging.message.conversation_id": observation.id, "messaging.consumer.group.name": worker,
@@ -156,7 +156,7 @@ def _context(traceparent: str | None) -> Context | None:
 
 
 def _nearest(traceparent: str | None) -> Context | None:
-    """Return the context in which something is published: the current span, if it is of the trace that is named."""
+    """Return the context of a publication: the current span, if it belongs to the named trace."""
     named, current = _context(traceparent), trace.get_current_span().get_span_context()
     if named is None or not current.is_valid:
         return named
@@ -183,6 +183,6 @@ def _of_subscription(name: str, attempt: int | None = None) -> dict[str, Any]:
 
 
 def _template(page: str) -> str:
-    """Return a name for pages of one sort, so that there are few: session:{id} for all sessions."""
+    """Return a low-cardinality name for a page: session:{id} for all sessions."""
     kind, colon, _ = page.partition(":")
     return f"{kind}:{{id}}" if colon else page

@@ -1,4 +1,4 @@
-"""An embedder whose model comes with a package: the static word vectors of WordLlama, 256 numbers for each text.
+"""An embedder with the static word vectors of the package WordLlama, 256 numbers per text.
 
 It needs the extra `meaning`. Nothing is downloaded. The model is English.
 """
@@ -13,7 +13,7 @@ from scratchbus.errors import ScratchbusError
 
 
 class WordLlamaEmbedder:
-    """An `Embedder` for `recall`. Keep it: loading takes a second, and a new one makes all vectors again."""
+    """An `Embedder` for `recall`. Reuse it: loading takes a second, and a new one recomputes all vectors."""
 
     def __init__(self) -> None:
         """Load the model from the files of the package. Raises ScratchbusError without it."""
@@ -26,5 +26,5 @@ class WordLlamaEmbedder:
 
     def embed(self, texts: Sequence[str], /) -> list[list[float]]:
         """Return the vector of each text, of length 1."""
-        said = [text if text.strip() else "." for text in texts]  # of a blank one it would be no numbers
+        said = [text if text.strip() else "." for text in texts]  # a blank text would give NaN
         return cast(list[list[float]], self._model.embed(said, norm=True).tolist())

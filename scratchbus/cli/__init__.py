@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 _USUAL, _WIDEST = 80, 100
-"""The widths for which help is stored: that of pipes and most terminals, and the greatest width it uses."""
+"""The widths for which help is stored: the default of pipes and most terminals, and the maximum."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from scratchbus.cli.starting import uncollected
 
     with uncollected():
-        from scratchbus.cli.shell import run_command  # late: to import the commands takes 150 ms on a slow machine
+        from scratchbus.cli.shell import run_command  # late: importing the commands takes 150 ms on a slow machine
     return run_command(given)
 
 
@@ -36,7 +36,7 @@ def _help(columns: int) -> str:
 
 
 def _columns() -> int:
-    """Return the width of the terminal as `shutil.get_terminal_size` finds it, which takes long to import."""
+    """Return the width of the terminal like `shutil.get_terminal_size`, whose import is slow."""
     try:
         columns = int(os.environ.get("COLUMNS", "0"))
     except ValueError:

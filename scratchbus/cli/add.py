@@ -44,18 +44,23 @@ _KEY_VALUE: dict[str, Any] = {"multiple": True, "callback": pairs, "metavar": "K
     metavar="ID",
     help="An observation that supports it, on any page (of another page: the whole id); repeatable.",
 )
-@click.option("--status", shell_complete=statuses, help="Its first status, instead of the one of its type.")
+@click.option("--status", shell_complete=statuses, help="Its first status, instead of its type's.")
 @click.option("--expires-at", metavar="TIME", help=f"When it expires, instead of --ttl: {FUTURE}.")
 @click.option("--remind-at", metavar="TIME", help=f"When it is due: {FUTURE}.")
 @click.option(
     "--remind-on", multiple=True, callback=trigger, metavar="KEY=VALUE",
     help="The event that makes it due, by type=, status= or tags=A,B.",
 )  # fmt: skip
-@click.option("--blocked-by", multiple=True, metavar="ID", help="What must be closed before it is active; repeatable.")
+@click.option(
+    "--blocked-by",
+    multiple=True,
+    metavar="ID",
+    help="An observation that must be closed before it is active; repeatable.",
+)
 @click.option("--not-before", metavar="TIME", help=f"When it becomes active: {FUTURE}.")
 @click.option(
     "--every", metavar="EVERY",
-    help='Add one like it again and again: an interval, as 1h, or cron in UTC, as "0 3 * * *". Archive it to end that.',
+    help='Recur: an interval such as 1h, or cron in UTC such as "0 3 * * *". Archive it to end the recurrence.',
 )  # fmt: skip
 @event_id_option
 @pass_session
@@ -69,8 +74,8 @@ def add(
 ) -> None:
     """Add an observation to the page.
 
-    CONTENT is what was observed; - reads it from standard input. Prints the id of the observation. If one with the same
-    dedupe key is open, that one is counted once more instead.
+    CONTENT is the text of the observation; - reads it from standard input. Prints the id of the observation. If one
+    with the same dedupe key is open, that one is counted once more instead.
     """
     with session.open() as opened:
         if opened.bus.settings.source is None:
@@ -115,10 +120,13 @@ _GUARDS = {"expected_version", "fence", "event_id"}
 @click.option("--metadata", **_KEY_VALUE, help="A field of its new metadata, as JSON or text; repeatable.")
 @click.option("--expires-at", metavar="TIME", help=f"When it expires: {FUTURE}; or never.")
 @click.option(
-    "--blocked-by", multiple=True, metavar="ID", help="What must be closed before it is active; an empty text: nothing."
+    "--blocked-by",
+    multiple=True,
+    metavar="ID",
+    help="An observation that must be closed before it is active; an empty text removes all.",
 )
 @click.option("--not-before", metavar="TIME", help=f"When it becomes active, or recurs next: {FUTURE}; or now.")
-@click.option("--every", metavar="EVERY", help="How often what recurs does so: an interval, or cron in UTC.")
+@click.option("--every", metavar="EVERY", help="How often it recurs: an interval, or cron in UTC.")
 @click.option("--remind-at", metavar="TIME", help=f"When it is due: {FUTURE}; or never.")
 @click.option("--expected-version", type=int, metavar="N", help="Update only this version.")
 @fence_option
@@ -138,7 +146,7 @@ def update(
 ) -> None:
     """Replace fields of an observation.
 
-    Each option replaces a whole field; other fields stay as they are. Either all are replaced or none.
+    Each option replaces a whole field; other fields stay unchanged. Either all are replaced or none.
     """
     changes = given(**fields)
     if content is not None:

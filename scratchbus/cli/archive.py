@@ -64,7 +64,7 @@ def _say_done(session: Invocation, done: Sequence[scratchbus.Archived]) -> None:
     events, segments = sum(each.events for each in done), sum(each.segments for each in done)
     trimmed = sum(each.trimmed for each in done)
     if not events and not trimmed:
-        session.out.sentence(Cell("Nothing to archive: all events are kept live, or have still to be read"))
+        session.out.sentence(Cell("Nothing to archive: all events are recent, or a reader still needs them"))
         return
     text = f"{plural(events, 'event')} in {plural(segments, 'segment')}; {plural(trimmed, 'event')} left the log"
     session.out.sentence(Cell("archived", "green"), Cell(text))

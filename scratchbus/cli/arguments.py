@@ -46,10 +46,10 @@ def trigger(context: click.Context, option: click.Parameter, given: Sequence[str
 
 
 TIME = "14:02, yesterday, 'yesterday 14:02', 2h, '5 minutes ago', ISO 8601"
-"""The forms of a moment of the past, for help."""
+"""The forms of a past time, for help."""
 
 FUTURE = "14:02, 'tomorrow 9:00', 2h, '5 minutes', ISO 8601"
-"""The forms of a moment to come, for help."""
+"""The forms of a future time, for help."""
 
 
 def content_of(text: str) -> str:

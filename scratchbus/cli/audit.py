@@ -1,4 +1,4 @@
-"""The page as it was, and how it changed: `replay` and `diff`."""
+"""The page in the past, and its changes: `replay` and `diff`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _WHEN = f"a time or a position: {TIME}"
 def replay(
     session: Invocation, until: str | None, sources: tuple[str, ...], only_active: bool, limit: int | None
 ) -> None:
-    """Show the page as it was.
+    """Show the page at a past time.
 
     Shows all its observations, newest first. A clock time without a day is the most recent one, in the local time zone.
     ISO 8601 without a zone is UTC.
@@ -77,7 +77,8 @@ def replay(
 def diff(session: Invocation, start: str, end: str | None) -> None:
     """Show how the page changed between two times.
 
-    Shows what was added, which fields changed, and what is gone. With --json it prints one document per difference.
+    Shows added observations, changed fields, and removed observations. With --json it prints one document per
+    difference.
     """
     with session.open() as opened:
         before, after = (_past(opened, when) for when in (start, end or opened.bus.position()))

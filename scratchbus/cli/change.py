@@ -1,4 +1,4 @@
-"""Changes of observations that have a verb: transitions, `refute`, claims, `link`."""
+"""Commands that change observations: transitions, `refute`, claims, `link`."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from scratchbus.errors import NotFound
 _REASON = "The reason, which is kept with the observation."
 _SEVERAL = "Several ids are handled in order, up to the first that is refused."
 
-_TTL = click.option("--ttl", metavar="DURATION", help="How long they live now: 2h, 7d, never.  [default: as before]")
+_TTL = click.option("--ttl", metavar="DURATION", help="Their new time to live: 2h, 7d, never.  [default: unchanged]")
 
 Options = Callable[[Callable[..., None]], Callable[..., None]]
-"""What adds options to a command."""
+"""A decorator that adds options to a command."""
 
 
 _FORMER = ("run", "ls", "verify")
@@ -35,7 +35,7 @@ class _Archive(BusCommand):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Parse its arguments, or those of the group in which such a subcommand is now."""
+        """Parse its arguments, or pass those of a former subcommand to the group that now has it."""
         before = ["", *args]
         if not any(
             arg in _FORMER and last not in ("--reason", "--event-id") for last, arg in zip(before, args, strict=False)
@@ -76,7 +76,7 @@ def _change(
 
 
 review = _change("review", "sent to review", "Send observations to review.\n\nThey stay open, but are not active.")
-resolve = _change("resolve", "resolved", "Resolve observations that have been dealt with.")
+resolve = _change("resolve", "resolved", "Resolve observations that are done.")
 archive = _change("archive", "archived", "Archive observations.", cls=_Archive)
 reopen = _change("reopen", "reopened", "Reopen observations: they become active again.", _TTL)
 refute = _change(

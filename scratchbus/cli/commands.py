@@ -44,7 +44,7 @@ SHARED = (
     _shared("--config", metavar="FILE", help="The settings file.  [$SCRATCHBUS_CONFIG]"),
     _shared("--no-color", is_flag=True, help="Do not use colours.  [$NO_COLOR]"),
 )
-"""The options that are accepted before the name of any command, and behind it where they act."""
+"""The options accepted before the name of any command, and after the names of commands they affect."""
 
 OUTPUT = ("as_json", "no_color")
 """The shared options of a command that only prints."""
@@ -59,14 +59,14 @@ ALL = tuple(str(option.name) for option in SHARED)
 
 
 class BusCommand(click.Command):
-    """A command that also takes those shared options that act on it, unless its own have the same name.
+    """A command that also takes the shared options that affect it, unless its own have the same name.
 
     Whatever takes an event id writes, so the source acts on it; what takes a fence writes to what is claimed, so the
     instance does too.
     """
 
     accepted: Sequence[str] | None = None
-    """The shared options that are accepted; by default those that act."""
+    """The accepted shared options; by default those that affect the command."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), shared: Sequence[str] = ENGINE, **how: Any) -> None:
         how["context_settings"] = CONTEXT
@@ -78,7 +78,7 @@ class BusCommand(click.Command):
         self.params += [option for option in SHARED if option.name in accepted and option.name not in own]
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write what the command does, then its examples."""
+        """Write the description of the command, then its examples."""
         super().format_help_text(ctx, formatter)
         if self._examples:
             with formatter.section("Example" if len(self._examples) == 1 else "Examples"):
@@ -102,7 +102,7 @@ class BusCommand(click.Command):
 
 
 class BusGroup(BusCommand, click.Group):
-    """A command with subcommands. It accepts all shared options, for these."""
+    """A command with subcommands. It accepts all shared options on their behalf."""
 
     command_class = BusCommand
     accepted = ALL
@@ -121,7 +121,7 @@ class BusGroup(BusCommand, click.Group):
         self.format_commands(ctx, formatter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the subcommands, each with its first sentence as a whole."""
+        """Write the subcommands, each with its full first sentence."""
         commands = filter(None, (self.get_command(ctx, name) for name in self.list_commands(ctx)))
         with formatter.section("Commands"):
             formatter.write_dl([(str(each.name), each.get_short_help_str(1_000)) for each in commands])
@@ -143,19 +143,19 @@ event_id_option = click.option(
 """Adds `--event-id`, which makes a retry safe."""
 
 revision_option = click.option(
-    "--revision", type=int, metavar="N", help="Replace only this revision; 0 means that it is empty."
+    "--revision", type=int, metavar="N", help="Replace only this revision; 0 means an empty memory."
 )
 """Adds `--revision`, the revision that a replacement is based on."""
 
 
 scope_option = click.option(
     "--scope", "of", required=True, envvar="SCRATCHBUS_SCOPE", metavar="NAME",
-    help="The user or project, as ada or ada/shop.  [$SCRATCHBUS_SCOPE]",
+    help="The user or project, such as ada or ada/shop.  [$SCRATCHBUS_SCOPE]",
 )  # fmt: skip
 """Adds `--scope`, whose value is called `of`."""
 
 
-at_option = click.option("--at", metavar="TIME|POS", help="Show them as they were at a time or position.")
+at_option = click.option("--at", metavar="TIME|POS", help="Show them at a past time or position.")
 """Adds `--at`."""
 
 
@@ -187,12 +187,12 @@ def session_memory(kind: str, *, writes: bool = False) -> Callable[[Callable[...
 
 
 def agent_memory(kind: str, *, writes: bool = False) -> Callable[[Callable[..., None]], Callable[..., Any]]:
-    """Return a decorator like `session_memory` for a memory of an agent, who is the source unless one is named."""
+    """Return a decorator like `session_memory` for a memory of an agent, by default the source."""
     return _memory(kind, click.argument("of", metavar="AGENT"), writes, speaks=True)
 
 
 def scope_memory(kind: str, *, writes: bool = False) -> Callable[[Callable[..., None]], Callable[..., Any]]:
-    """Return a decorator like `session_memory` for what is known of a scope; adds `--scope`."""
+    """Return a decorator like `session_memory` for the knowledge of a scope; adds `--scope`."""
     return _memory(kind, scope_option, writes, speaks=False)
 
 
@@ -236,7 +236,7 @@ def listed(names: str | None) -> list[str] | None:
 def watch_until_interrupted(
     session: Invocation, what: object, show: Callable[[Any], object], watch: Callable[..., None]
 ) -> None:
-    """Call `watch`, which takes what it reports to and what stops it, until Ctrl-C; `show` shows what was done."""
+    """Call `watch` with a report callback and a stop event until Ctrl-C; `show` prints each result."""
 
     def report(done: Any) -> None:
         if isinstance(done, Exception):

@@ -65,7 +65,7 @@ _record_option = click.option("--record", is_flag=True, help="Record which obser
 def context(called: click.Context, /, session_id: str | None, agent: str | None, rules: str | None, **how: Any) -> None:
     """Print the context of an agent: its session and the page.
 
-    It contains the notepad, the open todo items, open observations by priority, and notes, as far as the budget allows.
+    It contains the notepad, the open todo items, open observations by priority, and notes, within the budget.
     """
     if called.invoked_subcommand is not None:
         return
@@ -113,7 +113,7 @@ def surface(session: Invocation, query: str, session_id: str | None, **how: Any)
 @click.argument("id", metavar="ID")
 @pass_session
 def exposure(session: Invocation, id: str) -> None:
-    """Show who has had an observation in a context, and the actions they took since.
+    """Show whose contexts included an observation, and the actions they took since.
 
     Only contexts that were recorded count: see --record.
     """

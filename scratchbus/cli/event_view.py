@@ -1,4 +1,4 @@
-"""How events look: one by one as they are read, as the history of an observation, and as exports."""
+"""The display of events: in the log, in the history of an observation, and in exports."""
 
 from __future__ import annotations
 

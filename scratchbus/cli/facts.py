@@ -23,8 +23,8 @@ _scope_option = click.option(
     "--scope", default="main", envvar="SCRATCHBUS_SCOPE", show_default=True, metavar="NAME",
     help="What the facts are about, such as a user or a project.  [$SCRATCHBUS_SCOPE]",
 )  # fmt: skip
-_at_option = click.option("--at", metavar="TIME", help=f"What was true then: {TIME}.  [default: now]")
-_known_option = click.option("--known-at", metavar="WHEN", help=f"What was known then: a position, or {TIME}.")
+_at_option = click.option("--at", metavar="TIME", help=f"Facts true at this time: {TIME}.  [default: now]")
+_known_option = click.option("--known-at", metavar="WHEN", help=f"Facts known at this time: a position, or {TIME}.")
 
 
 def _limit(usual: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -34,9 +34,9 @@ def _limit(usual: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 
 _valid_option = click.option("--valid-at", metavar="TIME", help=f"Since when: {TIME}.  [default: now]")
-_confidence_option = click.option("--confidence", type=float, metavar="X", help="How sure it is, from 0 to 1.")
+_confidence_option = click.option("--confidence", type=float, metavar="X", help="How certain it is, from 0 to 1.")
 _evidence_option = click.option(
-    "--evidence", multiple=True, metavar="ID", help="An observation it rests on; repeatable."
+    "--evidence", multiple=True, metavar="ID", help="An observation that supports it; repeatable."
 )
 
 
@@ -60,7 +60,7 @@ def _on_facts(*, writes: bool = False) -> Callable[[Callable[..., None]], Callab
 def facts() -> None:
     """Assert and query facts.
 
-    A fact says who or what is how related, since when and until when.
+    A fact says how people or things are related, and during which time.
     """
 
 
@@ -78,7 +78,7 @@ def facts() -> None:
 @click.option("--invalid-at", metavar="TIME", help=f"Until when: {TIME}.")
 @_confidence_option
 @_evidence_option
-@click.option("--text", "source_text", metavar="TEXT", help="The text that says so.")
+@click.option("--text", "source_text", metavar="TEXT", help="The text it is based on.")
 @_on_facts(writes=True)
 def assert_fact(session: Invocation, known: scratchbus.Facts, **fact: Any) -> None:
     """Assert that a relation holds between SUBJECT and OBJECT.
@@ -93,7 +93,7 @@ def assert_fact(session: Invocation, known: scratchbus.Facts, **fact: Any) -> No
 @click.option("--reason", required=True, metavar="TEXT", help="Why it is wrong.")
 @_on_facts(writes=True)
 def retract(session: Invocation, known: scratchbus.Facts, **how: Any) -> None:
-    """Take a fact back; its history stays."""
+    """Retract a fact; its history stays."""
     _show_one(session, "retracted", known.retract(**how))
 
 
@@ -105,25 +105,25 @@ def retract(session: Invocation, known: scratchbus.Facts, **how: Any) -> None:
 )
 @click.option("--subject", metavar="NAME", help="Only facts about this.")
 @click.option("--relation", metavar="NAME", help="Only facts of this relation; an inverse swaps subject and object.")
-@click.option("--object", "object", metavar="NAME", help="Only facts that lead to this.")
+@click.option("--object", "object", metavar="NAME", help="Only facts with this object.")
 @_at_option
 @_known_option
 @_limit(100)
 @_on_facts()
 def query(session: Invocation, known: scratchbus.Facts, **asked: Any) -> None:
-    """Show the facts that are true, the last asserted first."""
+    """Show the facts that are true, last asserted first."""
     _show(session, known.query(**asked), "No such fact is true")
 
 
 @facts.command(examples=("scratchbus facts neighbours App --depth 2",))
 @click.argument("entity")
-@click.option("--depth", type=int, metavar="N", help="How many facts away at most.  [default: 1]")
+@click.option("--depth", type=int, metavar="N", help="The greatest distance in facts.  [default: 1]")
 @_at_option
 @_known_option
 @_limit(100)
 @_on_facts()
 def neighbours(session: Invocation, known: scratchbus.Facts, **asked: Any) -> None:
-    """Show what facts connect with ENTITY, the nearest first."""
+    """Show the entities that facts connect with ENTITY, nearest first."""
     columns: Columns[scratchbus.Neighbour] = (
         Column("facts away", lambda each: Cell(str(each.distance)), 2, right=True),
         Column("entity", lambda each: Cell(one_line(each.entity), "bold"), 16),
@@ -170,7 +170,7 @@ def timeline(session: Invocation, known: scratchbus.Facts, **asked: Any) -> None
 def why(session: Invocation, known: scratchbus.Facts, id: str) -> None:
     """Show why a fact is known.
 
-    That is which text says so, who and when, what it rests on, and what ended it.
+    That is its source text, who asserted it and when, its evidence, and what ended it.
     """
     found = known.why(id)
     session.out.text(scratchbus.document_of(found), found.text())
@@ -183,7 +183,7 @@ def why(session: Invocation, known: scratchbus.Facts, id: str) -> None:
     )
 )
 @content_argument("text")
-@click.option("--subject", metavar="NAME", help="What lines `key: value` are about.")
+@click.option("--subject", metavar="NAME", help="The subject of lines `key: value`.")
 @_valid_option
 @_confidence_option
 @_evidence_option
@@ -201,10 +201,10 @@ def ingest(session: Invocation, known: scratchbus.Facts, **asked: Any) -> None:
 @facts.command("same", examples=('scratchbus facts same NYC "New York"',))
 @click.argument("a")
 @click.argument("b")
-@click.option("--undo", is_flag=True, help="Say that they are not the same after all.")
+@click.option("--undo", is_flag=True, help="Undo it: they are not the same.")
 @_on_facts(writes=True)
 def same(session: Invocation, known: scratchbus.Facts, a: str, b: str, undo: bool, **how: Any) -> None:
-    """Say that two names mean one entity."""
+    """Declare that two names mean one entity."""
     if undo:
         for fact in known.not_same_as(a, b, **how):
             _show_one(session, "retracted", fact)
@@ -260,7 +260,7 @@ _RELATIONS: Columns[scratchbus.Relation] = (
 @facts.command(examples=("scratchbus facts relations",))
 @pass_session
 def relations(session: Invocation) -> None:
-    """Show the relations that facts may have."""
+    """Show the relations that facts may use."""
     with session.connect() as bus:
         found = bus.relations().relations.values()
     session.out.listing(_RELATIONS, list(found), document=asdict)

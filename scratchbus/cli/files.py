@@ -27,16 +27,16 @@ def files() -> None:
 @at_option
 @session_memory("files")
 def ls(session: Invocation, of: str, files: scratchbus.Files, at: str | None) -> None:
-    """Show the files that the log lists, by path."""
+    """Show the recorded files, by path."""
     _show(session, files.list() if at is None else files.as_of(at))
 
 
 @files.command(examples=("scratchbus files sync --session s1",), shared=(*ENGINE, "source"))
 @session_memory("files")
 def sync(session: Invocation, of: str, files: scratchbus.Files) -> None:
-    """List what programs changed in the directory.
+    """Record changes that programs made in the directory.
 
-    That is what they wrote to it or deleted from it. What is too much is evicted.
+    It records files they wrote or deleted, and evicts files beyond the limits.
     """
     _show(session, files.sync())
 
@@ -91,7 +91,7 @@ def show_path(session: Invocation, of: str, files: scratchbus.Files, path: str |
 def evict(session: Invocation) -> None:
     """Evict files that are too old or too large.
 
-    It does so in all sessions, also those that have ended.
+    It does so in all sessions, including ended ones.
     """
     with session.connect() as bus:
         found = bus.evict_files()

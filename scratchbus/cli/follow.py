@@ -45,7 +45,7 @@ def tail(
 
     It starts at the beginning unless --after is given, and covers all pages unless --page is given.
 
-    --format jsonl prints each event as it was written, one JSON document per line; `scratchbus import` makes an equal
+    --format jsonl prints each event exactly as stored, one JSON document per line; `scratchbus import` makes an equal
     bus of them. --format csv prints the same in columns, below a line with their names. --format cloudevents prints
     CloudEvents 1.0, one per line.
     """

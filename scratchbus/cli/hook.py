@@ -27,7 +27,7 @@ from scratchbus.cli.text import one_line
 from scratchbus.errors import InvalidField, InvalidInput, shown
 
 MOST_INPUT: Final = 8 * 1024 * 1024
-"""The most bytes of standard input that a hook takes."""
+"""The most bytes of standard input that a hook reads."""
 
 MOST_OUTPUT: Final = 9_500
 """The most characters of a context: of more than 10,000, Claude Code shows the model only the beginning."""
@@ -36,7 +36,7 @@ MOST_MATCHES: Final = 3_000
 """The most characters that are added to a prompt."""
 
 LONGEST: Final = 10.0
-"""For how many seconds a hook may keep the agent waiting."""
+"""The most seconds that a hook may keep the agent waiting."""
 
 _MOST_QUERY: Final = 4_000
 _PRE_COMPACT: Final = """\
@@ -50,11 +50,11 @@ Asked = dict[str, Any]
 
 
 class _TooSlow(Exception):
-    """A hook that keeps the agent waiting; no OSError, which would be taken for a lost connection and tried again."""
+    """A hook took too long. Not an OSError, which would be treated as a lost connection and retried."""
 
 
 class _Harmless(BusGroup):
-    """A group whose commands exit with 0 whatever happens, and say on standard error what did."""
+    """A group whose commands always exit with 0 and report problems on standard error."""
 
     def make_context(self, *args: Any, **how: Any) -> click.Context:
         """Parse the group's own options."""
@@ -70,7 +70,7 @@ class _Harmless(BusGroup):
 
 @contextmanager
 def _survived() -> Iterator[None]:
-    """Say on standard error what went wrong in the `with`, and go on behind it."""
+    """Report errors in the `with` on standard error, and continue after it."""
     try:
         yield
     except click.exceptions.Exit:  # `--help`
@@ -85,7 +85,7 @@ def _survived() -> Iterator[None]:
 
 @contextmanager
 def _in_time() -> Iterator[None]:
-    """Raise _TooSlow in the `with` once it takes too long."""
+    """Raise _TooSlow in the `with` after the time limit."""
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield  # signals reach the main thread alone
         return
@@ -94,7 +94,7 @@ def _in_time() -> Iterator[None]:
         raise _TooSlow(f"the hook took longer than {LONGEST:g} s; check the engine with `{PROGRAM} status`")
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, LONGEST, 1.0)  # again, should someone have taken it for another error
+    signal.setitimer(signal.ITIMER_REAL, LONGEST, 1.0)  # repeatedly, in case the first is caught as another error
     try:
         yield
     finally:
@@ -110,7 +110,7 @@ def _input() -> Asked:
         raise InvalidInput("a hook reads the JSON of its event on standard input; Claude Code starts it, see `setup`")
     text = sys.stdin.buffer.read(MOST_INPUT + 1)
     if len(text) > MOST_INPUT:
-        raise InvalidInput(f"standard input is longer than {MOST_INPUT:,} bytes; a hook takes no more")
+        raise InvalidInput(f"standard input is longer than {MOST_INPUT:,} bytes; a hook reads no more")
     try:
         asked = json.loads(text)
     except (ValueError, RecursionError):
@@ -129,7 +129,7 @@ def _text_of(asked: Asked, name: str) -> str:
 
 
 class _Called(NamedTuple):
-    """What a hook was called with: the JSON of its event, whose memory is used, and the open page."""
+    """The input of a hook: the JSON of its event, the owner of the memory, and the open page."""
 
     asked: Asked
     session: str
@@ -139,7 +139,7 @@ class _Called(NamedTuple):
 
 
 def _hook(function: Callable[..., None]) -> Callable[..., Any]:
-    """Make a function a hook, which gets what it was called with."""
+    """Make a function a hook that gets its input."""
 
     @wraps(function)
     def command(
@@ -154,9 +154,9 @@ def _hook(function: Callable[..., None]) -> Callable[..., Any]:
 
     of = click.option(
         "--session", "session_id", envvar="SCRATCHBUS_SESSION", metavar="ID",
-        help="The session whose memory is used.  [$SCRATCHBUS_SESSION, else that of Claude Code]",
+        help="The session whose memory is used.  [$SCRATCHBUS_SESSION, else Claude Code's]",
     )  # fmt: skip
-    who = click.option("--agent", metavar="NAME", help="The agent, which is the source of what is written.")
+    who = click.option("--agent", metavar="NAME", help="The agent, as the source of its writes.")
     what = click.option(
         "--knowledge", metavar="SCOPES",
         help="The users or projects whose preferences and facts are shown, separated by commas.",
@@ -210,7 +210,7 @@ def user_prompt(session: Invocation, called: _Called) -> None:
 @hook.command("pre-compact", examples=("scratchbus hook pre-compact --session s1 < event.json",), shared=_SHARED)
 @_hook
 def pre_compact(session: Invocation, called: _Called) -> None:
-    """Tell who summarizes the conversation what is kept outside of it, and what to keep."""
+    """Tell the summarizer which memory is kept outside the conversation, and what to keep in the summary."""
     kept = _context(called, MOST_OUTPUT - len(_PRE_COMPACT) - 2)
     session.out.line(f"{_PRE_COMPACT}\n\n{kept.text}")  # as plain text it is added to the instructions of the summary
 
@@ -218,7 +218,7 @@ def pre_compact(session: Invocation, called: _Called) -> None:
 @hook.command("stop", examples=("scratchbus hook stop --agent claude --session s1 < event.json",), shared=_SHARED)
 @_hook
 def stop(session: Invocation, called: _Called) -> None:
-    """Ask an agent that finishes what its future self should know, once in a conversation.
+    """Ask a finishing agent what its future self should know, once per conversation.
 
     The answer becomes its scratchpad.
     """
@@ -239,7 +239,7 @@ def stop(session: Invocation, called: _Called) -> None:
 
 
 def _context(called: _Called, budget: int, **more: Any) -> scratchbus.Context:
-    """Return the context of the session and the scopes, of so many characters."""
+    """Return the context of the session and the scopes, within this many characters."""
     return called.opened.bus.context.assemble(
         session=called.session, scopes=called.scopes, budget=budget, counter=len, **more
     )

@@ -1,4 +1,4 @@
-"""The conversations whose agent was asked at its end, as files of the data directory, so that none is asked twice."""
+"""The conversations whose agent was asked at its end, as files in the data directory: none is asked twice."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Marks:
         return cls(home / "hooks")
 
     def add(self, conversation: str) -> bool:
-        """Mark a conversation as asked; return False if it was before. Raises OSError."""
+        """Mark a conversation as asked; return False if it already was. Raises OSError."""
         for directory in (self._directory.parent, self._directory):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:

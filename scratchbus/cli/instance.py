@@ -28,13 +28,13 @@ def terminal_instance(directory: Path) -> str:
 
 
 def _kept_key(directory: Path) -> str:
-    """Return the key of this user, made when there is none, or one that others may know."""
+    """Return this user's key; create it if there is none, or if others may have read it."""
     path = directory / f"terminal-{os.getuid()}.key"
     if (known := _read(path)) is not None:
         return known
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not any(directory.iterdir()):
-        directory.chmod(0o700)  # as the embedded engine does, which refuses one that is in use and open to others
+        directory.chmod(0o700)  # like the embedded engine, which refuses a directory in use that is open to others
     path.unlink(missing_ok=True)
     fresh = directory / f"{path.name}.{os.urandom(8).hex()}"
     try:

@@ -1,4 +1,4 @@
-"""What the options of a command line describe: who speaks, on which page of which bus, and how results are shown."""
+"""The shared options of a command line: the source, the bus and page, and the output."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class OpenPage(NamedTuple):
 
 
 class Invocation:
-    """One call of the command line, with the options that every command takes.
+    """One run of the command line, with the options that every command takes.
 
     None stands for an option that was not given: the settings decide.
     """
@@ -91,7 +91,7 @@ class Invocation:
             self.source = name
 
     def act_for(self, agent: str) -> None:
-        """Let an agent be the source, unless --source names one. Settings stay those of whoever ran the command."""
+        """Make an agent the source, unless --source names one. The settings remain those of the invoking user."""
         self.source = self.source or agent
 
     def settings(self) -> Settings:

@@ -23,8 +23,8 @@ from scratchbus.errors import InvalidField
 def rebuild(session: Invocation) -> None:
     """Rebuild the state from the whole log.
 
-    Readers and writers continue meanwhile; the new state replaces the old one at once when it is complete. Use it after
-    an upgrade that says so, and when `status` shows rejected events that can be read by now.
+    Readers and writers continue meanwhile; the new state replaces the old one atomically when it is complete. Use it
+    after an upgrade that says so, and when `status` shows rejected events that can be read by now.
     """
     with session.connect() as bus, progress_bar("Rebuilding") as progress:
         done = bus.rebuild(progress)
@@ -83,7 +83,7 @@ def repair(session: Invocation) -> None:
 def erase(session: Invocation, id: str, reason: str, is_sure: bool, event_id: str | None) -> None:
     """Erase an observation from the log, for good.
 
-    This removes its events and all data that was derived from them. A tombstone stays in the log: who erased it, why,
+    This removes its events and all data derived from them. A tombstone stays in the log: who erased it, why,
     when, and which positions are now empty. Backups still contain the observation, so delete it there too.
 
     ID is the whole id. It needs a --source, and asks on a terminal before it erases.
@@ -103,7 +103,7 @@ def _ask_to_erase(opened: OpenPage, id: str) -> None:
     if not sys.stdin.isatty():
         raise click.UsageError("erase cannot be undone, and there is no terminal to ask on; add --yes")
     found = opened.page.get(id)
-    what = "what is left of it" if found is None else f"{found.type}: {one_line(found.content)[:60]}"
+    what = "its remaining data" if found is None else f"{found.type}: {one_line(found.content)[:60]}"
     click.confirm(f"Erase {id} for good ({what})?", abort=True, err=True)
 
 
@@ -118,9 +118,11 @@ def _ask_to_erase(opened: OpenPage, id: str) -> None:
 )
 @click.argument("file", type=click.File("rb"))
 @click.option(
-    "--format", "form", type=click.Choice(["jsonl", "cloudevents"]), default="jsonl", help="The form of FILE."
+    "--format", "form", type=click.Choice(["jsonl", "cloudevents"]), default="jsonl", help="The format of FILE."
 )
-@click.option("--type", "kind", metavar="TYPE", help="The type of what CloudEvents become.  [default: observation]")
+@click.option(
+    "--type", "kind", metavar="TYPE", help="The type of observations made from CloudEvents.  [default: observation]"
+)
 @pass_session
 def import_(session: Invocation, file: BinaryIO, form: str, kind: str | None) -> None:
     """Import an export into a new bus, or CloudEvents into any.

@@ -34,10 +34,8 @@ _TOKEN: Columns[scratchbus.McpToken] = (
 
 def _identity_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that describe an agent; the function gets them as `who` and `groups`."""
-    agent = click.option(
-        "--agent", metavar="NAME", help="The agent, which is the source of its writes.  [default: --source]"
-    )
-    kind = click.option("--kind", default="subagent", show_default=True, help="What it is: subagent, person or daemon.")
+    agent = click.option("--agent", metavar="NAME", help="The agent, as the source of its writes.  [default: --source]")
+    kind = click.option("--kind", default="subagent", show_default=True, help="Its kind: subagent, person or daemon.")
     help = "The session whose memory it uses.  [$SCRATCHBUS_SESSION, else a new one]"
     session = click.option("--session", "session_id", envvar="SCRATCHBUS_SESSION", metavar="ID", help=help)
     tools = click.option(
@@ -206,7 +204,7 @@ def revoke(session: Invocation, name: str, tokens: str | None) -> None:
 
 
 def _after(duration: str) -> datetime:
-    """Return the moment so long from now. Raises InvalidTTL."""
+    """Return the time after this duration. Raises InvalidTTL."""
     milliseconds = scratchbus.duration_ms(duration)
     if not isinstance(milliseconds, int):
         raise click.UsageError("--expires: give a duration such as 30d, or leave it out for never")

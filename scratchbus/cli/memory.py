@@ -25,13 +25,13 @@ from scratchbus.cli.output import Cell, Column, Columns
 from scratchbus.cli.text import ago, one_line
 
 _revision_option = click.option(
-    "--revision", type=int, metavar="N", help="Change only this revision; 0 means that it is not there."
+    "--revision", type=int, metavar="N", help="Change only this revision; 0 means that it does not exist."
 )
 
 
 def _writes_text(function: Callable[..., None]) -> Callable[..., Any]:
     """Make a function a command that writes the text of a preference."""
-    said_by = click.option("--said-by", metavar="NAME", help="Who wants it.  [default: --source]")
+    said_by = click.option("--said-by", metavar="NAME", help="The person who wants it.  [default: --source]")
     command = said_by(_revision_option(scope_memory("preferences", writes=True)(function)))
     made: Callable[..., Any] = click.argument("key")(content_argument("text")(command))
     return made
@@ -105,10 +105,10 @@ def preference_history(session: Invocation, scope: str, preferences: scratchbus.
 @scope_option
 @pass_session
 def sync(session: Invocation, of: str, file: str, watch: bool) -> None:
-    """Make a part of a text file and the preferences the same, both ways.
+    """Sync a section of a text file with the preferences, both ways.
 
-    The part is between two marks, and is added to a FILE that has none; the rest of the file stays as it is. Where both
-    sides have changed a preference, the file wins.
+    The section is between two marks, and is added to a FILE that has none; the rest of the file stays unchanged. If
+    both sides changed a preference, the file wins.
     """
     with session.connect() as bus:
         if watch:
@@ -123,7 +123,7 @@ def _show_synced(session: Invocation, scope: str, file: str, done: scratchbus.Sy
     said = [
         *(f"remembered {one_line(key)}" for key in done.remembered),
         *(f"forgot {one_line(key)}" for key in done.forgotten),
-        *(f"replaced what the bus had of {one_line(key)}" for key in done.conflicts),
+        *(f"replaced {one_line(key)} on the bus by the file's version" for key in done.conflicts),
         *(["wrote the file"] if done.is_written else []),
     ]
     session.out.result(document, Cell("synced", "green"), Cell(file), Cell(", ".join(said) or "nothing had changed"))

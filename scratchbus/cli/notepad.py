@@ -19,7 +19,7 @@ def notepad() -> None:
 
 
 @notepad.command(examples=("scratchbus notepad read --session s1",))
-@click.option("--at", metavar="TIME|POS", help="Show it as it was at a time or position.")
+@click.option("--at", metavar="TIME|POS", help="Show it at a past time or position.")
 @session_memory("notepad")
 def read(session: Invocation, of: str, pad: scratchbus.Notepad, at: str | None) -> None:
     """Show the notepad."""

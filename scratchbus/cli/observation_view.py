@@ -1,4 +1,4 @@
-"""How observations look: as rows, as a card, as a trace, as differences."""
+"""The display of observations: rows, a card, a trace, differences."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def blocked_in(page: scratchbus.Page, found: Iterable[scratchbus.Observation]) -
 
 
 def status_cell(observation: scratchbus.Observation, blocked: Collection[str] = ()) -> Cell:
-    """Return the status of an observation; a terminal shows it unless it is `active`, and then what it waits for."""
+    """Return the status of an observation; a terminal hides `active` and shows what the observation waits for."""
     status = observation.status
     if status != "active":
         return Cell(status, STATUS_STYLES.get(status, ""))
@@ -117,7 +117,7 @@ def show_gone(session: Invocation, page: str, id: str, history: Sequence[scratch
 
 
 def _as_evidence(id: str, found: scratchbus.Observation | None, page: str) -> str:
-    """Return the id of evidence with what is special about it, as far as that is known."""
+    """Return the id of evidence with its known peculiarities."""
     notes = []
     if found is not None and found.reason_code == "refuted":
         notes.append("refuted")

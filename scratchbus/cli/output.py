@@ -1,4 +1,4 @@
-"""Standard output in the form that was asked for: JSON for programs, plain columns in pipes, colour on terminals.
+"""Standard output in the requested form: JSON for programs, plain columns in pipes, colour on terminals.
 
 Content may come from anyone. On its way out it loses every character that a terminal would obey.
 """
@@ -69,7 +69,7 @@ _ON_ONE_LINE = {ord("\r"): None, ord("\n"): " ", ord("\t"): " "}
 
 
 class Output:
-    """Standard output, in the form that was asked for. Notes for people go to standard error."""
+    """Standard output, in the requested form. Notes for people go to standard error."""
 
     def __init__(self, as_json: bool = False, no_color: bool = False) -> None:
         self.as_json = as_json
@@ -116,7 +116,7 @@ class Output:
             print(scratchbus.visible(text), file=sys.stderr, flush=True)  # noqa: T201  # what standard error is for
 
     def remark(self, text: str) -> None:
-        """Print on standard error what programs have to know too."""
+        """Print a note on standard error that programs need too."""
         print(scratchbus.visible(text), file=sys.stderr, flush=True)  # noqa: T201  # as above
 
     def sentence(self, *cells: Cell) -> None:
@@ -278,7 +278,7 @@ def _joined(cells: Iterable[Cell], separator: str) -> Text:
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Callable[[int, int], object] | None]:
-    """Yield a callback that draws a bar on standard error from (done, total); None if that is no terminal."""
+    """Yield a callback that draws a bar on standard error from (done, total); None if it is not a terminal."""
     if not sys.stderr.isatty():
         yield None
         return

@@ -1,4 +1,4 @@
-"""The page as it is now: `list`, `active`, `ready`, `show`, `history`, `trace`."""
+"""The current page: `list`, `active`, `ready`, `show`, `history`, `trace`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scratchbus.cli.text import short
 from scratchbus.errors import NotFound
 
 _MOST = 100
-_COUNTED = 1_000  # of what is not shown
+_COUNTED = 1_000  # of those not shown
 _COUNT = click.IntRange(min=1)
 _EMPTY = "The page is empty; add something with `scratchbus add TYPE CONTENT --source NAME`, or give another --page"
 
@@ -100,7 +100,7 @@ def active(session: Invocation, limit: int | None) -> None:
 def ready(session: Invocation, limit: int | None) -> None:
     """Show what can be claimed now, by priority.
 
-    That is what is active, not blocked, and held by no one, in the order in which claim-next hands it out.
+    That is: active, not blocked and not claimed, in the order in which claim-next hands them out.
     """
     with session.open() as opened:
         found = opened.page.ready(limit)

@@ -24,17 +24,17 @@ from scratchbus.cli.text import ago, one_line
 @click.argument("query")
 @click.option(
     "--scope", "scopes", multiple=True, envvar="SCRATCHBUS_SCOPE", metavar="NAME",
-    help="Look at the preferences and facts of this user or project; repeatable.  [$SCRATCHBUS_SCOPE]",
+    help="Search the preferences and facts of this user or project; repeatable.  [$SCRATCHBUS_SCOPE]",
 )  # fmt: skip
 @click.option(
     "--session", "sessions", multiple=True, envvar="SCRATCHBUS_SESSION", metavar="ID",
-    help="Look at the notes and the notepad of this session; repeatable.  [$SCRATCHBUS_SESSION]",
+    help="Search the notes and the notepad of this session; repeatable.  [$SCRATCHBUS_SESSION]",
 )  # fmt: skip
-@click.option("--at", metavar="TIME|POS", help="Answer from what was known at a time or position.")
+@click.option("--at", metavar="TIME|POS", help="Search the knowledge at a past time or position.")
 @click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, metavar="N", help="The most items.")
 @pass_session
 def recall(session: Invocation, query: str, **how: Any) -> None:
-    """Show what bears on a question, the best first, and why.
+    """Show what is known about a question, best match first, and why.
 
     It looks at notes, notepads, preferences, facts and observations. Without --scope, --session and --page it looks at
     the page main.

@@ -71,7 +71,7 @@ class _Root(BusGroup):
                 formatter.write_dl([(str(each.name).ljust(widest), each.get_short_help_str(room)) for each in commands])
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands before the options, because people look for these."""
+        """Write the commands before the options, because people look for commands."""
         self.format_commands(ctx, formatter)
         click.Command.format_options(self, ctx, formatter)
 

@@ -148,7 +148,7 @@ def run(context: click.Context, session: Invocation) -> None:
 
     `scratchbus run NAME --help` explains its options.
     """
-    os.environ |= given(SCRATCHBUS_BUS=session.bus, SCRATCHBUS_CONFIG=session.config)  # daemons have no such options
+    os.environ |= given(SCRATCHBUS_BUS=session.bus, SCRATCHBUS_CONFIG=session.config)  # daemons lack these options
     options = given(url=session.url, page=session.page, name=session.source, instance=session.instance)
     context.default_map = {str(context.invoked_subcommand): options}
 

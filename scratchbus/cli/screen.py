@@ -36,7 +36,7 @@ class Screen:
         self._is_stale = False
 
     def add(self, event: scratchbus.Event) -> None:
-        """Show an event, and the page as it is after it, when the screen is drawn next."""
+        """Show an event, and the page after it, when the screen is next drawn."""
         self._events.append(event)
         self._is_stale = True
 

@@ -56,7 +56,7 @@ def serve_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class ServeArguments:
-    """How to serve, as the command line says it."""
+    """The server's options from the command line."""
 
     where: str | None
     tokens: str | None
@@ -68,7 +68,7 @@ class ServeArguments:
 
     @classmethod
     def nothing(cls, tokens: str | None) -> ServeArguments:
-        """Return what the command line says without options; the tokens may be from the environment."""
+        """Return the default options; the tokens may come from the environment."""
         return cls(None, tokens, None, None, (), None, False)
 
     def options(self, session: Invocation) -> Any:
@@ -87,7 +87,7 @@ class ServeArguments:
         )
 
     def open(self, session: Invocation, serving: scratchbus.HttpServing) -> None:
-        """Open the console, if it is to be."""
+        """Open the console, if requested."""
         if session.out.is_terminal if self.is_opened is None else self.is_opened:
             import webbrowser  # late, as all that `--help` does not need
 

@@ -24,7 +24,7 @@ Document = dict[str, Any]
 
 
 class ServerCommand(NamedTuple):
-    """How the server is started; without a URL it uses the embedded engine, and without a bus the default one.
+    """How to start the server; without a URL it uses the embedded engine, and without a bus the default bus.
 
     The hooks get the same `arguments`, but not `tools`.
     """
@@ -42,7 +42,7 @@ class ServerCommand(NamedTuple):
 
 
 class ClientFiles(NamedTuple):
-    """A client: its files below the project directory, each with what is merged into it."""
+    """A client: its files below the project directory, each with the document to merge into it."""
 
     agent: str
     files: dict[str, Callable[[ServerCommand], Document]]
@@ -165,7 +165,7 @@ def _merged(path: Path, added: Document) -> str:
 
 
 def _with(known: Document, added: Document) -> Document:
-    """Return a document with another merged into it: objects by key, lists by replacing what was ours in them."""
+    """Return a document with another merged into it: objects by key, lists by replacing our own items."""
     found = dict(known)
     for name, value in added.items():
         old = found.get(name)

@@ -28,7 +28,7 @@ Description={what}
 _ENGINE: Final = """\
 Type=forking
 PIDFile={directory}/engine.pid
-# One that a program started before is ended cleanly; what is connected to it waits.
+# An engine that a program started before is stopped cleanly; its clients wait.
 ExecStartPre={program} stop
 ExecStart={program} start
 ExecStop={program} stop
@@ -112,7 +112,7 @@ def install(session: Invocation, is_user: bool, log: Path | None, journal: str |
         raise SettingsError(f"{problem.filename}: cannot be written: {problem.strerror}") from None
     session.out.text({"units": [str(path) for path in units]}, "\n".join(map(str, units)))
     if watched is None:
-        session.out.note("There is no logwatch among them; --log FILE or --journal UNIT says what it watches")
+        session.out.note("The logwatch is not included; --log FILE or --journal UNIT sets what it watches")
     names = [path.name for path in units]
     _systemctl(session, ["daemon-reload"], ["enable", "--now", *names])
 
@@ -134,7 +134,7 @@ def uninstall(session: Invocation, is_user: bool) -> None:
 
 
 def _units(session: Invocation, watched: str | None) -> dict[str, str]:
-    """Return the text of each unit by the name of what it runs. Raises SettingsError."""
+    """Return the text of each unit, by the name of its program. Raises SettingsError."""
     settings = session.settings()
     directory = scratchbus.embedded_directory(settings.url, settings.home)
     program = f"{_quoted(sys.executable)} -P -m scratchbus.cli"
@@ -184,7 +184,7 @@ def _folder() -> Path:
 
 
 def _systemctl(session: Invocation, *commands: list[str]) -> None:
-    """Have the user's service manager do this; where there is none, note what to run."""
+    """Run a command of the user's service manager; without one, note what to run."""
     program = shutil.which("systemctl")
     for arguments in commands:
         text = " ".join(["systemctl", "--user", *arguments])

@@ -25,7 +25,7 @@ def short(id: str) -> str:
 
 
 def id_cell(id: str) -> Cell:
-    """Return an id: whole in a pipe; on a terminal its end, unless it is a word such as that of a note."""
+    """Return an id: whole in a pipe; on a terminal its end, unless it is a word, like a note's id."""
     return Cell(id, "bold", None if id[:1] > "Z" else short(id))
 
 

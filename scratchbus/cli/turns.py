@@ -30,7 +30,7 @@ def list_(
     session: Invocation, of: str, turns: scratchbus.Turns, shown: bool, after: str | None, limit: int | None,
     at: str | None,
 ) -> None:  # fmt: skip
-    """Show the turns as they were said, oldest first."""
+    """Show the original turns, oldest first."""
     if shown and (after is not None or limit is not None):
         raise click.UsageError("--shown shows the whole conversation; leave out --after and --limit")
     if shown:
@@ -60,7 +60,7 @@ def append(session: Invocation, of: str, turns: scratchbus.Turns, role: str, con
 def compact(
     session: Invocation, of: str, turns: scratchbus.Turns, summary: str, ids: tuple[str, ...], **how: Any
 ) -> None:
-    """Let a summary take the place of turns; they stay in the history.
+    """Replace turns with a summary; they stay in the history.
 
     - reads SUMMARY from standard input.
     """

@@ -1,4 +1,4 @@
-"""What an agent is shown of all this: one text, within a budget of tokens."""
+"""Contexts: one text that shows an agent its memory and its page, within a budget of tokens."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ __all__ = [
 
 
 def assemble(bus: Any, **asked: Any) -> Any:
-    """Return what `bus.context.assemble` does, with the same arguments; on an asyncio bus it is to be awaited."""
+    """Call `bus.context.assemble` with the same arguments; on an asyncio bus, await the result."""
     return bus.context.assemble(**asked)

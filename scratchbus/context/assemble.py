@@ -1,4 +1,4 @@
-"""Conversations that assemble what an agent is shown."""
+"""Assemble contexts: the operations behind `bus.context`."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One text for an agent to read. `left_out` says by section how many items had no room; a text that was cut is one.
+    """One text for an agent to read. `left_out` counts by section the items left out for lack of room, or cut.
 
-    `exposed` are the observations in it, by id in which version, and `position` is where that was recorded, if it was.
-    `parts` are the sections in the text: each has its name, its text, and the items in that, each with its own text.
+    `exposed` maps the ids of its observations to their versions; `position` is that of the event that recorded this, if
+    any. `parts` are the sections of the text: each has its name, its text, and its items, each with its own text.
     """
 
     text: str
@@ -66,7 +66,7 @@ class Surfaced(Context):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a context is for."""
+    """The arguments of a context."""
 
     session: str | None
     agent: str | None
@@ -80,7 +80,7 @@ class Asked:
     files: Mapping[str, str] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Raise InvalidName, or InvalidField for an invalid budget or when nothing to show is given."""
+        """Raise InvalidName, or InvalidField for an invalid budget or if there is nothing to show."""
         for name, check in ((self.session, page_of_session), (self.agent, page_of_agent), (self.page, check_page)):
             if name is not None:
                 check(name)
@@ -119,7 +119,7 @@ def assemble(core: Core, asked: Asked, record: bool, event_id: str | None) -> St
     if asked.scopes:
         wanted.append(sections.preferences((yield from _preferences(core, asked.scopes))))
     if asked.agent is not None:
-        with suppress(Unauthorized):  # nobody is shown another's
+        with suppress(Unauthorized):  # a scratchpad is shown only to its owner
             wanted.append(sections.scratchpad((yield from scratchpad.read(core, asked.agent)).content))
     if asked.session is not None:
         page = page_of_session(asked.session)
@@ -141,7 +141,7 @@ def assemble(core: Core, asked: Asked, record: bool, event_id: str | None) -> St
 
 
 def _preferences(core: Core, scopes: Sequence[str]) -> Step[list[Preference]]:
-    """Return the preferences of several scopes; of those with the same key the one of the last scope."""
+    """Return the preferences of several scopes; for a key in several of them, that of the last scope."""
     found: dict[str, Preference] = {}
     for scope in scopes:
         found |= {each.id: each for each in (yield from preferences.list_all(core, page_of_scope(scope)))}
@@ -149,7 +149,7 @@ def _preferences(core: Core, scopes: Sequence[str]) -> Step[list[Preference]]:
 
 
 def _facts(core: Core, asked: Asked) -> Step[list[Fact]]:
-    """Return the facts of the scopes that are true now, each once; of each scope no more than could fit."""
+    """Return the facts of the scopes that are true now, without duplicates and no more per scope than could fit."""
     most = fact_text.most_in(asked.budget, asked.count)
     found: dict[str, Fact] = {}
     for scope in asked.scopes:
@@ -191,7 +191,7 @@ def compacted(core: Core, session: str, system: str, summary: str) -> Step[str]:
 
 
 def _kept(core: Core, page: str) -> Step[tuple[str, list[TodoItem]]]:
-    """Return the notepad and the todo list of a session, of one moment."""
+    """Return the notepad and the todo list of a session, read at the same moment."""
     found = yield from recollect(core.log, page, [NOTEPAD, TODO], core.fresh)
     return notepads.content_of(found.get(NOTEPAD)), todo.list_of(found.get(TODO)).todos
 
@@ -216,7 +216,7 @@ def _done(core: Core, asked: Asked, laid: Laid, record: bool, event_id: str | No
 
 
 def _recorded_on(asked: Asked) -> str:
-    """Return the page where the files of a context are recorded: its own, or of its session, agent or first scope."""
+    """Return the page that records the files of a context: its own, or that of its session, agent or first scope."""
     if asked.page is not None:
         return asked.page
     if asked.session is not None:
@@ -225,7 +225,7 @@ def _recorded_on(asked: Asked) -> str:
 
 
 def _open(core: Core, page: str, limit: int | None = None) -> Step[list[Observation]]:
-    """Return the open observations of a page by priority, also those that wait for review."""
+    """Return the open observations of a page by priority, including those waiting for review."""
     return (
         yield from active(
             core.log,

@@ -25,7 +25,7 @@ _MOST: Final = 10_000  # conversations to remember
 
 @dataclass(slots=True)
 class Warnings:
-    """The conversations warned since their last compaction, each with the tokens it had used by then."""
+    """The conversations warned since their last compaction, each with the tokens it had used at the warning."""
 
     threshold: float
     _warned: dict[str | None, float] = field(default_factory=dict)

@@ -14,10 +14,10 @@ from scratchbus.readmodel.scope import Host
 
 
 class Contexts:
-    """The text that agents are shown. Get it from `Bus.context`.
+    """The contexts that agents are shown. Get it from `Bus.context`.
 
-    A budget is in tokens, counted by `counter`, or else estimated; it defaults to the setting `context_budget`, or else
-    to an eighth of the model's window, the setting `context_tokens`.
+    A budget is in tokens, counted by `counter` or, without one, estimated. It defaults to the setting `context_budget`,
+    or if that is not set, to an eighth of the model's window (the setting `context_tokens`).
     """
 
     def __init__(self, bus: Host) -> None:
@@ -43,15 +43,15 @@ class Contexts:
     ) -> Context:
         """Return one text within the budget from the memories of an agent, a session, a page and scopes.
 
-        In this order: the caller's own `sections`, the preferences of the `scopes` (of two with the same key the one of
-        the later scope), the agent's scratchpad (if the bus speaks as that agent), the session's notepad, its todo
-        list, its conversation (summaries and the newest turns), the results reported to it, the page's open
-        observations by priority, the facts of the scopes that are true now, and the session's notes: the newest, or
-        with a `query` the most relevant. `sections` and the notepad are shown in full, or if they exceed the budget as
-        their heads and tails; the rest is cut to whole items. The text says what was left out. With `strict`,
-        BudgetTooSmall is raised instead of cutting `sections` or the notepad. With `record`, an event records which
-        observations were included, and `files`: paths of files whose text is in `sections`, each with its SHA-256.
-        Raises InvalidName and InvalidField.
+        In this order: the caller's own `sections`, the preferences of the `scopes` (for a key in several, that of the
+        last scope), the agent's scratchpad (if the bus speaks as that agent), the session's notepad, its todo list, its
+        conversation (summaries and the newest turns), the results reported to it, the page's open observations by
+        priority, the facts of the scopes that are true now, and the session's notes: the newest or, with a `query`, the
+        most relevant. `sections` and the notepad are shown in full or, if they exceed the budget, with the middle cut
+        out; the other sections show whole items. The text says what was left out. With `strict`, BudgetTooSmall is
+        raised instead of cutting `sections` or the notepad. With `record`, an event records the observations shown, and
+        `files`: the paths of files whose text is in `sections`, each with its SHA-256. Raises InvalidName and
+        InvalidField.
         """
         budget = self._budget if budget is None else budget
         asked = Asked(
@@ -72,7 +72,7 @@ class Contexts:
     ) -> Surfaced:
         """Return the notes of a session and the open observations of a page that are relevant to a query, best first.
 
-        The rank comes from words in content and tags, in any grammatical form of English, from priority, and from
+        They are ranked by the words in content and tags (in any grammatical form of English), by priority, and by
         age. Raises InvalidName and InvalidField.
         """
         budget = self._budget if budget is None else budget
@@ -80,10 +80,10 @@ class Contexts:
         return self._bus.converse(assembling.surface(self._bus.core, asked, record, event_id))
 
     def should_warn(self, used: float, limit: float, *, session: str | None = None) -> bool:
-        """Return whether to send `warning` now, because a conversation will soon be compacted.
+        """Return whether to send `warning` now because a conversation will soon be compacted.
 
-        True once, when the conversation has used the share `compaction_threshold` of its limit, until
-        `after_compaction` is called. Raises InvalidField.
+        It returns True once, when the conversation has used the share `compaction_threshold` of its limit, and then not
+        again until `after_compaction` is called. Raises InvalidField.
         """
         return self._warnings.should_warn(used, limit, session)
 

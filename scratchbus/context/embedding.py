@@ -1,6 +1,6 @@
-"""Search by meaning: an embedder makes vectors of texts, and sqlite-vec finds those near the vector of a question.
+"""Search by meaning: an embedder turns texts into vectors, and sqlite-vec finds those nearest to a question's vector.
 
-Callers pass an embedder, their own or that of `adapters/wordllama.py`; nothing is downloaded.
+Callers pass an embedder, their own or the one in `adapters/wordllama.py`; nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Final, Protocol
 from scratchbus.context.recall_index import RecallIndex
 from scratchbus.errors import InvalidField, ScratchbusError, shown
 
-_AT_ONCE: Final = 256  # texts that an embedder gets at a time
-_LONGEST: Final = 4_000  # characters of a text that it gets
+_AT_ONCE: Final = 256  # texts per call of an embedder
+_LONGEST: Final = 4_000  # characters embedded of each text
 _MISSING: Final = (
     "SELECT row, items.place, tags || ' ' || substr(content, 1, ?) FROM items JOIN texts ON texts.rowid = row"
     " WHERE items.place IN (SELECT value FROM json_each(?)) AND row NOT IN (SELECT row FROM vectors)"
@@ -24,20 +24,20 @@ _EXTRA: Final = 'install it with `pip install "scratchbus[vectors]"`'
 
 
 class Embedder(Protocol):
-    """What makes vectors of texts: any object with this method, such as a static model or a client of a service."""
+    """Turns texts into vectors: any object with this method, such as a static model or the client of a service."""
 
     def embed(self, texts: Sequence[str], /) -> Sequence[Sequence[float]]:
-        """Return the vector of each text, all of the same length; texts of like meaning have vectors that are near."""
+        """Return the vector of each text, all of the same length; similar meanings give vectors close together."""
         ...
 
 
 class Vectors:
-    """The vectors that one embedder makes of the items of an index; made when they are first asked for, and kept."""
+    """One embedder's vectors for the items of an index, computed on first use and kept."""
 
     def __init__(self, index: RecallIndex, embedder: Embedder) -> None:
-        """Make no vectors yet. Raises InvalidField for what is no embedder."""
+        """Keep the embedder; compute nothing yet. Raises InvalidField if it is not an embedder."""
         if not callable(getattr(embedder, "embed", None)):
-            raise InvalidField("embedder", f"{shown(embedder)} has no method `embed`; give an object that has it")
+            raise InvalidField("embedder", f"{shown(embedder)} has no method `embed`; pass an object that has it")
         self.embedder = embedder
         self._index = index
         self._length = 0
@@ -61,7 +61,7 @@ class Vectors:
             return sorted(found, key=lambda each: (each[1], -each[0]))[:most]
 
     def _begin(self, database: sqlite3.Connection, length: int) -> None:
-        """Make the table of vectors, with this many numbers each, unless it is there."""
+        """Create the table for vectors of this length, unless it exists."""
         if self._length:
             return
         _load_extension(database)
@@ -73,7 +73,7 @@ class Vectors:
         self._length = length
 
     def _add_missing(self, database: sqlite3.Connection, places: Collection[int]) -> None:
-        """Make the vectors of new items, and drop those of items that are gone."""
+        """Compute the vectors of new items, and drop those of removed items."""
         if self._made[0] == self._index.version and self._made[1].issuperset(places):
             return
         gone = database.execute("SELECT row FROM vectors EXCEPT SELECT row FROM items").fetchall()
@@ -95,7 +95,7 @@ class Vectors:
         if len(vectors) != len(texts) or len(lengths) != 1 or 0 in lengths:
             found = f"{len(vectors)} vectors of {', '.join(map(str, sorted(lengths))) or 'no'} numbers"
             raise InvalidField(
-                "embedder", f"returned {found} for {len(texts)} texts; return one for each, equally long"
+                "embedder", f"returned {found} for {len(texts)} texts; return one for each, all of the same length"
             )
         return vectors
 

@@ -1,4 +1,4 @@
-"""Full-text search by SQLite's FTS5: how texts and questions become words."""
+"""Full-text search with SQLite's FTS5: tokenize texts and questions."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Final
 from scratchbus.errors import ScratchbusError
 
 TOKENIZE: Final = "tokenize = 'porter unicode61 remove_diacritics 2'"
-"""How FTS5 makes words of texts: any grammatical form of English, without accents."""
+"""How FTS5 tokenizes texts: English stems, without accents."""
 
 MOST_WORDS: Final = 64
-"""How many words of a question count."""
+"""The most words of a question that are searched for."""
 
 _PROBE: Final = f"CREATE VIRTUAL TABLE probe USING fts5(content, {TOKENIZE})"
 _OF_EVERY_QUESTION: Final = """
@@ -39,26 +39,26 @@ def open_database() -> sqlite3.Connection:
 
 
 def words_of(question: str) -> list[str]:
-    """Return the different words of a question, as they are written."""
+    """Return the distinct words of a question, unchanged."""
     return list(dict.fromkeys(_WORD.findall(spaced(question))[:MOST_WORDS]))
 
 
 def telling_words_of(question: str) -> list[str]:
-    """Return the words of a question without those that every English question has, unless it has no others.
+    """Return the words of a question without English stop words, unless it has no others.
 
-    Words that deny something stay.
+    Negations stay.
     """
     words = words_of(question)
     return [word for word in words if word.casefold() not in _FUNCTION_WORDS] or words
 
 
 def any_of(words: list[str]) -> str:
-    """Return what FTS5 searches for any of these words."""
+    """Return the FTS5 query that matches any of these words."""
     return " OR ".join(f'"{word}"' for word in words)
 
 
 def spaced(text: str) -> str:
-    """Return a text in which each East Asian character is a word: these scripts put no blanks between theirs."""
+    """Return a text in which each East Asian character is a word: these scripts put no spaces between words."""
     return text if text.isascii() else _EAST_ASIAN.sub(r" \1 ", text)
 
 

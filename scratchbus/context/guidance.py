@@ -1,4 +1,4 @@
-"""The sections of a system prompt that explain the tools: one for each group of which the agent has a tool."""
+"""The sections of a system prompt that explain the tools: one for each group from which the agent has a tool."""
 
 from __future__ import annotations
 
@@ -101,8 +101,8 @@ Available operations: {", ".join(tools)}
 def _todo(tools: list[str], limits: Settings) -> str:
     return f"""\
 <todo_list>
-Plan work of several steps on the todo list, in the order in which you will do it. Call `todo` without arguments to read
-the list. With `merge` you change only the items you pass; without `merge` you replace the list and pass the `revision`
+Plan work of several steps on the todo list, in the order you will do it. Call `todo` without arguments to read the
+list. With `merge` you change only the items you pass; without `merge` you replace the list and pass the `revision`
 you read. A status is pending, in_progress, completed or cancelled. Keep one item in_progress at a time, and mark it
 completed as soon as it is done. Open items are shown to you again after compaction. The list holds up to
 {todo.MAX_ITEMS} items of {todo.MAX_CONTENT} characters each.
@@ -112,9 +112,9 @@ completed as soon as it is done. Open items are shown to you again after compact
 def _scratchpad(tools: list[str], limits: Settings) -> str:
     return f"""\
 <scratchpad>
-Your scratchpad is private and outlives this run. Call `whoami` to read it when you start; you are asked to update it
-when you finish. Write down what your future self will need. `update_scratchpad` replaces the whole text, which may be
-up to {scratchpad.MAX_CONTENT} characters long.
+Your scratchpad is private and outlives this run. Call `whoami` to read it when you start; you will be asked to update
+it when you finish. Write down what your future self will need. `update_scratchpad` replaces the whole text, which may
+have up to {scratchpad.MAX_CONTENT} characters.
 </scratchpad>"""
 
 
@@ -141,9 +141,9 @@ Available operations: {", ".join(tools)}
 def _preferences(tools: list[str], limits: Settings) -> str:
     return f"""\
 <preferences>
-When a person corrects you or says how they want things done from now on, remember it under a short key, and say it in
-their words. The same key replaces what was said before. Forget what no longer holds. You are shown all preferences in
-your context; do not remember what is true for this task only.
+When a person corrects you or says how they want things done from now on, remember it under a short key, in their
+words. The same key replaces the earlier preference. Forget what no longer holds. Your context shows all preferences;
+do not remember what applies to this task only.
 
 Available operations: {", ".join(tools)}
 </preferences>"""
@@ -152,9 +152,9 @@ Available operations: {", ".join(tools)}
 def _facts(tools: list[str], limits: Settings) -> str:
     return f"""\
 <facts>
-Facts are knowledge that outlives sessions: who or what is how related, since when. Query them before you ask the
-user. Assert what will matter again, one triplet each, with the words that say so; skip what only this task needs. A
-new value of a relation with one value ends the old one: assert it, and retract only what was never true.
+Facts are knowledge that outlives sessions: how people and things are related, and since when. Query them before you
+ask the user. Assert what will matter again, one triplet each, with the words it is based on; skip what only this task
+needs. A new value of a one-valued relation ends the old one: assert it, and retract only what was never true.
 
 Available operations: {", ".join(tools)}
 </facts>"""
@@ -163,8 +163,8 @@ Available operations: {", ".join(tools)}
 def _recall(tools: list[str], limits: Settings) -> str:
     return f"""\
 <recall>
-Before you work something out again or ask the user, search what is known already: your notes and notepad, the page,
-facts and preferences, all at once. Each result says why it was found. Check what may be out of date.
+Before you work something out again or ask the user, search what is already known: your notes and notepad, the page,
+facts and preferences, all at once. Each result says why it was found. Verify anything that may be out of date.
 
 Available operations: {", ".join(tools)}
 </recall>"""
@@ -173,8 +173,8 @@ Available operations: {", ".join(tools)}
 def _files(tools: list[str], limits: Settings) -> str:
     return f"""\
 <private_files>
-Scripts, results and other files that you need only for your work go into your private files, not into the workspace.
-Your subagents see them too. They are kept for a limited time; what matters for longer belongs into the workspace.
+Put scripts, results and other files that only your work needs into your private files, not into the workspace. Your
+subagents see them too. They are kept for a limited time; files that matter for longer belong in the workspace.
 
 Available operations: {", ".join(tools)}
 </private_files>"""

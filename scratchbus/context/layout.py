@@ -1,7 +1,7 @@
 """Lay out a context: sections within a token budget.
 
-Some sections are texts: one that does not fit is cut to its head and its tail. The others show whole items. Both say
-what was left out.
+Some sections are texts: a text that does not fit is cut to its head and tail. The others show whole items. Both state
+how much was left out.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _MUCH: Final = 0.5
 """An item that does not fit and needs more than this share of a section is skipped; a smaller one ends it."""
 
 _LEAST: Final = 20
-"""With fewer characters than this, a text is left out rather than cut."""
+"""With room for fewer characters than this, a text is left out rather than cut."""
 
 _FOR_TEXTS: Final = 0.75
-"""The share of the budget for texts that do not fit as a whole, so that other sections get the rest."""
+"""The share of the budget for texts that do not fit in full, so that other sections get the rest."""
 
 _SEPARATOR: Final = "\n\n"
 
@@ -32,9 +32,9 @@ _SEPARATOR: Final = "\n\n"
 class Section:
     """A part of a context: a head, then items by priority, each rendered by `show`.
 
-    Without items it is a text, its head; `advice` says how to read what was cut out of it. `share` is the share of the
+    Without items it is a text, its head; `advice` says how to read the part that was cut. `share` is the share of the
     remaining room it may fill before the later sections get theirs. `unread` counts items that were not even read
-    because they could not fit. `order` is the order in which the chosen items are shown, if it is another one.
+    because they could not fit. `order` is the order in which the chosen items are shown, if it differs.
     """
 
     name: str
@@ -53,14 +53,14 @@ class Section:
 
 
 class Shown(NamedTuple):
-    """An item as it is shown."""
+    """A rendered item."""
 
     item: Any
     text: str
 
 
 class Part(NamedTuple):
-    """A section as it is shown: its text, and the items in that; none for a section that is a text."""
+    """A rendered section: its text and the items in it; a section that is a text has no items."""
 
     name: str
     text: str
@@ -81,8 +81,8 @@ class Laid:
 def lay_out(sections: Sequence[Section], budget: int, count: TokenCounter, *, strict: bool = False) -> Laid:
     """Return the sections in this order, within the budget in total.
 
-    Each section in turn gets room up to its share; what is left over is then offered once more in the same order. Texts
-    that do not fit are cut, or with `strict` raise BudgetTooSmall.
+    Each section in turn gets room up to its share; then the rest is offered once more in the same order. Texts that do
+    not fit are cut or, with `strict`, raise BudgetTooSmall.
     """
     between = count(_SEPARATOR)
     texts = [_TextPart(section, count) for section in sections if section.items is None]
@@ -123,14 +123,14 @@ def lay_out(sections: Sequence[Section], budget: int, count: TokenCounter, *, st
 
 
 def _cut_all(texts: Sequence[_TextPart], room: int, between: int) -> None:
-    """Cut texts to fit, in their order: the first ones get what they need."""
+    """Cut texts to fit, in order: the first ones get the room they need."""
     for text in texts:
         text.cut(room)
         room = max(0, room - text.count(text.shown) - between)
 
 
 def _shorten(texts: Sequence[_TextPart], fillings: list[_Filling]) -> bool:
-    """Drop the last item of a section, or else cut a text by a tenth; return False if nothing is left."""
+    """Drop the last item of a section or, without items, cut a text by a tenth; return False if nothing is left."""
     if any(filling.drop() for filling in reversed(fillings)):
         return True
     if fillings:
@@ -154,7 +154,7 @@ def _shown(sections: Iterable[Section], texts: Iterable[_TextPart], fillings: It
 
 
 class _TextPart:
-    """A text that is shown in full, or cut to its head and its tail with a line between them, or not at all."""
+    """A text that is shown in full, cut to its head and tail with a line between them, or left out."""
 
     def __init__(self, section: Section, count: TokenCounter) -> None:
         self.section, self.count = section, count
@@ -181,7 +181,7 @@ class _TextPart:
 
 
 def _head_and_tail(text: str, kept: int, advice: str) -> str:
-    """Return the first and the last lines of a text, about half of the characters kept each; of a long line a part."""
+    """Return the first and last lines of a text, about half of the kept characters each; long lines are cut."""
     head, tail = text[: kept // 2], text[len(text) - kept // 2 :]
     if "\n" in head[len(head) // 2 :]:
         head = head[: head.rindex("\n")]
@@ -194,7 +194,7 @@ def _head_and_tail(text: str, kept: int, advice: str) -> str:
 
 @dataclass(slots=True)
 class _Filling:
-    """A section being filled: `taken` are the items shown, by index, `waiting` those that were too long.
+    """A section being filled: `taken` are the items shown, by index; `waiting` those that were too long.
 
     `most` is the most room it was ever offered. An item that does not fit ends the section, so that the items shown
     are the first ones; an item that alone would fill much of the section is skipped instead.

@@ -1,6 +1,6 @@
-"""Rank what bears on a question.
+"""Rank items by relevance to a question.
 
-Each way of ranking gives a list, and the lists are fused by reciprocal rank: G. V. Cormack, C. L. A. Clarke and S.
+Each ranking gives a list, and the lists are fused by reciprocal rank: G. V. Cormack, C. L. A. Clarke and S.
 Büttcher, “Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning Methods”, SIGIR 2009.
 """
 
@@ -18,15 +18,15 @@ from scratchbus.context.embedding import Vectors
 from scratchbus.context.recall_index import RecallIndex, entity_key
 
 K: Final = 60
-"""The constant of reciprocal rank fusion, as in the paper: the larger, the less the first ranks count."""
+"""The constant of reciprocal rank fusion, from the paper: the larger it is, the less the first ranks count."""
 
 WEIGHTS: Final[Mapping[str, float]] = {
     "words": 1.0, "meaning": 1.0, "neighbours": 1.0, "freshness": 0.02, "priority": 0.02,
 }  # fmt: skip
-"""How much each list counts. Freshness and priority order what the others have found, and find nothing themselves."""
+"""The weight of each list. Freshness and priority only order items that the other lists found."""
 
-_MOST: Final = 100  # items of a list
-_SEEDS: Final = 1  # items by words whose entities lead on
+_MOST: Final = 100  # items per list
+_SEEDS: Final = 1  # items found by words whose entities are followed
 _PER_ENTITY: Final = 30
 _PER_MENTION: Final = 5
 _MENTIONED: Final = 4  # entities whose mentions are looked for, the nearest ones
@@ -35,11 +35,11 @@ _POSSESSIVE: Final = re.compile("['’]s$")
 _LONGEST_NAME: Final = 4  # words of an entity's name in a question
 
 Ranked = dict[int, tuple[float, dict[str, tuple[int, str]]]]
-"""By row, the best first: the score, and by list the rank and by what it was found."""
+"""By row, best first: the score, and for each list the rank and what matched."""
 
 
 def ranked_rows(index: RecallIndex, query: str, places: Mapping[int, str], vectors: Vectors | None) -> Ranked:
-    """Return what bears on a question, by reciprocal rank over all lists."""
+    """Return the items relevant to a question, by reciprocal rank over all lists."""
     found = index.find(query, places)[:_MOST]
     lists = {"words": _in_order((row, score, "") for row, score in found)}
     if vectors is not None and query.strip():
@@ -72,9 +72,9 @@ def _in_order(found: Iterable[tuple[int, float, str]]) -> dict[int, tuple[int, s
 
 
 def _neighbours(index: RecallIndex, query: str, words: Sequence[int], places: Collection[int]) -> dict[int, str]:
-    """Return what is connected to the entities of a question, and of the first items by words, the nearest first.
+    """Return items connected to the entities of a question or of the best items by words, nearest first.
 
-    Each with the entity that led to it. Items that only mention an entity follow those that connect it.
+    Each comes with the entity that led to it. Items that only mention an entity come after those that connect it.
     """
     level = [*index.known_entities(_names_in(query)), *index.entities_of(words[:_SEEDS])]
     found: dict[int, str] = {}
@@ -97,7 +97,7 @@ def _neighbours(index: RecallIndex, query: str, words: Sequence[int], places: Co
 
 
 def _names_in(query: str) -> list[str]:
-    """Return what in a question may be the name of an entity: one to four words, without the marks around them."""
+    """Return the possible entity names in a question: one to four words, without surrounding punctuation."""
     marked = (each.strip("?!.,:;()[]{}\"'`«»“”‘’") for each in entity_key(query).split())
     words = [word for each in marked if (word := _POSSESSIVE.sub("", each))]
     spans = [(at, at + size) for size in range(_LONGEST_NAME, 0, -1) for at in range(len(words) - size + 1)]

@@ -1,4 +1,4 @@
-"""Recall: one ranked answer over all that is known on some pages."""
+"""Recall: one ranked answer from everything known on some pages."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from scratchbus.readmodel.relations_in_force import relations_for
 from scratchbus.readmodel.scope import Core
 from scratchbus.timetravel import Cut, When, documents_as_of
 
-_AT_ONCE: Final = 500  # documents that one look takes
-_SPARE: Final = 20  # items read at once beyond the limit, where some are over by now, or say the same
+_AT_ONCE: Final = 500  # documents per read
+_SPARE: Final = 20  # items read beyond the limit, since some may have ended or say the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +60,16 @@ class RecallQuestion:
 
 
 _Facts = dict[str, CachedMemory[FactIndex]]
-"""The facts of some pages, with every write that was acknowledged before the question."""
+"""The facts of some pages, including every write acknowledged before the question."""
 
 _Kept = dict[int, tuple[IndexedItem, Any]]
-"""By row, the best first: the items that still hold, each with its document."""
+"""By row, best first: the items that still hold, each with its document."""
 
 _NONE: Final[_Kept] = {}
 
 
 class Recaller:
-    """What a bus holds for recall: the index of the pages that were asked for last, and the vectors of one embedder."""
+    """The recall state of a bus: the index of the pages last asked about, and the vectors of one embedder."""
 
     def __init__(self) -> None:
         self.index = RecallIndex()
@@ -77,7 +77,7 @@ class Recaller:
         self._vectors: Vectors | None = None
 
     def settled(self, page: str) -> PageIndex | None:
-        """Return the index of a page if nothing that has happened there waits to be indexed."""
+        """Return the index of a page if it has no events that wait to be indexed."""
         held = self.cache.held(page)
         return None if held is None or held.memory.is_behind else held.memory
 
@@ -89,9 +89,9 @@ class Recaller:
 
 
 def recall(core: Core, recaller: Recaller, asked: RecallQuestion, embedder: Embedder | None) -> Step[list[Recalled]]:
-    """Return what is known on the pages of a question and bears on it, the best first."""
+    """Return the items on the pages of a question that are relevant to it, best first."""
     places: dict[int, str] = {}
-    held: list[PageIndex] = []  # what nobody holds leaves the index
+    held: list[PageIndex] = []  # pages that nobody holds leave the index
     pages = asked.pages()
     facts = yield from _catch_up(core, recaller, pages)
     for page in pages:
@@ -111,9 +111,9 @@ def recall(core: Core, recaller: Recaller, asked: RecallQuestion, embedder: Embe
 
 
 def _catch_up(core: Core, recaller: Recaller, pages: Sequence[str]) -> Step[_Facts | None]:
-    """Take in what has happened on these pages since they were asked for last, in one round trip for all that is held.
+    """Index the events on these pages since they were last asked about, in one round trip for all held pages.
 
-    Return the facts that are held now; None when some page has to be read by itself.
+    Return the facts now held; None if some page has to be read separately.
     """
     yield from relations_for(core)
     cache, facts = recaller.cache, {page: held for page in pages if (held := core.facts.held(page)) is not None}
@@ -123,7 +123,7 @@ def _catch_up(core: Core, recaller: Recaller, pages: Sequence[str]) -> Step[_Fac
 
 
 def recall_past(core: Core, asked: RecallQuestion, when: When, embedder: Embedder | None) -> Step[list[Recalled]]:
-    """Return the same as it was at a moment: it costs the events of these pages up to then."""
+    """Return the items known at a moment. Cost: the events of these pages up to then."""
     index = RecallIndex()
     places: dict[int, str] = {}
     held: list[PageIndex] = []
@@ -161,7 +161,7 @@ def _read_once(core: Core, recaller: Recaller, page: str, callers: Sequence[None
                 part.update(some, (yield from _documents(core, page, some)).values())
             part.is_taking = False
         except BaseException:
-            recaller.cache.drop(page)  # what was touched is not in the index
+            recaller.cache.drop(page)  # the touched documents are not in the index
             raise
     except ScratchbusError as error:
         return [copied(error, None) for _ in callers]
@@ -169,7 +169,7 @@ def _read_once(core: Core, recaller: Recaller, page: str, callers: Sequence[None
 
 
 def _documents(core: Core, page: str, subjects: Sequence[str]) -> Step[dict[str, Document]]:
-    """Return the documents of a page with these subjects as they are now; those that are gone are left out."""
+    """Return the current documents of these subjects of a page, without those that are gone."""
     memories = [subject for subject in subjects if is_remembered(subject)]
     ids = [subject for subject in subjects if not is_remembered(subject)]
     found: dict[str, Document] = {}
@@ -183,7 +183,7 @@ def _documents(core: Core, page: str, subjects: Sequence[str]) -> Step[dict[str,
 def _now(
     core: Core, places: Mapping[int, str], items: Iterable[IndexedItem], held: _Facts
 ) -> Step[dict[tuple[str, str], Document]]:
-    """Return the documents of items as they are now, without the facts that are not true now."""
+    """Return the current documents of items, without facts that are not true now."""
     found: dict[tuple[str, str], Document] = {}
     by_page: dict[str, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
     for item in items:
@@ -203,7 +203,7 @@ def _true_facts(ids: Sequence[str], known: KnownFacts) -> list[Fact]:
 
 
 def _true_then(core: Core, page: str, documents: Mapping[str, Document], cut: Cut) -> Step[dict[str, Document]]:
-    """Return these documents without the facts that were not true at a moment, as far as was known then."""
+    """Return these documents without the facts that were not true at a moment, by the knowledge of that moment."""
     facts = [subject for subject, document in documents.items() if isinstance(document, Fact)]
     if not facts:
         return dict(documents)
@@ -220,7 +220,7 @@ def _holding(
     limit: int | None,
     before: _Kept = _NONE,
 ) -> _Kept:
-    """Return the first items that still hold; of facts that say the same, only one."""
+    """Return the first items that still hold, with only one of facts that say the same."""
     kept: _Kept = {}
     said = {_triplet(document) for _, document in before.values()}
     for row in rows:
@@ -244,7 +244,7 @@ def _triplet(document: Document) -> str | None:
 def _answer(
     index: RecallIndex, asked: RecallQuestion, places: Mapping[int, str], ranked: Ranked, kept: _Kept
 ) -> list[Recalled]:
-    """Return items with the part of their texts that answers, and their reasons."""
+    """Return items with the relevant part of their texts, and their reasons."""
     texts = index.excerpts(kept, asked.query)
     answer = []
     for row, (item, document) in islice(kept.items(), asked.limit):

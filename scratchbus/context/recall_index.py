@@ -1,6 +1,6 @@
-"""The items that recall looks through, in a database in memory, page by page.
+"""The items that recall searches, by page, in an in-memory database.
 
-An item's row has the number of the log's position of its last event, so that the newest rows are the last ones.
+An item's row number comes from the position of its last event, so the newest rows are the last ones.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from scratchbus.domain.event import Event
 from scratchbus.projections.table import is_over
 
 MOST_MATCHES: Final = 1_000
-"""How many items the words of a question are looked for in; rare words come first, and of common ones newer items."""
+"""The most items searched for a question's words: rare words first, and for common words the newest items."""
 
-_COMMON: Final = 200  # items that have a word; so many are counted once in a while
+_COMMON: Final = 200  # items with a word; from this many on, they are counted only now and then
 _MANY_CHANGES: Final = 500
 _SHARDS: Final = 65_536
-_ITEM_BYTES: Final = 300  # about what an item takes, besides its text
+_ITEM_BYTES: Final = 300  # approximate size of an item, without its text
 
 _SCHEMA: Final = f"""
 CREATE TABLE items (
@@ -55,7 +55,7 @@ _FIND: Final = "SELECT rowid, bm25(texts, 0, 3, 1) FROM texts WHERE texts MATCH 
 _MENTIONING: Final = "SELECT rowid FROM texts WHERE texts MATCH ? ORDER BY rowid DESC LIMIT ?"
 _ITEMS: Final = "SELECT * FROM items WHERE row IN (SELECT value FROM json_each(?))"
 _TEXTS: Final = "SELECT rowid, tags, content FROM texts WHERE rowid IN (SELECT value FROM json_each(?))"
-_BEGIN, _END = "\x02", "\x03"  # around each word that was found
+_BEGIN, _END = "\x02", "\x03"  # around each match
 _MARKED: Final = re.compile(f"{_BEGIN}(.*?){_END}", re.DOTALL)
 _EXCERPTS: Final = (
     "SELECT rowid, highlight(shown, 0, ?, ?), snippet(shown, 1, ?, ?, ' … ', 64) FROM shown WHERE shown MATCH ?"
@@ -70,7 +70,7 @@ _KNOWN: Final = "SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM enti
 
 
 class IndexedItem(NamedTuple):
-    """An item of the index: where it is, and what it is ranked by besides its words."""
+    """An item of the index: where it is, and its ranking criteria other than words."""
 
     row: int
     place: int
@@ -81,7 +81,7 @@ class IndexedItem(NamedTuple):
 
 
 class RecallIndex:
-    """The items of the pages that are held. Safe to share between threads.
+    """The items of the held pages. Safe to share between threads.
 
     `version` grows with every change, `places` are the numbers of the pages.
     """
@@ -98,15 +98,15 @@ class RecallIndex:
         self.version = 0
 
     def new_page(self) -> PageIndex:
-        """Return an empty part of the index, for one page; what it has goes when nobody holds it any more."""
+        """Return an empty part of the index, for one page; its items are removed once nobody holds it."""
         page = PageIndex(self, next(self._numbers))
         self._places.add(page.place)
-        weakref.finalize(page, self._left.append, page.place)  # any thread may do so, at any moment
+        weakref.finalize(page, self._left.append, page.place)  # may run on any thread, at any time
         return page
 
     @contextmanager
     def changing(self) -> Iterator[sqlite3.Connection]:
-        """Lend the database for changes, without what belongs to pages that are no longer held."""
+        """Lend the database for changes, after removing pages that are no longer held."""
         with self.lock:
             while self._left:
                 place = self._left.pop()
@@ -115,7 +115,7 @@ class RecallIndex:
             yield self.database
 
     def put(self, place: int, entries: Iterable[IndexEntry]) -> None:
-        """Put items in, each in the place of the one with the same subject."""
+        """Insert items, replacing those with the same subject."""
         kept = [(each.seq * _SHARDS + each.shard, each) for each in entries]
         with self.changing() as database:
             self._delete(_BY_ROW, [(row,) for row, _ in kept])
@@ -138,7 +138,7 @@ class RecallIndex:
             self._delete(_BY_SUBJECT, [(place, subject) for subject in subjects])
 
     def remove_memories(self, place: int) -> None:
-        """Remove all items of a page but its observations."""
+        """Remove all items of a page except its observations."""
         with self.changing():
             self._delete(_MEMORIES_OF_PAGE, [(place,)])
 
@@ -153,7 +153,7 @@ class RecallIndex:
         self.version += number
 
     def find(self, question: str, places: Collection[int]) -> list[tuple[int, float]]:
-        """Return the rows of the items that have words of a question, with their BM25, the best first.
+        """Return the rows of the items that have words of a question, with their BM25 scores, best first.
 
         Tags count three times as much as texts.
         """
@@ -166,12 +166,12 @@ class RecallIndex:
             return sorted(database.execute(_FIND, (wanted, most)), key=lambda found: (found[1], -found[0]))
 
     def _within(self, places: Collection[int], words: str) -> str:
-        """Return what FTS5 searches for words on some pages; if these are all, the pages need not be compared."""
+        """Return the FTS5 query for words on some pages; it leaves the pages out if these are all."""
         where = f"place : ({any_of([f'p{place}' for place in places])}) AND " if self._places - set(places) else ""
         return f"{where}{{tags content}} : {words}"
 
     def _telling(self, words: list[str]) -> tuple[list[str], int]:
-        """Return the words that items are looked for by, rare ones first, and in how many items they are at most."""
+        """Return the words to search by, rarest first, and the most items that can have them."""
         kept: list[str] = []
         total = 0
         for number, word in sorted(zip(self._count(words), words, strict=True)):
@@ -182,7 +182,7 @@ class RecallIndex:
         return kept, total
 
     def _count(self, words: list[str]) -> list[int]:
-        """Return in about how many items each word is; how common a word is changes slowly."""
+        """Return about how many items have each word; counts are cached, since they change slowly."""
         if self._changes > _MANY_CHANGES:
             self._counts.clear()
             self._changes = 0
@@ -210,9 +210,9 @@ class RecallIndex:
             return [row for (row,) in self.database.execute(_NEWEST, (json.dumps([*places]), most))]
 
     def excerpts(self, rows: Collection[int], question: str) -> dict[int, tuple[str, list[str]]]:
-        """Return the part of each item's text that has most words of a question, and these words as the item has them.
+        """Return the part of each item's text with the most words of a question, and these words as spelled there.
 
-        The few items are searched for themselves: among all, a common word would take long.
+        Only these few items are searched: a common word would take long among all.
         """
         with self.lock:
             find = self.database.execute
@@ -252,16 +252,16 @@ class RecallIndex:
             return list(dict.fromkeys(name for row in rows for name in names[row]))
 
     def known_entities(self, names: Sequence[str]) -> list[str]:
-        """Return those of these names that are entities."""
+        """Return which of these names are entities."""
         with self.lock:
             known = {name for (name,) in self.database.execute(_KNOWN, (json.dumps(names),))}
             return [name for name in names if name in known]
 
 
 class PageIndex:
-    """The part of the index that one page has: what a `MemoryCache` holds.
+    """One page's part of the index, which a `MemoryCache` holds.
 
-    `touched` waits to be read again; `is_taking` says that someone reads what was touched.
+    `touched` are the subjects to read again; `is_taking` is set while someone reads them.
     """
 
     def __init__(self, index: RecallIndex, place: int) -> None:
@@ -273,27 +273,27 @@ class PageIndex:
 
     @property
     def is_behind(self) -> bool:
-        """Whether something that has happened is not in the index yet."""
+        """Whether an event is not in the index yet."""
         return bool(self.touched or self.is_over or self.is_taking)
 
     def load(self, documents: Mapping[str, Document]) -> None:
-        """Take some of the documents that are stored, in any order, or again."""
+        """Add some of the stored documents, in any order, possibly repeatedly."""
         entries = [entry for each in documents.values() if (entry := entry_of(each)) is not None]
         self._index.put(self.place, entries)
         self.size += sum(_ITEM_BYTES + 2 * len(each.text) for each in entries)
 
     def loaded(self) -> None:
-        """Do nothing: all that was loaded is there."""
+        """Do nothing: everything loaded is already indexed."""
 
     def evolve(self, event: Event) -> None:
-        """Note what an event is about, so that it is read again; the end of a session touches all of its memory."""
+        """Mark the subject of an event to be read again; the end of a session marks all of its memory."""
         if is_over(event):
             self.is_over = True
         else:
             self.touched[event.subject] = None
 
     def take(self) -> list[str]:
-        """Return the subjects that were touched since the last call; when its session has ended, forget what it had."""
+        """Return the subjects touched since the last call; if the session has ended, remove its memories."""
         self.is_taking = self.is_behind
         if self.is_over:
             self.is_over = False
@@ -302,7 +302,7 @@ class PageIndex:
         return touched
 
     def update(self, subjects: Collection[str], documents: Iterable[Document]) -> None:
-        """Replace the items with these subjects by what has become of them."""
+        """Replace the items with these subjects by their current form."""
         entries = [entry for each in documents if (entry := entry_of(each)) is not None]
         self._index.remove(self.place, set(subjects) - {each.subject for each in entries})
         self._index.put(self.place, entries)
@@ -310,5 +310,5 @@ class PageIndex:
 
 
 def entity_key(name: str) -> str:
-    """Return what the names of an entity have in common that differ in case and blanks only."""
+    """Return an entity's name normalized in case and spaces."""
     return " ".join(spaced(name).casefold().split())

@@ -1,4 +1,4 @@
-"""What recall looks through: for every kind of document, the texts by which it is found.
+"""The sources of recall: for every kind of document, the texts by which it is found.
 
 To add a kind, add a row to `SOURCES`.
 """
@@ -16,14 +16,14 @@ from scratchbus.projections.notepad import NotepadDocument
 from scratchbus.projections.projection import Store
 
 STORES: Final[tuple[Store, ...]] = ("docs", "memory")
-"""The hashes of a page that have the documents."""
+"""The hashes of a page that hold the documents."""
 
-_LONGEST: Final = 100_000  # characters of a text that are looked through
+_LONGEST: Final = 100_000  # characters of a text that are searched
 _USUAL: Final = 50
 
 
 class IndexEntry(NamedTuple):
-    """A document as it is found: by its text and its tags, by its priority, and by the entities that it connects."""
+    """The searchable form of a document: its text and tags, its priority, and the entities it connects."""
 
     subject: str
     kind: str
@@ -78,7 +78,7 @@ SOURCES: Final[dict[type[Document], Source]] = {
 
 
 def entry_of(document: Document) -> IndexEntry | None:
-    """Return a document as it is found; None for one that recall does not look through, or that no longer holds."""
+    """Return the searchable form of a document; None if recall does not cover it, or it no longer holds."""
     source = SOURCES.get(type(document))
     if source is None or not source.is_known(document):
         return None

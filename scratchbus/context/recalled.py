@@ -1,4 +1,4 @@
-"""What recall answers with."""
+"""The answers of recall."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from scratchbus.domain.observation import Observation
 
 
 class Reason(NamedTuple):
-    """Why something was recalled: the list that has it, its rank there from 1, and by what it was found, if that tells.
+    """Why an item was recalled: the list it is in, its rank there (from 1), and what matched, if anything specific.
 
-    The lists are `words` (by which words), `meaning`, `neighbours` (by which entity), `freshness` and `priority`.
+    The lists are `words` (the matching words), `meaning`, `neighbours` (the entity), `freshness` and `priority`.
     """
 
     list: str
@@ -24,7 +24,7 @@ class Reason(NamedTuple):
 
 
 class Recalled(NamedTuple):
-    """Something that bears on a question: where it is, the part of its text that does so, and why it was found.
+    """An item relevant to a question: where it is, the relevant part of its text, and why it was found.
 
     `kind` is `observation`, `note`, `notepad`, `fact` or `preference`, `id` its subject on the page, `item` the
     document.

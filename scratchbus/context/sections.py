@@ -24,7 +24,7 @@ NOTEPAD_EMPTY: Final = (
     "(empty — use write_notepad or update_notepad to save working notes, findings, and task progress; content here"
     " survives context compaction)"
 )
-PREFERENCES: Final = "## Preferences\nWhat was asked of you before; follow it unless you are told otherwise now."
+PREFERENCES: Final = "## Preferences\nStanding requests from people; follow them unless you are told otherwise now."
 SUMMARY: Final = "## Conversation Summary"
 
 _QUOTED: Final = (
@@ -54,7 +54,7 @@ def notepad(content: str) -> Section:
 
 
 def preferences(found: Sequence[Preference]) -> Section:
-    """Return the preferences of some scopes, each with who said so and when."""
+    """Return the preferences of some scopes, each with who stated it and when."""
     return Section("preferences", PREFERENCES, found, _preference_text)
 
 
@@ -94,7 +94,7 @@ def notes(found: Sequence[Note]) -> Section:
 
 
 def facts(found: Sequence[Fact]) -> Section:
-    """Return the facts of a scope that are true now, each in a line."""
+    """Return the facts of a scope that are true now, one per line."""
     return Section("facts", f"## Facts\n{_QUOTED}", found, fact_text, _SHARE)
 
 
@@ -108,7 +108,7 @@ def _text(item: Observation | Note) -> str:
 
 
 def observation_text(observation: Observation) -> str:
-    """Return an observation with its provenance: type, source, id, version, time, confidence, amount of evidence."""
+    """Return an observation with its provenance: type, source, id, version, time, confidence, evidence count."""
     said = [
         f"- {observation.type} from {observation.source}: {observation.id} v{observation.version}",
         f"priority {observation.priority}",
@@ -126,7 +126,7 @@ def observation_text(observation: Observation) -> str:
 
 
 def note_text(note: Note) -> str:
-    """Return a note with who wrote it, when, and its tags."""
+    """Return a note with its author, time and tags."""
     tags = "".join(f", {json.dumps(visible(tag), ensure_ascii=False)}" for tag in note.tags)
     return f"- {note.id} by {note.source}, {note.updated_at:%Y-%m-%d %H:%M} UTC{tags}\n{fenced(note.content)}"
 

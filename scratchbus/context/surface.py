@@ -1,6 +1,6 @@
-"""What bears on a question: notes and observations, ranked by their words, their priority and their age.
+"""Rank notes and observations by relevance to a question: by words, priority and age.
 
-The words are ranked by SQLite's FTS5 (BM25), in a database in memory that is made for the one question.
+SQLite's FTS5 ranks the words (BM25), in an in-memory database created for the one question.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from scratchbus.domain.memories import Note
 from scratchbus.domain.observation import Observation
 
 MOST: Final = 5_000
-"""How many notes, and how many observations, are looked at: the newest notes, the first observations by priority."""
+"""The most notes (the newest), and the most observations (by priority), that are ranked."""
 
-_LONGEST: Final = 4_000  # characters of one that are looked at
+_LONGEST: Final = 4_000  # characters of each that are searched
 _HALF_LIFE_MS: Final = 24 * 3_600_000
 _NOTE_PRIORITY: Final = 50
 
@@ -30,17 +30,17 @@ Candidate = Observation | Note
 
 
 class Match(NamedTuple):
-    """One that bears on a question, and how much."""
+    """A relevant item, and its score."""
 
     item: Candidate
     score: float
 
 
 def rank(query: str, items: Sequence[Candidate]) -> list[Match]:
-    """Return what has a word of the query in its content or tags, the most relevant first.
+    """Return the items with a word of the query in their content or tags, most relevant first.
 
-    Tags count three times as much as content. Priority adds up to as much again, and what is a day older than the
-    newest of all counts three quarters, at last half. A query without words ranks everything by these alone.
+    Tags count three times as much as content. Priority up to doubles the score. An item a day older than the newest
+    counts three quarters, a very old one half. A query without words ranks everything by priority and age alone.
     """
     relevance = _relevance(query, items)
     newest = max((_age_of(item) for item in items), default=0)
@@ -49,7 +49,7 @@ def rank(query: str, items: Sequence[Candidate]) -> list[Match]:
 
 
 def _relevance(query: str, items: Sequence[Candidate]) -> list[tuple[int, float]]:
-    """Return the places of the items that match, each with how well its words do."""
+    """Return the indices of the matching items, each with the score of its words."""
     words = words_of(query)
     if not words:
         return [(place, 1.0) for place in range(len(items))]

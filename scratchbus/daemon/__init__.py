@@ -1,4 +1,4 @@
-"""What a daemon needs around its work: a command line, `serve`, signals, logging, metrics and exit codes.
+"""The runtime of a daemon: a command line, `serve`, signals, logging, metrics and exit codes.
 
 These names are public, as those of `scratchbus`, `scratchbus.errors` and `scratchbus.settings` are; the modules of this
 package are not. The command line, the MCP server and the reference daemons use nothing else. They are listed in

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Daemon:
-    """Where a daemon works, under which name, and what serves its metrics, if anything does.
+    """A running daemon: its bus, page and name, and the exporter of its metrics, if any.
 
-    Its instance stays the same while it runs, so that it still has its claims when the engine comes back.
+    Its instance stays the same while it runs, so that it keeps its claims when the engine comes back.
     """
 
     settings: Settings
@@ -46,7 +46,7 @@ class Daemon:
     def target(self) -> str:
         """A text that identifies the bus and page, for naming files that belong to them.
 
-        It has no password, which may change while the bus stays the same.
+        It omits the password, which may change while the bus stays the same.
         """
         where = without_password(self.settings.url) if self.settings.url else self.settings.home or ""
         return f"{where} {self.settings.bus} {self.page}"
@@ -66,7 +66,7 @@ class _Command(click.Command):
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         if parent is None and sys.modules["__main__"].__spec__ is None:
-            info_name = Path(sys.argv[0]).name  # click takes a script that names its package for a module
+            info_name = Path(sys.argv[0]).name  # click mistakes a script that names its package for a module
         with self._usage_on_one_line(parent):
             return super().make_context(info_name, args, parent, **extra)
 
@@ -80,7 +80,7 @@ class _Command(click.Command):
             yield
         except click.ClickException as problem:
             if parent is not None:
-                raise  # the command line has a form of its own
+                raise  # the command line reports it in its own form
             program = str(self.name)
             click.echo(visible(f"{program}: {usage_line(problem, program)}"), err=True)
             sys.exit(USAGE)
@@ -91,7 +91,7 @@ def daemon(source: str, *, on_one_page: bool = True) -> Callable[[Callable[..., 
 
     An error becomes one line on stderr and the exit code of its class.
     """
-    page_option = click.option("--page", default="main", help="The page it works on.")
+    page_option = click.option("--page", default="main", help="The page to work on.")
 
     def decorate(function: Callable[..., None]) -> click.Command:
         @functools.wraps(function)

@@ -35,5 +35,5 @@ _CODES: tuple[tuple[type[Exception], int], ...] = (
 
 
 def exit_code(error: BaseException) -> int:
-    """Return the exit code for an error: that of its class in the table, else INTERNAL."""
+    """Return the exit code for an error by its class in the table, else INTERNAL."""
     return next((code for kind, code in _CODES if isinstance(error, kind)), INTERNAL)

@@ -1,4 +1,4 @@
-"""What a process tells about itself over HTTP: its metrics and its health."""
+"""Export the metrics and the health of a process over HTTP."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class _SilentHandler(WSGIRequestHandler):
 class Exporter(Collector):
     """Serves the metrics and the health of this process over HTTP until the process ends.
 
-    `/metrics` is for Prometheus. `/healthz` answers while the process works, `/readyz` says whether the engine answers
-    too. Port 0 picks a free one. Raises SettingsError if the port is not available.
+    `/metrics` is for Prometheus. `/healthz` answers while the process works, `/readyz` also checks that the engine
+    answers. Port 0 picks a free one. Raises SettingsError if the port is not available.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -64,7 +64,7 @@ class Exporter(Collector):
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{server.server_port}/metrics"
 
     def watching(self, connect: Callable[[], Bus]) -> Callable[[], Bus]:
-        """Return a function that connects, and reports the state of the bus that it opened last."""
+        """Return a function that connects, and report the state of the bus it last opened."""
 
         def connect_and_watch() -> Bus:
             self._bus = connect()
@@ -96,7 +96,7 @@ class Exporter(Collector):
         return "200 OK", {"status": "ok", "engine": f"{status.engine} {status.version}"}
 
     def _status(self) -> Status | None:
-        """Return the status of the bus, or None if it is not there in time. Simultaneous scrapes share one read."""
+        """Return the status of the bus, or None if it takes too long. Simultaneous scrapes share one read."""
         bus = self._bus
         if bus is None:
             return None

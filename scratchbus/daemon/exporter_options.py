@@ -1,4 +1,4 @@
-"""The options by which a process shows its metrics."""
+"""The options for exporting metrics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def metrics_options(command: F) -> F:
 
 
 def start_exporter(host: str, port: int | None) -> Exporter | None:
-    """Serve metrics if there is a port for them, and log where. Raises SettingsError."""
+    """Serve metrics if a port is given, and log the URL. Raises SettingsError."""
     if port is None:
         return None
     from scratchbus.daemon.exporter import Exporter

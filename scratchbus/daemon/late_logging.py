@@ -1,4 +1,4 @@
-"""Logging for short commands: structlog is configured when the first line is logged, which is seldom."""
+"""Logging for short commands: structlog is configured only when the first line is logged, which is rare."""
 
 from __future__ import annotations
 

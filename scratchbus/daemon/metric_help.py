@@ -1,4 +1,4 @@
-"""What each metric is, as Prometheus shows it beside the name: each text has to be clear without the others."""
+"""The help texts of the metrics in Prometheus: each must be clear without the others."""
 
 from typing import Final
 

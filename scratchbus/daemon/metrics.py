@@ -1,6 +1,6 @@
 """The metrics of a process, for Prometheus, with all their names.
 
-The work of the process is counted as it happens. The state of the bus is read for each scrape.
+The process counts its work as it happens. The state of the bus is read for each scrape.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Values = Iterable[tuple[list[str], float]]
 
 
 def render_metrics(status: Status | None) -> tuple[bytes, str]:
-    """Return all metrics as Prometheus reads them, and the media type of that; status None if it was not there."""
+    """Return all metrics in the format of Prometheus, and its media type; a status of None is left out."""
     return generate_latest(registry_with(_Once(status))), CONTENT_TYPE_LATEST
 
 

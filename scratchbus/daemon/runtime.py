@@ -1,4 +1,4 @@
-"""What every daemon needs around its work: logging, signals, and patience with the engine."""
+"""Run the work of a daemon: logging, signals, and retries when the engine goes away."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ GRACE = 1.0
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 2.0
 _SETTLED = 10.0  # seconds of work after which the next pause is a short one again
-_PROOF = 2.0  # seconds of work after which the log says that it goes on
+_PROOF = 2.0  # seconds of work after which recovery is logged
 _NAP = 0.1  # seconds that a signal may go unnoticed
 
 DaemonRun = Callable[[Bus, threading.Event], None]
@@ -129,8 +129,8 @@ def serve(connect: Callable[[], Bus], run: DaemonRun, *, patient: bool = True) -
         finally:
             done.set()
 
-    import_all()  # while it is the code of this version
-    gc.freeze()  # so that collections while a projector folds skip the objects loaded by now
+    import_all()  # before the code on disk can change
+    gc.freeze()  # so that collections during folds skip the objects loaded so far
     with _signals_set(stop):
         logger.info("started")
         threading.Thread(target=work, name="work", daemon=True).start()
@@ -169,7 +169,7 @@ def _keep_running(connect: Callable[[], Bus], run: DaemonRun, stop: threading.Ev
 
 
 class _WaitLog:
-    """Logs once that the work waits, and once that it goes on; work that fails again at once has not gone on."""
+    """Logs once when the work starts to wait, and once when it has recovered, not if it fails again at once."""
 
     def __init__(self) -> None:
         self._is_told = False

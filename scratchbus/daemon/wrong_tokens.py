@@ -1,7 +1,8 @@
 """Slow down wrong tokens: each is logged, and answered later than the previous one from the same client.
 
-A valid token is never delayed, so nobody can lock out others, not even from the same address. Only while as many wrong
-ones wait as can, a client that sent some has its tokens refused unchecked, but for those that were right before.
+A valid token is never delayed, so nobody can lock out others, not even from the same address. Only while the maximum
+of wrong tokens is waiting, tokens from a client that sent wrong ones are refused unchecked, unless they were valid
+before.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ WAITING: Final = 256
 """The most answers delayed at once, since delayed answers use memory. Further requests are refused (429)."""
 
 RIGHT: Final = 1024
-"""The most tokens to remember as right, by digest."""
+"""The most tokens to remember as valid, by digest."""
 
 _LOGGED_EACH: Final = 8  # the first are all logged; later only every power of two
 
@@ -81,7 +82,7 @@ def client_of(host: str) -> str:
 
 
 class TooManyWrong(Exception):
-    """A token was not checked, because too many wrong ones wait."""
+    """A token was not checked, because too many wrong ones are waiting for their answer."""
 
     retry_after: Final = f"{LONGEST:.0f}"
     """Seconds after which a request is worth a retry."""

@@ -31,7 +31,7 @@ class ScratchbusError(Exception):
 
     def in_doubt(self) -> None:
         """Add to the message that the outcome of the write is unknown, and how to find out."""
-        self.advice = f"; whether the last write happened is not known: retry it with event_id={self.event_id!r}"
+        self.advice = f"; the outcome of the last write is unknown: retry it with event_id={self.event_id!r}"
 
     def written(self, event_id: str, position: tuple[int, ...], fence: int | None) -> None:
         """Add to the message that the write is in the log, and how to get its result."""

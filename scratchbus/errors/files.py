@@ -6,8 +6,10 @@ from scratchbus.errors.base import ScratchbusError
 
 
 class FilesUnavailable(ScratchbusError):
-    """The directory of private files cannot be read or written: no space, no permission, or someone else is at it."""
+    """The directory of private files cannot be read or written: no space, no permission, or in use by someone else."""
 
     def __init__(self, where: str, problem: str) -> None:
-        super().__init__(f"{where}: {problem}; free or fix that, or choose another directory with the setting home")
+        super().__init__(
+            f"{where}: {problem}; free space or fix the permissions, or choose another directory with the setting home"
+        )
         self.where = where

@@ -49,7 +49,7 @@ class TooLarge(InvalidField):
 
 
 class BudgetTooSmall(InvalidInput):
-    """The texts of a context that was to be strict exceed the budget."""
+    """The texts of a strict context exceed the budget."""
 
     def __init__(self, budget: int, needed: int) -> None:
         super().__init__(

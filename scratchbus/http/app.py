@@ -52,7 +52,7 @@ PREFIX: Final = "/api/v1"
 
 _DESCRIPTION: Final = """The shared working memory of daemons and agents, over HTTP.
 
-The words are those of the Python API.
+Names are those of the Python API.
 
 Writes take `Idempotency-Key`, an id of yours that makes a retry safe, and `If-Match` with the ETag of a read, which
 refuses the write (412) when someone else was faster. Reads take `at`, a time or a position, and answer what was true

@@ -1,4 +1,4 @@
-"""Who speaks: what a connection says, never a body.
+"""The caller of a request, identified by its connection, never by its body.
 
 Without a tokens file the server listens on a loopback address and serves the user who started it. A program proves to
 be that user's by the connection itself, whose other end the kernel knows; where the kernel does not tell, by the key of
@@ -36,7 +36,7 @@ memories of sessions and agents."""
 
 @dataclass(frozen=True)
 class Caller:
-    """Who speaks, and what they may do. `key` tells callers with the same source apart, and proves their claims."""
+    """A caller and its permissions. `key` distinguishes callers with the same source, and proves their claims."""
 
     name: str
     source: str
@@ -58,7 +58,7 @@ class Caller:
 
 
 class Callers(ABC):
-    """All who may use a server."""
+    """Everyone who may use a server."""
 
     advice: str
     """What someone without a valid token or key does."""
@@ -72,10 +72,10 @@ class Callers(ABC):
 
     @abstractmethod
     def is_valid(self, caller: Caller) -> bool:
-        """Return whether a caller may still do what they could when they were identified."""
+        """Return whether a caller still has the permissions it was identified with."""
 
     def check_valid(self, caller: Caller) -> None:
-        """Refuse a caller who may no longer do what they could when they were identified. Raises Refusal."""
+        """Refuse a caller that has lost permissions since it was identified. Raises Refusal."""
         if not self.is_valid(caller):
             raise self._refused("wrong-token", "this token or key is no longer valid", 'Bearer error="invalid_token"')
 
@@ -85,7 +85,7 @@ class Callers(ABC):
 
     @abstractmethod
     def connected(self, connection: ClientConnection | None) -> Caller | None:
-        """Return who is known by the connection alone; None without a token or key."""
+        """Return the caller known from the connection alone; None without a token or key."""
 
     async def identify(self, scope: Scope, headers: Headers) -> Caller:
         """Return the caller of a request. Raises Refusal."""
@@ -128,7 +128,7 @@ class Callers(ABC):
 class LocalUser(Callers):
     """The user who started the server."""
 
-    advice = "open the URL that `scratchbus serve` printed when it was started last, or send its key as Bearer token"
+    advice = "open the URL that `scratchbus serve` printed at its last start, or send its key as Bearer token"
 
     def __init__(self, source: str, key: str | None = None) -> None:
         super().__init__()
@@ -208,7 +208,7 @@ def is_from_browser(headers: Headers) -> bool:
 
 
 def is_cookie_alone(headers: Headers) -> bool:
-    """Return whether only a cookie can say who sent a request."""
+    """Return whether only a cookie can identify the sender of a request."""
     return "cookie" in headers and bearer_of(headers) is None
 
 

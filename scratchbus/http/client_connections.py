@@ -1,4 +1,4 @@
-"""Connections: limits on what a client sends before a request is known, and whose process is at the other end."""
+"""Connections: limits on the bytes before a request is parsed, and the user of the process at the other end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_HEAD: Final = 64 * 2**10
 """The most bytes of the head of a request: its URL and headers."""
 
 MOST_MESSAGE: Final = 40 * 2**20
-"""The most bytes of a request as it is sent, with the framing of its chunks and its trailers."""
+"""The most bytes of a request on the wire, including chunk framing and trailers."""
 
 STALLED_SECONDS: Final = 60.0
 """The seconds after which a client that reads none of its answer is dropped."""
@@ -54,7 +54,7 @@ class ClientConnection:
         return self._uid
 
     def limit_buffers(self, size: int) -> None:
-        """Let at most about so many bytes wait here for a client to read them; nothing to do if it has left."""
+        """Limit the bytes buffered for a client to about this many; do nothing if it has disconnected."""
         transport = cast(Transport, self._transport)  # uvloop's does not say so
         if transport.is_closing():
             return
@@ -90,7 +90,7 @@ class Protocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Take a part of a request."""
         self._size += len(data)
-        self._is_head = not self._is_body  # what comes between two requests is the head of the next
+        self._is_head = not self._is_body  # bytes between two requests belong to the head of the next
         super().data_received(data)
         if self.transport.is_closing():
             return
@@ -123,7 +123,7 @@ class Protocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is not a request."""
+        """Refuse invalid requests."""
         self._refuse(self._problem or Refusal(400, "bad-request", "this is not a valid HTTP/1.1 request"))
 
     def pause_writing(self) -> None:

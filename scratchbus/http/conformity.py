@@ -19,14 +19,14 @@ _Loader: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read_body(body: bytes, content_type: str) -> object:
-    """Return what a body says, in JSON or YAML; {} for none. Raises ValueError for what cannot be read safely."""
+    """Parse a body in JSON or YAML; {} for an empty one. Raises ValueError if it cannot be parsed safely."""
     if not body:
         return {}
     if "yaml" not in content_type:
         return from_json(body)
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(body, Loader=_Loader)):
-            raise ValueError("aliases may stand for more than can be looked through")
+            raise ValueError("aliases may expand to more values than can be checked")
         return yaml.load(body, Loader=_Loader)  # noqa: S506 - a safe one
     except (yaml.YAMLError, RecursionError) as problem:
         raise ValueError(str(problem)) from None
@@ -41,7 +41,7 @@ def schema_of(document: Mapping[str, Any], operation: str) -> dict[str, Any] | N
 
 
 def fits(schema: Mapping[str, Any], body: bytes, content_type: str) -> bool:
-    """Return whether a body is as a schema says; False for one that cannot be read, or has too many values."""
+    """Return whether a body matches a schema; False if it cannot be parsed, or has too many values."""
     try:
         document = read_body(body, content_type)
     except ValueError:

@@ -65,7 +65,7 @@ async def body_of(request: Request) -> dict[str, Any]:
 
 
 def fields_of(document: dict[str, Any], *known: str, required: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return the fields of a body. Raises Refusal for one that is unknown, or missing."""
+    """Return the fields of a body. Raises Refusal for an unknown or missing field."""
     for name in document:
         if name not in known:
             detail = f"{name[:100]}: unknown field; use one of: {', '.join(sorted(known))}"
@@ -89,7 +89,7 @@ _is_time = re.compile(patterns.TIME).search
 
 
 def check_lists(document: Mapping[str, Any], *names: str) -> None:
-    """Refuse what is not a list of texts; a single text is not one here. Raises Refusal."""
+    """Refuse a value that is not a list of texts, including a single text. Raises Refusal."""
     for name in names:
         given = document.get(name)
         if given is not None and not (isinstance(given, list) and all(isinstance(each, str) for each in given)):

@@ -1,4 +1,4 @@
-"""The examples of the OpenAPI document: what a fraud detector publishes, and how it is answered."""
+"""The examples of the OpenAPI document: the requests of a fraud detector, and their answers."""
 
 from __future__ import annotations
 

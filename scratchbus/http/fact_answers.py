@@ -22,7 +22,7 @@ Relation = Annotated[
     Label,
     WithJsonSchema(
         {
-            "description": "A relation: one of those that come with scratchbus, or of those that this bus has.",
+            "description": "A relation, built in or declared on this bus.",
             "anyOf": [
                 {"type": "string", "enum": [*RELATIONS]},
                 {"type": "string", "pattern": patterns.LABEL, "minLength": 1, "maxLength": 256},
@@ -113,17 +113,17 @@ FACT: Final = document("The fact", _FACT, _EXAMPLE, **_LINKS)
 ASSERTED: Final = document("The fact, which is new", _FACT, _EXAMPLE, {"Location": _LOCATION}, **_LINKS)
 FACTS: Final = document("The facts", record(("items",), items=listed(_FACT)), {"items": [_EXAMPLE]})
 NEIGHBOURS: Final = document(
-    "The entities, each with how many facts away it is, and the last fact on the way",
+    "The entities, each with its distance in facts and the last fact on the path",
     record(("items",), items=listed(_NEIGHBOUR)),
     {"items": [{"entity": "Node 24", "distance": 1, "fact": _EXAMPLE}]},
 )
 SPANS: Final = document(
-    "The facts with their times; `ends` is null for one whose end is not known",
+    "The facts with their times; `ends` is null if the end is unknown",
     record(("items",), items=listed(_SPAN)),
     {"items": [_SPAN_EXAMPLE]},
 )
 TRIPLETS: Final = document(
-    "The text, and its tokens as they are estimated",
+    "The text, and its estimated tokens",
     record(("text", "tokens"), text=STRING, tokens=COUNT),
     {"text": "api -> runs_on -> Node 24", "tokens": 8},
 )
@@ -133,7 +133,7 @@ CONTESTED: Final = document(
     {"items": [examples.OBSERVATION]},
 )
 WHY: Final = document(
-    "The fact, when it is true, its events, and the observations that it rests on",
+    "The fact, the time it is true, its events, and the observations that support it",
     record((*_SPAN_FIELDS, "events", "evidence"), **_SPAN_FIELDS, events=listed(EVENT), evidence=listed(KEPT)),
     {
         **_SPAN_EXAMPLE,

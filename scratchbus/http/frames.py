@@ -64,13 +64,13 @@ def moved(vector: Vector, event: Event) -> Vector:
 
 
 def frame(event: Event, where: str, bus: str, as_cloud_events: bool) -> bytes:
-    """Return an event as it is sent: `where` is the position behind it."""
+    """Return the frame of an event; `where` is the position after it."""
     document = cloud_event(event, bus) if as_cloud_events else document_of(event)
     return b"id: %b\nevent: %b\ndata: %b\n\n" % (where.encode(), event.kind.encode(), to_json(document))
 
 
 def trouble(name: str, where: str, problem: Exception) -> bytes:
-    """Return what tells a client that events are missing: what follows is behind `where`."""
+    """Return the frame that tells a client that events are missing: the stream continues after `where`."""
     said = {"detail": str(problem), "position": where}
     return b"id: %b\nevent: %b\ndata: %b\n\n" % (where.encode(), name.encode(), to_json(said))
 

@@ -1,4 +1,4 @@
-"""What every request passes first: which host it is for, from where it comes, who speaks, and how much it sends.
+"""The checks that every request passes first: its host, its origin, its caller, and its size.
 
 A web page elsewhere must not use a server on this machine through its user's browser: unknown values of `Host` (DNS
 rebinding) and requests from other origins are refused. Bodies have a limit, and time to arrive.
@@ -24,7 +24,7 @@ MOST_BODY: Final = 16 * 2**20
 """The most bytes of a body; the largest atomic batch has 8 MiB of events."""
 
 MOST_PUBLIC_BODY: Final = 16 * 2**10
-"""The most bytes of a body from someone unknown, who logs in."""
+"""The most bytes of a body from an unknown caller, who logs in."""
 
 BODY_SECONDS: Final = 30.0
 """The seconds in which a body has to arrive."""
@@ -103,7 +103,7 @@ class Guard:
         is_private = needs_caller(path)
         _check_origin(scope, headers, is_private)
         if headers.get("content-encoding", "identity") != "identity":
-            raise Refusal(415, "unsupported-media-type", "the body is compressed; send it as it is")
+            raise Refusal(415, "unsupported-media-type", "the body is compressed; send it uncompressed")
         scope = {**scope, "path": path, "state": dict(scope.get("state", {}))}
         scope["state"]["traceparent"] = headers.get("traceparent")
         if is_private:
@@ -128,7 +128,7 @@ def needs_caller(path: str) -> bool:
 
 
 def _headers_of(scope: Scope) -> dict[str, str]:
-    """Return the headers of a request; one that is there twice has both values."""
+    """Return the headers of a request; a repeated header has all its values."""
     found: dict[str, str] = {}
     for raw, value in scope["headers"]:
         name, text = raw.decode("latin-1"), value.decode("latin-1")
@@ -147,12 +147,12 @@ def _check_origin(scope: Scope, headers: dict[str, str], is_private: bool) -> No
     if site not in (None, "none", "same-origin") and (is_private or not is_link):
         raise Refusal(403, "foreign-origin", f"a page of another site sent this; only pages of {own} may")
     if origin is None and site is None and method not in _SAFE and is_cookie_alone(headers):
-        detail = "a write with a cookie has to say where it comes from; send Origin, or the token in Authorization"
+        detail = "a write with a cookie needs an Origin header; send one, or the token in Authorization"
         raise Refusal(403, "foreign-origin", detail)
 
 
 def _path_of(scope: Scope) -> str:
-    """Return the path, where %2F and %25 stay as they are: a name with a slash is one part of it. Raises Refusal."""
+    """Return the path with %2F and %25 still encoded: a name with a slash is one segment. Raises Refusal."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     raw = raw.partition(b"?")[0]
     if b"%" in raw:
@@ -216,7 +216,7 @@ class _GuardedResponse:
 
 
 def _limited(scope: Scope, receive: Receive, answer: _GuardedResponse) -> Receive:
-    """Return a `receive` that refuses a body that is too long or too slow. Raises Refusal for one that says so."""
+    """Return a `receive` that refuses a body that is too long or too slow. Raises Refusal if its headers say so."""
     most = MOST_BODY if "caller" in scope["state"] else MOST_PUBLIC_BODY
     told, is_chunked = b"0", False
     for name, value in scope["headers"]:
@@ -250,7 +250,7 @@ def _limited(scope: Scope, receive: Receive, answer: _GuardedResponse) -> Receiv
 
 
 def _too_long(most: int) -> Refusal:
-    detail = f"the body is larger than {most:,} bytes; send several"
+    detail = f"the body is larger than {most:,} bytes; send several smaller ones"
     return Refusal(413, "body-too-large", detail, {"Connection": "close"})
 
 
@@ -262,7 +262,7 @@ def _too_slow() -> Refusal:
 def hosts_of(host: str, port: int, names: Iterable[str], *, is_local: bool, is_secure: bool) -> frozenset[str] | None:
     """Return the values of `Host` that mean this server; None for any, where tokens protect it.
 
-    A name without a port counts with the server's, too, for a proxy keeps what the browser sent.
+    A name without a port also matches with the server's port, since a proxy keeps the Host of the browser.
     """
     known = {name.lower() for name in names}
     if not known and not is_local:

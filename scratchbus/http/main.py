@@ -113,7 +113,7 @@ def _prepared(options: ServeOptions) -> tuple[uvicorn.Config, socket.socket, Ser
 
 
 def configured(app: ASGIApp, *, has_proxy: bool = False, tls: ssl.SSLContext | None = None) -> uvicorn.Config:
-    """Return how uvicorn serves an application; one that `has_proxy` believes what a proxy on this machine says."""
+    """Return the uvicorn configuration of an application; with `has_proxy` it trusts a proxy on this machine."""
     return uvicorn.Config(
         app,
         http=Protocol,
@@ -123,7 +123,7 @@ def configured(app: ASGIApp, *, has_proxy: bool = False, tls: ssl.SSLContext | N
         log_level="error",  # warnings are about what clients send
         access_log=False,
         server_header=False,
-        proxy_headers=has_proxy,  # without tokens the connection says who it is
+        proxy_headers=has_proxy,  # without tokens, the connection identifies the caller
         timeout_graceful_shutdown=1,
         timeout_keep_alive=30,
         ssl_context_factory=None if tls is None else lambda *_: tls,
@@ -153,12 +153,12 @@ class _NotifyingServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        gc.freeze()  # so that collections skip what the start made
+        gc.freeze()  # so that collections skip the objects of the start
         self._when_ready()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        yield  # we handle them
+        yield  # signals are handled below
 
 
 def _callers(options: ServeOptions, listener: socket.socket) -> Callers:
@@ -176,7 +176,7 @@ def _callers(options: ServeOptions, listener: socket.socket) -> Callers:
 
 
 def _user() -> str:
-    """Return the name of the user who runs this, as a source."""
+    """Return the name of the current user, as a source."""
     try:
         return scratchbus.check_source(getpass.getuser(), "source")
     except (OSError, KeyError, InvalidSource):

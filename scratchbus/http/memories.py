@@ -18,7 +18,7 @@ from scratchbus.http.problems import Refusal
 from scratchbus.http.schemas import DATE_TIME, STRING, Schema, document, record
 
 _IF_MATCH: Final = (
-    'The ETag of a read: the write is refused (412) if there is another revision by now. "0" is one that nobody has'
+    'The ETag of a read: the write is refused (412) if the revision has changed since. "0" is one that nobody has'
     " written yet."
 )
 _Revision = Annotated[str, StringConstraints(pattern=patterns.REVISION)]
@@ -43,7 +43,7 @@ async def _based(
 
 
 Based = Annotated[WriteHeaders, Depends(_based)]
-"""The guards of a write that replaces what was read."""
+"""The guards of a write that replaces a revision."""
 
 
 class _Note(StringConvertor):
@@ -62,7 +62,7 @@ AgentName = Annotated[str, in_path("The name of an agent"), Name(patterns.SESSIO
 
 
 def memory_fields(*texts: str, **own: Schema) -> dict[str, Schema]:
-    """Return the schemas of the fields of a memory's document: what all have, its texts, and others of its own."""
+    """Return the schemas of the fields of a memory's document: the common ones, its texts, and its own."""
     return {
         **dict.fromkeys(("id", *texts, "source", "position"), STRING),
         **dict.fromkeys(("created_at", "updated_at"), DATE_TIME),
@@ -89,7 +89,7 @@ def memory_example(id: str, **own: Any) -> dict[str, Any]:
 WRITTEN: Final[dict[str, Any]] = record(("revision",), revision={"type": "integer", "minimum": 0})
 REVISED: Final = document("The new revision, also as ETag", WRITTEN, {"revision": 4})
 TEXT: Final = document(
-    "The text, and its revision, also as ETag; of an earlier moment there is no revision",
+    "The text, and its revision, also as ETag; a past text has no revision",
     record(
         ("content", "revision"),
         content={"type": "string"},

@@ -1,4 +1,4 @@
-"""The metrics of requests: counted as they are answered, by route and status."""
+"""The metrics of requests, counted when they are answered, by route and status."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Counted:
             return
         began = perf_counter()
         found: dict[str, object] = {}
-        scope["found"] = found  # what is inside may serve a copy of the scope
+        scope["found"] = found  # inner applications may get a copy of the scope
 
         async def counted(message: Message) -> None:
             if message["type"] == "http.response.start":

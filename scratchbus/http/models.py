@@ -1,4 +1,4 @@
-"""Bodies as models: each is the schema that OpenAPI shows, and the check of what is sent."""
+"""Bodies as models: each gives the schema for OpenAPI and validates requests."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Body(BaseModel):
 
     @classmethod
     async def of(cls, request: Request) -> Self:
-        """Return what a request says. Raises Refusal."""
+        """Return the parsed body of a request. Raises Refusal."""
         return cls.checked(await body_of(request))
 
     @classmethod

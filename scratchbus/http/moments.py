@@ -11,7 +11,7 @@ from scratchbus import AsyncBus, AsyncPage, AsyncPastPage
 from scratchbus.http import patterns
 from scratchbus.http.parameters import Absent
 
-_AT = "A time (ISO 8601) or a position: the answer is what was true then."
+_AT = "A time (ISO 8601) or a position: return the state at that moment."
 _WITHOUT = "Sources whose observations, and all that followed from them, are left out."
 
 
@@ -23,16 +23,16 @@ class ReadMoment(BaseModel):
 
     @property
     def is_now(self) -> bool:
-        """Whether the read is about the present, as it is."""
+        """Whether the read is about the present."""
         return self.at is None and not self.without_source
 
     async def page(self, bus: AsyncBus, name: str) -> AsyncPage | AsyncPastPage:
-        """Return a page as it is, or as it was. Raises InvalidPosition, PositionLost."""
+        """Return the current or a past page. Raises InvalidPosition, PositionLost."""
         page = bus.page(name)
         return page if self.is_now else await self.past(bus, name)
 
     async def past(self, bus: AsyncBus, name: str) -> AsyncPastPage:
-        """Return a page as it was, also if that is now."""
+        """Return a past page, also if the moment is now."""
         return await bus.page(name).as_of(await self.when(bus), self.without_source)
 
     async def when(self, bus: AsyncBus) -> Any:

@@ -28,11 +28,11 @@ _CONTENT: Final = text(
     patterns.NOT_BLANK, "At most 65,536 bytes of UTF-8; types may allow less.", minLength=1, maxLength=65_536
 )
 _CONFIDENCE: Final[Schema] = {"type": "number", "minimum": 0, "maximum": 1}
-_TAGS: Final = listed(LABEL, description="Each counts once; at most 32, unless the type says another number.")
+_TAGS: Final = listed(LABEL, description="Duplicates are ignored; at most 32, unless the type sets another limit.")
 _TRIGGER: Final = component(
     "Trigger",
     {
-        "description": "What a later event has to match for the reminder to become due.",
+        "description": "The event that makes the reminder due, by its fields.",
         **record(type=LABEL, status=LABEL, tags=or_null(_TAGS)),
         "minProperties": 1,
     },
@@ -46,28 +46,33 @@ _FIELDS: Final[dict[str, Schema]] = {
     "content": _CONTENT,
     "source": or_null(SOURCE) | {"description": "Yours unless your token may name others."},
     "owner": or_null(LABEL),
-    "status": or_null(LABEL) | {"description": "The first status, one of those that the type may begin with."},
+    "status": or_null(LABEL) | {"description": "The initial status, one that the type allows."},
     "confidence": or_null(_CONFIDENCE),
     "context": or_null(OBJECT),
     "tags": or_null(_TAGS),
-    "ttl": or_null(LIFE) | {"description": "How long it lives; otherwise as long as its type says."},
+    "ttl": or_null(LIFE) | {"description": "The time to live; by default that of its type."},
     "expires_at": or_null(TIME) | {"description": "When it expires; not together with `ttl`."},
     "metadata": or_null(OBJECT),
     "dedupe_key": {
         "type": ["string", "null"],
         "minLength": 1,
         "maxLength": 512,
-        "description": "While an open one has the same key, that one is counted again instead.",
+        "description": "If an open observation has the same key, it is counted again instead.",
     },
-    "times": {"type": "integer", "minimum": 1, "maximum": 1_000_000_000, "description": "How many sightings it is."},
-    "evidence": or_null(listed(ID, maxItems=1_000)) | {"description": "The observations it rests on."},
+    "times": {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 1_000_000_000,
+        "description": "The number of sightings to count.",
+    },
+    "evidence": or_null(listed(ID, maxItems=1_000)) | {"description": "The observations that support it."},
     "remind_at": or_null(TIME),
     "remind_on": or_null(_TRIGGER),
     "blocked_by": or_null(_BLOCKERS),
     "not_before": or_null(TIME) | {"description": "When it becomes active."},
     "every": {
         "anyOf": [_EVERY, {"type": "null"}],
-        "description": "Adds one like it again and again: an interval, or a line of cron in UTC.",
+        "description": "How often it recurs: an interval, or a cron line in UTC.",
         "examples": ["1h", "0 3 * * mon-fri"],
     },
 }
@@ -97,7 +102,7 @@ _FENCE: Final[Schema] = {
 }
 _REASON_TEXT: Final = text(patterns.NOT_BLANK, "At most 4,096 bytes.", minLength=1, maxLength=4_096)
 _REASON: Final = or_null(_REASON_TEXT)
-_BY: Final = or_null(SOURCE) | {"description": "Who holds the claim; you unless your token may name others."}
+_BY: Final = or_null(SOURCE) | {"description": "The holder of the claim; you, unless your token may name others."}
 _CHANGES: Final[dict[str, Schema]] = {
     "content": _CONTENT,
     "status": LABEL,
@@ -109,7 +114,7 @@ _CHANGES: Final[dict[str, Schema]] = {
     "expires_at": or_null(TIME),
     "blocked_by": or_null(_BLOCKERS),
     "not_before": or_null(TIME) | {"description": "When it becomes active, or recurs next; null: now."},
-    "every": _EVERY | {"description": "How often what recurs does so."},
+    "every": _EVERY | {"description": "How often it recurs."},
     "remind_at": or_null(TIME),
 }
 PATCH: Final = component(

@@ -1,6 +1,6 @@
-"""The OpenAPI document: what FastAPI makes of the routes, and what it cannot know.
+"""The OpenAPI document: FastAPI's output for the routes, and the parts it cannot derive.
 
-That is the schemas with names, how callers are known, problems as examples, and parameters written in JSON.
+These are the named schemas, authentication, examples of problems, and parameters written in JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SECURITY: Final = {
         "type": "apiKey",
         "in": "cookie",
         "name": "scratchbus-PORT",
-        "description": "The same, for the console; its name has the port of the URL.",
+        "description": "The same, for the console; the cookie's name contains the port of the URL.",
     },
 }
 

@@ -40,7 +40,7 @@ class Name:
         return core_schema.no_info_before_validator_function(_unquoted, core_schema.str_schema(pattern=self.pattern))
 
     def __get_pydantic_json_schema__(self, _schema: CoreSchema, _handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Return what OpenAPI says of it."""
+        """Return its OpenAPI description."""
         return {"type": "string", "pattern": self.pattern, "examples": [self.example]}
 
 
@@ -91,12 +91,12 @@ Owner = Annotated[Label | Absent, Query(description="Whom it concerns.", example
 Since = Annotated[
     AnyTime | Absent, Query(description="Created at this time or later.", examples=["2026-11-22T00:00:00Z"])
 ]
-Cursor = Annotated[AnyId | Absent, Query(description="`next` of the previous answer.")]
+Cursor = Annotated[AnyId | Absent, Query(description="The `next` of the previous answer.")]
 Part = Annotated[_Some | Absent, Query(description="Part of the content, in any case.", examples=["fraud"])]
 Least = Annotated[Annotated[float, Field(ge=0, le=1)] | Absent, Query(description="At least this.", examples=[0.5])]
 JsonObject = Annotated[
     _JsonText | Absent,
-    Query(description="A JSON object; an observation has to have all of its names with the same values."),
+    Query(description="A JSON object; observations must have all its names with the same values."),
 ]
 
 
@@ -123,7 +123,7 @@ async def idempotency(
         _Key | Absent,
         Header(
             alias="Idempotency-Key",
-            description="An id of yours for this write: sent again with it, the write is not made twice.",
+            description="An id you choose for this write: a retry with the same id is not applied twice.",
         ),
     ] = None,
 ) -> WriteHeaders:
@@ -135,7 +135,7 @@ def _refuse_preconditions(request: Request, *names: str) -> None:
     """Refuse preconditions that an operation does not know, which would be guards that do not guard."""
     for name in names:
         if name.lower() in request.headers:
-            detail = f"{name}: this operation compares no version in this way; leave it out"
+            detail = f"{name}: this operation does not compare versions this way; leave it out"
             raise Refusal(422, "unknown-precondition", detail)
 
 
@@ -146,7 +146,7 @@ async def _guards(
         _Version | Absent,
         Header(
             alias="If-Match",
-            description="The ETag of a read: the write is refused (412) if the version is another by now.",
+            description="The ETag of a read: the write is refused (412) if the version has changed since.",
             examples=['"3"'],
         ),
     ] = None,
@@ -164,7 +164,7 @@ Once = Annotated[WriteHeaders, Depends(_without_version)]
 """The guards of a write that makes something new."""
 
 Guarded = Annotated[WriteHeaders, Depends(_guards)]
-"""The guards of a write that changes what is there."""
+"""The guards of a write that changes an existing subject."""
 
 
 def object_of(field: str, text: str | None) -> dict[str, Any] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 MEANINGS: Final[dict[str, str]] = {}
-"""What a text that matches a pattern is, and how to write one, for those who sent another."""
+"""A description of the texts that match each pattern, for errors about other texts."""
 
 
 def meaning(words: str, pattern: str) -> str:
@@ -28,7 +28,7 @@ VERSION: Final = meaning(
     'the version of an observation; send the ETag of a read, such as "3", or *', r'^(\*|(W/)?"?[1-9][0-9]{0,14}"?)$'
 )
 REVISION: Final = meaning(
-    'a version; send the ETag of a read, such as "3", "0" for what was never written, or *',
+    'a version; send the ETag of a read, such as "3", "0" for a memory never written, or *',
     r'^(\*|(W/)?"?(0|[1-9][0-9]{0,14})"?)$',
 )
 NOTHING: Final = meaning("*; to compare a version, use If-Match", r"^\*$")
@@ -72,7 +72,7 @@ MOMENT: Final = meaning(
     f"a time or a position; {_WRITE_TIME}, or a position such as 1795386035607-1",
     f"^({_TIME}|([0-9]{{1,5}}/)?{_PLACE}|{_PLACE}(,{_PLACE})+)$",
 )
-"""A time, the position of an event, or that of the bus."""
+"""A time, or the position of an event or of the bus."""
 
 _NUMBER: Final = r"([1-9][0-9]{{0,{most}}}(\.[0-9]{{1,3}})?|0\.[0-9]{{0,2}}[1-9])"
 _LENGTH: Final = "|".join(
@@ -99,7 +99,7 @@ EVERY: Final = f"^([1-9][0-9]{{0,2}}[smhd]|{_CRON})$"
 BUS_POSITION: Final = meaning(
     f"a position; write {_WRITE_POSITION}, or that of the bus", f"^(([0-9]{{1,5}}/)?{_PLACE}|{_PLACE}(,{_PLACE})+)$"
 )
-"""The position of an event, or that of the bus."""
+"""The position of an event or of the bus."""
 
 LARGEST: Final = 2**53 - 1
 

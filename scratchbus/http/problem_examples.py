@@ -169,7 +169,7 @@ _ERRORS: Final[dict[str, tuple[errors.ScratchbusError, ...]]] = {
         errors.TypeInUse("risk_alert", 3),
         errors.RegistryError("types", 3, "priority", "200 is not a whole number from 0 to 100", ()),
         errors.ArchiveBusy(0, "archiver-1"),
-        errors.ArchiveDamaged("segment 4 is not what its manifest says; restore it from a copy"),
+        errors.ArchiveDamaged("segment 4 does not match its manifest; restore it from a copy"),
     ),
 }
 
@@ -185,7 +185,7 @@ _REFUSED_NOW: Final[dict[str, tuple[errors.ScratchbusError, ...]]] = {
         errors.InvalidTTL("expires_at: 2000-01-01T00:00:00+00:00 is in the past; give a later moment, or leave it out"),
     ),
 }
-"""What is as documented, and refused because of what the bus has or what time it is: 404 for reads, else 409."""
+"""Valid requests refused because of the state of the bus or the time: 404 for reads, 409 for others."""
 
 _TABLE: Final = {(row.status, row.slug): row for row in _rows()}
 

@@ -104,7 +104,7 @@ def json_bytes(document: object) -> bytes:
 
 
 def status_of(error: BaseException) -> int:
-    """Return the status of an error of the bus: that of its class in the table, else 500."""
+    """Return the status of an error of the bus by its class in the table, else 500."""
     return next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
 
 
@@ -126,14 +126,14 @@ def refusal(error: Refusal) -> Response:
 
 
 def body_of(error: errors.ScratchbusError, status: int) -> dict[str, Any]:
-    """Return what a problem says of an error of the bus."""
+    """Return the fields of a problem for an error of the bus."""
     if isinstance(error, errors.FilesUnavailable):  # where the files are is nothing for clients
         return _body(status, slug_of(type(error)), "the private files cannot be read or written; the log says why", {})
     return _body(status, slug_of(type(error)), str(error), _members(error))
 
 
 def refusal_body(error: Refusal) -> dict[str, Any]:
-    """Return what a problem says of a refusal."""
+    """Return the fields of a problem for a refusal."""
     return _body(error.status, error.slug, error.detail, error.members)
 
 
@@ -196,10 +196,10 @@ async def _failed(request: Request, error: errors.ScratchbusError) -> Response:
 
 
 async def _is_as_documented(request: Request) -> bool:
-    """Return whether a request is as the OpenAPI document says, so that it is the bus that cannot take it as it is now.
+    """Return whether a request matches the OpenAPI document, so that only the current state of the bus refuses it.
 
-    Such are a type that it does not have, or a moment in the future. Parameters were checked before. Nobody is to wait
-    for that: a body that is too long is not looked at, and one is compared at a time.
+    Examples are an unknown type, or a moment in the future. Parameters were checked before. To keep others from
+    waiting, a body that is too long is not checked, and only one is checked at a time.
     """
     from scratchbus.http import conformity  # late: it imports jsonschema
 
@@ -220,7 +220,7 @@ async def _refused(request: Request, error: Refusal) -> Response:
 
 
 def words_of(error: Mapping[str, Any]) -> str:
-    """Return what pydantic finds wrong with a value: the value, and what it should be."""
+    """Return pydantic's finding about a value: the value, and what it should be."""
     given, kind, message = error["input"], error["type"], error["msg"]
     if kind == "missing":
         return "is missing"
@@ -250,7 +250,7 @@ def _http(request: Request, error: HTTPException) -> Response:
         headers["Allow"] = allowed(request.app.openapi(), request.scope["path"]) or headers.get("Allow", "GET")
         detail = f"{request.method} is not possible here; use one of: {headers['Allow']}"
     elif error.status_code == 404:
-        detail = "there is nothing at this path; /api/v1/openapi.json lists what there is"
+        detail = "there is nothing at this path; /api/v1/openapi.json lists all paths"
     return problem(error.status_code, slug, detail, headers)
 
 

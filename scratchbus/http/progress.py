@@ -1,4 +1,4 @@
-"""Long work: its result, or for who accepts a stream of events, its progress and then its result."""
+"""Long work: returns its result or, to clients that accept an event stream, its progress and then its result."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RECHECK: Final = 2.0
 """Seconds between two looks at whether a caller is still valid."""
 
 Work = Callable[[Callable[[int, int], object]], Awaitable[dict[str, Any]]]
-"""Long work, given what it tells its progress to: how much is done, and of how much."""
+"""Long work with a callback for its progress: (done, total)."""
 
 
 async def answer_with_progress(request: Request, work: Work) -> Response:

@@ -13,7 +13,7 @@ from scratchbus.errors import ScratchbusError
 from scratchbus.http.server import caller_of, server_of
 
 RECHECK: Final = 2.0
-"""Seconds between two looks at whether a caller who waits is still valid."""
+"""Seconds between checks that a waiting caller is still valid."""
 
 
 async def pull_for(request: Request, bus: AsyncBus, name: str, **given: Any) -> Pulled | None:
@@ -42,8 +42,8 @@ async def pull_for(request: Request, bus: AsyncBus, name: str, **given: Any) -> 
 
 
 async def _give_back(bus: AsyncBus, name: str, pulling: asyncio.Future[Pulled]) -> None:
-    """End a pull, and give back what it has returned already."""
-    pulling.cancel()  # which gives back what it is about to return
+    """End a pull, and give back the events it has returned already."""
+    pulling.cancel()  # it gives back the events it is about to return
     await asyncio.wait({pulling})
     if pulling.cancelled() or pulling.exception() is not None or not pulling.result().deliveries:
         return

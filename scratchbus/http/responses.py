@@ -1,4 +1,4 @@
-"""The answers about observations, as the OpenAPI document describes them, and the links from each to what is next."""
+"""The answers about observations for the OpenAPI document, with links from each to the next operations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from scratchbus.http.schemas import (
 
 
 def _observation() -> Schema:
-    """Return the schema of an observation as it is answered: the fields of its specification, and what else is known.
+    """Return the schema of an observation in answers: the specified fields, and those the bus adds.
 
     Those that say nothing beyond their default are left out.
     """
@@ -42,7 +42,7 @@ def _observation() -> Schema:
 
 
 KEPT: Final = component("Observation", _observation())
-_DISPLACED: Final = listed(ID, description="The observations that made room.")
+_DISPLACED: Final = listed(ID, description="The observations displaced to make room.")
 _ADDED: Final = component(
     "AddedObservation",
     {"allOf": [KEPT, {"type": "object", "required": ["displaced"], "properties": {"displaced": _DISPLACED}}]},
@@ -50,7 +50,7 @@ _ADDED: Final = component(
 
 
 def _event() -> Schema:
-    """Return the schema of an event as it is answered: one for each kind, without the fields that are None."""
+    """Return the schema of an event in answers: one for each kind, without the fields that are None."""
     union = TypeAdapter(scratchbus.AnyEvent).json_schema(mode="serialization", ref_template=REFERENCE + "{model}")
     names = {}
     for name, schema in union["$defs"].items():
@@ -80,11 +80,11 @@ _LINKS: Final = {
     "get": link("get_observation", "Read it.", _HERE),
     "update": link("update_observation", "Change it.", _HERE | {"header.If-Match": "$response.header.ETag"}),
     "history": link("get_history", "Its events.", _HERE),
-    "consequences": link("get_consequences", "What followed from it.", _HERE),
+    "consequences": link("get_consequences", "Its consequences.", _HERE),
     "exposure": link("get_exposure", "Who saw it.", _HERE),
-    "evidence": link("get_evidence", "What it rests on.", _HERE),
+    "evidence": link("get_evidence", "Its evidence.", _HERE),
     "claim": link("claim_observation", "Claim it.", _HERE),
-    "release": link("release_observation", "Give the claim back.", _HERE),
+    "release": link("release_observation", "Release the claim.", _HERE),
     "review": link("review_observation", "Send it to review.", _HERE),
     "resolve": link("resolve_observation", "Close it.", _HERE),
     "reopen": link("reopen_observation", "Make it active again.", _HERE),
@@ -124,7 +124,10 @@ OBSERVATIONS: Final = document(
         "properties": {
             "items": listed(KEPT),
             "next": {**or_null(ID), "description": "The cursor of the next page; null at the end."},
-            "total": {"type": "integer", "description": "How many match, if asked for with `count`; at most 1,000."},
+            "total": {
+                "type": "integer",
+                "description": "The number of matches, if requested with `count`; at most 1,000.",
+            },
         },
     },
     {"items": [examples.OBSERVATION], "next": None},
@@ -172,7 +175,7 @@ COMPONENTS["Difference"]["properties"] |= {"before": or_null(KEPT), "after": or_
 _MOTIVE: Final = component("Motive", _shape(id=ID, by={"type": "string"}, at={"type": "string", "format": "date-time"}))
 EVENTS: Final = document("The events, oldest first", _items(EVENT), {"items": [examples.ADDED_EVENT]})
 CONSEQUENCES: Final = document(
-    "What followed from it",
+    "Its consequences",
     component(
         "Consequences",
         _shape(
@@ -185,7 +188,7 @@ CONSEQUENCES: Final = document(
     ),
     examples.CONSEQUENCES,
 )
-EXPOSURE: Final = document("Who was shown it", of_model(scratchbus.Exposure, "Exposure"), examples.EXPOSURE)
+EXPOSURE: Final = document("The agents shown it", of_model(scratchbus.Exposure, "Exposure"), examples.EXPOSURE)
 EVIDENCE: Final = document("What it rests on", _items(KEPT), {"items": [examples.OBSERVATION]})
 TRACE: Final = document(
     "What led to the action",

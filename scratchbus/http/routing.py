@@ -33,7 +33,7 @@ class Routes:
         self._routes = [_Route.of(each) for each in iter_route_contexts(app.routes) if each.path is not None]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a connection; what a request uses is in `state["uses"]` until its answer is sent."""
+        """Serve a connection; the bus a request uses is in `state["uses"]` until its answer is sent."""
         if scope["type"] == "http":
             with ExitStack() as uses:
                 scope["state"]["uses"] = uses
@@ -74,7 +74,7 @@ class Routes:
 
 
 class _Parameter(NamedTuple):
-    """A parameter of a request: which part of it has it, and under which name."""
+    """A parameter of a request: its location and its name there."""
 
     part: str
     alias: str
@@ -99,7 +99,7 @@ class _Parameter(NamedTuple):
         return cls(part, field.alias, field, (info.in_.value, field.alias), is_list)
 
     def read(self, request: Request) -> tuple[Any, list[Any]]:
-        """Return its value, and what is wrong with it."""
+        """Return its value, and the errors in it."""
         given = getattr(request, self.part)
         if self.alias not in given:
             if self.field.field_info.is_required():
@@ -131,7 +131,7 @@ class _Call(NamedTuple):
         return cls(function, known, parameters, dependant.request_param_name) if is_async else None
 
     async def arguments(self, request: Request) -> tuple[dict[str, Any], list[Any]]:
-        """Return its arguments, and what is wrong with the parameters of the request."""
+        """Return its arguments, and the errors in the parameters of the request."""
         values: dict[str, Any] = {}
         errors: list[Any] = []
         for name, call in self.needs:
@@ -165,7 +165,7 @@ def _takes_more(dependant: Dependant) -> bool:
 
 
 class _Route(NamedTuple):
-    """A route: what it matches, and what it calls; None if FastAPI is to serve it."""
+    """A route: its pattern and its call; None if FastAPI should serve it."""
 
     pattern: Any
     methods: frozenset[str] | None

@@ -19,7 +19,7 @@ COMPONENTS: Final[dict[str, Schema]] = {}
 """The schemas that have names."""
 
 EXAMPLES: Final[dict[str, Any]] = {}
-"""The examples of answers, by the slugs of their descriptions; FastAPI would drop what is null in them."""
+"""The examples of answers, by the slugs of their descriptions; FastAPI would drop their nulls."""
 
 REFERENCE: Final = "#/components/schemas/"
 _PLACES: Final = ("shard", "ms", "seq", "added_ms", "added_seq", "prev")
@@ -120,11 +120,11 @@ ID: Final = component("Id", text(patterns.ID, "A ULID.", examples=[examples.ID])
 LABEL: Final = component(
     "Label", text(patterns.LABEL, "Printable characters, not only spaces.", minLength=1, maxLength=256)
 )
-SOURCE: Final = component("Source", text(patterns.SOURCE, "Who speaks: a daemon, an agent, a person."))
+SOURCE: Final = component("Source", text(patterns.SOURCE, "The author of events: a daemon, an agent or a person."))
 TYPE: Final = component(
     "TypeName",
     {
-        "description": "The name of a type: one of those that come with scratchbus, or of those that this bus has.",
+        "description": "The name of a type, built in or registered on this bus.",
         "anyOf": [
             {"type": "string", "enum": [*examples.TYPES]},
             {"type": "string", "pattern": patterns.TYPE},

@@ -17,7 +17,7 @@ from scratchbus.http.callers import Caller, Callers
 from scratchbus.http.parameters import refuse_unknown_parameters
 
 MOST_BUSES: Final = 256
-"""The most buses that are open at once; beyond that, the unused one that was used longest ago is closed."""
+"""The most buses open at once; beyond that, the least recently used idle one is closed."""
 
 _SELF: Final = Caller("serve", "serve", frozenset(), "daemon", "serve" + token_hex(16))
 
@@ -41,7 +41,7 @@ class _Opened:
 
 @dataclass
 class Server:
-    """A server: who may use it, and the bus that it serves.
+    """A server: its callers, and the bus it serves.
 
     `settings` are the arguments of `AsyncBus.connect`: `url`, `config`, `bus`, and others. `hosts` are the values of
     the header `Host` that it answers to; None for any.
@@ -56,7 +56,7 @@ class Server:
     _tasks: TaskGroup | None = None
 
     def is_valid(self, caller: Caller) -> bool:
-        """Return whether a caller still is who they were: ask every few seconds while they read a stream."""
+        """Return whether a caller is still valid: check every few seconds while it reads a stream."""
         return self.callers.is_valid(caller)
 
     @property
@@ -88,7 +88,7 @@ class Server:
         return found
 
     async def _make_room(self) -> None:
-        """Close unused buses, the one that was used longest ago first, until there is room or all are in use."""
+        """Close idle buses, least recently used first, until there is room or all are in use."""
         while len(self._buses) >= MOST_BUSES:
             idle = (each for each, opened in self._buses.items() if not opened.users and each is not _SELF)
             oldest = next(idle, None)
@@ -115,7 +115,7 @@ def server_of(request: Request) -> Server:
 
 
 def caller_of(request: Request) -> Caller:
-    """Return who sent a request. Raises Refusal."""
+    """Return the caller of a request. Raises Refusal."""
     caller: Caller = request.state.caller
     return caller
 

@@ -174,12 +174,12 @@ class Streams:
     # -- what one stream needs ----------------------------------------------------------------------------------------
 
     async def _catch_up(self, stream: EventStream, group: Group, send: Callable[[bytes], Awaitable[None]]) -> None:
-        """Send what is between a stream and its group, from the log."""
+        """Send the events between a stream and its group, from the log."""
         wanted, bus = group.wanted, await self._own_bus()
         try:
             await self._wait_for(stream, bus)
             group.flush(self._end(), self._limit())
-            until, stream.at = self._end(), group.next  # together: what comes later is in the group's frames
+            until, stream.at = self._end(), group.next  # together: later events are in the group's frames
             if stream.where == until:
                 return
             found: list[bytes] = []
@@ -245,7 +245,7 @@ class Streams:
                 await self._begin_again(problem)
             except Exception as problem:  # all streams depend on this task
                 if failures == 0:
-                    logger.warning("event streams cannot read the log; going on trying", reason=str(problem))
+                    logger.warning("event streams cannot read the log; retrying", reason=str(problem))
             failures += 1
             await asyncio.sleep(min(2.0, 0.05 * 2 ** min(failures, 6)))
 

@@ -90,7 +90,7 @@ def check_host(url: object, allow_private: bool) -> None:
 
 
 def _address_of(host: str) -> Address | None:
-    """Return the address that a host is; also one that resolvers read so: "127.1", "0x7f000001" or "127.0.0.1."."""
+    """Return the address that a host name denotes, also in forms resolvers accept: "127.1", "0x7f000001"."""
     host = host.removesuffix(".")
     try:
         return ip_address(host.partition("%")[0])
@@ -138,7 +138,7 @@ class CheckedNetwork(httpcore2.AsyncNetworkBackend):
 
 
 class Webhooks:
-    """Delivers the events of all subscriptions with a URL, as far as other processes do not."""
+    """Delivers the events of all subscriptions with a URL that no other process delivers."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -152,7 +152,7 @@ class Webhooks:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Deliver until exit; what is on its way then is delivered again by another process."""
+        """Deliver until exit; another process delivers again what was in flight."""
         watching = asyncio.create_task(self._watch(), name="webhooks")
         try:
             yield

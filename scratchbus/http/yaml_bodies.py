@@ -18,7 +18,7 @@ YAML: Final = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-ya
 T = TypeVar("T")
 
 Parse = Callable[[str, str], T]
-"""Returns what a text in YAML says; the second argument is the name of the file in errors."""
+"""Parses a text in YAML; the second argument is the file name for errors."""
 
 
 def yaml_or_json(description: str, in_yaml: dict[str, Any], in_json: dict[str, Any], example: object) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def yaml_or_json(description: str, in_yaml: dict[str, Any], in_json: dict[str, A
 
 
 async def parsed(request: Request, parse: Parse[T], key: str) -> T:
-    """Return what a body says, whose first key is this one. Raises Refusal, and what `parse` does."""
+    """Return the parsed body, whose first key is this one. Raises Refusal, and the errors of `parse`."""
     given = await request.body()
     if not given:
         raise Refusal(422, "invalid-body", f"the body is empty; send {key}, in YAML or JSON")
@@ -47,7 +47,7 @@ async def parsed(request: Request, parse: Parse[T], key: str) -> T:
 
 
 def _of_json(given: bytes, parse: Parse[T], key: str) -> T:
-    """Return what a JSON object says. A problem has no line, since the object is read as YAML of our own."""
+    """Return the parsed JSON object. Errors have no line, since the object is parsed as generated YAML."""
     try:
         document = from_json(given, allow_inf_nan=False)
     except ValueError as problem:

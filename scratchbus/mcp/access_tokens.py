@@ -1,8 +1,8 @@
 """The tokens file: who may use a server over HTTP, under which identity, with which tools and scopes.
 
 A token is 256 random bits and the file holds only its SHA-256, which reveals nothing. A server reloads the file when it
-changes, so a revoked token is refused from the next request on. A file that cannot be read, or lacks the tokens, as one
-that an editor has emptied before it writes, changes nothing: the server goes on with what it last read, and logs it.
+changes, so a revoked token is refused from the next request on. If the file cannot be read, or has no tokens (an editor
+may truncate it before writing), the server logs an error and keeps the tokens it last read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PREFIX: Final = "sbmcp_"
 """The prefix of every token, by which people and secret scanners recognize it."""
 
 SCOPES: Final = ("read", "publish", "act", "admin", "memory")
-"""The scopes that a token can have for the HTTP API; MCP offers what its groups of tools say."""
+"""The scopes a token can have for the HTTP API; over MCP, its groups of tools decide."""
 
 logger = stderr_logger()
 
@@ -41,9 +41,9 @@ _DIGEST: Final = re.compile("[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Token:
-    """A token: its name, its digest, what it grants, and until when; None for ever.
+    """A token: its name, its digest, its grants, and when it expires (None: never).
 
-    Over MCP it grants the identity with its tools; over the HTTP API its scopes, and None grants nothing there.
+    Over MCP it grants the identity and its tools; over the HTTP API its scopes (None: no access).
     """
 
     name: str
@@ -54,7 +54,7 @@ class Token:
 
     @property
     def is_valid(self) -> bool:
-        """Return whether it has not expired."""
+        """Return whether the token has not expired."""
         return self.expires_at is None or datetime.now(UTC) < self.expires_at
 
 
@@ -84,14 +84,14 @@ class Tokens:
         return self._tokens
 
     def last_good(self) -> list[Token]:
-        """Return the tokens as of the last time the file could be read. Raises SettingsError if it never could."""
+        """Return the tokens from the last successful read of the file. Raises SettingsError if there was none."""
         try:
             found = self.all()
         except SettingsError as problem:
             if not self._was_read:
                 raise
             if str(problem) != self._broken:
-                logger.error("cannot read the tokens file; the tokens read before stay valid", reason=str(problem))
+                logger.error("cannot read the tokens file; the tokens last read stay valid", reason=str(problem))
             self._broken = str(problem)
             return self._tokens
         self._broken = None
@@ -121,7 +121,7 @@ class Tokens:
         *,
         scopes: Collection[str] | None = None,
     ) -> str:
-        """Create a token and return it; it is stored nowhere.
+        """Create a token and return it. Only its digest is stored.
 
         Raises InvalidInput for an invalid or existing name, InvalidField for unknown scopes.
         """

@@ -1,4 +1,4 @@
-"""Admission of requests by token, as the SDK asks for it; wrong tokens are answered late."""
+"""Authenticate requests by token for the SDK, delaying the answer to wrong tokens."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scratchbus.daemon import TokenChecks, TooManyWrong
 
 
 class Unchecked(AuthenticationError):
-    """A token was not checked, because too many wrong ones wait."""
+    """A token was not checked, because too many wrong ones are waiting for their answer."""
 
 
 def refused_unchecked(_request: HTTPConnection, problem: Exception) -> JSONResponse:

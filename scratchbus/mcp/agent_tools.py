@@ -1,4 +1,4 @@
-"""The tools of an agent in this process: they are all that it can reach of the bus."""
+"""The tools of an agent in this process, its only access to the bus."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from scratchbus.mcp.workspace import Workspace
 
 
 class ToolAnswer(NamedTuple):
-    """What a tool answers, as text for the model: JSON, or if `is_error` one line that says what to do."""
+    """A tool's answer as text for the model: JSON, or if `is_error`, one line that says what to do."""
 
     text: str
     is_error: bool
 
 
 class AgentTools:
-    """The tools of one agent, by name, and nothing else of the bus. `open_agent_tools` opens them."""
+    """The tools of one agent, by name, without other access to the bus. Open them with `open_agent_tools`."""
 
     __slots__ = ("_call", "definitions")
 
@@ -34,11 +34,11 @@ class AgentTools:
 
     @property
     def names(self) -> list[str]:
-        """The names of the tools; `scratchbus.guidance` returns what a system prompt says of them."""
+        """The names of the tools; `scratchbus.guidance` returns the text about them for a system prompt."""
         return [definition["name"] for definition in self.definitions]
 
     async def call(self, name: str, arguments: Mapping[str, Any] | None = None) -> ToolAnswer:
-        """Call a tool. An error is an answer too, also of a tool that the agent does not have."""
+        """Call a tool. Errors are returned as answers, also for a tool that the agent does not have."""
         result = await self._call(name, dict(arguments or {}))
         return ToolAnswer("".join(part["text"] for part in result["content"]), result["isError"])
 
@@ -54,10 +54,10 @@ async def open_agent_tools(
     knowledge: Collection[str] = (),
     **settings: Any,
 ) -> AsyncIterator[AgentTools]:
-    """Open the bus for an agent that may use tools only, those of `scratchbus mcp`; close it on exit.
+    """Open the bus for an agent that may use only the tools of `scratchbus mcp`; close it on exit.
 
-    `tools` names groups of them, as `--tools` does, and `knowledge` the scopes whose preferences the agent is shown.
-    What it writes is recorded as its own. Raises InvalidInput, and EngineError.
+    `tools` names groups of tools, like `--tools`; `knowledge` names the scopes whose preferences the agent sees.
+    Its writes are recorded under its name. Raises InvalidInput, EngineError.
     """
     identity = Identity.of(agent, kind=kind, page=page, session=session, tools=tools, knowledge=knowledge)
     async with Workspace.opened(identity, **settings) as workspace:

@@ -42,11 +42,11 @@ class ObservationAnswer(TypedDict):
     expires_at: NotRequired[Moment]
 
 
-Displaced = Annotated[list[str], Field(description="The page was full: these made room, and are archived.")]
+Displaced = Annotated[list[str], Field(description="Archived to make room, since the page was full.")]
 
 
 class AddedObservation(ObservationAnswer):
-    """An observation as it was added, or counted again."""
+    """An observation that was added or, if it was open already, counted again."""
 
     displaced: NotRequired[Displaced]
 
@@ -95,12 +95,12 @@ _LISTED: Final = {
     "type": "array",
     "items": {"type": "object", "description": "`get_observation` shows all fields and describes them."},
 }
-"""The schema of a list. It leaves the fields to `get_observation`: clients validate every answer, and validating the
+"""The schema of a list. It leaves the fields to `get_observation`: clients validate every answer, and checking the
 types took longer than everything else together."""
 
 
 class ObservationList(TypedDict):
-    """Observations, in order. Left out of each: what has its default, such as the status active."""
+    """Observations, in order, without fields that have their default value, such as the status active."""
 
     observations: Annotated[list[dict[str, Any]], WithJsonSchema(_LISTED)]
     more: NotRequired[Annotated[int, Field(description="How many more match; `next_cursor` leads to them.")]]
@@ -125,7 +125,7 @@ class HeldClaim(TypedDict):
 
 
 class NextClaim(TypedDict):
-    """The observation that you hold now, with its claim, or null."""
+    """The observation you now hold, with its claim, or null."""
 
     observation: WholeObservation | None
     claim: NotRequired[HeldClaim]
@@ -146,7 +146,7 @@ class Happened(TypedDict):
     by: str
     at: Moment
     type: NotRequired[str]
-    content: NotRequired[Annotated[str, Field(description="What the observation says now, or its beginning.")]]
+    content: NotRequired[Annotated[str, Field(description="The current content, possibly cut.")]]
     status: NotRequired[Annotated[str, Field(description="The new status, when `kind` is status_changed.")]]
 
 
@@ -159,7 +159,7 @@ class News(TypedDict):
 
 
 def brief(observation: Observation, *, is_listed: bool = False) -> ObservationAnswer:
-    """Return an observation in brief: after a change, or even shorter for a list."""
+    """Return an observation in brief, as the answer to a change or as an item of a list."""
     content, claim = observation.content, observation.claim
     is_cut = len(content) > SHORT
     seen: dict[str, Any] = {
@@ -237,12 +237,12 @@ def whole(observation: Observation, owner: str) -> WholeObservation:
 
 
 def _with(seen: dict[str, Any], **fields: object) -> dict[str, Any]:
-    """Return the observation with these fields too, but for those that are None or empty."""
+    """Return the observation with those of these fields that are neither None nor empty."""
     return {**seen, **{name: value for name, value in fields.items() if value not in (None, "", [], {})}}
 
 
 def page_of(observations: Iterable[Observation], next_cursor: str = "", more: int = 0) -> ObservationList:
-    """Return these observations, each in brief, and how many more there are."""
+    """Return these observations in brief, and how many more there are."""
     page: ObservationList = {"observations": [dict(brief(each, is_listed=True)) for each in observations]}
     if next_cursor:
         page["more"], page["next_cursor"] = more, next_cursor
@@ -255,7 +255,7 @@ def held(id: str, claim: Claim) -> HeldClaim:
 
 
 def happened(event: Event, observation: Observation | None) -> Happened:
-    """Return an event in brief, with what the observation it is about says now, if that is still on the page."""
+    """Return an event in brief, with the current content of its observation if that is still on the page."""
     told: Happened = {
         "position": str(event.position),
         "kind": event.kind,
@@ -273,7 +273,7 @@ def happened(event: Event, observation: Observation | None) -> Happened:
 
 
 def age_of(moment: datetime) -> str:
-    """Return how long ago something was, in one unit, such as 5m: a full time costs a model three times as much."""
+    """Return an age in one unit, such as 5m: a full timestamp costs a model three times as many tokens."""
     seconds = max(0, int((datetime.now(UTC) - moment).total_seconds()))
     for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
         if seconds >= size:

@@ -34,7 +34,7 @@ from scratchbus.mcp.sdk_server import server_of
 from scratchbus.mcp.workspace import Workspace
 
 RECHECKED: Final = 2.0
-"""Seconds between checks whether a token in use is still valid; if not, its open streams end."""
+"""Seconds between checks of a token in use; its open streams end once it is no longer valid."""
 
 LOCAL: Final = TransportSecuritySettings(
     allowed_hosts=["127.0.0.1:*", "localhost:*", "[::1]:*"],
@@ -51,10 +51,10 @@ async def mcp_app(
 ) -> AsyncIterator[ASGIApp]:
     """Open an ASGI application that serves MCP to clients with a token, at every path; close it on exit.
 
-    It offers these groups of tools, all by default; `settings` are arguments of `Bus.connect`. One that `is_local`
-    refuses requests to other hosts than this machine, as web pages send them. Mount it in an application of your own,
-    whose lifespan opens it: at `Route("/mcp", app)`, since `Mount` redirects `/mcp` to `/mcp/`. Raises InvalidField
-    for unknown groups.
+    It offers these groups of tools, all by default; `settings` are arguments of `Bus.connect`. With `is_local` it
+    refuses requests whose Host or Origin is not this machine, such as those of web pages. To mount it in your own
+    application, open it in the lifespan and use `Route("/mcp", app)`: `Mount` redirects `/mcp` to `/mcp/`. Raises
+    InvalidField for unknown groups.
     """
     offered = groups_of(GROUPS if groups is None else groups)
     async with anyio.create_task_group() as tasks:
@@ -66,7 +66,7 @@ async def mcp_app(
 
 
 class Admission(NamedTuple):
-    """What a token gives; a token that replaces another of its name is another grant."""
+    """The access a token gives; a token that replaces another of the same name is a new grant."""
 
     name: str
     digest: str
@@ -74,7 +74,7 @@ class Admission(NamedTuple):
 
 
 class Admitted(AccessToken):
-    """A valid token with what it grants."""
+    """A valid token with its grant."""
 
     grant: Admission
 
@@ -140,7 +140,7 @@ class _Reception:
             manager = StreamableHTTPSessionManager(server_of(workspace), security_settings=self._security)
             async with manager.run():
                 task_status.started(manager)
-                while self._is_valid(grant):  # noqa: ASYNC110 - the file says so, and files do not tell
+                while self._is_valid(grant):  # noqa: ASYNC110 - a file can only be polled
                     await anyio.sleep(RECHECKED)
                 self._managers.pop(grant, None)
         logger.info("token no longer valid; its streams have ended", token=grant.name)
@@ -149,7 +149,7 @@ class _Reception:
         try:
             token = self._tokens.named(grant.name)
         except SettingsError:
-            return True  # the file cannot be read, which takes nothing from anyone
+            return True  # an unreadable file revokes nothing
         return token is not None and self._grant(token) == grant
 
 

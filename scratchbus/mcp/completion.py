@@ -1,4 +1,4 @@
-"""Completion: the values that an argument of a prompt or of a resource's URI can have."""
+"""Completion: the possible values of an argument of a prompt or of a resource URI."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scratchbus.mcp.protocol import Client, Params, Result
 from scratchbus.mcp.workspace import Workspace
 
 MOST: Final = 100
-"""The most values of an answer, as the protocol has it."""
+"""The most values in one answer, a limit of the protocol."""
 
 
 class Completions:
@@ -19,7 +19,7 @@ class Completions:
         self._workspace = workspace
 
     async def complete(self, _: Client, params: Params) -> Result:
-        """Return the values that begin with what was typed, or, of ids, end with it; none for an unknown argument."""
+        """Return the values that start with the typed text (ids: or end with it); none for an unknown argument."""
         argument, typed = params["argument"]["name"], params["argument"]["value"].lower()
         every = await self._values(params["ref"]["type"] == "ref/resource", argument)
         found = [each for each in every if each.lower().startswith(typed) or each.lower().endswith(typed)]

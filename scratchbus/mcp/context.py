@@ -16,7 +16,7 @@ LARGEST: Final = 200_000
 
 
 class Revisions(TypedDict):
-    """What to pass as `revision` to replace a memory."""
+    """The `revision` to pass when replacing a memory."""
 
     notepad: NotRequired[int]
     todo: NotRequired[int]
@@ -47,7 +47,7 @@ class ContextTools(ToolGroup):
     ) -> Assembled:
         """Get all you need to know in one text; call it first, and when you resume."""
         who, session = self._workspace.identity, self._workspace.known_session
-        revisions = await self._revisions(session)  # first: if a text is newer, a write with its revision is refused
+        revisions = await self._revisions(session)  # first, so that a write with an outdated one fails
         made = await self._workspace.bus.context.assemble(
             session=session, agent=who.agent, page=who.page, budget=budget, query=query, record=True,
             scopes=who.knowledge, event_id=event_id,

@@ -1,4 +1,4 @@
-"""The tools for facts: those of the connection's last scope, or else of the one with the name of its page."""
+"""The tools for the facts of the connection's last scope, by default the scope named like its page."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from scratchbus import AsyncFacts, Fact
 
 Entity = Annotated[str, Field(description="A name, as people use it.")]
-Relation = Annotated[str, Field(description="As uses, depends_on, runs_on; an error lists all.")]
+Relation = Annotated[str, Field(description="Such as uses, depends_on, runs_on; an error lists all.")]
 Time = Annotated[str | None, Field(description="ISO 8601; default: now.")]
 
 
 class FactAnswer(TypedDict):
-    """A fact; `valid_at` and `invalid_at` say since and until when, if that was given."""
+    """A fact; `valid_at` and `invalid_at` bound the time it holds, if given."""
 
     id: str
     subject: str
@@ -44,13 +44,13 @@ Listed = Annotated[list[FactAnswer], WithJsonSchema(_LISTED)]
 
 
 class FoundFacts(TypedDict):
-    """The facts that are true then, the last asserted first."""
+    """The facts true at that time, newest first."""
 
     facts: Listed
 
 
 class NearEntity(TypedDict):
-    """An entity, how many facts away it is, and the last of these."""
+    """An entity, its distance in facts, and the last fact on the way to it."""
 
     entity: str
     distance: int
@@ -58,14 +58,14 @@ class NearEntity(TypedDict):
 
 
 class Connections(TypedDict):
-    """What is near an entity, the nearest first; or `path`, the facts on the shortest way to another, if any."""
+    """The neighbours of an entity, nearest first; or `path`, the facts on the shortest path to another, if any."""
 
     near: NotRequired[list[NearEntity]]
     path: NotRequired[Listed]
 
 
 class Explanation(TypedDict):
-    """Why a fact is known, in a few lines."""
+    """The origin of a fact, in a few lines."""
 
     explanation: str
 
@@ -88,7 +88,7 @@ class FactsTools(ToolGroup):
         relation: Relation,
         object: Entity,
         valid_at: Time = None,
-        source_text: Annotated[str | None, Field(description="The words that say so.")] = None,
+        source_text: Annotated[str | None, Field(description="The words it is based on.")] = None,
         evidence: Annotated[list[str] | None, Field(description="Ids of observations.")] = None,
         event_id: EventId = None,
     ) -> FactAnswer:
@@ -101,7 +101,7 @@ class FactsTools(ToolGroup):
 
     @tool("Retract a fact", SETS)
     async def retract_fact(self, id: str, reason: str, event_id: EventId = None) -> FactAnswer:
-        """Take a wrong fact back. If it only ended, assert the new value instead."""
+        """Retract a wrong fact. If it was true but has ended, assert the new value instead."""
         return _answer(await self._facts.retract(id, reason, event_id=event_id))
 
     @tool("Query facts", READS)
@@ -113,7 +113,7 @@ class FactsTools(ToolGroup):
         at: Time = None,
         limit: Limit = 20,
     ) -> FoundFacts:
-        """Find facts that are true, by any of their parts."""
+        """Find true facts by any of their parts."""
         found = await self._facts.query(subject, relation, object, at=at, limit=limit)
         return {"facts": _answers(found)}
 
@@ -121,15 +121,15 @@ class FactsTools(ToolGroup):
     async def find_connections(
         self,
         entity: Entity,
-        to: Annotated[str | None, Field(description="Find the way to this.")] = None,
+        to: Annotated[str | None, Field(description="Find the path to this entity.")] = None,
         depth: Annotated[int, Field(ge=1, le=20)] = 1,
         limit: Limit = 20,
     ) -> Connections:
-        """Find what facts connect with an entity, or how it is connected with another."""
+        """Find the entities that facts connect to one, or the path between two."""
         if to is not None:
             try:
                 return {"path": _answers(await self._facts.path(entity, to))}
-            except InvalidField as problem:  # which has the names that Python's arguments have
+            except InvalidField as problem:  # it names the arguments as in Python
                 own = {"a": "entity", "b": "to"}.get(problem.field, problem.field)
                 raise InvalidField(own, str(problem).removeprefix(f"{problem.field}: ")) from None
         found = await self._facts.neighbours(entity, depth, limit=limit)
@@ -141,7 +141,7 @@ class FactsTools(ToolGroup):
 
     @tool("Explain a fact", READS)
     async def explain_fact(self, id: str) -> Explanation:
-        """Show who asserted a fact, from which text, on what evidence, and what ended or contests it."""
+        """Show who asserted a fact, its source text and evidence, and what ended or contests it."""
         return {"explanation": (await self._facts.why(id)).text()}
 
 

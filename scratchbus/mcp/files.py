@@ -14,13 +14,13 @@ from scratchbus.mcp.toolbox import READS, REPLACES, ToolGroup, tool
 from scratchbus.mcp.workspace import Workspace
 
 MOST_READ: Final = 100_000
-"""The most characters of a file that an answer has."""
+"""The most characters of a file in an answer."""
 
 Path = Annotated[str, Field(description="Relative, as scripts/check.py.")]
 
 
 class Listed(TypedDict):
-    """A file: its path, its bytes, and the SHA-256 of these."""
+    """A file: its path, its size in bytes, and its SHA-256."""
 
     path: str
     size: int
@@ -52,7 +52,7 @@ class FileTools(ToolGroup):
 
     @tool("List private files", READS)
     async def list_private_files(self) -> FileListing:
-        """List your private files, which no workspace has, and their directory."""
+        """List your private files, which are kept outside the workspace, and their directory."""
         return {
             "files": [_listed(each) for each in await self._files.sync()],
             "directory": str(await self._files.path()),
@@ -72,12 +72,12 @@ class FileTools(ToolGroup):
 
     @tool("Write a private file", REPLACES)
     async def write_private_file(self, path: Path, content: str, event_id: EventId = None) -> Listed:
-        """Write a private file as a whole, for scripts and results that the workspace should not have."""
+        """Write a whole private file, for scripts and results that do not belong in the workspace."""
         return _listed(await self._files.write(path, content, event_id=event_id))
 
     @tool("Delete a private file", REPLACES)
     async def delete_private_file(self, path: Path, event_id: EventId = None) -> FileListing:
-        """Delete a private file; list those that are left."""
+        """Delete a private file and list the rest."""
         await self._files.delete(path, event_id=event_id)
         return await self.list_private_files()
 

@@ -35,7 +35,7 @@ GROUPS: Final[dict[str, tuple[type[ToolGroup], ...]]] = {
     "recall": (RecallTools,),
     "files": (FileTools,),
 }
-"""By name: the classes that have the tools of a group."""
+"""The classes with the tools of each group, by its name."""
 
 BASIC_TOOLS: Final = (
     "get_context", "add_observation", "list_observations", "get_observation", "update_observation",

@@ -1,4 +1,4 @@
-"""The tools for what was: the history of an observation, what led to an action, the page as it used to be."""
+"""The tools for the past: the history of an observation, the trace of an action, the page at a given time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class HistoryAnswer(TypedDict):
 
 
 class TracedBranch(TypedDict):
-    """An observation of a trace; what rests beneath another is one deeper."""
+    """An observation in a trace; the evidence for an observation is one level deeper."""
 
     depth: int
     id: str
@@ -74,14 +74,14 @@ class HistoryTools(ToolGroup):
 
     @tool("Trace an action", READS)
     async def trace(
-        self, action: Annotated[str, Field(description="As it was linked, such as a ticket or commit.")]
+        self, action: Annotated[str, Field(description="The linked action, such as a ticket or commit.")]
     ) -> TraceAnswer:
-        """See what led to an action: the observations linked to it, and the evidence they rest on."""
+        """See what led to an action: the observations linked to it, and their evidence."""
         found = await self._page.trace(action)
         motives: list[MotiveAnswer] = [{"id": x.id, "by": x.by, "at": text_of(x.at)} for x in found.motives]
         return {"action": action, "motives": motives, "tree": [_branch(each) for each in found.tree()]}
 
-    @tool("See the page as it was", READS)
+    @tool("See the page at a past time", READS)
     async def as_of(
         self,
         when: Annotated[str, Field(description="A time, such as 2026-01-31T09:00:00Z, or a position.")],

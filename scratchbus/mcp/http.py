@@ -29,7 +29,7 @@ GRACE: Final = 0.8
 class _Uvicorn(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        yield  # we handle them
+        yield  # signals are handled below
 
 
 async def serve_http(

@@ -1,4 +1,4 @@
-"""The identity behind a connection and the tools it may use: fixed when it connects, never set by an argument."""
+"""The identity of a connection and the tools it may use: fixed at connect, never set by an argument."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from scratchbus.errors import InvalidField, shown
 Kind = Literal["subagent", "person", "daemon"]
 
 BASIC: Final = "basic"
-"""The group that an identity has by default: of each other group that it can use, what most agents need."""
+"""The default group: from each other group that the identity can use, the tools most agents need."""
 
 ALL: Final = "all"
-"""What `--tools` calls every group that the identity can use."""
+"""The word in `--tools` for every group that the identity can use."""
 
 OF_A_SESSION: Final = ("notes", "notepad", "todo", "sessions", "files")
 """The groups of tools that need a session."""
 
 OF_SCOPES: Final = ("preferences",)
-"""The groups of tools that need a scope whose knowledge they use."""
+"""The groups of tools that need a scope of knowledge."""
 
 _MEMORIES: Final = ("notes", "notepad", "todo", "scratchpad")
 
@@ -62,9 +62,9 @@ class Identity:
     session: str | None
     tools: tuple[str, ...]
     within: tuple[str, ...] = GROUPS
-    """The groups of which the basic tools may be: those that the server offers."""
+    """The groups the server offers; basic tools come only from these."""
     knowledge: tuple[str, ...] = ()
-    """The scopes whose preferences and facts it is shown, such as a user and a project; it writes to the last one."""
+    """The scopes whose preferences and facts it sees, such as a user and a project; it writes to the last one."""
 
     @classmethod
     def of(
@@ -99,18 +99,18 @@ class Identity:
         return replace(self, tools=kept, within=self.within if BASIC in tools else tuple(tools))
 
     def can_use(self, group: str) -> bool:
-        """Return whether it has what the tools of a group need: some need a session, some a scope."""
+        """Return whether it has the session or scope that the tools of a group need."""
         if group in OF_SCOPES:
             return bool(self.knowledge)
         return self.session is not None or group not in OF_A_SESSION
 
     @property
     def has_scratchpad(self) -> bool:
-        """Whether it is of a kind that has a scratchpad."""
+        """Whether its kind has a scratchpad."""
         return self.kind == "subagent"
 
     def has(self, group: str) -> bool:
-        """Return whether it has tools of a group: all of them, or the basic ones."""
+        """Return whether it has any tools of a group: all or only the basic ones."""
         return group in self.tools or self.has_basic(group)
 
     def has_basic(self, group: str) -> bool:

@@ -1,8 +1,8 @@
-"""The protocol over one stream of JSON-RPC messages: what each of its versions has, and one task for each request.
+"""The protocol over one stream of JSON-RPC messages, in each supported version, with one task for each request.
 
-Up to version 2025-11-25 a connection begins with `initialize`; since 2026-07-28 each request says its version and what
-the client can do. The first request decides which of both a connection speaks. What is answered here is compared with
-what the SDK answers (`tests/edges/mcp/test_session.py`).
+Up to version 2025-11-25 a connection begins with `initialize`; since 2026-07-28 each request states its version and the
+client's capabilities. The first request decides which of the two a connection speaks. A test compares the answers with
+those of the SDK (`tests/edges/mcp/test_session.py`).
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ _PARAMS: Final[Mapping[str, Any]] = {
     "completion/complete": _Complete,
     "subscriptions/listen": _Listen,
 }
-"""The parameters of the methods that are not those of a list."""
+"""The parameters of the methods other than lists."""
 
 
 @cache
@@ -129,7 +129,7 @@ def _checks_of(method: str) -> TypeAdapter[Any]:
 
 
 class McpSession:
-    """A client, and the requests that it waits for; `send` sends it a message."""
+    """A client and its pending requests; `send` sends it a message."""
 
     def __init__(self, methods: Methods, tasks: TaskGroup, send: Callable[[Message], Awaitable[None]]) -> None:
         self.ending = AsyncExitStack()
@@ -143,7 +143,7 @@ class McpSession:
         self._answered = anyio.Event()
 
     def take(self, message: Message) -> None:
-        """Take a message of the client. Its answers are left out, since nothing is asked of it."""
+        """Handle a message from the client. Responses are ignored, since the server sends no requests."""
         method, params, id = message.get("method"), message.get("params") or {}, message.get("id")
         if method is None:
             return
@@ -229,7 +229,7 @@ class McpSession:
         }
 
     def _capabilities(self) -> dict[str, Any]:
-        """Return what the server can do; later versions do not tell apart who is notified of which list."""
+        """Return the server's capabilities; later versions have no `listChanged` per list."""
         has_resources = "resources/list" in self._methods.by_name
         changes = {"listChanged": bool(self._is_later) and has_resources}
         known: dict[str, Any] = {"completions": {}, "logging": {}, "prompts": changes, "tools": changes}
@@ -237,7 +237,7 @@ class McpSession:
 
 
 class _Request:
-    """A request of a session's client."""
+    """A request from the client of a session."""
 
     def __init__(self, session: McpSession, id: Id) -> None:
         self.connection = session
@@ -250,13 +250,13 @@ class _Request:
 
 
 def _has_version(params: Params) -> bool:
-    """Return whether a request says which version of the protocol it is of."""
+    """Return whether a request states its protocol version."""
     meta = params.get("_meta")
     return isinstance(meta, dict) and VERSION_KEY in meta
 
 
 def _check_version(method: str, params: Params) -> None:
-    """Raise ProtocolError unless a request says that it is of a later version, and what the client can do."""
+    """Raise ProtocolError unless a request states a later version and the client's capabilities."""
     meta = params.get("_meta")
     supported = {"supported": list(LATER)}
     if method == "initialize":

@@ -1,4 +1,4 @@
-"""The methods of the server of one identity: what it answers, whatever carries the requests."""
+"""The methods of the server of one identity, independent of the transport."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ INFO: Final = {
 """What the server tells clients about itself."""
 
 _QUIET: Final = ("error", "critical", "alert", "emergency")
-"""The levels at which a client does not want to be told of tools that failed."""
+"""The log levels at which a client does not want messages about failed tools."""
 
 
 class Methods:
-    """The methods of one identity, by name, and what clients are told when they connect."""
+    """The methods of one identity, by name, and the description that clients get when they connect."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._toolbox = toolbox_of(workspace)
@@ -47,7 +47,7 @@ class Methods:
             "completion/complete": Completions(workspace).complete,
             "logging/setLevel": self._set_level,
         }
-        if resources.kinds:  # those of an identity that has tools for what they show
+        if resources.kinds:  # resources need the tools for the same data
             self.by_name |= {
                 "resources/list": resources.list,
                 "resources/templates/list": resources.list_templates,
@@ -84,7 +84,7 @@ class Methods:
 
 
 def _in_its_trace(method: Method) -> Method:
-    """Let what a method writes belong to the trace of the request: that in `_meta`, else that of the HTTP request."""
+    """Record a method's writes under the trace of the request, from `_meta` or else from the HTTP headers."""
 
     async def answer(client: Client, params: Params) -> Result:
         with within_trace((params.get("_meta") or {}).get("traceparent") or client.traceparent):

@@ -56,7 +56,7 @@ class NotepadTools(ToolGroup):
         overwrite: Overwrite = False,
         event_id: EventId = None,
     ) -> Done:
-        """Replace the session notepad: your plan and findings, kept word for word when the context is compacted."""
+        """Replace the session notepad: your plan and findings, which survive compaction word for word."""
         with explained("notepad", "read_notepad", revision):
             return done(await self._notepad.write(content, revision=base_of(revision, overwrite), event_id=event_id))
 

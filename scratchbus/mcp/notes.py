@@ -16,7 +16,7 @@ from scratchbus.mcp.tool_parameters import Cursor, EventId, Limit, Tags
 from scratchbus.mcp.toolbox import ADDS, READS, REPLACES, ToolGroup, tool
 from scratchbus.mcp.workspace import Workspace
 
-Id = Annotated[str, Field(description="Id of a note, as note_1764000000000.")]
+Id = Annotated[str, Field(description="Id of a note, such as note_1764000000000.")]
 Content = Annotated[str, Field(description="One topic, up to 4,000 characters.")]
 
 
@@ -31,7 +31,7 @@ class Noted(TypedDict):
 
 
 class Totals(TypedDict):
-    """The id of the note, and the number of notes and tags in the session now."""
+    """The id of the note, and how many notes and tags the session now has."""
 
     note_id: str
     total_notes: int
@@ -112,7 +112,7 @@ class NotesTools(ToolGroup):
     @tool("Search the notes", READS)
     async def search_notes(
         self,
-        query: Annotated[str, Field(description="Words to find; none: all, newest first.")] = "",
+        query: Annotated[str, Field(description="Words to find; without: all, newest first.")] = "",
         tags: list[str] | None = None,
         limit: Limit = 10,
         cursor: Cursor = None,
@@ -161,7 +161,7 @@ class NotesTools(ToolGroup):
     async def list_notes(
         self, tag: str | None = None, limit: Annotated[int | None, Field(ge=1)] = None, cursor: Cursor = None
     ) -> ListedNotes:
-        """List the session's notes, all of them unless they are limited."""
+        """List the session's notes, all of them by default."""
         result = await self._notes.list(tag)
         notes, following = _part(result.notes, limit or len(result.notes), cursor)
         listed: ListedNotes = {

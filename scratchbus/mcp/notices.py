@@ -1,4 +1,4 @@
-"""Notices in answers: what an agent without a harness of ours would not be told otherwise."""
+"""Notices in answers: reminders that a scratchbus harness would give; other agents get them this way."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Container, Mapping
 from typing import Any, Final
 
 MUCH: Final = 60_000
-"""The characters of answers after which an agent that has written nothing down is told to: about 15,000 tokens."""
+"""The characters of answers after which an agent that has saved nothing is reminded to: about 15,000 tokens."""
 
 COMPACTION: Final = (
     "You have read much since you last wrote something down. If your context is compacted, only what you keep here"
@@ -21,13 +21,13 @@ _WRITES: Final = frozenset({"write_notepad", "update_notepad", "add_note", "scra
 
 
 class Notices:
-    """Decides which answer of a connection carries a notice: each is given once per occasion."""
+    """Decides which answers of a connection carry a notice: each is given once per occasion."""
 
     def __init__(self) -> None:
         self._unsaved = 0
 
     def read(self, characters: int) -> None:
-        """Count what the agent was given to read."""
+        """Count the characters the agent was given to read."""
         self._unsaved += characters
 
     def after(

@@ -29,11 +29,11 @@ logger = stderr_logger()
 
 
 class _Subscriber:
-    """Who subscribes: the resources, and the notifications that are still to be sent."""
+    """A subscriber: its resources, and the notifications still to be sent."""
 
     def __init__(self, notify: Callable[[str], Awaitable[None]]) -> None:
         self._notify = notify
-        self._forms: dict[str, set[str]] = {}  # each URI as it is notified, with the forms the client wrote it in
+        self._forms: dict[str, set[str]] = {}  # canonical URI: the forms in which the client wrote it
         self._changed: dict[str, None] = {}
         self._woken = anyio.Event()
 
@@ -43,7 +43,7 @@ class _Subscriber:
         return set(self._forms)
 
     def add(self, uri: str, form: str) -> None:
-        """Add a resource, in the form that the client wrote its URI in."""
+        """Add a resource, with its URI as the client wrote it."""
         self._forms.setdefault(uri, set()).add(form)
 
     def remove(self, form: str) -> None:
@@ -124,7 +124,7 @@ class ResourceSubscriptions:
         return {}
 
     async def _known(self, uri: str) -> str:
-        """Return the URI of a resource as changes of it are notified. Raises ProtocolError unless it exists."""
+        """Return the URI used in notifications about a resource. Raises ProtocolError unless it exists."""
         try:
             return await self._resources.check(uri)
         except ScratchbusError as problem:
@@ -150,7 +150,7 @@ class ResourceSubscriptions:
         self._subscribers[key] = subscriber
 
     async def _begin(self) -> None:
-        """Start following the page and the session, unless that has been done already."""
+        """Start following the page and the session, unless already started."""
         if self._has_begun:
             return
         self._has_begun = True
@@ -191,4 +191,4 @@ class ResourceSubscriptions:
 
 
 _MEMORIES = {"note": NOTES, "notepad": NOTEPAD, "todo": TODO}
-"""By how the kinds of events begin: the resources they change."""
+"""The resources that events change, by the prefix of their kind."""

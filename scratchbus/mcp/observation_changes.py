@@ -87,7 +87,7 @@ class ObservationChanges(ToolGroup):
     async def refute_observation(
         self, id: Id, reason: str, fence: Fence = None, event_id: EventId = None
     ) -> ObservationAnswer:
-        """Archive an observation as untrue; open ones that rest on it as evidence go to review."""
+        """Archive an observation as untrue; open ones with it as evidence go to review."""
         return brief(await self._page.refute(id, reason=reason, fence=fence, event_id=event_id))
 
     @tool("Archive an observation", REPLACES)
@@ -103,7 +103,7 @@ class ObservationChanges(ToolGroup):
         ids: Annotated[list[str], Field(min_length=1, max_length=1000, description="Ids of resolved observations.")],
         event_id: EventId = None,
     ) -> ClearedIds:
-        """Remove resolved observations from the page, all of them or none; their history stays."""
+        """Remove resolved observations from the page, all or none; their history stays."""
         await self._page.clear_resolved(ids, event_id=event_id)
         return {"cleared": ids}
 
@@ -126,7 +126,7 @@ class ObservationChanges(ToolGroup):
         ttl: Seconds = 300,
         event_id: EventId = None,
     ) -> NextClaim:
-        """Claim the unclaimed active observation of the highest priority; null when there is none."""
+        """Claim the unclaimed active observation with the highest priority; null if there is none."""
         job = await self._page.claim_next(types=types, tags=tags, ttl=ttl, event_id=event_id)
         if job is None:
             return {"observation": None}
@@ -144,13 +144,13 @@ class ObservationChanges(ToolGroup):
         fence: Fence = None,
         event_id: EventId = None,
     ) -> ObservationAnswer:
-        """Record an action you took because of an observation, so that it can be traced back."""
+        """Record an action you took because of an observation, so that it can be traced."""
         return brief(await self._page.link(id, action, fence=fence, event_id=event_id))
 
 
 @contextmanager
 def _of_one_call(event_id: str) -> Iterator[None]:
-    """Let an error of two writes name the id that makes a retry of both safe."""
+    """Make an error in either of two writes name the id that makes a retry of both safe."""
     try:
         yield
     except EngineError as error:

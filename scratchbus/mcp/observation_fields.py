@@ -1,4 +1,4 @@
-"""The fields of observations as the tools take them, each with what a model is told of it."""
+"""The fields of observations as tool arguments, each with its description for the model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Confidence = Annotated[float | None, Field(ge=0, le=1)]
 Again = Annotated[float | None, WithJsonSchema({"type": "number"}), Field(ge=0, le=1)]
 Context = Annotated[dict[str, Any] | None, WithJsonSchema({"type": "object"})]
 Metadata = Context
-Owner = Annotated[str | None, Field(description="Who deals with it.")]
+Owner = Annotated[str | None, Field(description="Who is to handle it.")]
 Lasting = Annotated[int | str | None, WithJsonSchema({"type": "string"}), Field(description='As "2h", "7d", "never".')]
 Seconds = Annotated[int | str, WithJsonSchema({"type": "integer"}), Field(description="Seconds.")]
 When = Annotated[AwareDatetime | None, WithJsonSchema({"type": "string", "format": "date-time"})]

@@ -41,7 +41,7 @@ from scratchbus.mcp.toolbox import ADDS, READS, ToolGroup, tool
 from scratchbus.mcp.workspace import Workspace
 
 NEWS: Final = tuple(kind for kind in EVENT_KINDS if kind != "context_rendered")
-"""The kinds of events that `changes_since` reports: all but the record that a context was shown."""
+"""The kinds of events that `changes_since` reports: all but `context_rendered`."""
 
 
 class ObservationTools(ToolGroup):
@@ -64,11 +64,11 @@ class ObservationTools(ToolGroup):
         expires_at: When = None,
         remind_at: When = None,
         remind_on: Trigger = None,
-        context: Annotated[Object | None, Field(description='Related, as {"task_id": "T-1"}.')] = None,
+        context: Annotated[Object | None, Field(description='As {"task_id": "T-1"}.')] = None,
         metadata: Metadata = None,
         dedupe_key: Annotated[str | None, Field(description="Counts an open one again.")] = None,
         times: Times = 1,
-        evidence: Annotated[list[str] | None, Field(description="Ids of what supports it.")] = None,
+        evidence: Annotated[list[str] | None, Field(description="Ids that support it.")] = None,
         blocked_by: list[str] | None = None,
         not_before: When = None,
         event_id: EventId = None,
@@ -105,10 +105,10 @@ class ObservationTools(ToolGroup):
         return answer
 
     async def _displaced(self, added: Sequence[Observation]) -> list[str]:
-        """Return the ids of what made room for observations that were added together: their events lie in between."""
+        """Return the ids displaced by observations that were added together: their events lie in between."""
         ids: list[str] = []
         seq = None
-        with suppress(EngineError, LogError):  # they are added all the same
+        with suppress(EngineError, LogError):  # the observations are added all the same
             for each in added:
                 if each.version == 1 and each.position.seq - 1 != seq:
                     ids += [gone.id for gone in await self._page.displaced(each)]
@@ -117,7 +117,7 @@ class ObservationTools(ToolGroup):
 
     @tool("See active observations", READS)
     async def get_active_observations(self, limit: Limit = 20, cursor: Cursor = None) -> ObservationList:
-        """See what is going on: the active observations of the page, highest priority first, then newest first."""
+        """See what is going on: the page's active observations, by priority, then newest first."""
         place = rank_of(cursor) if cursor is not None else None
         view = await self._workspace.look()
         every = view.active()
@@ -167,7 +167,7 @@ class ObservationTools(ToolGroup):
         if found is not None:
             await self._page.log_read([found])
         else:
-            found = await self._page.get(id)  # what has been final for long is no longer in the view
+            found = await self._page.get(id)  # the view drops observations some time after they are final
         if found is None:
             return {"observation": None, "hint": f"no {id} on page {self._page.name}; find ids with list_observations"}
         return {"observation": whole(found, self._workspace.bus.owner)}
@@ -175,10 +175,10 @@ class ObservationTools(ToolGroup):
     @tool("See recent changes", READS)
     async def changes_since(
         self,
-        cursor: Annotated[str | None, Field(description="`next_cursor` of the last answer; none: from now on.")] = None,
+        cursor: Annotated[str | None, Field(description="`next_cursor` of the last answer; default: now.")] = None,
         limit: Limit = 50,
     ) -> News:
-        """See what happened on the page since your last call, oldest first, with what it is about."""
+        """See the page's events since your last call, oldest first, each with its observation."""
         if cursor is None:
             return {"changes": [], "next_cursor": str(await self._workspace.bus.position()), "has_more": False}
         view = await self._workspace.look()

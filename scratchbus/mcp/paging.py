@@ -21,7 +21,7 @@ def first(found: list[Observation], limit: int, cursor_of: Callable[[Observation
 
 
 def ranked(text: str, candidates: list[Observation], cursor: str | None) -> list[Observation]:
-    """Return those that match the words, best first; the cursor is the id of the last one shown."""
+    """Return the observations that match the words, best first; the cursor is the id of the last one shown."""
     found = search(text, candidates)
     if cursor is not None:
         start = next((place for place, each in enumerate(found, 1) if each.id == cursor), None)
@@ -32,18 +32,18 @@ def ranked(text: str, candidates: list[Observation], cursor: str | None) -> list
 
 
 def cursor_of(observation: Observation) -> str:
-    """Return the cursor of a place among the active observations."""
+    """Return the cursor for the active observations after this one."""
     priority, place = rank(observation)
     return f"{-priority}.{-place}"
 
 
 def rank(observation: Observation) -> tuple[int, int]:
-    """Return what sorts the active observations: by priority, then newest first."""
+    """Return the sort key of an active observation: by priority, then newest first."""
     return (-observation.priority, -observation.added_seq)
 
 
 def rank_of(cursor: str) -> tuple[int, int]:
-    """Return the rank that an active observation had. Raises InvalidField."""
+    """Return the sort key in a cursor of active observations. Raises InvalidField."""
     priority, _, place = cursor.partition(".")
     if not (priority.isdecimal() and place.isdecimal() and len(cursor) < LONGEST_CURSOR):
         raise no_cursor(cursor)
@@ -51,7 +51,7 @@ def rank_of(cursor: str) -> tuple[int, int]:
 
 
 def position_in(cursor: str) -> Position:
-    """Return the position that a cursor of a list is. Raises InvalidField."""
+    """Return the position in a cursor of a list. Raises InvalidField."""
     try:
         return Position.parse(cursor)
     except InvalidPosition:
@@ -59,7 +59,7 @@ def position_in(cursor: str) -> Position:
 
 
 def no_cursor(cursor: str) -> InvalidField:
-    """Return the error for a cursor of something else."""
+    """Return the error for a cursor that is not from this tool."""
     return InvalidField(
         "cursor", f"{shown(cursor)} is not a cursor from this tool; pass the next_cursor of its last answer"
     )

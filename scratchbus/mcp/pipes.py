@@ -1,7 +1,7 @@
-"""The two ends of a process that are its standard input and output, or take their place.
+"""Standard input and output, or their replacements, on the event loop.
 
-The event loop itself reads and writes them wherever that cannot block it: to hand a message to a thread, or to take one
-from it, takes longer than all else of most calls.
+The event loop itself reads and writes them wherever that cannot block it: passing a message to or from a thread takes
+longer than everything else in most calls.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _AHEAD: Final = 16  # chunks read ahead of processing
 
 
 class InputPipe:
-    """Chunks of what a descriptor gives, some read ahead; the last one is empty."""
+    """Chunks read from a descriptor, some of them ahead; the last one is empty."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -56,7 +56,7 @@ class InputPipe:
         return chunk
 
     def _read(self) -> None:
-        """Read what is there."""
+        """Read the available bytes."""
         self._is_paused = not self._room.acquire(blocking=False)
         chunk = b"" if self._is_paused else _chunk(self._descriptor)
         if not chunk:
@@ -81,14 +81,14 @@ class InputPipe:
 
 
 class OutputPipe:
-    """A descriptor to which tasks write, one after the other. What is written once its reader has gone is discarded."""
+    """A descriptor to which tasks write in turn. Writes are discarded once its reader has gone."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._turn = asyncio.Lock()
 
     async def write(self, data: bytes) -> None:
-        """Write all of it; wait while the reader does not read."""
+        """Write everything; wait while the reader does not read."""
         with suppress(BrokenPipeError):
             if not self._turn.locked() and _has_room(self._descriptor, len(data)):
                 os.write(self._descriptor, data)

@@ -1,4 +1,4 @@
-"""The tools for what people want done how."""
+"""The tools for people's preferences."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from scratchbus.mcp.tool_parameters import EventId
 from scratchbus.mcp.toolbox import REPLACES, ToolGroup, tool
 from scratchbus.mcp.workspace import Workspace
 
-Key = Annotated[str, Field(description="A few words, as `quotes in JS`.")]
-Scope = Annotated[str | None, Field(description="One of your scopes; none: the last.")]
+Key = Annotated[str, Field(description="A few words, like `quotes in JS`.")]
+Scope = Annotated[str | None, Field(description="One of your scopes; default: the last.")]
 
 
 class Preferred(TypedDict):
-    """A preference, and who said so."""
+    """A preference, and who stated it."""
 
     key: str
     text: str
@@ -41,7 +41,7 @@ class PreferenceTools(ToolGroup):
         scope: Scope = None,
         event_id: EventId = None,
     ) -> Preferred:
-        """Remember how a person wants things done from now on; replaces what the key had."""
+        """Remember how a person wants things done from now on; replaces the preference with this key."""
         scope, preferences = self._of(scope)
         return _preferred(await preferences.remember(key, text, said_by=said_by, event_id=event_id), scope)
 
@@ -56,7 +56,7 @@ class PreferenceTools(ToolGroup):
         known = self._workspace.identity.knowledge
         chosen = known[-1] if scope is None else scope
         if chosen not in known:
-            raise InvalidField("scope", f"{shown(chosen)} is none of your scopes; use one of: {', '.join(known)}")
+            raise InvalidField("scope", f"{shown(chosen)} is not one of your scopes; use one of: {', '.join(known)}")
         return chosen, self._workspace.bus.preferences(chosen)
 
 

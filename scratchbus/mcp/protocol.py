@@ -1,7 +1,7 @@
-"""The protocol as the methods of the server know it, whatever carries it: its messages are JSON values.
+"""The protocol as the server's methods see it, independent of the transport: its messages are JSON values.
 
-The SDK carries it over HTTP (`sdk_server.py`), and `json_rpc.py` over standard input and output: clients wait for that
-server to start, and importing the SDK takes longer than all else they wait for.
+The SDK carries it over HTTP (`sdk_server.py`), `json_rpc.py` over standard input and output: there clients wait for the
+server to start, and importing the SDK takes longer than the rest of the start.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ EARLIER: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """The versions of the protocol that begin with `initialize`."""
 
 LATER: Final = ("2026-07-28",)
-"""The versions in which each request stands for itself."""
+"""The versions in which each request is self-contained."""
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
@@ -44,7 +44,7 @@ class ProtocolError(Exception):
 
     @property
     def document(self) -> dict[str, Any]:
-        """The error as it is sent."""
+        """The error as a JSON value."""
         document = {"code": self.code, "message": str(self)}
         return document if self.data is None else {**document, "data": self.data}
 
@@ -54,7 +54,7 @@ class Client(Protocol):
 
     @property
     def connection(self) -> object:
-        """The connection, which is the same object for all of its requests, and can be referred to weakly."""
+        """The connection: the same, weakly referenceable object for all its requests."""
 
     @property
     def request_id(self) -> str | int | None:
@@ -62,20 +62,20 @@ class Client(Protocol):
 
     @property
     def ending(self) -> AsyncExitStack:
-        """What is to be done when the connection ends."""
+        """The callbacks to run when the connection ends."""
 
     @property
     def traceparent(self) -> str | None:
         """The W3C trace context in the headers of the request, if it has any."""
 
     async def notify(self, method: str, params: dict[str, Any], *, is_of_request: bool = False) -> None:
-        """Send a notification; one that `is_of_request` goes where the answer to the request will go."""
+        """Send a notification; with `is_of_request`, on the stream of the request's answer."""
 
 
 _CACHEABLE: Final = {
     "server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read",
 }  # fmt: skip
-"""The methods whose results say for how long they may be kept."""
+"""The methods whose results say how long they may be cached."""
 
 
 def completed(method: str, result: Result) -> Result:
@@ -85,4 +85,4 @@ def completed(method: str, result: Result) -> Result:
 
 
 Method = Callable[[Client, Params], Awaitable[Result]]
-"""A method of the server: what answers a request."""
+"""A method of the server: it answers a request."""

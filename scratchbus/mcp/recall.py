@@ -13,7 +13,7 @@ from scratchbus.mcp.workspace import Workspace
 
 
 class Found(TypedDict):
-    """What bears on the question, where it is, and why it was found."""
+    """A match for the question, where it is, and why it was found."""
 
     kind: str
     id: str
@@ -23,7 +23,7 @@ class Found(TypedDict):
 
 
 class Recollection(TypedDict):
-    """What bears on the question, the best first."""
+    """The matches for the question, best first."""
 
     found: list[Found]
 
@@ -38,7 +38,7 @@ class RecallTools(ToolGroup):
     async def recall(
         self,
         query: str,
-        at: Annotated[str | None, Field(description="What was known then (ISO 8601).")] = None,
+        at: Annotated[str | None, Field(description="Search what was known then (ISO 8601).")] = None,
         limit: Limit = 10,
     ) -> Recollection:
         """Search notes, notepad, observations, facts and preferences at once, best match first."""

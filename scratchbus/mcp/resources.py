@@ -20,7 +20,7 @@ MARKDOWN: Final = "text/markdown"
 
 
 class Kind(NamedTuple):
-    """A kind of resource: its URI template, its name, what it is, and the group of tools that it needs."""
+    """A kind of resource: its URI template, name and description, and the group of tools it needs."""
 
     template: str
     name: str
@@ -30,12 +30,12 @@ class Kind(NamedTuple):
 
     @property
     def document(self) -> dict[str, Any]:
-        """What clients are told of it, besides its URI."""
+        """Its description for clients, without the URI."""
         return {"name": self.name, "description": self.about, "mimeType": self.mime_type}
 
     @property
     def key(self) -> str:
-        """The name of the part of the URI that varies."""
+        """The name of the variable part of the URI."""
         return self.template.partition("{")[2].partition("}")[0]
 
     def uri(self, value: str) -> str:
@@ -43,7 +43,7 @@ class Kind(NamedTuple):
         return self.template.replace(f"{{{self.key}}}", quote(value, safe=""))
 
     def value_in(self, uri: str) -> str | None:
-        """Return the value in a URI, however it is encoded; None if the URI is of another kind."""
+        """Return the value in a URI, percent-encoded or not; None if the URI is of another kind."""
         before, _, after = self.template.partition(f"{{{self.key}}}")
         found = re.fullmatch(f"{re.escape(before)}(.+){re.escape(after)}/?", uri)
         return None if found is None else unquote(found[1])
@@ -119,13 +119,13 @@ class Resources:
         raise NotFound(f"{shown(uri)} is not a resource; these are: {forms}")
 
     async def check(self, uri: str) -> str:
-        """Return the URI of a resource as changes of it are notified. Raises NotFound unless it exists."""
+        """Return the URI used in notifications about a resource. Raises NotFound unless it exists."""
         kind, value = self.find(uri)
         if kind == CONTEXT:
             raise NotFound(f"{shown(uri)} changes with everything else; subscribe to {ACTIVE.template}")
         if kind.key == "session" and value != self._workspace.identity.session:
             raise NotFound(
-                f"{shown(uri)} is of a session that you entered; only those of your own can be subscribed to"
+                f"{shown(uri)} belongs to a session that you entered; you can subscribe only to resources of your own"
             )
         if kind == OBSERVATION:
             await self._observation(value)

@@ -32,14 +32,14 @@ class ScratchpadTools(ToolGroup):
         self._scratchpad = workspace.bus.scratchpad(workspace.identity.agent)
 
     def has(self, name: str) -> bool:
-        """See `ToolGroup`: who has no scratchpad sees who it is, and nothing else."""
+        """See `ToolGroup`. Without a scratchpad, an identity has only the tool that shows who it is."""
         return self._identity.has_scratchpad or name == "whoami"
 
     @tool("Who am I?", READS)
     async def whoami(self) -> Self:
         """See who you are, where you work, and your scratchpad if you have one."""
         who = self._identity
-        _, revision = await self._scratchpad.read_with_revision()  # first: if the text is newer, the write is refused
+        _, revision = await self._scratchpad.read_with_revision()  # first, so that a write with an outdated one fails
         text = await self._scratchpad.whoami()
         found: Self = {"agent": who.agent, "kind": who.kind, "page": who.page, "text": text, "revision": revision}
         if who.session is not None:

@@ -28,7 +28,7 @@ _PARAMS: Final[dict[str, type[types.RequestParams]]] = {
     "subscriptions/listen": types.SubscriptionsListenRequestParams,
     "ping": types.RequestParams,
 }
-"""What the SDK checks the parameters of a method by; those of all others are a page of a list."""
+"""The SDK's model for the parameters of a method; all other methods take those of a paged list."""
 
 _NOTIFICATIONS: Final[dict[str, Any]] = {
     "notifications/message": types.LoggingMessageNotification,
@@ -54,7 +54,7 @@ def server_of(workspace: Workspace) -> Server[None]:
 
 
 def _handler(name: str, method: Method) -> Any:
-    """Return what the SDK calls for a method."""
+    """Return the handler that the SDK calls for a method."""
 
     async def handle(context: Request, _: Any) -> Result:
         try:
@@ -67,7 +67,7 @@ def _handler(name: str, method: Method) -> Any:
 
 
 class _Client:
-    """Who sent a request to the SDK."""
+    """The sender of a request to the SDK."""
 
     def __init__(self, context: Request) -> None:
         self._session = context.session
@@ -76,7 +76,7 @@ class _Client:
 
     @property
     def connection(self) -> object:
-        return self._session._connection  # private in the SDK, but nothing else tells clients apart
+        return self._session._connection  # private in the SDK, but the only thing that distinguishes clients
 
     @property
     def ending(self) -> AsyncExitStack:

@@ -11,10 +11,10 @@ Item = TypeVar("Item", Note, Observation)
 
 
 def search(text: str, items: Sequence[Item]) -> list[Item]:
-    """Return the items that have words of a text, best match first, then those that contain it as it is.
+    """Return the items that have words of a text, best match first, then those that contain it literally.
 
     The words match in any order and grammatical form: "build main" finds "the builds fail on main". A text without
-    words matches everything; what matches equally well stays in the order given.
+    words matches everything; equally good matches keep the given order.
     """
     if not text.strip():
         return list(items)

@@ -57,7 +57,7 @@ class SessionTools(ToolGroup):
         self._bus = workspace.bus
 
     def has(self, name: str) -> bool:
-        """See `ToolGroup`: clients that share a token do not change the session under each other."""
+        """See `ToolGroup`. Clients that share a token cannot change the session, since that would affect the others."""
         return not self._workspace.is_shared or name not in (
             "spawn_session",
             "fork_session",

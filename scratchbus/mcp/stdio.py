@@ -1,7 +1,7 @@
 """Serve one client over standard input and output, one message a line.
 
-A line that is not a message, such as one with half a surrogate pair, gets an error, since its sender would wait for
-good. What is asked before the input ends is answered before the process ends.
+A line that is not a message, such as one with half a surrogate pair, gets an error, since its sender would otherwise
+wait forever. Requests received before the input ends are answered before the process exits.
 """
 
 from __future__ import annotations
@@ -82,14 +82,14 @@ async def _end_on_signal(scope: anyio.CancelScope) -> None:
 
 
 class _Partial:
-    """A line that is not complete yet: its chunks, since joining them each time would take quadratic time."""
+    """An incomplete line, kept in chunks, since joining them each time would take quadratic time."""
 
     def __init__(self) -> None:
         self.chunks: list[bytes] = []
         self.size = 0
 
     def add(self, chunk: bytes) -> None:
-        """Add a chunk, but keep only the beginning of a line that is too long."""
+        """Add a chunk; of a line that is too long, keep only the beginning."""
         self.size += len(chunk)
         if self.size > LONGEST:
             del self.chunks[1:]
@@ -153,7 +153,7 @@ def _message(line: bytes) -> Message:
 
 
 def _error(id: Id | None, code: int, text: str) -> Message:
-    """Return the answer to what is no request, with its id if it has one."""
+    """Return the answer to a message that is not a request, with its id if it has one."""
     return {"jsonrpc": "2.0", "id": id, "error": ProtocolError(code, text).document}
 
 
@@ -166,7 +166,7 @@ def _early_id(line: _Partial) -> Id | None:
 
 
 def _int(digits: str) -> int | None:
-    """Return a number, None for one that Python refuses to convert: the id beside it is still wanted."""
+    """Return a number, or None if Python refuses to convert it: the id in the same message is still needed."""
     return int(digits) if len(digits) < sys.int_info.default_max_str_digits else None
 
 

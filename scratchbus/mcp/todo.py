@@ -58,7 +58,7 @@ class TodoTools(ToolGroup):
     @tool("Read or write the todo list", REPLACES)
     async def todo(
         self,
-        todos: Annotated[  # validated by the list itself, whose errors are clearer than those of a schema
+        todos: Annotated[  # validated by the todo list, whose errors are clearer than a schema's
             list[Any] | None,
             WithJsonSchema(_GIVEN),
             Field(description="The whole list; with merge, items to change or add."),
@@ -83,7 +83,7 @@ class TodoTools(ToolGroup):
 
 
 def _check_statuses(todos: list[Any]) -> None:
-    """Raise InvalidField for a status that does not exist, which the list itself would take for pending."""
+    """Raise InvalidField for an unknown status, which the todo list itself would treat as pending."""
     for index, item in enumerate(todos):
         status = item.get("status") if isinstance(item, dict) else None
         if status is not None and not (isinstance(status, str) and status.strip().lower() in _STATUSES):

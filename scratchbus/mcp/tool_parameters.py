@@ -1,4 +1,4 @@
-"""The arguments that several tools take, and the checks of a revision: no model overwrites what it has not read."""
+"""The arguments that several tools take, and the revision checks that keep a model from overwriting unread text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import Field, WithJsonSchema
 from scratchbus.errors import Conflict, RevisionConflict
 
 EventId = str | None
-"""An id of the model's for its call, which makes a retry safe; the instructions explain it once for all tools."""
+"""An id the model chooses for its call to make a retry safe; the instructions explain it once for all tools."""
 
 Tags = Annotated[list[str] | None, Field(description="Topics.")]
 Cursor = str | None

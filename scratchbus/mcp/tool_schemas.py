@@ -1,4 +1,4 @@
-"""JSON schemas as models and clients take them: short, typed throughout, without references."""
+"""JSON schemas for models and clients: short, typed throughout, without references."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, Final
 from scratchbus import Registry
 
 TYPES: Final = "x-types"
-"""Marks, in a schema, the name of an observation type; its value says whether meanings are wanted."""
+"""Marks the name of an observation type in a schema; its value says whether to include the meanings."""
 
 
 def lean(schema: Any, parts: Mapping[str, Any] | None = None) -> Any:
-    """Return a JSON schema without titles, references, and defaults that say nothing.
+    """Return a JSON schema without titles, references and redundant defaults.
 
-    Titles cost a model tokens and tell it nothing; references make validation by clients slower; clients that are
-    strict refuse a default of another type.
+    Titles cost a model tokens and say nothing; references slow validation in clients; strict clients refuse a default
+    of another type.
     """
     if isinstance(schema, list):
         return [lean(each, parts) for each in schema]
@@ -46,7 +46,7 @@ def without_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_types(schema: Any, registry: Registry) -> Any:
-    """Return a schema with the observation types as an enum, and what they mean, where it asks for them."""
+    """Return a schema with the observation types as an enum, and with their meanings where it asks for them."""
     if isinstance(schema, list):
         return [with_types(each, registry) for each in schema]
     if not isinstance(schema, dict):

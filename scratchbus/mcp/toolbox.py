@@ -1,8 +1,8 @@
 """Declare tools, call them and return their answers.
 
-A tool is a method: its signature is the schema of its arguments, its return type that of its answers. This is done here
-because the SDK ignores unknown arguments (a forged `source` among them), parses any text that looks like JSON, and
-spreads an argument error over many lines.
+A tool is a method: its signature gives the schema of its arguments, its return type the schema of its answers. The SDK
+is not used for this because it ignores unknown arguments (a forged `source` among them), parses any text that looks
+like JSON, and spreads an argument error over many lines.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from scratchbus.mcp.tool_schemas import lean, with_types, without_null
 from scratchbus.mcp.workspace import Workspace
 
 SETTLED: Final = frozenset({"source", "by", "agent", "page", "session", "kind", "instance"})
-"""Names that the connection settles; refused as arguments."""
+"""Values fixed by the connection; refused as arguments."""
 
 _PASSING: Final = (EngineUnreachable, EngineLoading, NotReplicated, LogError)
 
@@ -45,7 +45,7 @@ logger = stderr_logger()
 
 
 class Hints(NamedTuple):
-    """What a tool does to the bus, as announced to clients. No tool reaches beyond the bus."""
+    """A tool's effect on the bus, as announced to clients. No tool reaches beyond the bus."""
 
     read_only: bool = False
     destructive: bool = False
@@ -65,8 +65,8 @@ Method = TypeVar("Method", bound=Callable[..., Awaitable[Answer]])
 def tool(title: str, hints: Hints, *, now: str | None = None) -> Callable[[Method], Method]:
     """Make a method of a group a tool, with the title people see.
 
-    The tool has the name of the method, the description of its docstring and the arguments of its signature. A former
-    tool, which clients can still call but are not shown, is offered to those who have the one that it is called `now`.
+    The method gives the tool its name, its docstring the description, its signature the arguments. `now` marks a
+    former tool by its current name: it is hidden, but clients that have the current tool can still call it.
     """
 
     def mark(method: Method) -> Method:
@@ -90,16 +90,16 @@ class ToolGroup:
 
     @classmethod
     def every_name(cls) -> dict[str, str]:
-        """Return the names of its tools in their order, former ones too, each with what it is called now."""
+        """Return the names of its tools in their order, former ones too, each with its current name."""
         return {name: member.now or name for name, member in vars(cls).items() if hasattr(member, "tool")}
 
     def has(self, name: str) -> bool:
-        """Return whether it offers this tool of its to this connection."""
+        """Return whether the group offers this tool to this connection."""
         return True
 
 
 class _Declaration(NamedTuple):
-    """What a tool takes and gives: the model that validates its arguments, their schemas, and how clients see it."""
+    """The declaration of a tool: the model that validates its arguments, their schemas, and its form for clients."""
 
     model: type[BaseModel]
     arguments: dict[str, Any]
@@ -107,7 +107,7 @@ class _Declaration(NamedTuple):
 
 
 _DECLARATIONS: dict[object, _Declaration] = {}
-"""By method: to derive the schemas of all tools takes longer than all else that a new connection needs."""
+"""The declarations by method: deriving all schemas takes longer than the rest of a new connection."""
 
 
 def _declaration_of(function: Callable[..., Awaitable[Answer]]) -> _Declaration:
@@ -163,7 +163,7 @@ class BoundTool:
         return name in self._arguments
 
     async def __call__(self, given: dict[str, Any]) -> Answer:
-        """Call the tool. An argument that is null counts as left out, which is what many clients mean.
+        """Call the tool. An argument that is null counts as omitted, as many clients intend.
 
         Raises ScratchbusError; InvalidInput describes invalid arguments.
         """
@@ -189,7 +189,7 @@ class BoundTool:
             try:
                 return from_json(value)
             except ValueError:
-                pass  # validated as the text that it is
+                pass  # validated as text
         return value
 
 
@@ -209,7 +209,7 @@ class Toolbox:
 
     @property
     def listed(self) -> list[dict[str, Any]]:
-        """The tools as clients see them, in a fixed order, with the observation types there are now."""
+        """The tools as clients see them, in a fixed order, with the current observation types."""
         types: Registry = self._workspace.bus.types
         return [
             {**tool.listed, "inputSchema": with_types(tool.listed["inputSchema"], types)}
@@ -218,7 +218,7 @@ class Toolbox:
         ]
 
     async def call(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Call a tool and return its result. An error is an answer too: one line that says what to do."""
+        """Call a tool and return its result. Errors are answers too: one line that says what to do."""
         tool = self._tools.get(name)
         if tool is None:
             return self._refused("unknown", self._no_such(name))
@@ -271,7 +271,7 @@ async def _retried(tool: BoundTool, arguments: dict[str, Any]) -> Answer:
     try:
         return await tool(arguments)
     except (EngineError, LogError) as problem:
-        may_pass = isinstance(problem, _PASSING) and not isinstance(problem, LogBlocked)  # which an admin must repair
+        may_pass = isinstance(problem, _PASSING) and not isinstance(problem, LogBlocked)  # an admin must repair that
         if problem.event_id is None or not tool.takes("event_id") or not may_pass:
             raise
         return await tool({**arguments, "event_id": problem.event_id})

@@ -29,7 +29,7 @@ class Workspace:
     @classmethod
     @asynccontextmanager
     async def opened(cls, identity: Identity, *, is_shared: bool = False, **settings: Any) -> AsyncIterator[Workspace]:
-        """Open the bus as this identity and close it on exit; one that `is_shared` serves several clients.
+        """Open the bus as this identity and close it on exit; `is_shared` if it serves several clients.
 
         Raises EngineError.
         """
@@ -41,7 +41,7 @@ class Workspace:
 
     @property
     def session(self) -> str:
-        """The session whose memory the tools use: the one that was entered last, else that of the identity.
+        """The session whose memory the tools use: the session entered last, else the identity's own.
 
         Raises InvalidField without one.
         """
@@ -57,7 +57,7 @@ class Workspace:
         return self._entered[-1] if self._entered else self.identity.session
 
     async def enter(self, session: str) -> None:
-        """Use the memory of a session that was started from the present one. Raises NotFound for any other."""
+        """Use the memory of a session that was started from the current one. Raises NotFound for any other."""
         child = await self.bus.session(session)
         if child is None or child.parent != self.session:
             raise NotFound(
@@ -69,7 +69,7 @@ class Workspace:
         self._entered.append(session)
 
     async def leave(self, event_id: str | None) -> tuple[str, str | None]:
-        """End the session that was entered last; return it, and the one it was entered from, again for a retry.
+        """End the session entered last; return it and the session it was entered from, the same for a retry.
 
         Raises Conflict for the connection's own session, without which it could remember nothing.
         """
@@ -78,7 +78,7 @@ class Workspace:
         ended = self.session
         if not self._entered:
             raise Conflict(
-                f"session {ended} is that of your connection and stays open; you can end only a session that you"
+                f"session {ended} is your connection's own and stays open; you can end only a session that you"
                 " entered with enter_session"
             )
         await self.bus.end_session(ended, event_id=event_id)

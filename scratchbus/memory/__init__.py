@@ -1,1 +1,1 @@
-"""What agents remember, as programs use it: one module for each memory, with its blocking and its asyncio facade."""
+"""The memories of agents: one module for each memory, with its blocking and its asyncio facade."""

@@ -20,16 +20,15 @@ from scratchbus.timetravel.cut import cut_at
 
 
 class Facts:
-    """The facts of a scope: who or what is how related, since when and until when. Get them from `Bus.facts`.
+    """The facts of a scope: how people and things are related, and during which time. Get them from `Bus.facts`.
 
-    A fact is a triplet: a subject, a relation that is declared, and an object. Facts are asserted and retracted, never
-    changed. What follows from them is read: a new value of a relation with one value at a time ends the one before it
-    from then on, in whatever order the two were asserted.
+    A fact is a triplet: a subject, a declared relation, and an object. Facts are asserted and retracted, never changed.
+    Reads derive the rest: a new value of a one-valued relation ends the previous one from then on, in whatever order
+    the two were asserted.
 
-    `at` is the moment that is asked about, by default now. With `known_at`, a position or a time, only what was known
-    then counts. Every write takes `event_id`, an id of the caller's that makes a retry safe. Bad arguments raise
-    InvalidInput, and nothing has changed then; UnknownRelation names the nearest relation. Every read sees all writes
-    acknowledged before it began.
+    `at` is the moment to ask about, by default now. With `known_at`, a position or a time, only facts known then count.
+    Every write takes `event_id`, an id the caller chooses to make a retry safe. Bad arguments raise InvalidInput and
+    change nothing; UnknownRelation names the nearest relation. Every read sees all writes acknowledged before it began.
     """
 
     def __init__(self, bus: Host, scope: str) -> None:
@@ -51,17 +50,17 @@ class Facts:
     ) -> Fact:
         """Assert that a relation holds between a subject and an object, each of up to 256 characters.
 
-        It is true from `valid_at`, or else from now on, until `invalid_at` at most. `evidence` are the ids of
-        observations that it rests on: if one is refuted, the fact is retracted. `source_text` is the text that says so.
+        It is true from `valid_at`, by default now, until `invalid_at` at the latest. `evidence` are the ids of
+        supporting observations: if one is refuted, the fact is retracted. `source_text` is the text it was taken from.
         If sources give different values for the same `valid_at`, none of them counts as true until all but one are
         retracted, and an observation asks for that; see `pending_review`.
         """
         return self._bus.converse(facts.assert_fact(self._bus.core, self._page, locals()))
 
     def retract(self, id: str, reason: str, *, event_id: str | None = None) -> Fact:
-        """Take a fact back: it is not true at any time, as far as is known from now on. Its history stays.
+        """Retract a fact: from now on it counts as never having been true. Its history stays.
 
-        A fact that is retracted already stays as it is. Raises NotFound.
+        Retracting it again changes nothing. Raises NotFound.
         """
         return self._bus.converse(facts.retract(self._bus.core, self._page, locals()))
 
@@ -75,10 +74,10 @@ class Facts:
         known_at: When | None = None,
         limit: int | None = 100,
     ) -> list[Fact]:
-        """Return the facts that are true at a moment, the last asserted first.
+        """Return the facts true at a moment, last asserted first.
 
-        With a subject or an object and a transitive relation, also those that it leads on to, the nearest first. A
-        relation may be given by its inverse. Capitals in the names of entities do not matter. Raises InvalidPosition.
+        With a subject or an object and a transitive relation, follow the relation and return the nearest facts first.
+        A relation may be given by its inverse. The names of entities ignore case. Raises InvalidPosition.
         """
         until = self._until(known_at)
         asked = subject, relation, object, at, until, limit
@@ -93,7 +92,7 @@ class Facts:
         known_at: When | None = None,
         limit: int | None = 100,
     ) -> list[Neighbour]:
-        """Return the entities that facts connect with one, up to so many facts away (20 at most), the nearest first.
+        """Return the entities connected with an entity, up to this many facts away (20 at most), nearest first.
 
         Raises TooLarge when more than 200,000 facts would have to be followed.
         """
@@ -111,18 +110,18 @@ class Facts:
         return self._bus.converse(fact_reads.path(self._bus.core, self._page, a, b, at, until))
 
     def timeline(self, subject: str, relation: str, *, known_at: When | None = None, limit: int = 1_000) -> list[Span]:
-        """Return every fact about a subject and a relation with the time in which it is true, by when it begins.
+        """Return every fact about a subject and a relation with the time it is true, by start time.
 
-        Those that have ended, are contested or retracted are there too. Of more than `limit`, the last ones.
+        This includes ended, contested and retracted facts. With more than `limit`, return the last ones.
         """
         until = self._until(known_at)
         return self._bus.converse(fact_reads.timeline(self._bus.core, self._page, subject, relation, until, limit))
 
     def why(self, fact: Fact | str) -> Why:
-        """Return why a fact is known: which text says so, who and when, and what it rests on.
+        """Return the origin of a fact: its source text, who asserted it and when, and its evidence.
 
-        The fact is given as it is, or by its id. The answer also says whether it is valid, and what ended or contests
-        it. Raises NotFound.
+        Pass the fact or its id. The answer also says whether it is valid, and what ended or contests it. Raises
+        NotFound.
         """
         return self._bus.converse(fact_reads.why(self._bus.core, self._page, facts.check_fact(fact)))
 
@@ -135,7 +134,7 @@ class Facts:
         source_text: str | None = None,
         event_id: str | None = None,
     ) -> Fact:
-        """Say that two names mean one entity, from now on in every answer; return the fact that says so."""
+        """Declare two names to mean one entity, in every answer from now on; return the fact that records it."""
         return self._bus.converse(facts.same_as(self._bus.core, self._page, a, b, locals()))
 
     def not_same_as(
@@ -143,12 +142,12 @@ class Facts:
     ) -> list[Fact]:
         """Undo `same_as`; return the facts that were retracted.
 
-        Raises NotFound when no fact says that the two are one, Conflict when they are one through other names.
+        Raises NotFound if no fact equates the two, Conflict if they are equal only through other names.
         """
         return self._bus.converse(facts.not_same_as(self._bus.core, self._page, a, b, reason, event_id))
 
     def pending_review(self) -> list[Observation]:
-        """Return the open observations that ask which of several contested facts is true; `context` has their ids."""
+        """Return the open observations that ask which contested fact is true; their `context` has the ids."""
         return self._bus.converse(facts.pending_review(self._bus.core, self._page))
 
     def ingest(
@@ -164,9 +163,9 @@ class Facts:
     ) -> list[Fact]:
         """Assert the triplets that an extractor finds in a text; either all of them or none, up to 1,000.
 
-        An extractor is any function that is given the text and returns triplets: a `Triplet`, a tuple of three texts,
-        or a mapping with these keys. The default one finds lines `A -> relation -> B`, and if a `subject` is given,
-        lines `key: value` about it whose key is the name of a relation.
+        An extractor is any function that takes the text and returns triplets: a `Triplet`, a tuple of three texts, or a
+        mapping with these keys. The default one finds lines `A -> relation -> B` and, if a `subject` is given, lines
+        `key: value` about it whose key is the name of a relation.
         """
         return self._bus.converse(ingest.ingest(self._bus.core, self._page, locals()))
 
@@ -179,10 +178,10 @@ class Facts:
         known_at: When | None = None,
         counter: TokenCounter = estimate_tokens,
     ) -> str:
-        """Return the facts that are true at a moment as lines `A -> relation -> B`, in at most so many tokens.
+        """Return the facts true at a moment as lines `A -> relation -> B`, within this many tokens.
 
-        The last asserted come first, and the last line says how many are left out. Facts that have ended or are
-        contested are never among them.
+        The last asserted come first, and the last line says how many are left out. Ended and contested facts are never
+        included.
         """
         until = self._until(known_at)
         asked = budget, counter, subject, at, until

@@ -21,10 +21,10 @@ class AsyncFiles:
     """The private files of a session, outside of every workspace. Get them from `AsyncBus.files`.
 
     They are on the disk of this machine, in `<data directory>/brain/<session>/scratch/`; the log lists them with size
-    and SHA-256. A session that was spawned uses the files of the session that it was spawned from; a fork has its own.
-    A path is relative, with names between slashes, and leads nowhere else: not through `..` or a symbolic link.
-    Whatever a path or content is wrong for is an InvalidField or TooLarge; then nothing has changed. Writes raise
-    SessionOver once the session has ended, and FilesUnavailable when there is no space or no permission.
+    and SHA-256. A spawned session shares the files of its parent; a fork has its own. A path is relative, with names
+    between slashes, and stays in the directory: no `..`, no symbolic links. An invalid path or content raises
+    InvalidField or TooLarge and changes nothing. Writes raise SessionOver once the session has ended, and
+    FilesUnavailable without space or permission.
     """
 
     def __init__(self, bus: AsyncHost, session: str) -> None:
@@ -33,10 +33,10 @@ class AsyncFiles:
         self._session = session
 
     async def write(self, path: str, content: str | bytes, *, event_id: str | None = None) -> ScratchFile:
-        """Write a file as a whole, and the directories above it; return it as the log lists it.
+        """Write a whole file, creating its directories; return its entry in the log.
 
-        Until all of it is on disk, the file is as it was before. Files that have become too old, and the oldest ones
-        while all together are larger than `max_files` bytes, are evicted.
+        The file is replaced only once all of it is on disk. Files that are too old are evicted, and the oldest ones
+        while all together are larger than `max_files` bytes.
         """
         return await self._bus.converse(files.write(self._bus.core, await self._root(), locals()))
 
@@ -49,25 +49,25 @@ class AsyncFiles:
         return await self._bus.converse(files.present(self._bus.core, await self._root()))
 
     async def as_of(self, when: When) -> FileList:
-        """Return what `list` returned at a position or a time. Raises InvalidPosition."""
+        """Return the files listed at a position or a time. Raises InvalidPosition."""
         page = page_of_session(await self._root())
         return files.listed((await self._bus.converse(documents_as_of(self._bus.core, page, when)))[1])
 
     async def delete(self, path: str, *, event_id: str | None = None) -> None:
-        """Delete a file, and the directories that it leaves empty. Raises NotFound."""
+        """Delete a file, and directories that become empty. Raises NotFound."""
         await self._bus.converse(files.delete(self._bus.core, await self._root(), locals()))
 
     async def sync(self) -> FileList:
-        """List what programs have written to the directory or deleted from it, evict what is too much; return `list`.
+        """Record what programs have written to the directory or deleted from it, evict the excess; return `list`.
 
-        Symbolic links, devices, and files whose names no path can have, are left out.
+        Symbolic links, devices and files with invalid names are left out.
         """
         return await self._bus.converse(files.sync(self._bus.core, await self._root()))
 
     async def path(self, path: str | None = None) -> Path:
-        """Return where the directory is on this machine, or a file in it, for programs that are to use it.
+        """Return the path of the directory on this machine, or of a file in it, for programs to use.
 
-        Makes the directory. What such programs write, `sync` lists.
+        Creates the directory. Call `sync` to record what such programs write.
         """
         return await self._bus.converse(files.place(self._bus.core, await self._root(), path))
 

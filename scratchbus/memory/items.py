@@ -16,10 +16,10 @@ from scratchbus.readmodel.scope import Host
 
 
 class Items:
-    """Values by namespace and key, which outlive sessions. Get them from `Bus.items`.
+    """Values by namespace and key that outlive sessions. Get them from `Bus.items`.
 
-    A namespace is 1 to 32 labels, a value a JSON object of at most 64 KiB. The last write of a key counts. Writes raise
-    InvalidField and TooLarge before anything is written; every read sees all writes acknowledged before it began.
+    A namespace is 1 to 32 labels, a value a JSON object of at most 64 KiB. The last write of a key wins. Writes raise
+    InvalidField and TooLarge before anything is written. Every read sees all writes acknowledged before it began.
     """
 
     def __init__(self, bus: Host, store: str) -> None:
@@ -27,7 +27,7 @@ class Items:
         self._page = page_of_store(store)
 
     def read(self) -> StoreItems:
-        """Return the items as they are now, to get and search any number of them."""
+        """Return the current items, to get and search any number of them."""
         return self._bus.converse(items.read(self._bus.core, self._page))
 
     def put(self, namespace: Sequence[str], key: str, value: Mapping[str, Any], *, ttl: int | None = None) -> None:
@@ -43,13 +43,13 @@ class Items:
         return self._bus.converse(items.write(self._bus.core, self._page, changes))
 
     def use(self, used: Iterable[StoreItem]) -> int:
-        """Begin the time to live of items again; return of how many. Those that never expire are left out."""
+        """Restart the time to live of items; return how many. Items that never expire are left out."""
         return self._bus.converse(items.use(self._bus.core, self._page, used))
 
     def sweep(self) -> int:
-        """Delete the items that have expired, which reads leave out already; return how many."""
+        """Delete expired items, which reads already leave out; return how many."""
         return self._bus.converse(items.sweep(self._bus.core, self._page))
 
     def history(self, namespace: Sequence[str], key: str) -> list[AnyEvent]:
-        """Return the events about an item, oldest first, also of a deleted one. Raises PositionLost."""
+        """Return the events of an item, oldest first, also of a deleted one. Raises PositionLost."""
         return self._bus.converse(items.history_of_item(self._bus.core, self._page, namespace, key))

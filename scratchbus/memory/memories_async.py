@@ -54,7 +54,7 @@ else:
 
 
 class AsyncMemories:
-    """The memories of a bus: those of sessions, of agents and of scopes, with sessions, tasks and runs."""
+    """The memories of sessions, agents and scopes on a bus, with sessions, tasks and runs."""
 
     def notes(self: scope.AsyncHost, session: str) -> notebooks.AsyncNotes:
         """Return the notes of a session. Raises InvalidName."""
@@ -82,16 +82,16 @@ class AsyncMemories:
     async def session(self: scope.AsyncHost, session: str) -> remembered.Session | None:
         """Return the record of a session: its parent, its children, and whether it has ended.
 
-        None for a session that has no parent and no children and has not ended. Raises InvalidName.
+        Returns None for a session without parent and children that has not ended. Raises InvalidName.
         """
         return await self.converse(sessions.get_session(self.core, session))
 
     async def sessions(
         self: scope.AsyncHost, names: Collection[str] | None = None, *, as_of: timetravel.When | None = None
     ) -> list[remembered.SessionInfo]:
-        """Return all sessions of the bus, or those of them with these names, by their names.
+        """Return all sessions of the bus, or those with these names, sorted by name.
 
-        With `as_of`, a position or a time, as they were then. Raises InvalidName, InvalidPosition.
+        With `as_of`, a position or a time, return their past state. Raises InvalidName, InvalidPosition.
         """
         return await self.converse(overview.list_sessions(self.core, names, as_of))
 
@@ -109,9 +109,8 @@ class AsyncMemories:
     ) -> str:
         """Start a session from a parent, and return its id; its notepad is empty, or a copy of its parent's.
 
-        The two are independent from then on. Calling it again with the same `session` or `event_id` completes a call
-        that was interrupted, and otherwise changes nothing. Raises SessionExists, or SessionOver when the parent has
-        ended.
+        The two are independent from then on. Calling it again with the same `session` or `event_id` completes an
+        interrupted call, and otherwise changes nothing. Raises SessionExists, or SessionOver if the parent has ended.
         """
         return await self.converse(sessions.begin(self.core, parent, session, False, copy_notepad, event_id))
 
@@ -127,8 +126,8 @@ class AsyncMemories:
     async def end_session(self: scope.AsyncHost, session: str, *, event_id: str | None = None) -> remembered.Session:
         """End a session: archive its notes, notepad and todo list in one step.
 
-        They read as empty from then on, and writes raise SessionOver; `history` and `as_of` still return what they
-        were. Ending a session again changes nothing.
+        They read as empty from then on, and writes raise SessionOver; `history` and `as_of` still return their past.
+        Ending a session again changes nothing.
         """
         return await self.converse(sessions.end(self.core, session, event_id))
 
@@ -137,7 +136,7 @@ class AsyncMemories:
         return todos.AsyncTodo(self, session)
 
     def turns(self: scope.AsyncHost, session: str) -> conversations.AsyncTurns:
-        """Return the conversation of a session, as far as the host appends it. Raises InvalidName."""
+        """Return the conversation of a session, to which the host appends turns. Raises InvalidName."""
         return conversations.AsyncTurns(self, session)
 
     def files(self: scope.AsyncHost, session: str) -> scratch_files.AsyncFiles:
@@ -145,9 +144,9 @@ class AsyncMemories:
         return scratch_files.AsyncFiles(self, session)
 
     async def evict_files(self: scope.AsyncHost) -> dict[str, int]:
-        """Evict the private files of all sessions that are too old or too large, also of those that have ended.
+        """Evict private files that are too old or too large, in all sessions, including ended ones.
 
-        Returns how many files, by session. Raises FilesUnavailable.
+        Returns the number of evicted files by session. Raises FilesUnavailable.
         """
         return await self.converse(file_commands.evict_all(self.core))
 
@@ -160,9 +159,9 @@ class AsyncMemories:
         return await self.converse(tasks.begin(self.core, session, locals()))
 
     async def end_task(self: scope.AsyncHost, task: str, summary: str, *, event_id: str | None = None) -> str:
-        """End a task; return the text that replaces everything said and done for it in the conversation.
+        """End a task; return the text that replaces its part of the conversation.
 
-        Raises NotFound, and Conflict when it has ended.
+        Raises NotFound, and Conflict if it has already ended.
         """
         return await self.converse(tasks.end(self.core, locals()))
 
@@ -176,7 +175,7 @@ class AsyncMemories:
         return await self.converse(tasks.report(self.core, session, result, event_id))
 
     def scratchpad(self: scope.AsyncHost, agent: str) -> scratchpads.AsyncScratchpad:
-        """Return the scratchpad of an agent, which only that agent may use. Raises InvalidName."""
+        """Return the scratchpad of an agent; only that agent may use it. Raises InvalidName."""
         return scratchpads.AsyncScratchpad(self, agent)
 
     def run(
@@ -184,14 +183,14 @@ class AsyncMemories:
     ) -> runs.AsyncRun:
         """Return a run of an agent, to use in an `async with`.
 
-        When it ends, in whatever way, `ask` is called with a prompt for one last call of the model, and the answer
-        becomes the scratchpad. `event_id` becomes the id of the event of the run; the event of the answer gets the
-        same with `/scratchpad` appended.
+        When it ends, in whatever way, `ask` is called with a prompt for a final call of the model, and the answer
+        becomes the scratchpad. `event_id` becomes the id of the run's event; the answer's event gets the same id with
+        `/scratchpad` appended.
         """
         return runs.AsyncRun(scratchpads.AsyncScratchpad(self, agent), agent, task, ask, event_id)
 
     async def relations(self: scope.AsyncHost) -> relation_registry.RelationRegistry:
-        """Return the relations that facts may have: those that were published, or else those of the file.
+        """Return the relations that facts may use: the published ones, by default those of the file.
 
         Raises RelationsError.
         """
@@ -199,7 +198,7 @@ class AsyncMemories:
 
     @property
     def relations_version(self: scope.AsyncHost) -> int:
-        """The version of the relations in use, 0 for those of the file; each push gives them the next one."""
+        """The version of the relations in use, 0 for those of the file; each push increments it."""
         return self.core.relations_version
 
     async def push_relations(
@@ -211,8 +210,8 @@ class AsyncMemories:
     ) -> bool:
         """Publish relations, or the file at a path, to the whole bus; return whether that changed anything.
 
-        Every process reads facts by them within seconds, and no longer by a file of its own. They decide how facts are
-        read, not how they are stored. With an `expected_version`, only if the published ones still have that version
-        (0: none were published). Raises RelationsError for a bad file, and VersionConflict.
+        Within seconds every process reads facts by them instead of by its own file. They decide how facts are read, not
+        how they are stored. With an `expected_version`, publish only if the published ones still have that version (0:
+        none were published). Raises RelationsError for a bad file, and VersionConflict.
         """
         return await self.converse(in_force.push_relations(self.core, relations, event_id, expected_version))

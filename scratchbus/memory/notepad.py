@@ -20,12 +20,12 @@ from scratchbus.timetravel import When, remembered_as_of
 
 
 class Notepad:
-    """One text that a session keeps outside of its conversation. Get it from `Bus.notepad`.
+    """One text that a session keeps outside its conversation. Get it from `Bus.notepad`.
 
-    Every edit is an event that applies to the current text, so concurrent edits of two writers are both kept. Every
-    write takes `event_id`, an id of the caller's that makes a retry safe. A write raises InvalidField for an edit
-    that does not apply, TooLarge above `max_notepad` characters, and SessionOver once the session has ended; then
-    nothing has changed.
+    Every edit is an event that applies to the current text, so concurrent edits are all kept. Every write takes
+    `event_id`, an id the caller chooses to make a retry safe. A write raises InvalidField for an edit that does not
+    apply, TooLarge above `max_notepad` characters, and SessionOver once the session has ended; then nothing has
+    changed.
     """
 
     def __init__(self, bus: Host, session: str) -> None:
@@ -33,7 +33,7 @@ class Notepad:
         self._page = page_of_session(session)
 
     def read(self) -> str:
-        """Return its text; "" when it was never written."""
+        """Return its text; "" if it was never written."""
         return (self.read_with_revision()).content
 
     def read_with_revision(self) -> Revised:
@@ -66,8 +66,8 @@ class Notepad:
     ) -> int:
         """Edit a part of the text: `append` or `prepend` content, `delete` it, or `find_replace`.
 
-        The text to find or delete must occur exactly once; with `replace_all` at least once, and all occurrences are
-        edited. Returns the new revision.
+        The text to find or delete must occur exactly once; with `replace_all`, all occurrences are edited, at least
+        one. Returns the new revision.
         """
         return self._edit(notepad.UpdateNotepad, locals())
 

@@ -18,12 +18,12 @@ from scratchbus.timetravel import When, remembered_as_of
 
 
 class AsyncNotepad:
-    """One text that a session keeps outside of its conversation. Get it from `AsyncBus.notepad`.
+    """One text that a session keeps outside its conversation. Get it from `AsyncBus.notepad`.
 
-    Every edit is an event that applies to the current text, so concurrent edits of two writers are both kept. Every
-    write takes `event_id`, an id of the caller's that makes a retry safe. A write raises InvalidField for an edit
-    that does not apply, TooLarge above `max_notepad` characters, and SessionOver once the session has ended; then
-    nothing has changed.
+    Every edit is an event that applies to the current text, so concurrent edits are all kept. Every write takes
+    `event_id`, an id the caller chooses to make a retry safe. A write raises InvalidField for an edit that does not
+    apply, TooLarge above `max_notepad` characters, and SessionOver once the session has ended; then nothing has
+    changed.
     """
 
     def __init__(self, bus: AsyncHost, session: str) -> None:
@@ -31,7 +31,7 @@ class AsyncNotepad:
         self._page = page_of_session(session)
 
     async def read(self) -> str:
-        """Return its text; "" when it was never written."""
+        """Return its text; "" if it was never written."""
         return (await self.read_with_revision()).content
 
     async def read_with_revision(self) -> Revised:
@@ -64,8 +64,8 @@ class AsyncNotepad:
     ) -> int:
         """Edit a part of the text: `append` or `prepend` content, `delete` it, or `find_replace`.
 
-        The text to find or delete must occur exactly once; with `replace_all` at least once, and all occurrences are
-        edited. Returns the new revision.
+        The text to find or delete must occur exactly once; with `replace_all`, all occurrences are edited, at least
+        one. Returns the new revision.
         """
         return await self._edit(notepad.UpdateNotepad, locals())
 

@@ -17,10 +17,10 @@ Events = list[AnyEvent]  # inside a class with a method `list`, that name is tak
 class AsyncNotes:
     """The notes of a session. Get them from `AsyncBus.notes`.
 
-    Every write takes `event_id`, an id of the caller's that makes a retry safe: the retry returns the note as the
-    first attempt left it, with current totals. A write raises InvalidField, TooLarge or InvalidId for bad arguments,
-    NotFound when the note does not exist, and SessionOver once the session has ended; then nothing has changed.
-    Every read sees all writes acknowledged before it began.
+    Every write takes `event_id`, an id the caller chooses to make a retry safe: the retry returns the note as the first
+    attempt left it, with current totals. A write raises InvalidField, TooLarge or InvalidId for bad arguments, NotFound
+    if the note does not exist, and SessionOver once the session has ended; then nothing has changed. Every read sees
+    all writes acknowledged before it began.
     """
 
     def __init__(self, bus: AsyncHost, session: str) -> None:
@@ -36,9 +36,9 @@ class AsyncNotes:
         return await self.add(content, event_id=event_id)
 
     async def search(self, query: str | None = "", tags: Sequence[str] | None = ()) -> NotesResult:
-        """Return the notes that contain a text and have all these tags; upper and lower case are the same.
+        """Return the notes that contain a text, ignoring case, and have all these tags.
 
-        Notes in which the text comes earlier are first, then newer ones. Without a text, or without tags, all match.
+        Notes with the text nearer to their start come first, then newer ones. Without text or tags, all match.
         """
         return await self._bus.converse(notes.search(self._bus.core, self._page, query, tags))
 
@@ -55,30 +55,30 @@ class AsyncNotes:
         revision: int | None = None,
         event_id: str | None = None,
     ) -> NoteResult:
-        """Replace the content of a note, its tags, or both; an argument that is None leaves its field as it is.
+        """Replace the content of a note, its tags, or both; None leaves a field unchanged.
 
-        With a `revision`, the `version` that the note had when it was read, it is changed only if it still has that
-        version. Raises RevisionConflict.
+        With a `revision`, the note's `version` when it was read, it is changed only if it still has that version.
+        Raises RevisionConflict.
         """
         return await self._bus.converse(notes.update(self._bus.core, self._page, locals()))
 
     async def delete(self, id: str, *, revision: int | None = None, event_id: str | None = None) -> NoteResult:
-        """Delete a note, and return it as it was; its history stays. `revision` is as for `update`."""
+        """Delete a note and return it; its history stays. `revision` works as in `update`."""
         return await self._bus.converse(notes.delete(self._bus.core, self._page, locals()))
 
     async def tags(self) -> TagsResult:
-        """Return the tags in use, each with the number of its notes."""
+        """Return the tags in use, each with its number of notes."""
         return await self._bus.converse(notes.count_tags(self._bus.core, self._page))
 
     async def history(self, id: str | None = None) -> Events:
         """Return the events of a note, or of all notes, oldest first; also of deleted ones.
 
-        Raises NotFound for a note that never existed, and PositionLost when some of its events have left the log.
+        Raises NotFound for a note that never existed, and PositionLost if some of its events have left the log.
         """
         return await self._bus.converse(notes.history_of_notes(self._bus.core, self._page, id))
 
     async def as_of(self, when: When, query: str = "", tags: Sequence[str] = ()) -> NotesResult:
-        """Return the notes as they were at a position or a time: all, newest first, or as `search` returns them.
+        """Return the notes at a position or a time: all, newest first, or those that match, like `search`.
 
         Raises InvalidPosition.
         """

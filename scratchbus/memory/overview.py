@@ -1,4 +1,4 @@
-"""The sessions and the agents of a bus: those on whose pages something was written."""
+"""The sessions and agents of a bus: those with events on their pages."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from scratchbus.timetravel import When
 from scratchbus.timetravel.cut import Cut, cut_at
 
 _AGENTS = "agent:"
-_AT_ONCE = 500  # pages that one round trip asks about
+_AT_ONCE = 500  # pages per round trip
 
 
 def list_sessions(core: Core, names: Collection[str] | None, when: When | None) -> Step[list[SessionInfo]]:
-    """Return the sessions, or those of them with these names, by their names; as they were at a moment, if so.
+    """Return the sessions, or those with these names, sorted by name, now or at a moment.
 
-    For now it costs a few round trips for each 500 sessions; for a moment, also the events of each session itself.
+    Cost now: a few round trips per 500 sessions; at a moment, also the events of each session.
     """
     wanted = None if names is None else [page_of_session(name) for name in names]
     found: list[SessionInfo] = []
@@ -45,7 +45,7 @@ def list_sessions(core: Core, names: Collection[str] | None, when: When | None) 
 
 
 def list_agents(core: Core) -> Step[list[str]]:
-    """Return the agents that have written to their scratchpads, by their names."""
+    """Return the agents that have written to their scratchpads, sorted by name."""
     found: list[str] = []
     for shard in range(core.log.shards):
         for some in _slices((yield from _pages(core, shard, _AGENTS, None))):
@@ -56,7 +56,7 @@ def list_agents(core: Core) -> Step[list[str]]:
 
 
 def _pages(core: Core, shard: int, prefix: str, wanted: Collection[str] | None) -> Step[list[str]]:
-    """Return the pages of a shard that begin with a prefix, or those of them that are wanted."""
+    """Return the pages of a shard with a prefix, or only the wanted ones."""
     key = core.log.keys(shard).pages
     if wanted is None:
         names = [name.decode() for name in (yield from ask(shard, "HKEYS", key))]
@@ -80,7 +80,7 @@ def _describe(core: Core, shard: int, pages: Sequence[str], cut: Cut | None) -> 
     for page, record, position in zip(pages, records, last, strict=True):
         if cut is not None:
             if position is None and is_whole:
-                continue  # it began later; where events have left the log, nobody can tell
+                continue  # it began later, or its events have left the log
             if isinstance(record, Session):
                 events = yield from history_of(core, page, session.SUBJECT)
                 record = folded(events, session.SUBJECT, cut.position)
@@ -100,11 +100,11 @@ def _describe(core: Core, shard: int, pages: Sequence[str], cut: Cut | None) -> 
 
 
 def _records(core: Core, shard: int, pages: Sequence[str]) -> Step[tuple[list[Document | None], int]]:
-    """Return what is known of each session itself, None for nothing, and the build of the state that it is from."""
+    """Return the record of each session, None without one, and the build of the state it comes from."""
     keys = core.log.keys(shard)
     try:
         checkpoint = yield from catch_up(core.log, shard)
-    except (EngineReadOnly, EngineForbidden):  # one by one, each with what is not folded yet
+    except (EngineReadOnly, EngineForbidden):  # one by one, each with its events not folded yet
         found: list[Document | None] = []
         for page in pages:
             known = yield from recollect(core.log, page, [session.SUBJECT], core.fresh)
@@ -122,7 +122,7 @@ def _records(core: Core, shard: int, pages: Sequence[str]) -> Step[tuple[list[Do
 def _last_positions(
     core: Core, shard: int, pages: Sequence[str], build: int, cut: Cut | None
 ) -> Step[list[Position | None]]:
-    """Return where the newest event of each page is, up to a moment; None for one that has left the log."""
+    """Return the position of each page's newest event up to a moment; None if it has left the log."""
     keys = [PageKeys(core.log.keys(shard), page, build).positions for page in pages]
     ends = [-WIDTH] * len(keys)
     if cut is not None:
@@ -138,7 +138,7 @@ def _last_positions(
 
 
 def _writers(core: Core, shard: int, positions: Sequence[Position | None]) -> Step[dict[Position, str | None]]:
-    """Return who wrote the events at these positions, as far as they are still in the log."""
+    """Return the writers of the events at these positions that are still in the log."""
     there = [each for each in positions if each is not None]
     key = core.log.keys(shard).log
     asked = [("XRANGE", key, each.stream_id, each.stream_id) for each in there]

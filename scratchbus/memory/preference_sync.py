@@ -1,4 +1,4 @@
-"""Keep the preferences of a scope and a part of a text file the same."""
+"""Sync the preferences of a scope with a section of a text file."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _LONGEST: Final = 4 * 1024 * 1024  # bytes of a file
 
 
 class Synced(NamedTuple):
-    """What a sync did: the keys that it remembered and forgot on the bus, and whether it wrote the file.
+    """The result of a sync: the keys it remembered and forgot on the bus, and whether it wrote the file.
 
-    `conflicts` are the keys that the file and the bus had both changed; the bus has them as the file had.
+    `conflicts` are the keys that both the file and the bus had changed; the file won.
     """
 
     remembered: list[str]
@@ -64,7 +64,7 @@ def sync(core: Core, page: str, path: Path) -> Step[Synced]:
                 yield from _write(core, page, change, known.get(change.subject))
                 (done.forgotten if change.text is None else done.remembered).append(change.key)
         except RevisionConflict:
-            continue  # someone was faster: look again
+            continue  # someone was faster: try again
         known = {each.id: each for each in (yield from preferences.read_all(core, page))}
         last = max((each.position for each in known.values()), default=None)
         synced = SyncedAt(log, last) if last is not None else None
@@ -81,14 +81,14 @@ def _held(known: Mapping[str, Preference]) -> dict[str, Preference]:
 
 
 def _log_id(core: Core, page: str) -> Step[str]:
-    """Return what tells the log of a page from others; "none" before its first event."""
+    """Return an identifier of a page's log; "none" before its first event."""
     shard = core.log.shard(page)
     origin = yield from ask(shard, "GET", core.log.keys(shard).origin)
     return origin.decode()[:8] if origin else "none"
 
 
 def _base(core: Core, page: str, part: FilePart, log: str) -> Step[dict[str, Preference] | None]:
-    """Return what the file and the bus had when they were last the same; None if that is not known."""
+    """Return the preferences at the last sync; None if unknown."""
     if part.synced is None or part.synced.log != log:
         return None
     try:
@@ -113,9 +113,9 @@ def _refusal(path: Path, problem: str) -> InvalidField:
 
 
 def _read(path: Path) -> tuple[Path, bytes | None]:
-    """Return the file that a path leads to, and its bytes; None for one that is not there yet.
+    """Return the file that a path leads to, and its bytes; None if it does not exist.
 
-    A link may lead to a file beside it, as CLAUDE.md to AGENTS.md, but not elsewhere: it may be someone else's.
+    A link may lead to a file beside it, such as CLAUDE.md to AGENTS.md, but not elsewhere: that may be someone else's.
     """
     try:
         target = path.resolve()
@@ -155,7 +155,7 @@ def _decoded(path: Path, content: bytes) -> str:
 
 
 def _check_writable(path: Path, target: Path) -> None:
-    """Raise InvalidField if the file could not be replaced, before anything is written to the bus."""
+    """Raise InvalidField if the file cannot be replaced, before anything is written to the bus."""
     if not os.access(target.parent, os.W_OK | os.X_OK):
         reason = "is not writable" if target.parent.is_dir() else "does not exist"
         raise _refusal(path, f"cannot be written: the directory {shown(str(target.parent))} {reason}")
@@ -164,7 +164,7 @@ def _check_writable(path: Path, target: Path) -> None:
 def _replace(path: Path, target: Path, before: bytes | None, after: bytes) -> bool:
     """Replace a file in one step; return False if someone else has changed it meanwhile.
 
-    It keeps its permissions. Raises InvalidField, and the file is as it was.
+    It keeps its permissions. Raises InvalidField and leaves the file unchanged.
     """
     own = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}")
     try:
@@ -183,5 +183,5 @@ def _replace(path: Path, target: Path, before: bytes | None, after: bytes) -> bo
                 own.unlink()
     except OSError as problem:
         reason = f"cannot be written: {problem.strerror or problem}"
-        raise _refusal(path, f"{reason}; it is as it was, and the bus has its changes. Sync again") from None
+        raise _refusal(path, f"{reason}; it is unchanged, and the bus has its changes. Sync again") from None
     return True

@@ -23,11 +23,11 @@ Found = list[Preference]
 class AsyncPreferences:
     """How a user wants things done, in general or in a project. Get them from `AsyncBus.preferences`.
 
-    A preference is known by the meaning of its key: case, blanks, punctuation and the simple plural of English words do
-    not count, so `Commit messages` and `commit-message` are the same one. Every write takes `revision`, the `version`
-    that the preference had when it was read (0: it was not there), and raises RevisionConflict if that has changed. It
-    also takes `event_id`, an id of the caller's that makes a retry safe. A write raises InvalidField, TooLarge or
-    InvalidId for bad arguments; then nothing has changed. Every read sees all writes acknowledged before it began.
+    Keys are compared without case, blanks, punctuation and the simple plural of English words, so `Commit messages` and
+    `commit-message` are the same preference. Every write takes `revision`, the preference's `version` when it was read
+    (0: it did not exist), and raises RevisionConflict if that has changed. It also takes `event_id`, an id the caller
+    chooses to make a retry safe. A write raises InvalidField, TooLarge or InvalidId for bad arguments; then nothing has
+    changed. Every read sees all writes acknowledged before it began.
     """
 
     def __init__(self, bus: AsyncHost, scope: str) -> None:
@@ -43,10 +43,10 @@ class AsyncPreferences:
         revision: int | None = None,
         event_id: str | None = None,
     ) -> Preference:
-        """Remember a preference, in the place of the one with the same key if there is one.
+        """Remember a preference; it replaces one with the same key.
 
-        The key is one line of up to 200 characters, the text has up to 4,000. `said_by` is who wants it, by default the
-        source of the bus.
+        The key is one line of up to 200 characters, the text has up to 4,000. `said_by` names the person, by default
+        the source of the bus.
         """
         return await self._write(preferences.RememberPreference, locals())
 
@@ -59,11 +59,11 @@ class AsyncPreferences:
         revision: int | None = None,
         event_id: str | None = None,
     ) -> Preference:
-        """Replace the text of a preference that is there. Raises NotFound."""
+        """Replace the text of an existing preference. Raises NotFound."""
         return await self._write(preferences.EditPreference, locals())
 
     async def forget(self, key: str, *, revision: int | None = None, event_id: str | None = None) -> Preference:
-        """Forget a preference, and return it as it was; its history stays. Raises NotFound."""
+        """Forget a preference and return it; its history stays. Raises NotFound."""
         return await self._bus.converse(preferences.forget(self._bus.core, self._page, locals()))
 
     async def list(self) -> Found:
@@ -71,24 +71,24 @@ class AsyncPreferences:
         return await self._bus.converse(preferences.list_all(self._bus.core, self._page))
 
     async def history(self, key: str | None = None) -> Events:
-        """Return the events of a preference, or of all of the scope, oldest first; also of forgotten ones.
+        """Return the events of a preference, or of all in the scope, oldest first, including forgotten ones.
 
-        Raises NotFound for a key that never was there, and PositionLost when some of its events have left the log.
+        Raises NotFound for a key that never existed, and PositionLost if some of its events have left the log.
         """
         return await self._bus.converse(preferences.history_of_preferences(self._bus.core, self._page, key))
 
     async def as_of(self, when: When) -> Found:
-        """Return the preferences as they were at a position or a time. Raises InvalidPosition."""
+        """Return the preferences at a position or a time. Raises InvalidPosition."""
         return await self._bus.converse(preferences_as_of(self._bus.core, self._page, when))
 
     async def sync(self, file: Path | str) -> Synced:
-        """Make a part of a text file and the preferences the same; return what changed on either side.
+        """Sync a section of a text file with the preferences; return what changed on either side.
 
-        The part is between two marks, `<!-- scratchbus:preferences begin -->` and the same with `end`; it is added to a
-        file that has none, and everything outside stays byte for byte. What was changed in the file since the last sync
-        is written to the bus, and the other way round. Where both changed the same preference, the file wins, and what
-        the bus had is in the history. A link to a file in the same directory is followed. Raises InvalidField for a
-        file that cannot be read or written, a link to elsewhere, or a part that is not a list of preferences; then
+        The section is between two marks, `<!-- scratchbus:preferences begin -->` and the same with `end`; it is added
+        to a file that has none, and everything outside stays byte for byte. Changes in the file since the last sync are
+        written to the bus, and the other way round. If both changed the same preference, the file wins, and the version
+        of the bus stays in the history. A link to a file in the same directory is followed. Raises InvalidField for a
+        file that cannot be read or written, a link to elsewhere, or a section that is not a list of preferences; then
         neither side has changed.
         """
         return await self._bus.converse(preference_sync.sync(self._bus.core, self._page, Path(file)))

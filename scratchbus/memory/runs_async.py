@@ -20,10 +20,10 @@ class AsyncRun(RunRecord):
 
     `whoami` is the text to show the agent when it starts. Leaving the `async with` ends the run, in one of four ways:
     done, which is the default; given up with `error`; out of steps with `max_steps`; or by an exception, which
-    propagates to the caller. Each time `ask` is called with a prompt for one last call of the model, and what it
-    returns (asyncio: or its awaitable gives) becomes the scratchpad. An error there never fails the run. `steps` and
-    `outcome` tell how it went, and so does the event `run_ended` in the history of the scratchpad. A run that is
-    interrupted, by Ctrl-C or a cancellation, ends without that call.
+    propagates to the caller. In each case `ask` is called with a prompt for a final call of the model, and its result
+    (asyncio: or that of its awaitable) becomes the scratchpad. An error there never fails the run. `steps` and
+    `outcome` describe the run, as does the event `run_ended` in the history of the scratchpad. A run interrupted
+    by Ctrl-C or a cancellation ends without that call.
     """
 
     def __init__(

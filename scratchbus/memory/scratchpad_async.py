@@ -29,7 +29,7 @@ class AsyncScratchpad:
         self._agent = agent
 
     async def read(self) -> str:
-        """Return its text; "" when it is empty, and for people. Raises Unauthorized."""
+        """Return its text; "" if it is empty, and for people. Raises Unauthorized."""
         return (await self.read_with_revision()).content
 
     async def read_with_revision(self) -> Revised:
@@ -40,7 +40,7 @@ class AsyncScratchpad:
         """Replace its text; a blank one clears it. Returns the new revision.
 
         With a `revision`, the text is replaced only if it is still at that revision (0: still empty). Every event of
-        the scratchpad counts as a revision, also the end of a run. Raises RevisionConflict, Unauthorized,
+        the scratchpad counts as a revision, including the end of a run. Raises RevisionConflict, Unauthorized,
         InvalidField, TooLarge.
         """
         return await self._bus.converse(
@@ -52,7 +52,7 @@ class AsyncScratchpad:
         return await self._bus.converse(scratchpad.show(self._bus.core, self._agent))
 
     async def end_of_run_prompt(self, task: str, outcome: str, summary: str, steps: int | Sized | None = None) -> str:
-        """Return the prompt for the last call of a run; `steps` are the steps taken, or their number, if known."""
+        """Return the prompt for the final call of a run; `steps` are the steps taken, or their number, if known."""
         return end_of_run_prompt(task, outcome, summary, steps)
 
     async def accept_reply(self, text: object, *, event_id: str | None = None) -> ScratchpadReply:
@@ -65,7 +65,7 @@ class AsyncScratchpad:
             content = parse_reply(text)
             if content is not None:
                 await self.write(content, event_id=event_id)
-        except Exception as error:  # whatever it is, a task must not fail for its notes
+        except Exception as error:  # a task must never fail because of its notes
             return ScratchpadReply(error=str(error) or type(error).__name__)
         return ScratchpadReply(content)
 
@@ -75,7 +75,7 @@ class AsyncScratchpad:
         await self._bus.converse(scratchpad.write(self._bus.core, self._agent, scratchpad.RecordRun, given))
 
     async def history(self) -> list[AnyEvent]:
-        """Return the writes and the runs as events, oldest first. Raises Unauthorized."""
+        """Return the writes and runs as events, oldest first. Raises Unauthorized."""
         if not scratchpad.may_see(self._bus.core, self._agent):
             return []
         return await self._bus.converse(history_of(self._bus.core, self._page, SUBJECT))

@@ -20,10 +20,10 @@ TextList = list[Text]
 class Texts:
     """Texts that outlive sessions, by path, such as `projects/q3.md`. Get them from `Bus.texts`.
 
-    They are on the log, so every process sees the same. An edit applies to the text as it is when the edit is
-    appended, so writers at once lose nothing. A directory is there while a text is in it. Writes take `event_id`, an
-    id of the caller's that makes a retry safe; they raise InvalidField, TooLarge, NotFound or Conflict, and then
-    nothing has changed.
+    They are on the log, so every process sees the same. An edit applies to the text at the time the edit is appended,
+    so concurrent writers lose nothing. A directory exists while it contains a text. Writes take `event_id`, an id the
+    caller chooses to make a retry safe; they raise InvalidField, TooLarge, NotFound or Conflict, and then nothing has
+    changed.
     """
 
     def __init__(self, bus: Host, scope: str) -> None:
@@ -31,7 +31,7 @@ class Texts:
         self._page = page_of_scope(scope)
 
     def create(self, path: str, content: str, *, event_id: str | None = None) -> Text:
-        """Write a text of up to `max_text` characters where there is none. Raises Conflict."""
+        """Create a text of up to `max_text` characters. Raises Conflict if it exists."""
         return self._bus.converse(texts.create(self._bus.core, self._page, locals()))
 
     def read(self, path: str) -> Text:
@@ -43,11 +43,11 @@ class Texts:
         return self._bus.converse(texts.present(self._bus.core, self._page, under))
 
     def replace(self, path: str, old: str, new: str, *, event_id: str | None = None) -> Text:
-        """Replace a part of a text; the part must be in it once."""
+        """Replace a part of a text; the part must occur exactly once."""
         return self._bus.converse(texts.change(self._bus.core, self._page, texts.ReplaceInText, locals()))
 
     def insert(self, path: str, line: int, text: str, *, event_id: str | None = None) -> Text:
-        """Insert a text as lines behind this many lines; 0 puts it first."""
+        """Insert lines after this many lines; 0 inserts them first."""
         return self._bus.converse(texts.change(self._bus.core, self._page, texts.InsertIntoText, locals()))
 
     def delete(self, path: str, *, event_id: str | None = None) -> None:
@@ -55,7 +55,7 @@ class Texts:
         self._bus.converse(texts.delete(self._bus.core, self._page, path, event_id))
 
     def rename(self, path: str, to: str, *, event_id: str | None = None) -> None:
-        """Move a text, or all texts in a directory, to a path where there is nothing yet."""
+        """Move a text, or all texts in a directory, to an unused path."""
         self._bus.converse(texts.rename(self._bus.core, self._page, path, to, event_id))
 
     def history(self, path: str) -> Events:
@@ -63,7 +63,7 @@ class Texts:
         return self._bus.converse(history_of(self._bus.core, self._page, subject_of(PREFIX, check_path(path))))
 
     def as_of(self, path: str, when: When) -> str | None:
-        """Return a text as it was at a position or a time; None if there was none. Raises InvalidPosition."""
+        """Return a text at a position or a time; None if there was none. Raises InvalidPosition."""
         subject = subject_of(PREFIX, check_path(path))
         found = self._bus.converse(remembered_as_of(self._bus.core, self._page, subject, when))
         return found.content if isinstance(found, Text) and not found.deleted else None

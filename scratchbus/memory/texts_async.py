@@ -18,10 +18,10 @@ TextList = list[Text]
 class AsyncTexts:
     """Texts that outlive sessions, by path, such as `projects/q3.md`. Get them from `AsyncBus.texts`.
 
-    They are on the log, so every process sees the same. An edit applies to the text as it is when the edit is
-    appended, so writers at once lose nothing. A directory is there while a text is in it. Writes take `event_id`, an
-    id of the caller's that makes a retry safe; they raise InvalidField, TooLarge, NotFound or Conflict, and then
-    nothing has changed.
+    They are on the log, so every process sees the same. An edit applies to the text at the time the edit is appended,
+    so concurrent writers lose nothing. A directory exists while it contains a text. Writes take `event_id`, an id the
+    caller chooses to make a retry safe; they raise InvalidField, TooLarge, NotFound or Conflict, and then nothing has
+    changed.
     """
 
     def __init__(self, bus: AsyncHost, scope: str) -> None:
@@ -29,7 +29,7 @@ class AsyncTexts:
         self._page = page_of_scope(scope)
 
     async def create(self, path: str, content: str, *, event_id: str | None = None) -> Text:
-        """Write a text of up to `max_text` characters where there is none. Raises Conflict."""
+        """Create a text of up to `max_text` characters. Raises Conflict if it exists."""
         return await self._bus.converse(texts.create(self._bus.core, self._page, locals()))
 
     async def read(self, path: str) -> Text:
@@ -41,11 +41,11 @@ class AsyncTexts:
         return await self._bus.converse(texts.present(self._bus.core, self._page, under))
 
     async def replace(self, path: str, old: str, new: str, *, event_id: str | None = None) -> Text:
-        """Replace a part of a text; the part must be in it once."""
+        """Replace a part of a text; the part must occur exactly once."""
         return await self._bus.converse(texts.change(self._bus.core, self._page, texts.ReplaceInText, locals()))
 
     async def insert(self, path: str, line: int, text: str, *, event_id: str | None = None) -> Text:
-        """Insert a text as lines behind this many lines; 0 puts it first."""
+        """Insert lines after this many lines; 0 inserts them first."""
         return await self._bus.converse(texts.change(self._bus.core, self._page, texts.InsertIntoText, locals()))
 
     async def delete(self, path: str, *, event_id: str | None = None) -> None:
@@ -53,7 +53,7 @@ class AsyncTexts:
         await self._bus.converse(texts.delete(self._bus.core, self._page, path, event_id))
 
     async def rename(self, path: str, to: str, *, event_id: str | None = None) -> None:
-        """Move a text, or all texts in a directory, to a path where there is nothing yet."""
+        """Move a text, or all texts in a directory, to an unused path."""
         await self._bus.converse(texts.rename(self._bus.core, self._page, path, to, event_id))
 
     async def history(self, path: str) -> Events:
@@ -61,7 +61,7 @@ class AsyncTexts:
         return await self._bus.converse(history_of(self._bus.core, self._page, subject_of(PREFIX, check_path(path))))
 
     async def as_of(self, path: str, when: When) -> str | None:
-        """Return a text as it was at a position or a time; None if there was none. Raises InvalidPosition."""
+        """Return a text at a position or a time; None if there was none. Raises InvalidPosition."""
         subject = subject_of(PREFIX, check_path(path))
         found = await self._bus.converse(remembered_as_of(self._bus.core, self._page, subject, when))
         return found.content if isinstance(found, Text) and not found.deleted else None

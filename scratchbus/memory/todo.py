@@ -19,9 +19,9 @@ from scratchbus.timetravel import When, remembered_as_of
 
 
 class Todo:
-    """The todo list of a session, in order. Get it from `Bus.todo`.
+    """The ordered todo list of a session. Get it from `Bus.todo`.
 
-    Concurrent merges are both kept. A write raises SessionOver once the session has ended.
+    Concurrent merges are all kept. A write raises SessionOver once the session has ended.
     """
 
     def __init__(self, bus: Host, session: str) -> None:
@@ -51,7 +51,7 @@ class Todo:
         return operations.list_of(self._bus.converse(edit(self._bus.core, self._page, command)))
 
     def format_for_injection(self) -> str | None:
-        """Return the open items as a block to add to a compacted conversation; None when none are open."""
+        """Return the open items as a block to add to a compacted conversation; None if none are open."""
         todo = self.read()
         return for_injection(todo.todos)
 
@@ -60,5 +60,5 @@ class Todo:
         return self._bus.converse(history_of(self._bus.core, self._page, SUBJECT))
 
     def as_of(self, when: When) -> TodoList:
-        """Return the list as it was at a position or a time. Raises InvalidPosition."""
+        """Return the list at a position or a time. Raises InvalidPosition."""
         return operations.list_of(self._bus.converse(remembered_as_of(self._bus.core, self._page, SUBJECT, when)))

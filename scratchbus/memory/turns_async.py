@@ -16,11 +16,11 @@ TurnList = list[Turn]
 
 
 class AsyncTurns:
-    """What was said in a session, as far as the host appends it. Get it from `AsyncBus.turns`.
+    """The conversation of a session, to which the host appends turns. Get it from `AsyncBus.turns`.
 
-    A write takes `event_id`, an id of the caller's that makes a retry safe: the retry returns the turn as it is. It
-    raises InvalidField, InvalidId or TooLarge for bad arguments, and SessionOver once the session has ended; then
-    nothing has changed. Every read sees all writes acknowledged before it began. `page.erase` erases a turn by its id.
+    A write takes `event_id`, an id the caller chooses to make a retry safe: the retry returns the turn. It raises
+    InvalidField, InvalidId or TooLarge for bad arguments, and SessionOver once the session has ended; then nothing has
+    changed. Every read sees all writes acknowledged before it began. `page.erase` erases a turn by its id.
     """
 
     def __init__(self, bus: AsyncHost, session: str) -> None:
@@ -38,16 +38,16 @@ class AsyncTurns:
     ) -> Turn:
         """Append a turn of up to `max_turn` characters.
 
-        The role is a word, such as `user`, `assistant` or `tool`. `tokens` is how long the turn is, if you know. The
-        turn belongs to `task`, an id that `begin_task` returned; without one, to each task that is open by then.
-        Raises NotFound for a task that was never begun.
+        The role is a word, such as `user`, `assistant` or `tool`. `tokens` is the length of the turn, if known. The
+        turn belongs to `task`, an id from `begin_task`; by default, to each task that is open. Raises NotFound for a
+        task that was never begun.
         """
         return await self._bus.converse(operations.add(self._bus.core, self._page, locals()))
 
     async def list(self, *, after: str | None = None, limit: int | None = None, at: When | None = None) -> TurnList:
-        """Return the turns as they were said, oldest first: all, or those after the turn with this id.
+        """Return the original turns, oldest first: all, or those after the turn with this id.
 
-        With `at`, a position or a time, those that had been said then. Raises InvalidPosition.
+        With `at`, a position or a time, return the turns up to then. Raises InvalidPosition.
         """
         if at is None:
             return await self._bus.converse(operations.said(self._bus.core, self._page, after, limit))
@@ -55,10 +55,10 @@ class AsyncTurns:
         return (await self._bus.converse(conversation_as_of(self._bus.core, self._page, at))).said(after, limit)
 
     async def shown(self) -> TurnList:
-        """Return the turns as an agent is shown them, with summaries in the place of what they replace.
+        """Return the turns that an agent is shown, with summaries in place of the turns they replace.
 
-        A summary is a turn with the role `summary`, and `replaces` has the ids of the turns it stands for. It is one
-        that `compact` made, or that of a task that has ended, with the id of that task.
+        A summary is a turn with the role `summary`, and `replaces` has the ids of the turns it replaces. It comes from
+        `compact`, or from a task that has ended and has the id of that task.
         """
         return await self._bus.converse(operations.shown_turns(self._bus.core, self._page))
 
@@ -70,20 +70,20 @@ class AsyncTurns:
         tokens: int | None = None,
         event_id: str | None = None,
     ) -> Turn:
-        """Let a summary take the place of the turns with these ids, or of all that `shown` returns; return it.
+        """Replace the turns with these ids, by default all that `shown` returns, with a summary; return the summary.
 
-        The ids may be those of summaries and of tasks that have ended. The turns stay in `list` and in the history.
-        Raises NotFound for an id that is not there.
+        The ids may include summaries and ended tasks. The turns stay in `list` and in the history. Raises NotFound for
+        an unknown id.
         """
         return await self._bus.converse(operations.compact(self._bus.core, self._page, locals()))
 
     async def history(self) -> Events:
         """Return the turns and compactions as events, oldest first, also after the session has ended.
 
-        Raises PositionLost when some of them have left the log.
+        Raises PositionLost if some of them have left the log.
         """
         return await self._bus.converse(operations.history_of_turns(self._bus.core, self._page))
 
     async def as_of(self, when: When) -> TurnList:
-        """Return what `shown` returned at a position or a time. Raises InvalidPosition."""
+        """Return the turns shown at a position or a time. Raises InvalidPosition."""
         return (await self._bus.converse(conversation_as_of(self._bus.core, self._page, when))).shown()

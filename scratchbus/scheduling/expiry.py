@@ -30,24 +30,24 @@ from scratchbus.telemetry.counters import counts
 from scratchbus.telemetry.logs import stderr_logger
 
 AT_ONCE = 500
-"""How many due observations one look takes."""
+"""The due observations read at a time."""
 
 logger = stderr_logger()
 
 
 @lua_script("eventlog/clock", "scheduling/due", only_reads=True, constants=LUA)
 def read_due(*, checkpoint: Key, tail: Key, limit: int) -> None:
-    """Read what time has come for on a shard."""
+    """Read the due observations of a shard."""
 
 
 def sweep(core: Core) -> Step[int]:
-    """Append what time has brought, on all shards; return how many events that were."""
+    """Append the events that have fallen due, on all shards; return their number."""
     count = 0
     counts.sweeps += 1
     for shard in range(core.log.shards):
         looked = done = AT_ONCE
-        while looked == AT_ONCE and done:  # what recurs on a full page stays due
-            yield from catch_up(core.log, shard)  # what is due is an index of the projection
+        while looked == AT_ONCE and done:  # recurring observations on a full page stay due
+            yield from catch_up(core.log, shard)  # due observations are an index of the projection
             looked, done = yield from _sweep_some(core, shard)
             count += done
     return count
@@ -66,7 +66,7 @@ def _sweep_some(core: Core, shard: int) -> Step[tuple[int, int]]:
         if head and write is not None and isinstance(write.event, Due) and recurs(subject, head):
             filled += yield from fill_slot(core, page, subject, head, now)
             continue
-        if write is not None:  # else the head has moved on, and the projection follows
+        if write is not None:  # else the head has changed, and the projection follows
             by_page[page].append(write)
     done = filled
     for page, writes in by_page.items():
@@ -85,7 +85,7 @@ def _what_time_did(event: Event) -> str:
 
 
 def _due_write(core: Core, page: str, subject: str, head: Head, now: int) -> Write | None:
-    """Return the event for the moment that has come, guarded on the head as it was read."""
+    """Return the event that is due, guarded on the head as read."""
     common: dict[str, Any] = {
         "id": new_event_id(), "page": page, "subject": subject, "type": head.type, "by": core.by,
     }  # fmt: skip
@@ -106,9 +106,9 @@ def _due_write(core: Core, page: str, subject: str, head: Head, now: int) -> Wri
 def run_expirer(bus: Host, stop: threading.Event) -> None:
     """Sweep on a schedule, and follow the log for reminders and refutations, until `stop` is set.
 
-    Every hour private files of sessions on this machine are evicted that are too old, or too large together.
+    Every hour it evicts private files of sessions on this machine that are too old, or too large together.
 
-    Raises what either of them raises, such as EngineError when the engine goes away.
+    Raises the errors of either, such as EngineError if the engine goes away.
     """
     interval = bus.core.settings.seconds("sweep_interval")
     failures: list[Exception] = []
@@ -142,10 +142,10 @@ def _sweep_job(bus: Host, failures: list[Exception]) -> None:
 
 
 def _evict_job(bus: Host) -> None:
-    """Evict private files that are on this machine."""
+    """Evict private files on this machine."""
     try:
         evicted = bus.converse(evict_all(bus.core))
-    except (ScratchbusError, OSError) as problem:  # they stay for an hour more
+    except (ScratchbusError, OSError) as problem:  # they stay for another hour
         logger.warning("files were not evicted", problem=str(problem))
         return
     if evicted:
@@ -153,7 +153,7 @@ def _evict_job(bus: Host) -> None:
 
 
 def _follow_reminders(bus: Host, stop: threading.Event, failures: list[Exception]) -> None:
-    """Remember in the engine how far reminders were looked for, so that none is missed while no expirer runs."""
+    """Store the reminders' position in the engine, so that none is missed while no expirer runs."""
     while not stop.is_set():
         if failures:
             raise failures[0]

@@ -1,8 +1,8 @@
-"""Paging out: documents of observations that have been final for long leave the engine's memory.
+"""Paging out: remove documents of observations that have long been final from the engine's memory.
 
-The position of its last event stays of each, some 60 bytes. A process that pages out follows the log: it removes the
-observations that an event of that time made final and that have not changed since, in a commit that succeeds only if
-nobody has folded or paged out meanwhile. So any number of processes may do it, and be killed anywhere.
+Only the position of the last event of each stays, some 60 bytes. A process that pages out follows the log: it removes
+observations that became final back then and have not changed since, in a commit that succeeds only if nobody has
+folded or paged out meanwhile. So any number of processes may do it, and be killed anywhere.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from scratchbus.readmodel.type_indexes import unlist
 from scratchbus.telemetry.logs import stderr_logger
 
 CHUNK = 500
-"""How many events are looked at for one commit: some milliseconds of the engine's time."""
+"""The events examined for one commit: some milliseconds of the engine's time."""
 
 CHUNKS = 20
-"""How many times, for each shard, one call does so."""
+"""The commits per shard in one call."""
 
 _TRIES = 3
 _LASTING = (b"status_changed", b"linked", b"due")
-"""The kinds of what may be the last event about an observation that is final and still on its page."""
+"""The kinds of events that may be the last one of a final observation that is still on its page."""
 
 logger = stderr_logger()
 
 Final = dict[str, list[Observation]]
-"""What may be paged out, by page."""
+"""The observations that may be paged out, by page."""
 
 
 def page_out(core: Core, keep_ms: int | None) -> Step[int]:
-    """Page out what has been final, with nothing new, for so long (None: nothing); return how many documents that were.
+    """Page out observations final and unchanged for this long (None: none); return the number of documents.
 
     A user who may not write state pages nothing out.
     """
@@ -67,9 +67,9 @@ def page_out(core: Core, keep_ms: int | None) -> Step[int]:
 
 
 def _page_some_out(log: Log, shard: int, keep_ms: int) -> Step[tuple[int, bool]]:
-    """Look at the next events of a shard; return how many documents were paged out, and whether these were all events.
+    """Examine the next events of a shard; return the number of documents paged out, and whether no events are left.
 
-    Looks no further than the state is folded.
+    It stops at the checkpoint of the state.
     """
     keys, key = log.keys(shard), checkpoint_key(log.keys(shard))
     for _ in range(_TRIES):
@@ -99,9 +99,9 @@ def _page_some_out(log: Log, shard: int, keep_ms: int) -> Step[tuple[int, bool]]
             if outcome is not Outcome.DONE:
                 continue
         else:
-            yield from ask(shard, *cursor)  # sent twice it does no harm
+            yield from ask(shard, *cursor)  # safe to repeat
         return sum(map(len, final.values())), is_all or len(old) < len(entries)
-    return 0, True  # others are busy with it: later
+    return 0, True  # others are doing it: retry later
 
 
 def _is_old(place: Position, until: int, checkpoint: Checkpoint) -> bool:
@@ -109,7 +109,7 @@ def _is_old(place: Position, until: int, checkpoint: Checkpoint) -> bool:
 
 
 def _final(keys: ShardKeys, checkpoint: Checkpoint, entries: Iterable[RawEntry], until: int) -> Step[Final | None]:
-    """Return what these events were about that is final and has had none since `until`; None when others are at it."""
+    """Return the subjects of these events that are final and unchanged since `until`; None if others are doing it."""
     subjects: dict[str, dict[str, None]] = defaultdict(dict)
     for entry in entries:
         fields = entry_fields(entry)
@@ -129,13 +129,13 @@ def _final(keys: ShardKeys, checkpoint: Checkpoint, entries: Iterable[RawEntry],
 
 
 def _provable(log: Log, shard: int, final: Final) -> Step[Final]:
-    """Return those of these documents that their events make again."""
+    """Return those of these documents that their events can rebuild."""
     out: Final = {}
     for page, some in final.items():
         try:
             made = yield from paged_out.rebuild(log, shard, [paged_out.PagedOut.of(document) for document in some])
         except PositionLost:
-            continue  # who may not read them must not page them out
+            continue  # without permission to read them, do not page them out
         same = {document.id: document for document in made}
         if sure := [document for document in some if same.get(document.id) == document]:
             out[page] = sure
@@ -143,7 +143,7 @@ def _provable(log: Log, shard: int, final: Final) -> Step[Final]:
 
 
 def _drop(keys: ShardKeys, final: Final) -> Step[None]:
-    """Drop the heads of what is to be paged out; one that is written to has it put back first."""
+    """Drop the heads of the subjects to page out; a later write restores them first."""
     for page, some in final.items():
         ids = {document.id: document for document in some}
         rows = yield from ask(keys.shard, "HMGET", keys.heads(page), *ids)
@@ -159,7 +159,7 @@ def _drop(keys: ShardKeys, final: Final) -> Step[None]:
 def _index(
     keys: ShardKeys, page: str, checkpoint: Checkpoint, some: Sequence[Observation]
 ) -> Step[paged_out.IndexEdit]:
-    """Return the index of what is paged out of a page, with these."""
+    """Return the index of a page's paged-out subjects, with these added."""
     names = PageKeys(keys, page, checkpoint.build)
     ids, added = [each.id for each in some], [each.added_seq for each in some]
     edit = yield from paged_out.read_index(names, keys.shard, ids, added)
@@ -169,7 +169,7 @@ def _index(
 
 
 def _removals(keys: ShardKeys, page: str, checkpoint: Checkpoint, some: Iterable[Observation]) -> list[Command]:
-    """Return the writes that take these documents, and what indexes have of them, away."""
+    """Return the writes that remove these documents and their index entries."""
     names = PageKeys(keys, page, checkpoint.build)
     gone: dict[tuple[str, str], list[object]] = defaultdict(list)
     left = dict[Command, None]()

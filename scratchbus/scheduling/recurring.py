@@ -1,6 +1,6 @@
-"""What recurs: when its time comes, one like it is added, and the next time is set, in one batch.
+"""Recurring observations: for each slot, add a copy and set the next slot, in one batch.
 
-The ids of these events derive from the slot, so that each slot is filled once, however many expirers run. Slots that
+The ids of these events derive from the slot, so each slot is filled once, however many expirers run. Slots that
 passed while none ran count as one.
 """
 
@@ -30,12 +30,12 @@ logger = stderr_logger()
 
 
 def recurs(subject: str, head: Head) -> bool:
-    """Return whether the head is that of an observation that recurs: it is blocked by itself."""
+    """Return whether the head belongs to a recurring observation: it is blocked by itself."""
     return head.tags.endswith(f"%{subject}") and head.status_class == "o"
 
 
 def fill_slot(core: Core, page: str, subject: str, head: Head, now: int) -> Step[int]:
-    """Add one like an observation that recurs, for the slot that has come; return how many events that took."""
+    """Add a copy of a recurring observation for the due slot; return the number of events appended."""
     kept = (yield from get(core.log, page, [subject], core.fresh)).get(subject)
     if kept is None or kept.every is None or kept.version != head.version:
         return 0
@@ -46,14 +46,14 @@ def fill_slot(core: Core, page: str, subject: str, head: Head, now: int) -> Step
     except (VersionConflict, EventIdReused):  # another expirer was faster
         return 0
     except (Conflict, InvalidInput) as problem:  # the page is full, or its type has changed: at the next sweep
-        logger.warning("nothing was added for what recurs", observation=subject, reason=str(problem))
+        logger.warning("a recurring observation was not added", observation=subject, reason=str(problem))
         return 0
     counts.fallen_due["due"] += 1
     return len(done.written)
 
 
 def _due(core: Core, kept: Observation, head: Head, now: int) -> Write:
-    """Return the write that sets the next time."""
+    """Return the write that sets the next slot."""
     following = next_slot(kept.every or "", head.wake, now)
     event = Due(
         id=f"{kept.id}/{head.wake}",
@@ -67,7 +67,7 @@ def _due(core: Core, kept: Observation, head: Head, now: int) -> Write:
 
 
 def _added(core: Core, kept: Observation, slot: int) -> Step[Write]:
-    """Return the write that adds one like it; while the one before is open, that one is counted again."""
+    """Return the write that adds a copy; while the previous copy is open, that one is counted again."""
     said = {name: value for name in _COPIED if (value := getattr(kept, name)) not in (None, [], {})}
     said |= {"type": kept.type, "dedupe_key": f"every:{kept.id}"}
     ids = Ids(new_id(), f"{kept.id}/{slot}/added")

@@ -1,4 +1,4 @@
-"""What has to follow when something happens: the reminders that wait for it, the reviews that a refutation leads to."""
+"""Reactions to events: the reminders that wait for them, and the reviews after a refutation."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from scratchbus.telemetry.counters import counts
 from scratchbus.telemetry.logs import stderr_logger
 
 HAPPENINGS = ("added", "repeated", "updated", "status_changed")
-"""The kinds of events that a reminder may wait for: what says how an observation is, not who deals with it."""
+"""The kinds of events that a reminder may wait for: changes of an observation, not its claims."""
 
 Life = dict[int, Observation | None]
-"""An observation as each of its events left it, by the event's seq."""
+"""An observation after each of its events, by the event's seq."""
 
 logger = stderr_logger()
 
 
 def react(core: Core) -> Step[tuple[dict[int, Position], bool]]:
-    """Deal with the next events; return how far that was, by shard, and whether it was any further.
+    """Process the next events; return the new positions by shard, and whether they advanced.
 
-    The engine remembers how far. To look at an event twice does no harm.
+    The engine stores the positions. Processing an event twice is harmless.
     """
     key = core.log.keys(0).cursor("reminders")
     row = yield from ask(0, "GET", key)
@@ -57,10 +57,9 @@ def react(core: Core) -> Step[tuple[dict[int, Position], bool]]:
 
 
 def _next(log: Log, after: str | None) -> Step[tuple[list[Position], Chunks, bool]]:
-    """Return where the next events end, they themselves by shard, and whether that is further on.
+    """Return the end of the next events, the events by shard, and whether the end advanced.
 
-    Where some are missing it goes on behind them: nobody will bring them back, and what waits for others should not
-    wait for ever.
+    It continues after missing events: they will not come back, and reminders for other events must not wait for ever.
     """
     try:
         at = yield from cursors(log, after)
@@ -68,15 +67,15 @@ def _next(log: Log, after: str | None) -> Step[tuple[list[Position], Chunks, boo
     except (PositionLost, LogGap, LogRewound) as lost:
         places, chunks, missing = yield from _read_past(log, after)
         counts.missed += missing
-        logger.warning("reminders go on behind what is missing", events=missing, reason=str(lost))
+        logger.warning("reminders continue after missing events", events=missing, reason=str(lost))
         return places, chunks, True
     return [cursor.position for cursor in at], chunks, bool(chunks)
 
 
 def _read_past(log: Log, after: str | None) -> Step[tuple[list[Position], Chunks, int]]:
-    """Return likewise what there is behind a position, and how many events are missing in between.
+    """Return the same for events after a position, and the number of missing events in between.
 
-    A log that does not reach the position is another one, and is read from its start.
+    A log that ends before the position is a different one, and is read from its start.
     """
     starts = BusPosition.parse(after).shards if after else (START,) * log.shards
     places, chunks, missing = [], [], 0
@@ -96,10 +95,10 @@ def _read_past(log: Log, after: str | None) -> Step[tuple[list[Position], Chunks
 
 
 def remind(core: Core, events: list[AnyEvent]) -> Step[int]:
-    """Append `due` for the open reminders that wait for one of these events; return how many that were.
+    """Append `due` for the open reminders that wait for one of these events; return their number.
 
-    The events come in the order of the log, and the first that matches is the trigger. What counts is how an event
-    left its observation, whatever has become of that since.
+    The events come in log order, and the first match is the trigger. An event is matched by the state of its
+    observation right after it, whatever happened since.
     """
     count = 0
     by_page: dict[str, list[AnyEvent]] = defaultdict(list)
@@ -118,7 +117,7 @@ def remind(core: Core, events: list[AnyEvent]) -> Step[int]:
 
 
 def _may_wait_for(reminder: Observation, event: Event) -> bool:
-    """Return whether an event is for a reminder, as far as that shows without its observation."""
+    """Return whether an event may match a reminder, judged without its observation."""
     return (
         event.kind in HAPPENINGS
         and reminder.id != event.subject
@@ -148,7 +147,7 @@ def _last_moments(core: Core, page: str, subjects: set[str]) -> Step[dict[str, L
 
 
 def _as_left(core: Core, event: Event, life: Life) -> Step[Observation | None]:
-    """Return the observation as an event left it, from what is known of its life, else from its history."""
+    """Return the observation right after an event, from its known states or else from its history."""
     if event.kind == "added":
         return evolve(None, event)
     if event.seq not in life:
@@ -156,18 +155,18 @@ def _as_left(core: Core, event: Event, life: Life) -> Step[Observation | None]:
         try:
             past = yield from history(core.log, event.page, event.subject)
         except PositionLost as lost:
-            logger.warning("reminders go by what it is now", position=str(event.position), reason=str(lost))
+            logger.warning("reminders use its current state", position=str(event.position), reason=str(lost))
             return now
         state: Observation | None = None
         for each in past:
-            with suppress(ValueError, TypeError, OverflowError):  # the projection sets aside what cannot be folded
+            with suppress(ValueError, TypeError, OverflowError):  # the projection rejects events that cannot be folded
                 state = evolve(state, each)
             life[each.seq] = state
     return life.get(event.seq)
 
 
 def _fall_due(core: Core, reminder: Observation, event: Event) -> Step[bool]:
-    """Append `due` unless the reminder has fallen due, or closed, meanwhile."""
+    """Append `due` unless the reminder has fallen due or closed meanwhile."""
     now: Observation | None = reminder
     while now is not None and now.is_open and now.remind_on is not None:
         due = Due(
@@ -190,7 +189,7 @@ def _fall_due(core: Core, reminder: Observation, event: Event) -> Step[bool]:
 def complete_all(core: Core, events: list[AnyEvent]) -> Step[int]:
     """Finish the refutations among these events if their writer is gone; return the number of reviews appended.
 
-    Both may work at once; each observation is sent to review once.
+    Both may run concurrently; each observation is sent to review once.
     """
     count = 0
     for event in events:

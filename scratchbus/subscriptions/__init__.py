@@ -1,4 +1,4 @@
-"""Durable subscriptions: named cursors in the log, each with one active consumer, and what their handlers refused."""
+"""Durable subscriptions: named cursors in the log, each with one active consumer, and their dead letters."""
 
 from scratchbus.subscriptions.dead_letters import DeadLetter
 from scratchbus.subscriptions.options import Terms

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 
 MOST_AT_ONCE = 1_000
-"""How many handlers may run at once."""
+"""The most handlers that may run at once."""
 
 
 Worker = Callable[[], object]

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 # end
 
 MOST_AT_ONCE = 1_000
-"""How many handlers may run at once."""
+"""The most handlers that may run at once."""
 
 
 Worker = Callable[[], Awaitable[object]]

@@ -38,10 +38,10 @@ from scratchbus.subscriptions.window import ACKS_FOR, DeliveryWindow
 from scratchbus.telemetry.logs import stderr_logger
 
 PASSING = (EngineUnreachable, EngineLoading, EngineReadOnly, EngineFull)
-"""What may be better in a while: a consumer waits, and goes on."""
+"""Errors that may pass: a consumer waits, then continues."""
 
 NAP = 0.5
-"""The most seconds that a consumer waits without looking whether it is to stop."""
+"""The most seconds that a consumer waits without checking whether to stop."""
 
 logger = stderr_logger()
 
@@ -81,14 +81,14 @@ class Consumer:
     # -- the path of every event -------------------------------------------------------------------------------------
 
     def ready(self) -> DeliveryState | None:
-        """Return the next delivery if it is at hand, without asking the engine."""
+        """Return the next delivery if one is queued, without asking the engine."""
         window, now = self.window, time.monotonic()
         if window is None or window.is_new or window.is_lost or now > window.good_until:
             return None
         return window.next(now)
 
     def advance(self) -> Step[float]:
-        """Do the next step; return for how many seconds there is nothing to do.
+        """Do the next step; return the seconds until the next one.
 
         Raises PositionLost, LogRewound or LogGap, and the errors of taking a lease.
         """
@@ -114,7 +114,7 @@ class Consumer:
         return min(NAP, window.wait(time.monotonic()))
 
     def tails(self, seconds: float) -> list[int]:
-        """Return the shards to read while there is nothing to do for so long; none when that is too short to block."""
+        """Return the shards to read while idle for this long; none if that is too short to block."""
         window = self.window
         if window is None or window.is_lost or not window.places or seconds < NAP:
             return []
@@ -164,7 +164,7 @@ class Consumer:
             taken = yield from lease.take(str(self._filters), start, terms.reset and not self._is_known)
         except NotFound:
             for place in (self.window and self.window.places) or ():
-                yield from read(log, [place.cursor])  # a log that was flushed is what has to be told
+                yield from read(log, [place.cursor])  # a flushed log must be reported
             raise
         self._is_known = True
         if isinstance(taken, HeldByOther):

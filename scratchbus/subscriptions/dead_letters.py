@@ -20,11 +20,11 @@ from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.options import check_name
 
 Positions = Position | str | Iterable[Position | str] | None
-"""One position, or several, or None for all there are."""
+"""One position, several, or None for all."""
 
 
 class DeadLetter(BaseModel):
-    """An event that was set aside: where it is, why, after how many attempts, and when."""
+    """An event that was set aside: its position, the reason, the number of attempts, and the time."""
 
     subscription: str
     position: str
@@ -63,9 +63,9 @@ def list_letters(core: Core, name: str | None) -> Step[list[DeadLetter]]:
 
 
 def retry_letters(core: Core, name: str, positions: Positions) -> Step[int]:
-    """Have dead letters delivered again, before anything new; return how many.
+    """Enqueue dead letters for redelivery, before new events; return their number.
 
-    Raises NotFound, or PositionLost when an event is no longer in the log; then nothing was done.
+    Raises NotFound, or PositionLost if an event is no longer in the log; then nothing has changed.
     """
     keys = core.log.keys(0)
     chosen = yield from _chosen(keys, name, positions)
@@ -111,7 +111,7 @@ def read_again(core: Core, name: str) -> Step[tuple[list[LogEntry], list[DeadLet
 
 
 def by_time(position: str) -> tuple[int, int, int]:
-    """Return the sort key of the text of a position among those of several shards."""
+    """Return a key that sorts the texts of positions across shards."""
     return in_time(Position.parse(position))
 
 

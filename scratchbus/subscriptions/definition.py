@@ -21,12 +21,12 @@ from scratchbus.subscriptions.event_filters import Filters
 from scratchbus.subscriptions.options import Terms, check_attempts, check_name
 
 _PREFIX = "whsec_"
-_LEAST_KEY, _MOST_KEY = 24, 64  # bytes, as Standard Webhooks has it
+_LEAST_KEY, _MOST_KEY = 24, 64  # bytes, from Standard Webhooks
 _LONGEST_URL = 2_048
 
 
 class Webhook(NamedTuple):
-    """Where the events of a subscription are delivered to, and the secret that signs them; do not show it."""
+    """The URL that a subscription delivers its events to, and the secret that signs them; do not show it."""
 
     subscription: str
     url: str
@@ -42,14 +42,14 @@ class Webhook(NamedTuple):
 
 
 def new_webhook_secret() -> str:
-    """Return a new random secret for a webhook, as Standard Webhooks writes it: `whsec_` and base64."""
+    """Return a new random secret for a webhook in the form of Standard Webhooks: `whsec_` and base64."""
     return _PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
 
 
 def declare(core: Core, name: str, filters: Filters, terms: Terms, url: str | None, secret: str | None) -> Step[bool]:
     """Store the definition of a subscription; return whether the name is new.
 
-    Raises InvalidInput, SubscriptionHeld, or PositionLost for one that was dropped.
+    Raises InvalidInput, SubscriptionHeld, or PositionLost if it was dropped.
     """
     definition = Definition(
         str(filters),

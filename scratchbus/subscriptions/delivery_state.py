@@ -14,7 +14,7 @@ from scratchbus.telemetry import tracing
 WAITING, OUT, ACKED = range(3)
 
 NOT_THE_EVENTS_FAULT = (LeaseLost, EngineError, LogError)
-"""Errors that end a consumer without saying anything about the event it was handling."""
+"""Errors that end a consumer and are no fault of the event it was handling."""
 
 
 def reason_of(problem: BaseException | None) -> str:
@@ -65,7 +65,7 @@ class DeliveryState:
             self.handling.__enter__()
 
     def end(self, problem: BaseException | None) -> None:
-        """End what was begun."""
+        """End the trace of the handling."""
         handling, self.handling = self.handling, None
         if handling is not None:
             exception = (None, None, None) if problem is None else (type(problem), problem, problem.__traceback__)

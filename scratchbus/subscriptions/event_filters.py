@@ -23,7 +23,7 @@ from scratchbus.telemetry.logs import stderr_logger
 _MOST_TAGS = 100
 _REMEMBERED = 10_000
 _TELLING = frozenset((b"added", b"updated", b"note_added", b"note_updated"))
-"""The kinds of events that say which tags their subject has."""
+"""The kinds of events that contain the tags of their subject."""
 
 logger = stderr_logger()
 
@@ -41,13 +41,13 @@ class Filters(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the filters that a subscription is stored with."""
+        """Return the stored filters of a subscription."""
         named = json.loads(text)
         narrow = Narrow.of(*(named.get(name) for name in Narrow._fields))
         return cls(narrow, frozenset(named.get("tags", ())))
 
     def wants(self, item: LogEntry, tags: Tags) -> Step[bool]:
-        """Return whether an entry that was read is selected; one that is no event is, for it is logged later."""
+        """Return whether an entry is selected; invalid entries are, since they are logged later."""
         if not self.tags:
             return self.narrow.wants(item.fields)
         event = item.event
@@ -67,7 +67,7 @@ class Filters(NamedTuple):
         return None if self.narrow.pages is None else sorted(page.decode() for page in self.narrow.pages)
 
     def __str__(self) -> str:
-        """The one text that the same filters have."""
+        """A canonical text: equal filters have the same one."""
         named = {
             name: sorted(each.decode() for each in names)
             for name, names in self.narrow._asdict().items()
@@ -77,14 +77,14 @@ class Filters(NamedTuple):
 
 
 class Tags:
-    """The tags of the subjects of events, as of these events: told by those that pass, else looked for."""
+    """The tags of subjects at their events, taken from passing events or else looked up."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._known: OrderedDict[tuple[str, str], frozenset[str]] = OrderedDict()
 
     def of(self, event: Event) -> Step[frozenset[str]]:
-        """Return them. Events come in the order of the log."""
+        """Return the tags. Events come in log order."""
         key = event.page, event.subject
         tags = told(event)
         if tags is None:
@@ -102,7 +102,7 @@ class Tags:
         try:
             past = yield from history(log, event.page, event.subject)
         except PositionLost as lost:
-            logger.warning("tags are those it has now", position=str(event.position), reason=str(lost))
+            logger.warning("the current tags are used", position=str(event.position), reason=str(lost))
             now = (yield from get(log, event.page, [event.subject], self._core.fresh)).get(event.subject)
             return frozenset(now.tags if now is not None else ())
         tags = [told(each) for each in past if each.seq <= event.seq]
@@ -110,7 +110,7 @@ class Tags:
 
 
 def told(event: Event) -> frozenset[str] | None:
-    """Return the tags that an event says its subject has, if it says so."""
+    """Return the tags of its subject in an event, if it has them."""
     if isinstance(event, Added | NoteAdded):
         return frozenset(event.tags)
     if isinstance(event, NoteUpdated):

@@ -12,9 +12,9 @@ _LONGEST_DELAY = 60.0
 
 
 class Terms(NamedTuple):
-    """The options of a consumer: where a new name starts, how often an event is tried, how long it may be held.
+    """The options of a consumer: the start of a new name, the attempts per event, and the handler's time limit.
 
-    `retry_delay` applies after the first failure; it doubles with each further one.
+    `retry_delay` applies after the first failure, and doubles with each further one.
     """
 
     after: When | None = None

@@ -1,4 +1,4 @@
-"""Pulling from a subscription, with patience."""
+"""Pull from a subscription, waiting for events."""
 
 # Generated from pull_async.py by tools/generate_blocking.py. Edit that file, then run `make generate`.
 
@@ -15,7 +15,7 @@ from scratchbus.subscriptions.pulling import Attempt, Pull, Pulled
 
 
 def pull_from(bus: Host, pull: Pull, wait: Duration) -> Pulled:
-    """Return the next batch; wait so long for it if there is none. Raises InvalidTTL, and what `pull` does."""
+    """Return the next batch, waiting up to this long for it. Raises InvalidTTL, and the errors of `pull`."""
     deadline = time.monotonic() + delay_ms(wait, "wait") / 1000
     while True:
         attempt = bus.converse(pull.attempt())
@@ -26,7 +26,7 @@ def pull_from(bus: Host, pull: Pull, wait: Duration) -> Pulled:
 
 
 def _wait(bus: Host, attempt: Attempt, seconds: float) -> None:
-    """Wait until an event has come that the subscription wants, or for this many seconds."""
+    """Wait for an event that the subscription selects, for at most this many seconds."""
     until, woken = time.monotonic() + seconds, threading.Event()
     places = [
         TailCursor(bus.feeds.feed(cursor.position.shard), cursor, attempt.wanted, woken.set)

@@ -1,4 +1,4 @@
-"""Pulling from a subscription, with patience."""
+"""Pull from a subscription, waiting for events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scratchbus.subscriptions.pulling import Attempt, Pull, Pulled
 
 
 async def pull_from(bus: AsyncHost, pull: Pull, wait: Duration) -> Pulled:
-    """Return the next batch; wait so long for it if there is none. Raises InvalidTTL, and what `pull` does."""
+    """Return the next batch, waiting up to this long for it. Raises InvalidTTL, and the errors of `pull`."""
     deadline = time.monotonic() + delay_ms(wait, "wait") / 1000
     while True:
         # asyncio only:
@@ -32,7 +32,7 @@ async def pull_from(bus: AsyncHost, pull: Pull, wait: Duration) -> Pulled:
 
 # asyncio only:
 async def _attempt(bus: AsyncHost, pull: Pull) -> Attempt:
-    """Return what an attempt gave; if the caller is cancelled meanwhile, let it end and give its events back."""
+    """Return the result of an attempt; if the caller is cancelled, let it finish and give its events back."""
     trying = asyncio.ensure_future(bus.converse(pull.attempt()))
     try:
         return await asyncio.shield(trying)
@@ -44,13 +44,13 @@ async def _attempt(bus: AsyncHost, pull: Pull) -> Attempt:
 async def _undo(bus: AsyncHost, pull: Pull, trying: asyncio.Future[Attempt]) -> None:
     await asyncio.wait({trying})
     if not trying.cancelled() and trying.exception() is None and (pulled := trying.result().pulled).deliveries:
-        with suppress(ScratchbusError):  # it comes again when the lease ends
+        with suppress(ScratchbusError):  # they are delivered again when the lease ends
             await bus.converse(pull.requeue(pulled))
 
 
 # end
 async def _wait(bus: AsyncHost, attempt: Attempt, seconds: float) -> None:
-    """Wait until an event has come that the subscription wants, or for this many seconds."""
+    """Wait for an event that the subscription selects, for at most this many seconds."""
     until, woken = time.monotonic() + seconds, asyncio.Event()
     places = [
         TailCursor(bus.feeds.feed(cursor.position.shard), cursor, attempt.wanted, woken.set)

@@ -1,6 +1,6 @@
-"""Deliveries for clients that pull: each batch is handed out under a lease of its own, and nothing is kept here.
+"""Deliveries for clients that pull: each batch has its own lease, and no state is kept in this process.
 
-What is handed out is stored with the subscription, so that any process may take an ack, or the next pull.
+Outstanding events are stored with the subscription, so that any process may handle an ack, or the next pull.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MOST_PULLED = 1_000
 LONGEST_LEASE_MS = 12 * 3_600_000
 
 LOOK_AGAIN = 2.0
-"""The most seconds that a pull waits for an event without asking the engine what else has changed."""
+"""The most seconds that a pull waits for an event before it checks the engine for other changes."""
 
 WENT_AWAY = "its consumers went away while they had it"
 
@@ -47,7 +47,7 @@ logger = stderr_logger()
 
 
 class PulledEvent(NamedTuple):
-    """An event that was pulled, and which attempt at handling it this is, counted from 1."""
+    """A pulled event, and the number of this attempt at handling it, from 1."""
 
     event: AnyEvent
     attempt: int
@@ -59,7 +59,7 @@ class PulledEvent(NamedTuple):
 
 
 class Pulled(NamedTuple):
-    """A batch of events, oldest first, to be acked with this token `until` its lease ends; perhaps none."""
+    """A batch of events, oldest first and possibly empty, to ack with this token before its lease ends at `until`."""
 
     token: str
     until: datetime | None
@@ -67,9 +67,9 @@ class Pulled(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """What one attempt to pull gave. With nothing, there may be something in so many seconds, or behind the cursors.
+    """The result of one attempt to pull. If empty, retry after some seconds, or on new events after the cursors.
 
-    `wanted` are the events behind the cursors to wake up for.
+    `wanted` selects the events to wake up for.
     """
 
     pulled: Pulled
@@ -84,7 +84,7 @@ _Events = list[tuple[LogEntry, AnyEvent]]  # entries of the log with their event
 
 
 class Pull:
-    """What a client wants to pull from a subscription. Raises InvalidInput."""
+    """A client's request to pull from a subscription. Raises InvalidInput."""
 
     def __init__(self, core: Core, name: str, most: int, lease: Duration, by: str | None) -> None:
         self._core = core
@@ -98,7 +98,7 @@ class Pull:
         self._tags = Tags(core)
 
     def attempt(self) -> Step[Attempt]:
-        """Take the lease and hand out what is there; without anything, release it.
+        """Take the lease and hand out available events; without any, release it.
 
         Raises NotFound, PositionLost, LogRewound or LogGap.
         """
@@ -153,7 +153,7 @@ class Pull:
             yield from lease._replace(ms=brief).keep(ends, origins)
 
     def _wanted(self, filters: Filters, chunks: Iterable[tuple[int, Sequence[Any]]]) -> Step[tuple[_Events, set[int]]]:
-        """Return the next wanted events, and the shards that have these or others that were not looked at."""
+        """Return the next wanted events, and the shards with these or with events not yet examined."""
         items = [LogEntry(entry, shard) for shard, entries in chunks for entry in entries]
         items.sort(key=lambda item: in_time(item.position))
         events: _Events = []
@@ -169,7 +169,7 @@ class Pull:
     def _pull_new(
         self, lease: SubscriptionLease, grant: Grant, events: _Events, ends: Sequence[CursorEnd], origins: str
     ) -> Step[Attempt]:
-        """Hand out events that were not handed out before to a client that pulls; one that has failed alone."""
+        """Hand out new events to a client that pulls; an event that has failed is handed out alone."""
         tried = next((at for at, (item, _) in enumerate(events) if str(item.position) == grant.trying), None)
         if tried:
             events = events[:tried]
@@ -181,9 +181,9 @@ class Pull:
         return (yield from self._hand_out(lease, grant, [event for _, event in events], out, ends, origins))
 
     def _pull_again(self, lease: SubscriptionLease, grant: Grant, known: list[OutEntry]) -> Step[Attempt]:
-        """Hand out what comes back: an event that has failed alone, then those after it that have not together.
+        """Hand out events again: one that has failed alone, then the following ones that have not, together.
 
-        If a client dies of an event, no other one has failed.
+        So an event that crashes a client does not make others fail.
         """
         head, *rest = (each._replace(state=WAITING) if each.state == OUT else each for each in known)
         if known[0].state == OUT:  # the lease of its client has ended
@@ -234,7 +234,7 @@ def _entry(item: LogEntry, *, attempt: int = 1, comes_again: bool = False) -> Ou
 
 
 def _events(items: Sequence[LogEntry]) -> _Events:
-    """Return entries with their events; log and leave out those that are no events."""
+    """Return entries with their events; log and skip invalid entries."""
     found: _Events = []
     for item in items:
         if not item.is_event:

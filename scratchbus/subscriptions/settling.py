@@ -1,4 +1,4 @@
-"""Settling of events that were pulled: they are acked, taken back, or given back."""
+"""Settle pulled events: ack, fail or release them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _Positions = Iterable[Position | str] | Position | str
 
 
 def ack_pulled(core: Core, name: str, token: str, positions: _Positions) -> Step[None]:
-    """Ack events that were pulled: all of these, or none. Raises LeaseLost, NotDelivered, NotFound or InvalidInput."""
+    """Ack pulled events, all or none. Raises LeaseLost, NotDelivered, NotFound or InvalidInput."""
     wanted = _texts(positions)
     yield from settle(core.log.keys(0), check_name(name), _token(token), wanted, ACKED)
     counts.subscriptions[name].acked += len(wanted)
 
 
 def requeue(core: Core, name: str, token: str, positions: _Positions) -> Step[None]:
-    """Give pulled events back unhandled: all of these, or none; the attempt does not count.
+    """Give pulled events back unhandled, all or none; the attempt does not count.
 
     Raises LeaseLost, NotDelivered, NotFound or InvalidInput.
     """
@@ -86,7 +86,7 @@ def _texts(positions: _Positions) -> list[str]:
 
 def _token(token: object) -> str:
     if not isinstance(token, str) or not token:
-        raise InvalidField("token", f"{shown(token)} is not the token of a batch; pass that of `pull`")
+        raise InvalidField("token", f"{shown(token)} is not the token of a batch; pass the one from `pull`")
     return token
 
 

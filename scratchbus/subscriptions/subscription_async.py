@@ -26,7 +26,7 @@ logger = stderr_logger()
 
 
 class AsyncDelivery(DeliveryState):
-    """One event handed out by a subscription: `ack` it once it is handled, or `fail` it.
+    """One event delivered by a subscription: `ack` it once it is handled, or `fail` it.
 
     Use it in an `async with`: leaving it acks; an exception fails it, is logged, and does not propagate.
     """
@@ -41,7 +41,7 @@ class AsyncDelivery(DeliveryState):
     async def fail(self, reason: str, *, delay: Duration | None = None) -> None:
         """Deliver it again after `delay`, or set it aside as a dead letter after the last attempt.
 
-        Raises LeaseLost, or NotDelivered when it was already acked or failed.
+        Raises LeaseLost, or NotDelivered if it was already acked or failed.
         """
         self.window.fail(self, reason, self.window.owner._consumer.delay(self.attempt, delay))
         await self.window.owner._write(self.window)
@@ -54,7 +54,7 @@ class AsyncDelivery(DeliveryState):
         self.end(problem)
         if problem is None:
             if self.state == OUT:
-                with suppress(LeaseLost):  # the iteration finds out too, and stands by
+                with suppress(LeaseLost):  # the iteration notices too, and stands by
                     await self.ack()
             return False
         if not isinstance(problem, Exception):
@@ -68,7 +68,7 @@ class AsyncDelivery(DeliveryState):
 
 
 class AsyncSubscription:
-    """A durable subscription. Iterate over it in an `async with` for its events, in order, at least once.
+    """A durable subscription. Iterate over it in an `async with` to get its events, in order, at least once.
 
     Entering it records a new name and its cursor. One consumer of a name is active; the others wait in their
     iteration and take over when it closes or dies. An exception that leaves the `async with` fails the last
@@ -100,16 +100,16 @@ class AsyncSubscription:
         return window is not None and not window.is_lost and time.monotonic() <= window.good_until
 
     async def ack(self, position: Position | str) -> None:
-        """Ack the delivery of the event at a position. Raises NotDelivered when it is not out, or LeaseLost."""
+        """Ack the delivery of the event at a position. Raises NotDelivered if it is not out, or LeaseLost."""
         await cast(AsyncDelivery, self._consumer.find(position)).ack()
 
     async def run(
         self, handler: Callable[[AnyEvent], Awaitable[object]], stop: Stop | None = None, *, concurrency: int = 1
     ) -> None:
-        """Pass every event to a handler, ack it afterwards, and fail it on an exception; until `stop` is set.
+        """Pass every event to a handler until `stop` is set; ack it afterwards, or fail it on an exception.
 
-        With a `concurrency` so many are handled at once (1,000 at most): they begin in order, and may end in another.
-        Raises InvalidField.
+        With `concurrency`, handle this many at once (1,000 at most): they begin in order, and may end in another.
+                Raises InvalidField.
         """
         self._stop = stop or self._stop
         turn = asyncio.Lock()
@@ -163,7 +163,7 @@ class AsyncSubscription:
             await self._bus.converse(self._consumer.leave())
 
     async def _write(self, window: DeliveryWindow) -> None:
-        with suppress(*PASSING):  # what it cannot take now is told later
+        with suppress(*PASSING):  # later calls report these errors
             await self._bus.converse(self._consumer.write(window))
 
     async def __aenter__(self) -> Self:

@@ -16,11 +16,11 @@ from scratchbus.readmodel.scope import Core
 class SubscriptionStatus(BaseModel):
     """One subscription.
 
-    `lag` counts all events of its logs behind the cursor, wanted or not; `lag_seconds` is how old the first of them is.
-    `holder` is the active consumer, None when there is none; it has the lease since `since`, and would lose it at
+    `lag` counts all events of its logs after the cursor, selected or not; `lag_seconds` is the age of the first of
+    them. `holder` is the active consumer, None without one; it has held the lease since `since`, and would lose it at
     `until` if it vanished now. `trying` is the position of an event that failed `attempts` times, or whose consumers
-    went away. It was `dropped` when nobody had consumed it for `subscription_ttl`. `max_attempts`, `retry_delay`
-    (seconds) and the `url` of its webhook are those it was declared with, None if it was not.
+    went away. It is `dropped` if nobody consumed it for `subscription_ttl`. `max_attempts`, `retry_delay` (seconds) and
+    the `url` of its webhook are the declared ones, None without a declaration.
     """
 
     name: str

@@ -22,19 +22,19 @@ from scratchbus.telemetry.counters import counts
 from scratchbus.telemetry.logs import stderr_logger
 
 MOST_UNACKED = 10_000
-"""How many deliveries may be out at once."""
+"""The most deliveries that may be out at once."""
 
 ACKS_AT_ONCE = 256
 ACKS_FOR = 0.1
-"""So many acks, or so many seconds of them, are written at once."""
+"""Acks are written once there are this many, or after this many seconds."""
 
-_AGAIN = 1_000_000_000  # those that come again are numbered from here below 0
+_AGAIN = 1_000_000_000  # redeliveries are numbered from minus this
 
 logger = stderr_logger()
 
 
 PendingWrite = Callable[[], Step[None]]
-"""A write to the engine that is still to be made."""
+"""A pending write to the engine."""
 
 
 class DeliveryWindow:
@@ -68,7 +68,7 @@ class DeliveryWindow:
         self._trying = taken.trying
         self._attempts = taken.attempts
         self._due = begun + taken.wait_ms / 1000
-        self._behind: list[CursorEnd | LogEntry] = [*taken.ends]  # up to where each shard is handled
+        self._behind: list[CursorEnd | LogEntry] = [*taken.ends]  # the handled end of each shard
         self._ends: dict[int, CursorEnd] = {}
         self._queue: deque[DeliveryState] = deque()  # out or to be handed out, in order, from the first unacked on
         self._waiting: deque[DeliveryState] = deque()
@@ -84,7 +84,7 @@ class DeliveryWindow:
             raise TooManyUnacked(self.lease.name, MOST_UNACKED)
 
     def receive(self, items: Sequence[LogEntry], shard: int, end: CursorEnd) -> None:
-        """Keep what was read of a shard, up to its end, until it is enqueued."""
+        """Keep entries read from a shard, up to its end, until they are enqueued."""
         with self._lock:
             self.raw += items
             self._ends[shard] = end
@@ -174,11 +174,11 @@ class DeliveryWindow:
         return None
 
     def wait(self, now: float) -> float:
-        """Return for how many seconds the next delivery has to wait; 0 when there is none."""
+        """Return the seconds until the next delivery; 0 without one."""
         return max(0.0, self._waiting[0].when - now) if self._waiting else 0.0
 
     def in_doubt(self) -> None:
-        """Count the first event as tried: the previous consumer may have died of it."""
+        """Count the first event as tried: it may have crashed the previous consumer."""
         with self._lock:
             self.is_new = False
             delivery = self._waiting[0]
@@ -256,7 +256,7 @@ class DeliveryWindow:
         logger.error("set aside as a dead letter", subscription=self.lease.name, position=str(event.position),
                      attempts=attempts, reason=reason)  # fmt: skip
         self._counts.dead += 1
-        delivery.is_noted = False  # what buries it forgets the rest
+        delivery.is_noted = False  # the dead letter replaces the note
         self._finish(delivery)
         letter = DeadLetter.of(self.lease.name, event, reason, attempts).model_dump_json()
         self.pending.append(partial(self.lease.bury, str(delivery.position), letter, self._cursor_ends()))
@@ -272,27 +272,27 @@ class DeliveryWindow:
             if done.number > 0:
                 self._behind[done.item.shard] = done.item
 
-    # -- what is owed to the engine ----------------------------------------------------------------------------------
+    # -- writes to the engine ----------------------------------------------------------------------------------------
 
     @property
     def owes(self) -> bool:
-        """Whether there is something to write."""
+        """Whether there are pending writes."""
         return bool(self.pending) or self._acked > self._written
 
     def owed(self) -> tuple[list[CursorEnd], int, list[PendingWrite]]:
-        """Return up to where all is handled, how many acks are in it, and the calls that are pending."""
+        """Return the end of the handled events, the number of acks in them, and the pending calls."""
         with self._lock:
             return self._cursor_ends(), self._acked, list(self.pending)
 
     def wrote(self, begun: float, acked: int, told: list[PendingWrite], again: int) -> None:
-        """Record what was written."""
+        """Record the completed writes."""
         with self._lock:
             self._written = max(self._written, acked)
             self.pending = [write for write in self.pending if not any(write is each for each in told)]
             self.written_at, self.good_until, self.again = begun, begun + self.lease.ms / 1000, again
 
     def _cursor_ends(self) -> list[CursorEnd]:
-        """Return up to where all of each shard is handled: to the end of what was read when nothing is out."""
+        """Return the handled end of each shard: the end of the entries read if none are out."""
         ends = {} if self._queue or self.raw else self._ends
         return [
             ends.get(shard) or (CursorEnd(at.position, at.id) if isinstance(at, LogEntry) else at)

@@ -1,1 +1,1 @@
-"""What this process keeps of itself: counters, logs, and the modules it imports on first use."""
+"""The process's own state: counters, logs, and modules imported on first use."""

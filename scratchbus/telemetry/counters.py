@@ -1,4 +1,4 @@
-"""Counters of the work of this process, from which the metrics are made.
+"""Counters of this process's work, the source of its metrics.
 
 Threads share them without a lock: each is changed by one statement, which CPython does not interrupt.
 """
@@ -44,11 +44,12 @@ def _by_name() -> defaultdict[str, int]:
 class Counts:
     """All counters.
 
-    `appended` is by kind of event, `displaced` counts what made room on full pages, `refused` and `engine_errors` are
-    by class of error, `commits` by outcome, `fallen_due` by what the passing of time caused, `subscriptions` by name,
-    `jobs` by outcome. `missed` events were gone before an expirer had checked whether a reminder waits for them.
-    `tool_calls` and `tool_errors` are by MCP tool. `requests` of the HTTP interface are by method, route and status,
-    and `request_took`, until an answer or a stream begins, by the first two; `open_streams` are its streams of events.
+    `appended` is by kind of event, `displaced` counts observations displaced from full pages, `refused` and
+    `engine_errors` are by class of error, `commits` by outcome, `fallen_due` by the event that time caused,
+    `subscriptions` by name, `jobs` by outcome. `missed` events were gone before an expirer had matched them with
+    reminders. `tool_calls` and `tool_errors` are by MCP tool. `requests` of the HTTP interface are by method, route and
+    status, and `request_took`, until an answer or a stream begins, by the first two; `open_streams` are its streams of
+    events.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
-"""What is imported, or made, when it is first used.
+"""Import modules, and compute properties, on first use.
 
-A program starts in the time that its imports take, and most programs use few of the many things that a bus can do.
-Modules that are rarely needed, or slow to import, are therefore named like this:
+Imports dominate the start of a program, and most programs use only few features of a bus. Modules that are rarely
+needed, or slow to import, are therefore declared like this:
 
     if TYPE_CHECKING:
         from scratchbus.commands import erase as erasing
@@ -24,17 +24,17 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 _importing = RLock()
-"""Held while something is imported late: threads that import modules which need each other get them half made."""
+"""Held during a late import: threads that import modules which need each other could see them half initialized."""
 
 os.register_at_fork(before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_importing.release)
-# else a child would wait for good for a thread that imports in its parent
+# else a child would wait forever for a thread that imports in its parent
 
 _names: dict[str, None] = {}
-"""The modules that something stands for."""
+"""The modules with a placeholder."""
 
 
 class _Late(ModuleType):
-    """Stands for a module; what it was asked for it has from then on."""
+    """A placeholder for a module; it caches each attribute on first access."""
 
     def __getattr__(self, name: str) -> Any:
         value = import_from(self.__name__, name)
@@ -43,21 +43,21 @@ class _Late(ModuleType):
 
 
 def late(name: str) -> Any:
-    """Return what stands for a module, and imports it when something in it is first used."""
+    """Return a placeholder for a module that imports it on first use."""
     _names[name] = None
     return _Late(name)
 
 
 def import_from(module: str, name: str) -> Any:
-    """Import a module, one thread at a time, and return what has this name in it."""
+    """Import a module, one thread at a time, and return its attribute with this name."""
     with _importing:
         return getattr(import_module(module), name)
 
 
 def import_all() -> None:
-    """Import all that is late, for a program that runs for so long that its code may be replaced on disk meanwhile."""
+    """Import all late modules, for a long-running program whose code may be replaced on disk."""
     done: set[str] = set()
-    while wanted := [name for name in _names if name not in done]:  # what is imported may name more
+    while wanted := [name for name in _names if name not in done]:  # an import may declare more
         for name in wanted:
             with _importing:
                 import_module(name)
@@ -65,7 +65,7 @@ def import_all() -> None:
 
 
 class once(Generic[T]):  # noqa: N801 - it is used as `property` is
-    """A property that is made when it is first read; all threads get the same one."""
+    """A property computed on first read; all threads get the same value."""
 
     def __init__(self, make: Callable[[Any], T]) -> None:
         self._make = make
@@ -73,7 +73,7 @@ class once(Generic[T]):  # noqa: N801 - it is used as `property` is
         self.__doc__ = make.__doc__
 
     def __get__(self, owner: Any, cls: type) -> T:
-        """Return what the owner has from now on under this name."""
+        """Compute the value, and store it in the owner under this name."""
         if owner is None:  # asked for on the class
             return self  # type: ignore[return-value]
         made: T = vars(owner).setdefault(self._name, self._make(owner))

@@ -20,7 +20,7 @@ class _Stderr:
 
 
 class _Logger:
-    """Imports structlog for the first line only: the import takes as long as many commands, which log nothing."""
+    """Imports structlog at the first line only: the import takes as long as many commands, which log nothing."""
 
     @cached_property
     def _logger(self) -> Any:
@@ -35,7 +35,7 @@ class _Logger:
 
 
 def before_logging(prepare: Callable[[], None]) -> None:
-    """Call a function before the next line that the library logs, if there is one."""
+    """Call a function before the library logs its next line, if it does."""
     if "structlog" in sys.modules:
         prepare()
     else:

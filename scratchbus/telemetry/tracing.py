@@ -1,4 +1,4 @@
-"""Where a tracer hooks in. Without one, which is the default, each place costs a look at `active`."""
+"""The hooks for a tracer. Without one, the default, each hook costs one check of `active`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ T = TypeVar("T")
 
 
 class TraceSpan(Protocol):
-    """Something that takes time and has begun."""
+    """An operation in progress."""
 
     def end(self, problem: str | None = None, **attributes: Any) -> None:
-        """Say that it is over, and the reason if it failed."""
+        """End it, with the reason if it failed."""
         ...
 
 
@@ -21,19 +21,19 @@ class Tracing(Protocol):
     """A tracer. A `traceparent` is the W3C trace context of an event; events are those of `scratchbus.events`."""
 
     def because(self, why: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return why an event is made, with the trace context of its publication."""
+        """Return the cause of an event, with the trace context of its publication."""
         ...
 
     def publish(self, page: str, writes: Sequence[Any], steps: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
-        """Return steps that append writes, each with its `event`, and are traced."""
+        """Return traced steps that append writes, each with its `event`."""
         ...
 
     def project(self, projection: str, traceparents: Sequence[str], events: int) -> TraceSpan:
-        """Begin folding so many events, some of which have a trace context."""
+        """Begin folding this many events, some with a trace context."""
         ...
 
     def deliver(self, subscription: str, event: Any, attempt: int) -> TraceSpan:
-        """Begin the delivery of an event, which ends when it is acked or fails."""
+        """Begin the delivery of an event; it ends when the event is acked or fails."""
         ...
 
     def handle(self, subscription: str, event: Any, delivery: TraceSpan) -> AbstractContextManager[Any]:
@@ -41,7 +41,7 @@ class Tracing(Protocol):
         ...
 
     def act(self, worker: str, observation: Any, traceparent: str | None) -> AbstractContextManager[Any]:
-        """Return a context in which a worker acts on an observation; the trace context is that of its addition."""
+        """Return a context in which a worker acts on an observation, with the trace context of its addition."""
         ...
 
 
@@ -50,6 +50,6 @@ active: Tracing | None = None
 
 
 def set_tracing(tracing: Tracing | None) -> None:
-    """Set the tracer of this process, for all buses; None for none."""
+    """Set the tracer of this process, for all buses; None removes it."""
     global active
     active = tracing

@@ -1,4 +1,4 @@
-"""Pages of the past: as they were at a moment, or as they would have been had some sources been silent."""
+"""Past pages: at a given moment, or as they would have been without some sources."""
 
 from scratchbus.timetravel.cut import Cut, When
 from scratchbus.timetravel.past import as_of

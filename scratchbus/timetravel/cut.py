@@ -1,4 +1,4 @@
-"""The moment of the past that someone asks for: where the log of a page ended, and what time it was."""
+"""The requested past moment: the end of a page's log, and the time."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from scratchbus.readmodel.queries import look
 from scratchbus.readmodel.scope import Core
 
 _APART_MS = 1_000
-"""How far the clock of who asks may be ahead of the engine's; what is further is in the future."""
+"""How far the caller's clock may be ahead of the engine's; anything later is in the future."""
 
 
 class Cut(NamedTuple):
-    """The last event that had happened on the shard of a page, START when none had, and the time (ms)."""
+    """The last event on the shard of a page at that moment (START if none), and the time (ms)."""
 
     position: Position
     ms: int
 
 
 def cut_at(core: Core, page: str, when: When) -> Step[Cut]:
-    """Return what a moment means for a page.
+    """Return the cut for a moment on a page.
 
-    A batch is atomic, so no page was ever as of its middle: a position there means the end of the batch. A position on
-    another shard counts by its time, and one of the bus by the latest time that it has seen. Raises
-    InvalidPosition for a position or time that this bus cannot have or that is in the future, LogRewound for one that
-    its log does not have, and PositionLost for one that it no longer has.
+    A batch is atomic, so a position in its middle means the end of the batch. A position on another shard counts by its
+    time, and one of the bus by the latest time in it. Raises InvalidPosition for a position or time that is impossible
+    on this bus or in the future, LogRewound for one that the log does not have, and PositionLost for one that it no
+    longer has.
     """
     shard = core.log.shard(page)
     when = as_when(when)

@@ -1,4 +1,4 @@
-"""A page as it was, folded from its events: from the beginning, or from the last snapshot before that moment."""
+"""Fold a past page from its events: from the beginning, or from the last snapshot before that moment."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _DENSE = 3  # a page that has one of so many events is read with the others: the
 
 @dataclass(frozen=True, slots=True)
 class FoldedPage:
-    """A page as it was, in memory."""
+    """A past page, in memory."""
 
     page: str
     live: LivePage
@@ -104,14 +104,14 @@ def fold_page(
 
 
 class OpenAlong:
-    """Snapshots of what was open, made along the way of a long fold, so that the next one to go there is short."""
+    """Snapshots of the open observations, written during a long fold so that the next one is short."""
 
     def __init__(self) -> None:
         self.made: list[OpenSnapshot] = []
         self._count = 0
 
     def see(self, entries: list[RawEntry], count: int, shard: int, documents: Documents) -> None:
-        """Make one after these entries, if it is due; `count` events have been folded."""
+        """Write a snapshot after these entries, if it is due; `count` events have been folded."""
         if count - self._count < snapshots.OPEN_LEAST_EVENTS:
             return
         rows = [each for each in documents.values() if each.status_class == "open"]
@@ -131,9 +131,9 @@ def fold_events(
     along: OpenAlong | None = None,
     reopened: set[str] | None = None,
 ) -> Step[int]:
-    """Fold the events of a page behind a cursor, up to a position, into documents; return how many there were.
+    """Fold the events of a page after a cursor, up to a position, into documents; return their number.
 
-    `reopened` gets the subjects that were opened again without being among the documents.
+    `reopened` collects the subjects that were reopened but are not among the documents.
     """
     name, begin, count = page.encode(), cursor.position, 0
     while cursor.position < end and (chunks := (yield from read(log, [cursor]))):
@@ -152,7 +152,7 @@ def fold_events(
 
 
 def _apply_all(documents: Documents, entries: list[RawEntry], shard: int, reopened: set[str] | None) -> None:
-    """Fold the events of a page. Most of them change an observation that is there: of these no event is made."""
+    """Fold the events of a page. Most change an existing observation and are folded without building an event."""
     decoded = decode_bodies(entries, shard)
     changes = [
         None if isinstance(body, Exception) else CHANGING.get(kind)
@@ -211,9 +211,9 @@ def _is_of(entry: RawEntry, page: bytes) -> bool:
 
 
 def apply(documents: Documents, item: Event | Poison) -> None:
-    """Fold one event, as a projector does: one that cannot be folded marks its document as damaged.
+    """Fold one event like a projector: an event that cannot be folded marks its document as damaged.
 
-    The documents are of this fold alone, and are changed in place.
+    The documents belong to this fold alone, and are changed in place.
     """
     if isinstance(item, Poison):
         after = damage(documents.get(item.subject), *item.position[:2])

@@ -1,4 +1,4 @@
-"""A page long ago: what was open then is in memory, from the nearest snapshot; all else is folded when it is read."""
+"""A page long ago: observations open then are in memory, from the nearest snapshot; others are folded on read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from scratchbus.timetravel.fold_page import Documents, OpenAlong, apply, fold_ev
 
 @dataclass(slots=True)
 class LazyPage:
-    """A page of which `live` has at least what was open, as `Reads`; `fold` gives the whole of it, which takes long."""
+    """A past page; `live` has at least its open observations, as `Reads`; `fold` builds the whole page, slowly."""
 
     core: Core
     names: PageKeys
@@ -68,7 +68,7 @@ class LazyPage:
         return None if found is None else found.added_seq
 
     def _is_open(self, status: str) -> bool:
-        """Return whether a status is open wherever there is one of this name."""
+        """Return whether a status with this name is open in every lifecycle that has it."""
         lives = [kind.lifecycle.statuses for kind in self.core.registry.types.values()]
         return {life[status] for life in lives if status in life} == {"open"}
 
@@ -81,7 +81,7 @@ class LazyPage:
 def read_open(
     core: Core, names: PageKeys, cut: Cut, base: tuple[Position, list[Observation]], fold: Callable[[], Step[Reads]]
 ) -> Step[LazyPage]:
-    """Return a page as it was at a moment, from what was open at an earlier one.
+    """Return a page at a moment, from the observations open at an earlier one.
 
     Raises PositionLost, LogRewound, LogGap or CodeTooOld.
     """
@@ -92,7 +92,7 @@ def read_open(
     (cursor,) = yield from cursors(log, begin, [names.page])
     along = OpenAlong()
     yield from fold_events(log, names.page, cursor, cut.position, documents, along=along, reopened=reopened)
-    if not reopened:  # what is made along the way lacks them
+    if not reopened:  # snapshots written during the fold lack them
         yield from snapshots.store_open(log.keys(begin.shard), names, along.made, erased)
     documents |= yield from read_closed(log, names, cut, [*reopened])
     return LazyPage(core, names, cut, LivePage(documents.values(), cut.ms), fold)
@@ -113,6 +113,6 @@ def read_closed(log: Log, names: PageKeys, cut: Cut, ids: list[str]) -> Step[Doc
 
 
 def _are_damaged(log: Log, names: PageKeys, ids: list[str]) -> Step[bool]:
-    """Return whether one of these is damaged: its history may lack what damaged it."""
+    """Return whether one of these is damaged: its history may lack the event that damaged it."""
     rows = yield from ask(log.shard(names.page), "HMGET", names.docs, *ids)
     return any(document.damaged for document in decode_observations([row for row in rows if row]))

@@ -1,4 +1,4 @@
-"""Pages of the past: the cheapest way to one, and its reads."""
+"""Past pages: the cheapest way to build one, and its reads."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ from scratchbus.timetravel.undo import Known, UndoneEvents, changed_since, state
 from scratchbus.timetravel.what_if import fold_without
 
 FEW = 1_000
-"""So many events are undone rather than folded: what did not change is then read only when it is asked for."""
+"""Up to this many events are undone rather than folded: unchanged observations are then read only on demand."""
 
 MANY = 10_000
-"""More events are never undone: to fold them costs more once, and leaves snapshots that make the next fold short."""
+"""More events are never undone: folding costs more once, but writes snapshots that make the next fold short."""
 
 UNDO_COST = 8
-"""To undo an event takes so many times as long as to fold one."""
+"""The cost of undoing an event, relative to folding one."""
 
 _AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
 class PastReads:
-    """A page as it was at a moment, or as it would have been without what `exclusion` leaves out."""
+    """A page at a moment, or as it would have been without the events that `exclusion` leaves out."""
 
     core: Core
     reads: Reads
@@ -71,12 +71,12 @@ class PastReads:
         return found
 
     def everything(self) -> Step[list[Observation]]:
-        """Return all that was on the page."""
+        """Return everything that was on the page."""
         return self.reads.search(Filter(), None, None)
 
 
 class PastMoment:
-    """What a past page is: its name, and the moment."""
+    """The identity of a past page: its name, and the moment."""
 
     def __init__(self, past: PastReads) -> None:
         self._past = past
@@ -100,7 +100,7 @@ class PastMoment:
 def as_of(
     core: Core, page: str, when: When, without_sources: str | Collection[str], progress: Progress | None
 ) -> Step[PastReads]:
-    """Return a page as it was at a moment; without some sources, as it would have been. Raises as `cut_at`."""
+    """Return a page at a moment, or as it would have been without some sources. Raises the errors of `cut_at`."""
     sources = _sources(without_sources)
     cut = yield from cut_at(core, page, when)
     if not sources:
@@ -111,7 +111,7 @@ def as_of(
 
 
 def _sources(given: str | Collection[str]) -> frozenset[str]:
-    """Return the sources to leave out; one may be given bare. Raises InvalidSource."""
+    """Return the sources to leave out, given as a list or one name. Raises InvalidSource."""
     if not isinstance(given, Collection):
         raise InvalidSource(f"without_sources: {shown(given)} is not a list of sources")
     return frozenset(check_source(each, "without_sources") for each in ([given] if isinstance(given, str) else given))
@@ -147,7 +147,7 @@ def _as_it_was(core: Core, page: str, cut: Cut, progress: Progress | None) -> St
 def _whole(
     core: Core, names: PageKeys, cut: Cut, last: Position, until: int, since: int, progress: Progress | None
 ) -> Step[Reads]:
-    """Return all of a page; it had so many events `until` then, and `since`."""
+    """Return the whole page; `until` and `since` are its numbers of events before and after the moment."""
     log, page, end = core.log, names.page, cut.position
     base = yield from snapshots.nearest(log.keys(end.shard), names, end)
     begin = base.position if base else START
@@ -162,7 +162,7 @@ def _whole(
 
 
 def _undone(core: Core, names: PageKeys, cut: Cut, last: Position, most: int) -> Step[StoredPage | None]:
-    """Undo the events since; return None if there are too many, or if they do not say what came before them."""
+    """Undo later events; return None if there are too many, or if they do not record their predecessors."""
     log, page = core.log, names.page
     (cursor,) = yield from cursors(log, cut.position, [page])
     changed = yield from changed_since(log, page, cursor, last)
@@ -175,9 +175,9 @@ def _undone(core: Core, names: PageKeys, cut: Cut, last: Position, most: int) ->
         documents = decode_observations([row for row in rows if row])
         cost += sum(document.version for document in documents)
         if cost > most or any(document.damaged for document in documents):
-            return None  # its chain may lack what damaged it
+            return None  # its chain may lack the event that damaged it
     try:
         states = yield from states_before(log, page, changed.before)
     except PositionLost:
-        return None  # a snapshot may know it
+        return None  # a snapshot may have it
     return StoredPage(log, page, core.fresh, UndoneEvents(cut.ms, Known(changed.cursor, states)))

@@ -1,4 +1,4 @@
-"""What agents remembered at a moment."""
+"""The memories of agents at a moment."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from scratchbus.timetravel.cut import Cut, When, cut_at
 
 
 def remembered_as_of(core: Core, page: str, subject: str, when: When) -> Step[Remembered | None]:
-    """Return a subject as it was at a moment: it costs the events about it. Raises as `cut_at`, and PositionLost."""
+    """Return a subject at a moment. Cost: its events. Raises the errors of `cut_at`, and PositionLost."""
     cut = yield from cut_at(core, page, when)
     return folded((yield from history_of(core, page, subject)), subject, cut.position)
 
 
 def notes_as_of(core: Core, page: str, when: When, query: str = "", tags: Sequence[str] = ()) -> Step[NotesResult]:
-    """Return the notes of a session at a moment: it costs the events of the session up to then."""
+    """Return the notes of a session at a moment. Cost: the events of the session up to then."""
     query, wanted = check_text("query", query), check_tags([tags] if isinstance(tags, str) else tags)
     cut = yield from cut_at(core, page, when)
     documents = yield from remembered_at(core.log, page, cut.position)
@@ -39,7 +39,7 @@ def notes_as_of(core: Core, page: str, when: When, query: str = "", tags: Sequen
 
 
 def preferences_as_of(core: Core, page: str, when: When) -> Step[list[Preference]]:
-    """Return the preferences of a scope as they were at a moment: it costs the events about them.
+    """Return the preferences of a scope at a moment. Cost: their events.
 
     Raises as `cut_at`, and PositionLost.
     """
@@ -53,7 +53,7 @@ def preferences_as_of(core: Core, page: str, when: When) -> Step[list[Preference
 
 
 def documents_as_of(core: Core, page: str, when: When) -> Step[tuple[Cut, dict[str, Document]]]:
-    """Return a moment, and all that was on a page then, by subject: it costs the events of the page up to then."""
+    """Return a moment, and everything on a page then, by subject. Cost: the events of the page up to then."""
     cut = yield from cut_at(core, page, when)
     found = yield from documents_at(core.log, page, cut.position)
     return cut, {
@@ -64,6 +64,6 @@ def documents_as_of(core: Core, page: str, when: When) -> Step[tuple[Cut, dict[s
 
 
 def conversation_as_of(core: Core, page: str, when: When) -> Step[Conversation]:
-    """Return the conversation of a session at a moment: it costs the events of the session up to then."""
+    """Return the conversation of a session at a moment. Cost: the events of the session up to then."""
     cut = yield from cut_at(core, page, when)
     return conversation_of((yield from remembered_at(core.log, page, cut.position)))

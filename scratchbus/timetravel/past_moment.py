@@ -1,4 +1,4 @@
-"""A moment of the past as relations see it: which events had happened, and how each page was."""
+"""A past moment for relations: its events, and the pages then."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scratchbus.timetravel.past import PastReads, as_of
 
 
 class PastPages:
-    """The pages of a bus as they were when a page of the past was, as a `Moment`; each is read when it is needed."""
+    """The pages of a bus at the moment of a past page, as a `Moment`; each is read on demand."""
 
     def __init__(self, past: PastReads) -> None:
         self._past = past
@@ -70,7 +70,7 @@ class PastPages:
 
 
 def consequences(past: PastReads, id: str) -> Step[Consequences]:
-    """Return what rested on an observation then, the actions these had led to, and the events it had caused.
+    """Return the observations with this one as evidence then, the actions they had led to, and the events it caused.
 
     Raises NotFound for what had never been on the page.
     """

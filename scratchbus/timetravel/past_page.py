@@ -29,10 +29,10 @@ Differences = list[Difference]
 
 
 class PastPage(PastMoment):
-    """A page as it was at a moment, or as it would have been. Get it from `Page.as_of`; it never changes.
+    """A page at a past moment, or as it would have been without some sources. Get it from `Page.as_of`.
 
-    Its reads are those of the page, without what came later; an observation that had expired by then reads as
-    archived. Reads may ask the engine, so its bus must be open. Safe to share between threads.
+    It never changes. Its reads are those of the page, without later events; an observation that had expired by then
+    reads as archived. Reads may ask the engine, so its bus must be open. Safe to share between threads.
     """
 
     def __init__(self, bus: Host, past: PastReads) -> None:
@@ -40,7 +40,7 @@ class PastPage(PastMoment):
         self._bus = bus
 
     def get(self, id: str) -> Observation | None:
-        """Return an observation, or None when it was not on the page."""
+        """Return an observation, or None if it was not on the page."""
         return self._bus.converse(read.get_one(self._past.reads, id))
 
     def list(
@@ -80,7 +80,7 @@ class PastPage(PastMoment):
     ) -> int:
         """Return how many observations match the filters of `list`, at most `limit`.
 
-        With `after`, the last item of a list that reached its limit, that is how many more match.
+        With `after`, the last item of a list that reached its limit, this counts the remaining matches.
         """
         reads, wanted = self._past.reads, filter_of(filters, narrow)
         return len(self._bus.converse(read.list_all(self._bus.core, reads, wanted, limit, after)))
@@ -94,38 +94,37 @@ class PastPage(PastMoment):
         return self._bus.converse(self._past.reads.active(limit))
 
     def history(self, id: str) -> Events:
-        """Return its events up to then, oldest first, also when it had left the page.
+        """Return its events up to then, oldest first, also if it had left the page.
 
-        Raises NotFound when it had never been on the page, and PositionLost when some of its events have left the
-        log.
+        Raises NotFound if it had never been on the page, and PositionLost if some of its events have left the log.
         """
         return self._bus.converse(self._past.history(id))
 
     def trace(self, action: str) -> Trace:
-        """Return what had led to an action by then: the observations linked to it, and the evidence they rested on.
+        """Return what had led to an action by then: the observations linked to it, and their evidence.
 
         Raises NotFound when nothing on the page was linked to it.
         """
         return self._bus.converse(tracing.trace(PastPages(self._past), self.name, action))
 
     def consequences(self, id: str) -> Consequences:
-        """Return what it had led to: observations that rested on it, actions linked to them, and events it caused.
+        """Return its consequences by then: observations it was evidence for, actions linked to them, events it caused.
 
         Raises NotFound when it had never been on the page.
         """
         return self._bus.converse(past_moment.consequences(self._past, id))
 
     def exposure(self, id: str) -> Exposure:
-        """Return who had been shown it, when and in which version, and the actions they had linked by then.
+        """Return the agents shown it by then, when and in which version, and the actions they had linked.
 
         Raises NotFound when it had never been on the page.
         """
         return self._bus.converse(exposing.exposure(PastPages(self._past), self.name, id))
 
     def evidence(self, id: str) -> dict[str, Observation]:
-        """Return what it rested on, directly or not, by id: observations of this page, and of others.
+        """Return its direct and indirect evidence by id: observations of this page, and of others.
 
-        Raises NotFound for what was not on this page.
+        Raises NotFound for an id that was not on this page.
         """
         return self._bus.converse(tracing.evidence(PastPages(self._past), self.name, id))
 

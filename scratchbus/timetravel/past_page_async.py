@@ -27,10 +27,10 @@ Differences = list[Difference]
 
 
 class AsyncPastPage(PastMoment):
-    """A page as it was at a moment, or as it would have been. Get it from `AsyncPage.as_of`; it never changes.
+    """A page at a past moment, or as it would have been without some sources. Get it from `AsyncPage.as_of`.
 
-    Its reads are those of the page, without what came later; an observation that had expired by then reads as
-    archived. Reads may ask the engine, so its bus must be open. Safe to share between tasks.
+    It never changes. Its reads are those of the page, without later events; an observation that had expired by then
+    reads as archived. Reads may ask the engine, so its bus must be open. Safe to share between tasks.
     """
 
     def __init__(self, bus: AsyncHost, past: PastReads) -> None:
@@ -38,7 +38,7 @@ class AsyncPastPage(PastMoment):
         self._bus = bus
 
     async def get(self, id: str) -> Observation | None:
-        """Return an observation, or None when it was not on the page."""
+        """Return an observation, or None if it was not on the page."""
         return await self._bus.converse(read.get_one(self._past.reads, id))
 
     async def list(
@@ -78,7 +78,7 @@ class AsyncPastPage(PastMoment):
     ) -> int:
         """Return how many observations match the filters of `list`, at most `limit`.
 
-        With `after`, the last item of a list that reached its limit, that is how many more match.
+        With `after`, the last item of a list that reached its limit, this counts the remaining matches.
         """
         reads, wanted = self._past.reads, filter_of(filters, narrow)
         return len(await self._bus.converse(read.list_all(self._bus.core, reads, wanted, limit, after)))
@@ -92,38 +92,37 @@ class AsyncPastPage(PastMoment):
         return await self._bus.converse(self._past.reads.active(limit))
 
     async def history(self, id: str) -> Events:
-        """Return its events up to then, oldest first, also when it had left the page.
+        """Return its events up to then, oldest first, also if it had left the page.
 
-        Raises NotFound when it had never been on the page, and PositionLost when some of its events have left the
-        log.
+        Raises NotFound if it had never been on the page, and PositionLost if some of its events have left the log.
         """
         return await self._bus.converse(self._past.history(id))
 
     async def trace(self, action: str) -> Trace:
-        """Return what had led to an action by then: the observations linked to it, and the evidence they rested on.
+        """Return what had led to an action by then: the observations linked to it, and their evidence.
 
         Raises NotFound when nothing on the page was linked to it.
         """
         return await self._bus.converse(tracing.trace(PastPages(self._past), self.name, action))
 
     async def consequences(self, id: str) -> Consequences:
-        """Return what it had led to: observations that rested on it, actions linked to them, and events it caused.
+        """Return its consequences by then: observations it was evidence for, actions linked to them, events it caused.
 
         Raises NotFound when it had never been on the page.
         """
         return await self._bus.converse(past_moment.consequences(self._past, id))
 
     async def exposure(self, id: str) -> Exposure:
-        """Return who had been shown it, when and in which version, and the actions they had linked by then.
+        """Return the agents shown it by then, when and in which version, and the actions they had linked.
 
         Raises NotFound when it had never been on the page.
         """
         return await self._bus.converse(exposing.exposure(PastPages(self._past), self.name, id))
 
     async def evidence(self, id: str) -> dict[str, Observation]:
-        """Return what it rested on, directly or not, by id: observations of this page, and of others.
+        """Return its direct and indirect evidence by id: observations of this page, and of others.
 
-        Raises NotFound for what was not on this page.
+        Raises NotFound for an id that was not on this page.
         """
         return await self._bus.converse(tracing.evidence(PastPages(self._past), self.name, id))
 

@@ -1,4 +1,4 @@
-"""All pages as they were at a moment: how much was open on each."""
+"""All pages at a moment: the numbers of open observations on each."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class PageThen(NamedTuple):
 def pages_as_of(core: Core, when: When) -> Step[list[PageThen]]:
     """Return the pages that had events at a moment, those with the most open observations first.
 
-    It costs a read of each page. Of pages whose events are only in the archive, those with open observations are there.
-    Raises as `cut_at`.
+    It costs a read of each page. Pages whose events are only in the archive are included if they have open
+    observations. Raises the errors of `cut_at`.
     """
     lives = [kind.lifecycle.statuses for kind in core.registry.types.values()]
     wanted = Filter(status=frozenset(each for life in lives for each in life if life[each] == "open"))
@@ -57,7 +57,7 @@ def pages_as_of(core: Core, when: When) -> Step[list[PageThen]]:
 
 
 def _pages_between(log: Log, begin: Position, end: Position) -> Step[set[str]]:
-    """Return the pages that have events behind a position of a shard, up to another."""
+    """Return the pages with events after a position of a shard, up to another."""
     places = yield from cursors(log, begin._replace(shard=end.shard))
     cursor = next(each for each in places if each.position.shard == end.shard)
     found: set[str] = set()

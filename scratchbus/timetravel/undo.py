@@ -1,6 +1,6 @@
-"""A page as it was a short time ago: the page as it is now, with the events since undone.
+"""A page in the recent past: the current page with later events undone.
 
-It costs as much as there are events since. Everything else is read on demand, and each read also undoes what was
+The cost grows with the number of later events. Everything else is read on demand, and each read also undoes events
 appended meanwhile.
 """
 
@@ -25,7 +25,7 @@ _LINK = re.compile(rb"(\d{1,15}-\d{1,15})?")
 
 
 class Known(NamedTuple):
-    """The events since that are undone: up to where, and each observation as it was before them."""
+    """The undone events: their end, and each observation before them."""
 
     cursor: Cursor
     states: Mapping[str, Observation | None]
@@ -45,15 +45,15 @@ class UndoneEvents:
             more = yield from changed_since(log, page, known.cursor, tail)
             new = {id: before for id, before in more.before.items() if id not in known.states}
             states = yield from states_before(log, page, new)
-            self.known = known = Known(more.cursor, {**known.states, **states})  # at once: others may read meanwhile
+            self.known = known = Known(more.cursor, {**known.states, **states})  # in one step, for other readers
         return known.states
 
 
 class Changed(NamedTuple):
-    """What had events behind a cursor: for each the stream id of its event before those, "" for none; and a new cursor.
+    """The subjects with events after a cursor, each with the stream id of its previous event ("": none); a new cursor.
 
-    `events` counts those of the page. Unless it `is_linked`, some were not written by the append script, and do not say
-    which came before them.
+    `events` counts the page's events. Without `is_linked`, some were not written by the append script and do not record
+    their predecessors.
     """
 
     cursor: Cursor
@@ -80,7 +80,7 @@ def changed_since(log: Log, page: str, cursor: Cursor, tail: Position) -> Step[C
 
 
 def states_before(log: Log, page: str, before: Mapping[str, str]) -> Step[dict[str, Observation | None]]:
-    """Return each observation as it was after the event with this stream id; None where there was none."""
+    """Return each observation after the event with this stream id; None without one."""
     chains = yield from walk_chains(log, log.shard(page), filter(None, before.values()))
     states: dict[str, Observation | None] = dict.fromkeys(before)
     for id, at in before.items():

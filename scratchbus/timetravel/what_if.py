@@ -1,4 +1,4 @@
-"""A page as it would have been, had some sources been silent."""
+"""A page as it would have been without some sources."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from scratchbus.timetravel.fold_page import Documents, apply
 def fold_without(
     log: Log, page: str, cut: Cut, exclusion: SourceExclusion, progress: Progress | None
 ) -> Step[Documents]:
-    """Fold what is left of a page's events when some sources are left out, and all that rested on them.
+    """Fold a page's events without those of some sources, and without everything that depends on them.
 
-    It reads the events of all pages up to that moment, in time's order: evidence may be anywhere. Raises PositionLost,
+    It reads the events of all pages up to that moment, by time: evidence may be anywhere. Raises PositionLost,
     LogRewound, LogGap or CodeTooOld.
     """
     home, documents = log.shard(page), Documents()
@@ -35,7 +35,7 @@ def fold_without(
         if shard != home:
             ends[shard] = yield from last_until(log, shard, cut.ms)
     all_places = yield from cursors(log, None)
-    held: list[list[LogEntry]] = []  # those of the last millisecond: what is read next may have more of it
+    held: list[list[LogEntry]] = []  # events of the last millisecond: the next read may have more of them
     while places := [place for place in all_places if place.position < ends[place.position.shard]]:
         chunks = yield from read(log, places)
         if not chunks:
@@ -56,7 +56,7 @@ def fold_without(
 
 
 def _fold(exclusion: SourceExclusion, page: str, batches: list[list[LogEntry]], documents: Documents) -> None:
-    """Fold what is left of these batches of a page and others."""
+    """Fold the remaining events of these batches of a page and others."""
     if len({batch[0].position.shard for batch in batches}) > 1:
         _settle(exclusion, batches)
     for at, batch in enumerate(batches):
@@ -88,7 +88,7 @@ def _ms(batch: list[LogEntry]) -> int:
 
 
 def _settle(exclusion: SourceExclusion, batches: list[list[LogEntry]]) -> None:
-    """Judge batches until nothing more is left out: of one millisecond on two shards, either may rest on the other."""
+    """Judge batches until nothing more is left out: two in one millisecond may depend on each other."""
     events = [[item.event for item in batch if isinstance(item.event, Event)] for batch in batches]
     kept, was = sum(map(len, events)), -1
     while kept != was:
@@ -96,7 +96,7 @@ def _settle(exclusion: SourceExclusion, batches: list[list[LogEntry]]) -> None:
 
 
 def _kept(exclusion: SourceExclusion, batch: list[LogEntry]) -> Iterator[Event | Poison]:
-    """Yield what is left of a batch; also what is no event, unless the observation is gone."""
+    """Yield the remaining entries of a batch, including invalid ones unless their observation is gone."""
     happened = [item.event for item in batch]
     yield from exclusion.keep([each for each in happened if isinstance(each, Event)])
     for each in happened:

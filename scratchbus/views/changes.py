@@ -17,7 +17,7 @@ from scratchbus.views.reads import PendingChanges
 class PageChanges(PendingChanges):
     """The changes of a view, for any thread.
 
-    Giving up the wait for the next change, by a time-out or a cancellation, loses none.
+    A time-out or cancellation while waiting for the next change loses none.
     """
 
     def __init__(self, live: Live, is_open: Callable[[], bool], stop: Stop | None) -> None:

@@ -35,10 +35,10 @@ logger = stderr_logger()
 
 
 class Change(NamedTuple):
-    """What an event made of an observation: as it was before and after, None where it was not on the page.
+    """A change of an observation by an event: before and after it, None if it was not on the page.
 
-    Where `event` is None, `reason` says why: the event could not be read and the observation is marked as damaged,
-    or, without an observation too, changes are missing here and the view has to be read again.
+    If `event` is None, `reason` says why: the event could not be read and the observation is marked as damaged or,
+    without an observation, changes are missing here and the view must be read again.
     """
 
     before: Observation | None
@@ -84,19 +84,19 @@ class Live:
         self._name = page.encode()
         self._live = LivePage((), 0)
         self._cursor = Cursor(Position(0, 0, feed.shard))
-        self._watchers: WeakSet[Watcher] = WeakSet()  # who no longer cares just goes
-        self._ahead_ms = 0.0  # of the engine's clock before the monotonic one here
+        self._watchers: WeakSet[Watcher] = WeakSet()  # unused ones disappear
+        self._ahead_ms = 0.0  # the engine's clock minus the local monotonic clock
         self._clock_read = 0.0
         self._problem: ScratchbusError | None = None
         self._is_following = False  # these three are guarded by the feed's lock
         self._is_busy = True
         self._begun = 0
 
-    # -- what readers ask, with the lock -------------------------------------------------------------------------------
+    # -- for readers, with the lock ------------------------------------------------------------------------------------
 
     @property
     def position(self) -> Position:
-        """The position of the last event that is folded."""
+        """The position of the last folded event."""
         return self._cursor.position
 
     @property
@@ -125,7 +125,7 @@ class Live:
             self._watchers.add(watcher)
         return watcher
 
-    # -- what the feed tells, with its lock ----------------------------------------------------------------------------
+    # -- for the feed, with its lock -----------------------------------------------------------------------------------
 
     def offer(self, items: Sequence[LogEntry]) -> None:
         """Fold new events."""
@@ -171,7 +171,7 @@ class Live:
             self._wake()
 
     def is_due(self, now: float) -> bool:
-        """Return whether it is time to set the clock."""
+        """Return whether the clock is due to be set."""
         return now - self._clock_read > CLOCK_AGE
 
     def keep(self) -> Step[None]:
@@ -205,7 +205,7 @@ class Live:
                         self._take(items or ())
                         self._is_following, self._is_busy = items is not None, False
                         return
-            yield Pause(0.005)  # the feed is about to read what was read here
+            yield Pause(0.005)  # the feed is about to read the same events
 
     def _recover(self) -> Step[None]:
         """Follow again; read the whole page again if the log was replaced."""
@@ -249,7 +249,7 @@ class Live:
                         item.place(self._cursor)
             except CodeTooOld as error:
                 self.ended = error
-            except Exception as problem:  # not the feed's fault, which others follow too
+            except Exception as problem:  # not the feed's fault, and others follow it too
                 self.ended = self._stopped(problem)
             self._wake()
 

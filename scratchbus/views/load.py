@@ -1,4 +1,4 @@
-"""Reading a page whole into memory, while others go on writing."""
+"""Load a whole page into memory, while others keep writing."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from scratchbus.projections.stored_observation import AnyObservation
 from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.readmodel.garbage import without_collections
 
-_AT_ONCE = 1_000  # documents that one look takes: about a millisecond of the engine's time
+_AT_ONCE = 1_000  # documents per read: about a millisecond of the engine's time
 
 _id_of = attrgetter("id")
 
 
 def read_page(log: Log, page: str, now_ms: int, keep_final_ms: int | None = None) -> Step[tuple[LivePage, Cursor]]:
-    """Read a page whole, up to the end of the log as it is then; return where that is.
+    """Load a page up to the current end of the log; return that end.
 
-    What has been final for `keep_final_ms` is left out. Documents may be newer than the checkpoint that was read before
-    them: what they have in them already changes nothing. Raises CodeTooOld, PositionLost, LogRewound or LogGap.
+    Observations final for `keep_final_ms` are left out. Documents may be newer than the checkpoint read before them:
+    events they already contain change nothing. Raises CodeTooOld, PositionLost, LogRewound or LogGap.
     """
     shard = log.shard(page)
     keys = log.keys(shard)
@@ -58,7 +58,7 @@ def read_page(log: Log, page: str, now_ms: int, keep_final_ms: int | None = None
 
 
 def _read_documents(names: PageKeys, shard: int) -> Step[Collection[AnyObservation]]:
-    """Read all documents of a page, some at a time; those that come or go meanwhile may be missing."""
+    """Read all documents of a page in chunks; documents added or removed meanwhile may be missing."""
     documents: dict[str, AnyObservation] = {}
     at = b"0"
     while True:
@@ -70,7 +70,7 @@ def _read_documents(names: PageKeys, shard: int) -> Step[Collection[AnyObservati
 
 
 def replay(log: Log, cursor: Cursor, take: Callable[[Sequence[LogEntry]], None]) -> Step[None]:
-    """Read the log behind a cursor to its end, in whole batches, and move the cursor with what was taken."""
+    """Read the log after a cursor to its end, in whole batches, and advance the cursor."""
     shard, ahead = cursor.position.shard, replace(cursor)
     while True:
         chunks = yield from read(log, [ahead])
@@ -83,7 +83,7 @@ def replay(log: Log, cursor: Cursor, take: Callable[[Sequence[LogEntry]], None])
 
 
 def fold_item(live: LivePage, item: LogEntry) -> tuple[Turn, AnyEvent | None, str]:
-    """Fold an entry into a page; return what it changed, its event, and what is wrong with it. Raises CodeTooOld."""
+    """Fold an entry into a page; return its change, its event, and its error if any. Raises CodeTooOld."""
     event = item.event
     if isinstance(event, Poison):
         return live.damage(event.subject, *event.position[:2]), None, event.reason

@@ -1,4 +1,4 @@
-"""The parts of a view that are the same for threads and tasks: its reads, and the changes that wait to be taken."""
+"""The parts of a view shared by threads and tasks: its reads, and its pending changes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from scratchbus.views.live_page import Change, Live, Watcher
 
 Observations = list[Observation]  # inside a class with a method `list`, that name is taken
 Reached = Position | BusPosition | Observation | str
-"""How far a view should be: a position or its text, or the observation that a write returned."""
+"""A point for a view to reach: a position or its text, or the observation that a write returned."""
 
 
 MOST_BEHIND = 10_000
-"""How many changes wait for an iterator that does not take them."""
+"""The most pending changes of an iterator."""
 
 
 class ViewReads:
@@ -38,7 +38,7 @@ class ViewReads:
         self._live: Live | None = None
 
     def get(self, id: str) -> Observation | None:
-        """Return an observation, or None when it is not on the page, or has been final for `keep_final`.
+        """Return an observation, or None if it is not on the page, or has been final for `keep_final`.
 
         `Page.get` still finds the latter.
         """
@@ -69,7 +69,7 @@ class ViewReads:
         any case), `context`, `metadata` and `confidence` (at least this) scan every remaining observation. At most
         `limit` are returned; `count` tells how many more match. Observations that have been final for `keep_final` are
         not in a view; `Page.list` has them. A mapping `filters` stands for keywords of the same names. Raises
-        UnknownField, UnknownType or InvalidField for a value that no observation can have, and NotFound when `after`
+        UnknownField, UnknownType or InvalidField for a value that no observation can have, and NotFound if `after`
         is not on the page.
         """
         if filters is not None:
@@ -86,7 +86,7 @@ class ViewReads:
     ) -> int:
         """Return how many observations match the filters of `list`, at most `limit`.
 
-        With `after`, the last item of a list that reached its limit, that is how many more match.
+        With `after`, the last item of a list that reached its limit, this counts the remaining matches.
         """
         return len(self._matching(filter_of(filters, narrow), limit, after))
 
@@ -190,7 +190,7 @@ class ViewReads:
 
 
 class PendingChanges(Watcher):
-    """The changes of a view that its iterator has not taken yet."""
+    """The changes of a view that its iterator has not read yet."""
 
     def __init__(
         self, woken: threading.Event | asyncio.Event, live: Live, is_open: Callable[[], bool], stop: Stop | None
@@ -204,7 +204,7 @@ class PendingChanges(Watcher):
         live.watch(self)
 
     def tell(self, change: Change) -> None:
-        """Keep a change; if too many wait, replace them by one that says so."""
+        """Keep a change; if too many are pending, replace them by one resync change."""
         if len(self._changes) >= MOST_BEHIND:
             self._changes.clear()
             change = Change(None, None, None, f"more than {MOST_BEHIND:,} changes were not read in time")

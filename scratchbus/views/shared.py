@@ -72,7 +72,7 @@ class _Pages(Generic[Lock, Keeping]):
 
 
 def _shard_of(log: Log, page: str) -> Step[int]:
-    """Return the shard of a page; as a conversation, since an AsyncBus learns how many there are in its first one."""
+    """Return the shard of a page; as a conversation, since an AsyncBus learns the number of shards in its first one."""
     yield from ()
     return log.shard(page)
 

@@ -1,4 +1,4 @@
-"""Live views: a page in memory that answers at once and tells what changes."""
+"""Live views: a page in memory that answers at once and reports changes."""
 
 # Generated from view_async.py by tools/generate_blocking.py. Edit that file, then run `make generate`.
 

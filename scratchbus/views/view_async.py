@@ -1,4 +1,4 @@
-"""Live views: a page in memory that answers at once and tells what changes."""
+"""Live views: a page in memory that answers at once and reports changes."""
 
 from __future__ import annotations
 

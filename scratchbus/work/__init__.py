@@ -1,4 +1,4 @@
-"""Work: what is open on the pages, claimed by one of many workers at a time."""
+"""Work: open observations on pages, each claimed by one of many workers at a time."""
 
 from scratchbus.work.job_state import WorkTerms, claim_next
 from scratchbus.work.work import Job, Work

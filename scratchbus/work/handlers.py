@@ -21,7 +21,7 @@ Source = Subscription | Work
 
 
 class Handlers:
-    """The handlers of a bus, each with what opens its subscription or its work."""
+    """The handlers of a bus, each with the function that opens its subscription or its work."""
 
     def __init__(self) -> None:
         self._declared: dict[str, Callable[[Stop | None], None]] = {}
@@ -43,7 +43,7 @@ class Handlers:
         return decorate
 
     def run(self, stop: Stop | None) -> None:
-        """Run all handlers until `stop` is set, or one of them cannot go on. Raises InvalidInput without any."""
+        """Run all handlers until `stop` is set, or one of them cannot continue. Raises InvalidInput without any."""
         if not self._declared:
             raise InvalidInput("no handler is declared; decorate functions with @bus.on(type) or @bus.on_job(type)")
         self._is_halted = False

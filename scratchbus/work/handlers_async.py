@@ -22,7 +22,7 @@ Source = AsyncSubscription | AsyncWork
 
 
 class AsyncHandlers:
-    """The handlers of a bus, each with what opens its subscription or its work."""
+    """The handlers of a bus, each with the function that opens its subscription or its work."""
 
     def __init__(self) -> None:
         self._declared: dict[str, Callable[[Stop | None], Awaitable[None]]] = {}
@@ -46,7 +46,7 @@ class AsyncHandlers:
         return decorate
 
     async def run(self, stop: Stop | None) -> None:
-        """Run all handlers until `stop` is set, or one of them cannot go on. Raises InvalidInput without any."""
+        """Run all handlers until `stop` is set, or one of them cannot continue. Raises InvalidInput without any."""
         if not self._declared:
             raise InvalidInput("no handler is declared; decorate functions with @bus.on(type) or @bus.on_job(type)")
         self._is_halted = False

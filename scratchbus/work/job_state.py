@@ -1,4 +1,4 @@
-"""A claimed observation: what its worker does with it, and how the claim is renewed."""
+"""A claimed observation: its worker's operations, and the renewal of the claim."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LONGEST_DELAY = 60.0
 """The longest automatic delay of a retry, in seconds."""
 
 NO_OUTCOME = "its handler ended without an outcome: resolve, review, archive, release or fail each job"
-"""Why a job failed that was left as it was."""
+"""The reason for the failure of a job left without an outcome."""
 
 UNTRIED = Back(untried=True)
 
@@ -71,7 +71,7 @@ USUAL = WorkTerms()
 
 
 class JobState:
-    """What `Job` and `AsyncJob` share: their operations, as conversations.
+    """The operations shared by `Job` and `AsyncJob`, as conversations.
 
     Every write carries the fence. `attempt` counts the claims since the status last changed.
     """
@@ -121,13 +121,13 @@ class JobState:
         return not self._is_over and not self._is_lost
 
     def origin(self) -> Step[str | None]:
-        """Return the trace context of the addition of the observation; None if it has none, or is not to be had."""
+        """Return the trace context of the observation's addition; None if it has none or is unavailable."""
         with suppress(ScratchbusError):
             first, *_ = yield from history(self._core.log, self.page, self.id)
             return first.traceparent
         return None
 
-    # -- what is done with it ------------------------------------------------------------------------------------------
+    # -- operations ----------------------------------------------------------------------------------------------------
 
     def moving(self, kind: type[Command], reason: str | None, event_id: str | None) -> Step[Observation]:
         """Resolve or archive it, which ends the claim; or send it to review, and release it."""
@@ -173,12 +173,12 @@ class JobState:
     def doing(
         self, kind: type[Command], event_id: str | None, then: Command | None = None, **given: Any
     ) -> Step[Observation]:
-        """Carry out a command on it, by the fields that are special to that."""
+        """Run a command on it, with that command's own fields."""
         self._is_writing = True
         given |= {"id": self.id, "event_id": event_id, "fence": self.fence}
         try:
             after = yield from execute(self._core, self.page, kind, given, then)
-            if after.version >= self.observation.version:  # a retry is answered as it was then
+            if after.version >= self.observation.version:  # a retry returns an older version
                 self.observation = after
         except (StaleFence, NotClaimed):
             self._is_lost = True
@@ -189,10 +189,10 @@ class JobState:
         self._is_over = claim is None or claim.fence != self.fence
         return self.observation
 
-    # -- what the keeper asks for --------------------------------------------------------------------------------------
+    # -- for the keeper ------------------------------------------------------------------------------------------------
 
     def is_due(self, now: float) -> bool:
-        """Return whether to renew the claim; it is no longer renewed once the handler has taken too long."""
+        """Return whether to renew the claim; renewal ends once the handler has taken too long."""
         return (
             self.is_out
             and not self._is_writing
@@ -209,7 +209,7 @@ class JobState:
             self.claim = yield from claiming.claim(self._core, self.page, given)
             self._renewed = asked
         except (Claimed, StaleFence, InvalidTransition, NotFound) as problem:
-            if self.is_out and not self._is_writing:  # else it ended as it should
+            if self.is_out and not self._is_writing:  # else it ended regularly
                 self._is_lost = True
                 logger.warning("lost a claim", observation=self.id, reason=str(problem))
         except PASSING:
@@ -226,6 +226,6 @@ def claim_next(
     ttl: Duration,
     event_id: str | None,
 ) -> Step[H | None]:
-    """Claim the next observation of a page, and return `make` of it; None when there is none."""
+    """Claim the next observation of a page, and return the result of `make` for it; None without one."""
     found = yield from claiming.pick(core, page, Wanted.of(types, tags), by, ttl, event_id=event_id)
     return make(found) if isinstance(found, Picked) else None

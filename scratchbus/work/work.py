@@ -41,7 +41,7 @@ class Job(JobState):
         self._bus = bus
 
     def resolve(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
-        """Close it, because it has been dealt with."""
+        """Close it as done."""
         return self._bus.converse(self.moving(change.Resolve, reason, event_id))
 
     def review(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
@@ -53,7 +53,7 @@ class Job(JobState):
         return self._bus.converse(self.moving(change.ArchiveObservation, reason, event_id))
 
     def update(self, *, event_id: str | None = None, **changes: Unpack[ObservationPatch]) -> Observation:
-        """Replace fields of it, as `Page.update` does; the claim stays."""
+        """Replace its fields, like `Page.update`; the claim stays."""
         return self._bus.converse(self.doing(change.Update, event_id, changes=changes))
 
     def link(self, action: str, *, event_id: str | None = None) -> Observation:
@@ -82,7 +82,7 @@ class Job(JobState):
         return isinstance(problem, Exception)
 
     def _settle(self, problem: BaseException | None) -> None:
-        """Report an outcome unless the worker has."""
+        """Report an outcome unless the worker already has."""
         if isinstance(problem, Exception):
             logger.warning("a handler failed", observation=self.id, attempt=self.attempt, reason=reason_of(problem))
         if self.is_out:
@@ -91,7 +91,7 @@ class Job(JobState):
 
 
 class Work:
-    """Work for competing workers. Iterate over it in a `with` for one job after the other.
+    """Work for competing workers. Iterate over it in a `with` to get one job after another.
 
     Asking for the next job fails the one before unless it has an outcome. An exception that leaves the `with`
     fails the current job; otherwise leaving releases it. For one thread; others open their own. Made by `bus.work`.
@@ -126,7 +126,7 @@ class Work:
     def run(self, handler: Callable[[Job], object], stop: Stop | None = None, *, concurrency: int = 1) -> None:
         """Pass every job to a handler; it fails on an exception or without an outcome. Ends when `stop` is set.
 
-        With a `concurrency` so many jobs are handled at once (1,000 at most). Raises InvalidField.
+        With `concurrency`, this many jobs are handled at once (1,000 at most). Raises InvalidField.
         """
         self._stop = stop or self._stop
         others = check_whole("concurrency", concurrency, most=MOST_AT_ONCE) - 1

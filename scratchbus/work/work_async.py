@@ -39,7 +39,7 @@ class AsyncJob(JobState):
         self._bus = bus
 
     async def resolve(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
-        """Close it, because it has been dealt with."""
+        """Close it as done."""
         return await self._bus.converse(self.moving(change.Resolve, reason, event_id))
 
     async def review(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
@@ -51,7 +51,7 @@ class AsyncJob(JobState):
         return await self._bus.converse(self.moving(change.ArchiveObservation, reason, event_id))
 
     async def update(self, *, event_id: str | None = None, **changes: Unpack[ObservationPatch]) -> Observation:
-        """Replace fields of it, as `Page.update` does; the claim stays."""
+        """Replace its fields, like `Page.update`; the claim stays."""
         return await self._bus.converse(self.doing(change.Update, event_id, changes=changes))
 
     async def link(self, action: str, *, event_id: str | None = None) -> Observation:
@@ -80,7 +80,7 @@ class AsyncJob(JobState):
         return isinstance(problem, Exception)
 
     async def _settle(self, problem: BaseException | None) -> None:
-        """Report an outcome unless the worker has."""
+        """Report an outcome unless the worker already has."""
         if isinstance(problem, Exception):
             logger.warning("a handler failed", observation=self.id, attempt=self.attempt, reason=reason_of(problem))
         if self.is_out:
@@ -89,7 +89,7 @@ class AsyncJob(JobState):
 
 
 class AsyncWork:
-    """Work for competing workers. Iterate over it in an `async with` for one job after the other.
+    """Work for competing workers. Iterate over it in an `async with` to get one job after another.
 
     Asking for the next job fails the one before unless it has an outcome. An exception that leaves the `async with`
     fails the current job; otherwise leaving releases it. For one task; others open their own. Made by `bus.work`.
@@ -126,7 +126,7 @@ class AsyncWork:
     ) -> None:
         """Pass every job to a handler; it fails on an exception or without an outcome. Ends when `stop` is set.
 
-        With a `concurrency` so many jobs are handled at once (1,000 at most). Raises InvalidField.
+        With `concurrency`, this many jobs are handled at once (1,000 at most). Raises InvalidField.
         """
         self._stop = stop or self._stop
         others = check_whole("concurrency", concurrency, most=MOST_AT_ONCE) - 1

@@ -1,6 +1,6 @@
-"""The boxes of a Markdown file: where each is, and edits that leave the rest of the text as it is.
+"""The checkboxes of a Markdown file, and edits that leave the rest of the text unchanged.
 
-Pure: `parse` finds the items by markdown-it-py, `edited` changes, adds and removes some by their lines.
+Pure: `parse` finds the items with markdown-it-py, `edited` changes, adds and removes items by their lines.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STATUSES: Final = {mark: status for status, mark in MARKS.items()} | {
     "/": "in_progress",
     "~": "cancelled",
 }
-"""The status of each mark, also of those that only people write."""
+"""The status of each mark, including marks that only people write."""
 
 BREAK: Final = " ⏎ "
 """Stands for a line break in the text of an item, which is one line of the file."""
@@ -40,7 +40,7 @@ _BREAKS: Final = re.compile(r"\s*[\r\n]\s*")
 
 
 class Entry(NamedTuple):
-    """What an item says: its text, on one line, and its status."""
+    """The content of an item: its text, on one line, and its status."""
 
     text: str
     status: str
@@ -48,9 +48,9 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChecklistItem:
-    """An item of a file: its paragraph is the lines from `start` to before `end`, what is below it ends at `stop`.
+    """An item of a file: its paragraph is the lines from `start` to before `end`, its nested lines end at `stop`.
 
-    `lead` is what comes before its box, `mark_at` and `text_at` are the columns of its mark and its text.
+    `lead` is the text before its box; `mark_at` and `text_at` are the columns of its mark and its text.
     """
 
     entry: Entry
@@ -63,7 +63,7 @@ class ChecklistItem:
 
 
 class Slot(NamedTuple):
-    """An item as it should be: what it says, and which one of the file it was, by number; None for a new one."""
+    """The target state of an item: its content, and its number in the file; None for a new one."""
 
     entry: Entry
     number: int | None = None
@@ -91,15 +91,15 @@ def parse(text: str) -> list[ChecklistItem]:
 
 
 def entries(text: str) -> list[Entry]:
-    """Return what the items of a text say."""
+    """Return the contents of the items of a text."""
     return [item.entry for item in parse(text)]
 
 
 def edited(text: str, slots: Sequence[Slot]) -> str:
-    """Return a text with these items, and all else as it was. Raises Conflict if its formatting makes that impossible.
+    """Return a text with these items, otherwise unchanged. Raises Conflict if its formatting makes that impossible.
 
-    A changed item keeps its list marker and indentation. A new one comes behind the item before it; the result is
-    parsed again, and if it does not have these items there, they are put at the end, else at the beginning.
+    A changed item keeps its list marker and indentation. A new one goes after its predecessor. The result is parsed
+    again, and if the new items are not there, they are put at the end or else at the beginning.
     """
     wanted = Counter(slot.entry for slot in slots)
     for place in (_behind, _at_the_end, _at_the_beginning, _apart):
@@ -107,7 +107,7 @@ def edited(text: str, slots: Sequence[Slot]) -> str:
             found = _edit(text, slots, place, remove)
             if Counter(entries(found)) == wanted:
                 return found
-    raise Conflict("its lists cannot be edited without changing others of its items; put the items into one plain list")
+    raise Conflict("its lists cannot be edited without changing other items; put the items into one plain list")
 
 
 @cache
@@ -122,7 +122,7 @@ def _parser() -> MarkdownIt:
 
 
 def _paragraphs(text: str) -> Iterator[tuple[int, int, int]]:
-    """Yield the first paragraph of each list item: its first line, the line behind it, the one behind the item."""
+    """Yield the first paragraph of each list item: its first line, the line after it, the line after the item."""
     tokens = _parser().parse(text)
     for item, paragraph in pairwise(tokens):
         if item.type == "list_item_open" and paragraph.type == "paragraph_open" and item.map and paragraph.map:
@@ -143,7 +143,7 @@ def _item(lines: Sequence[str], start: int, end: int, stop: int) -> ChecklistIte
 
 
 class _InsertionPoint(NamedTuple):
-    """Where an item is added: before which line, what begins its line, and the lines above and below it."""
+    """The place for a new item: the line before which it goes, its prefix, and the lines above and below it."""
 
     line: int
     lead: str = "- "
@@ -152,10 +152,10 @@ class _InsertionPoint(NamedTuple):
 
 
 _Place = Callable[[Sequence[str], Sequence[ChecklistItem], ChecklistItem | None], _InsertionPoint]
-"""Returns where an item is added behind another one, or as the first."""
+"""Returns the place for a new item, after another one or as the first."""
 
 _Removal = Callable[[Sequence[str], ChecklistItem], list[str]]
-"""Returns what takes the place of the paragraph of an item that is removed."""
+"""Returns the replacement for the paragraph of a removed item."""
 
 
 def _edit(text: str, slots: Sequence[Slot], place: _Place, remove: _Removal) -> str:
@@ -185,7 +185,7 @@ def _edit(text: str, slots: Sequence[Slot], place: _Place, remove: _Removal) -> 
 
 
 def _changed(lines: Sequence[str], item: ChecklistItem, entry: Entry) -> list[str]:
-    """Return the paragraph of an item as it should be; what has not changed stays as it was written."""
+    """Return the target paragraph of an item; unchanged parts stay as written."""
     first, *more = lines[item.start : item.end]
     if entry.status != item.entry.status:
         first = first[: item.mark_at] + MARKS[entry.status] + first[item.mark_at + 1 :]
@@ -200,7 +200,7 @@ def _without(lines: Sequence[str], item: ChecklistItem) -> list[str]:
 
 
 def _unboxed(lines: Sequence[str], item: ChecklistItem) -> list[str]:
-    """Return the paragraph without its box: what is below it belongs to it, and stays."""
+    """Return the paragraph without its box: its nested lines stay."""
     text = lines[item.start][item.text_at :]
     return [item.lead + ("\\" if text.startswith("[") else "") + text, *lines[item.start + 1 : item.end]]
 

@@ -1,6 +1,6 @@
-"""Three-way merges of a checklist and of a text: what each side has made of the last state that both had.
+"""Three-way merges of a checklist and of a text, from the last common state.
 
-Pure. What one side changed is taken; what both changed differently is kept side by side.
+Pure. Changes by one side are taken; conflicting changes are kept side by side.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Named = tuple[str, Entry]
 
 
 class MergedItems(NamedTuple):
-    """What both sides should have: the items of the file in its order, and those of the bus in its own."""
+    """The merged state: the items of the file in its order, and those of the bus in its own."""
 
     slots: list[Slot]
     todos: list[Named]
@@ -35,7 +35,7 @@ class _Kept(NamedTuple):
 
 
 def merge_items(base: Mapping[str, Entry], file: Sequence[Entry], bus: Sequence[Named]) -> MergedItems:
-    """Return what a file and a todo list become, given the items that both had last, by id in the order of the file."""
+    """Merge a file and a todo list, given their last common items by id, in the order of the file."""
     known = dict(bus)
     ids = _matched(base, file, known)
     fresh = _free_ids([*base, *known])
@@ -56,7 +56,7 @@ def merge_items(base: Mapping[str, Entry], file: Sequence[Entry], bus: Sequence[
 
 
 def _place(kept: Sequence[_Kept], bus: Sequence[Named], place: int) -> int:
-    """Return where an item of the bus goes: behind the one before it there, else before the one behind it."""
+    """Return the place for an item of the bus: after its predecessor there, or else before its successor."""
     where = {each.id: n for n, each in enumerate(kept)}
     behind = (where[id] + 1 for id, _ in reversed(bus[:place]) if id in where)
     ahead = (where[id] for id, _ in bus[place + 1 :] if id in where)
@@ -64,7 +64,7 @@ def _place(kept: Sequence[_Kept], bus: Sequence[Named], place: int) -> int:
 
 
 def _merge_one(base: Entry | None, file: Entry, bus: Entry | None) -> tuple[Entry | None, Entry | None]:
-    """Return what an item of the file becomes, None to remove it, and what is added beside it."""
+    """Return the merged item of the file, None to remove it, and the item added beside it."""
     if bus is None:
         return (None if file == base else file), None
     status = _merged_status(base and base.status, file.status, bus.status)
@@ -76,14 +76,14 @@ def _merge_one(base: Entry | None, file: Entry, bus: Entry | None) -> tuple[Entr
 
 
 def _merged_status(base: str | None, file: str, bus: str) -> str:
-    """Return the status that was changed; if both were, one that ends the item, and else that of the file."""
+    """Return the changed status; if both changed, one that ends the item, or else the file's."""
     if base in (file, bus):
         return bus if file == base else file
     return bus if bus in _FINAL and file not in _FINAL else file
 
 
 def _in_the_order_of_the_bus(base: Mapping[str, Entry], kept: Sequence[_Kept], bus: Sequence[Named]) -> list[Named]:
-    """Return the items in the order of the file, or if an agent has ordered them, in its order."""
+    """Return the items in the order of the file, or in the agent's order if an agent reordered them."""
     wanted = [(each.id, each.slot.entry) for each in kept]
     common = {id for id, _ in bus} & base.keys()
     if [id for id, _ in bus if id in common] == [id for id in base if id in common] and base:
@@ -99,7 +99,7 @@ def _in_the_order_of_the_bus(base: Mapping[str, Entry], kept: Sequence[_Kept], b
 
 
 def _matched(base: Mapping[str, Entry], file: Sequence[Entry], bus: Mapping[str, Entry]) -> list[str | None]:
-    """Return the id of each item of a file: by its text as it was last, as the bus has it, or else by a similar one."""
+    """Return the id of each item of a file: by its last text, its text on the bus, or else a similar text."""
     ids: list[str | None] = [None] * len(file)
     taken: set[str] = set()
     for side in (base, bus):
@@ -135,9 +135,9 @@ def _free_ids(taken: Iterable[str]) -> Iterator[str]:
 
 
 def merge_text(base: str, file: str, bus: str) -> str:
-    """Return what a text becomes, given the one that both had last, line by line.
+    """Merge two versions of a text line by line, given their last common version.
 
-    Where both changed the same lines, those of the file come first, and those of the bus that it lacks below them.
+    If both changed the same lines, the file's lines come first, then the lines of the bus that it lacks.
     """
     if file == bus or bus == base:
         return file
@@ -162,7 +162,7 @@ def _merge_lines(old: list[str], one: list[str], two: list[str]) -> list[str]:
 
 
 def _common(old: list[str], one: list[str], two: list[str]) -> list[tuple[int, int, int, int]]:
-    """Return the runs of lines that all three have: where each begins in them, and its length; an empty one last."""
+    """Return the runs of lines common to all three: their starts, and their length; an empty one last."""
     pairs = [dict(_pairs(old, other)) for other in (one, two)]
     runs: list[tuple[int, int, int, int]] = []
     for line in range(len(old)):
@@ -176,12 +176,12 @@ def _common(old: list[str], one: list[str], two: list[str]) -> list[tuple[int, i
 
 
 def _pairs(old: list[str], other: list[str]) -> Iterable[tuple[int, int]]:
-    """Yield the numbers of lines that are the same in both, in their order."""
+    """Yield the numbers of the lines common to both, in order."""
     shorter = min(len(old), len(other))
     head = next((n for n in range(shorter) if old[n] != other[n]), shorter)
     tail = next((n for n in range(shorter - head) if old[-1 - n] != other[-1 - n]), shorter - head)
     middle, its = old[head : len(old) - tail], other[head : len(other) - tail]
-    is_long = max(len(middle), len(its)) > _MANY_LINES  # then what is everywhere, such as blank lines, is no hold
+    is_long = max(len(middle), len(its)) > _MANY_LINES  # then common lines, such as blank ones, are no anchors
     yield from ((n, n) for n in range(head))
     for block in SequenceMatcher(None, middle, its, autojunk=is_long).get_matching_blocks():
         yield from ((head + block.a + n, head + block.b + n) for n in range(block.size))
@@ -189,5 +189,5 @@ def _pairs(old: list[str], other: list[str]) -> Iterable[tuple[int, int]]:
 
 
 def _ended(lines: list[str]) -> list[str]:
-    """Return the lines, each but the last with an end, which the last line of a text may lack."""
+    """Return the lines with their line ends; the last line may lack one."""
     return [line if line.endswith(("\r", "\n")) or n == len(lines) else f"{line}\n" for n, line in enumerate(lines, 1)]

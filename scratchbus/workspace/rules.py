@@ -1,4 +1,4 @@
-"""The rules of a project, `CLAUDE.md`, `AGENTS.md` and `.claude/rules/*.md`, as an agent is shown them."""
+"""The rules of a project for an agent: `CLAUDE.md`, `AGENTS.md` and `.claude/rules/*.md`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FOLDER: Final = ".claude/rules"
 class Rule(NamedTuple):
     """A file of rules: its path in the project, the text to show, and the SHA-256 of the whole file.
 
-    `problem` says why the text is not all of it, or empty.
+    `problem` says why the text is cut or empty.
     """
 
     path: str
@@ -43,8 +43,8 @@ class Rule(NamedTuple):
 def read_rules(directory: str | Path) -> list[Rule]:
     """Return the rules of a project, in the order in which they are shown.
 
-    A file is cut at 32 KiB, and all together at 128 KiB; a file that another one is a copy of, or a link to, is left
-    out, as is one that links to outside of the project. A file that cannot be read has a `problem` and no text.
+    A file is cut at 32 KiB, and all together at 128 KiB. Duplicates are left out, whether copies or links, as are links
+    that lead outside the project. A file that cannot be read has a `problem` and no text.
     """
     root = Path(directory).resolve()
     rules: list[Rule] = []

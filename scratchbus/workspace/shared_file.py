@@ -1,4 +1,4 @@
-"""A text file that others edit too: read as it is, and replaced only if it is still what was read."""
+"""A text file that others edit too: it is replaced only if it has not changed since it was read."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _NOT_THERE: Final = 0o666
 
 
 def settled(path: Path, read: Callable[[], T]) -> T:
-    """Return what `read` returns once the file has not changed for a moment, at most 2 seconds later.
+    """Return the result of `read` once the file has been unchanged for a moment, at most 2 seconds later.
 
-    Some editors empty a file first, and write then.
+    Some editors truncate a file before they write it.
     """
     deadline = time.monotonic() + _LONGEST_WAIT
     while True:
@@ -46,7 +46,7 @@ class FileChanged(Conflict):
 
 
 class FileContent(NamedTuple):
-    """What a file held when it was read; `data` is None for one that does not exist."""
+    """The content of a file when it was read; `data` is None if it does not exist."""
 
     text: str
     data: bytes | None
@@ -54,7 +54,7 @@ class FileContent(NamedTuple):
 
     @property
     def is_blank(self) -> bool:
-        """Whether it holds nothing, as one that was deleted, or that an editor is about to write."""
+        """Whether it is empty, since it was deleted, or an editor is about to write it."""
         return not self.text.strip()
 
 
@@ -83,7 +83,7 @@ class SharedFile:
     def replace(self, text: str, seen: FileContent) -> None:
         """Write a text in one step, with the permissions of the file. Raises OSError.
 
-        Raises FileChanged if its content is no longer what was `seen`; then it stays as it is.
+        Raises FileChanged, without writing, if its content differs from `seen`.
         """
         data = (_BOM if (seen.data or b"").startswith(_BOM) else b"") + text.encode()
         part = self.path.with_name(f".{self.path.name}.{secrets.token_hex(6)}.part")
@@ -104,10 +104,10 @@ class SharedFile:
             raise
 
     def _bytes(self) -> tuple[bytes | None, int]:
-        """Return its bytes, one more than allowed at most, and its permissions. Raises InvalidInput."""
+        """Return its bytes, at most one more than allowed, and its permissions. Raises InvalidInput."""
         try:
             if self.path.is_symlink():
-                raise InvalidInput(f"{self.path} is a symbolic link; put a file of its own there")
+                raise InvalidInput(f"{self.path} is a symbolic link; replace it with a regular file")
             file = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
             return None, _NOT_THERE

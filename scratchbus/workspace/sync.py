@@ -1,4 +1,4 @@
-"""Keep `TODO.md` and `NOTES.md` of a directory and the todo list and notepad of a session the same, both ways."""
+"""Sync `TODO.md` and `NOTES.md` of a directory with the todo list and notepad of a session, both ways."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from scratchbus.workspace.sync_state import MergeBase, SyncState
 
 TODO: Final = "TODO.md"
 NOTES: Final = "NOTES.md"
-"""The files that are kept, by their names."""
+"""The names of the synced files."""
 
 _NEW_TODO: Final = "# TODO\n\n"
 _TRIES: Final = 20
 
 
 class WorkspaceSynced(NamedTuple):
-    """What one sync wrote, by its name: TODO.md, NOTES.md, todo, notepad."""
+    """The targets that one sync wrote: TODO.md, NOTES.md, todo, notepad."""
 
     wrote: tuple[str, ...]
 
@@ -42,7 +42,7 @@ class WorkspaceSync:
         """Take a directory that exists. Raises InvalidInput."""
         self.directory = Path(directory).resolve()
         if not self.directory.is_dir():
-            raise InvalidInput(f"{directory} is not a directory; give that of the project")
+            raise InvalidInput(f"{directory} is not a directory; pass the project's directory")
         settings = bus.settings
         self.bus, self.session = bus, session
         self._todo, self._notepad = bus.todo(session), bus.notepad(session)
@@ -52,16 +52,15 @@ class WorkspaceSync:
         self._state = SyncState(home, str(self.directory), url, settings.bus, session)
 
     def run(self) -> WorkspaceSynced:
-        """Bring both sides to what each has changed since the last time; return what was written.
+        """Apply the changes of each side since the last sync to the other; return the targets written.
 
-        Raises InvalidInput for a file that is no text, SessionOver, TooLarge for what a session does not hold,
-        Conflict when others keep changing it, OSError, and EngineError. Then nothing is lost: what was written already
-        is found on both sides the next time.
+        Raises InvalidInput for a file that is not text, SessionOver, TooLarge beyond the limits of a session, Conflict
+        if others keep changing it, OSError, and EngineError. Nothing is lost then: the next sync continues.
         """
         with self._state.locked():
             record = self.bus.session(self.session)
             if record is not None and record.ended:
-                raise SessionOver(self.session)  # its memories read as empty, which nobody meant for the files
+                raise SessionOver(self.session)  # its memories read as empty, which must not reach the files
             synced = self._state.read()
             wrote = [*self._sync_todo(synced), *self._sync_notes(synced)]
         return WorkspaceSynced(tuple(wrote))
@@ -98,7 +97,7 @@ class WorkspaceSync:
                 settled(self._notes_file.path, self._notes_file.read),
                 self._notepad.read_with_revision(),
             )
-            shown = content.replace("\0", "\ufffd")  # a file with it would be binary
+            shown = content.replace("\0", "\ufffd")  # else the file would be binary
             after = shown if file.is_blank else merge_text(synced.notes, file.text, shown)
             try:
                 if after != shown:
@@ -116,7 +115,7 @@ class WorkspaceSync:
         raise Conflict(f"{self._notes_file.path} keeps changing; try again")
 
     def _base(self, synced: MergeBase, bus: list[Named]) -> dict[str, Entry]:
-        """Return the items that both sides had, none if the log has never had those that are missing on the bus now."""
+        """Return the last common items; none if the log never had those now missing on the bus."""
         missing = synced.items.keys() - dict(bus).keys()
         if missing:
             try:
@@ -124,17 +123,17 @@ class WorkspaceSync:
             except (InvalidInput, NotFound, PositionLost, LogRewound):
                 had = set()
             if not missing <= had:
-                return {}  # another log, such as that of a new engine: its list does not say that they were removed
+                return {}  # another log, such as a new engine's: items missing there were not removed
         return synced.items
 
 
 def _unless_blank(text: str) -> str:
-    """Return a text, or that of a new file: one without any text counts as missing."""
+    """Return a text, or the text of a new file: an empty one counts as missing."""
     return text if text.strip() else _NEW_TODO
 
 
 def _as_todos(before: TodoList, items: list[Named]) -> list[TodoItem]:
-    """Return items as a todo list; where the text is the same, the content stays that of the bus. Raises TooLarge."""
+    """Return items as a todo list; if the text is equal, the bus's content is kept. Raises TooLarge."""
     known = {item.id: item.content for item in before.todos}
     todos = [
         TodoItem.model_validate(
@@ -147,7 +146,7 @@ def _as_todos(before: TodoList, items: list[Named]) -> list[TodoItem]:
         for id, entry in items
     ]
     if len(todos) > MAX_TODO_ITEMS:
-        raise TooLarge(TODO, len(todos), MAX_TODO_ITEMS, "items", "remove what is done")
+        raise TooLarge(TODO, len(todos), MAX_TODO_ITEMS, "items", "remove completed items")
     longest = max((len(todo.content) for todo in todos), default=0)
     if longest > MAX_TODO_CONTENT:
         raise TooLarge(TODO, longest, MAX_TODO_CONTENT, "characters in one item", "shorten it")

@@ -1,7 +1,7 @@
-"""The last state that a workspace and a session both had, in a file of the data directory.
+"""The last common state of a workspace and a session, in a file of the data directory.
 
-It is written after both sides. A process that is killed before finds both sides alike the next time, and merges what
-changed since the state before.
+It is written after both sides. If a process is killed before that, the next sync finds both sides equal and merges the
+changes since the previous state.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scratchbus.workspace.checklist import Entry
 
 @dataclass
 class MergeBase:
-    """What was on both sides: items by id in the order of the file, the text of the notes, and where in the log."""
+    """The common state: items by id in the order of the file, the text of the notes, and the position in the log."""
 
     items: dict[str, Entry] = field(default_factory=dict)
     notes: str = ""
@@ -44,7 +44,7 @@ class SyncState:
             yield
 
     def read(self) -> MergeBase:
-        """Return the state, an empty one if there is none that can be read: then nothing counts as removed."""
+        """Return the state, an empty one if none can be read: then nothing counts as removed."""
         try:
             known: dict[str, Any] = json.loads(self._path.read_bytes())
             items = {str(id): Entry(str(text), str(status)) for id, (text, status) in known["items"].items()}
@@ -53,7 +53,7 @@ class SyncState:
             return MergeBase()
 
     def write(self, synced: MergeBase) -> None:
-        """Keep a state, in one step. Raises OSError."""
+        """Store a state atomically. Raises OSError."""
         part = self._path.with_suffix(f".{os.getpid()}.part")
         try:
             with part.open("w", encoding="utf-8") as file:

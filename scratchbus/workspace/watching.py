@@ -1,4 +1,4 @@
-"""Sync files again and again: when one of them changes, and when the bus does."""
+"""Sync files whenever one of them or the bus changes."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from scratchbus.workspace.shared_file import settled
 from scratchbus.workspace.sync import NOTES, TODO, WorkspaceSync, WorkspaceSynced
 
 AT_LEAST_EVERY: Final = 30.0
-"""After how many seconds it looks without having been told of a change, as on a file system that tells of none."""
+"""Seconds between syncs without a change notification, for file systems that send none."""
 
-_AGAIN: Final = 1.0  # seconds after what failed
+_AGAIN: Final = 1.0  # seconds after a failure
 _DEBOUNCE: Final = 200  # milliseconds in which an editor may write several times
 _OF_SESSION: Final = {"subjects": ("todo", "notepad", "session")}
 _OF_PREFERENCES: Final = {"kinds": ("preference_remembered", "preference_forgotten", "erased")}
 
 
 class _Watched(NamedTuple):
-    """What is kept the same: files of a directory, by their names, and what these events of a page are about."""
+    """The synced sides: files of a directory, by name, and the subjects of these events of a page."""
 
     bus: Bus
     directory: Path
@@ -36,9 +36,9 @@ class _Watched(NamedTuple):
 def watch_workspace(
     sync: WorkspaceSync, report: Callable[[WorkspaceSynced | Exception], object], stop: threading.Event
 ) -> None:
-    """Sync until `stop` is set. What goes wrong is reported once, and tried again. Raises SettingsError.
+    """Sync until `stop` is set. Errors are reported once, and retried. Raises SettingsError.
 
-    `report` is called with what each sync wrote, if it wrote something, and with what went wrong.
+    `report` is called with the targets of each sync that wrote something, and with errors.
     """
     page = f"session:{sync.session}"
     _watch(_Watched(sync.bus, sync.directory, (TODO, NOTES), page, _OF_SESSION, sync.run), report, stop)
@@ -47,7 +47,7 @@ def watch_workspace(
 def watch_preferences(
     bus: Bus, scope: str, file: Path | str, report: Callable[[Synced | Exception], object], stop: threading.Event
 ) -> None:
-    """Keep a part of a text file the same as the preferences of a scope until `stop` is set; see `watch_workspace`."""
+    """Sync a section of a text file with the preferences of a scope until `stop` is set; see `watch_workspace`."""
     path, preferences = Path(file), bus.preferences(scope)
     names = {path.name, path.resolve().name}  # a link may lead to a file beside it
 
@@ -60,7 +60,7 @@ def watch_preferences(
 
 def _watch(watched: _Watched, report: Callable[[Any], object], stop: threading.Event) -> None:
     try:
-        import watchfiles  # noqa: F401  # said now, not in a thread
+        import watchfiles  # noqa: F401  # fail now, not in a thread
     except ImportError as problem:
         raise SettingsError(f"--watch needs: pip install 'scratchbus[workspace]' ({problem})") from None
     changed = threading.Event()
@@ -73,7 +73,7 @@ def _watch(watched: _Watched, report: Callable[[Any], object], stop: threading.E
 
 
 def _sync(watched: _Watched, report: Callable[[Any], object], said: str) -> str:
-    """Sync once; return what went wrong, which is reported unless it was said before."""
+    """Sync once; return the error, if any; report it unless it was the last one reported."""
     try:
         done = watched.sync()
     except (ScratchbusError, OSError) as problem:
@@ -96,7 +96,7 @@ def _following(watch: _Watch, watched: _Watched, changed: threading.Event, stop:
         while not stop.is_set():
             try:
                 watch(watched, changed, stop)
-            except (ScratchbusError, OSError):  # the sync meets it too, and reports it
+            except (ScratchbusError, OSError):  # the sync hits it too, and reports it
                 changed.set()
                 stop.wait(_AGAIN)
         changed.set()
@@ -130,6 +130,6 @@ def _watch_files(watched: _Watched, changed: threading.Event, stop: threading.Ev
 
 def _watch_bus(watched: _Watched, changed: threading.Event, stop: threading.Event) -> None:
     start = watched.bus.position()
-    changed.set()  # what happened before
+    changed.set()  # for earlier changes
     for _ in watched.bus.events(start, follow=True, pages=[watched.page], stop=stop, **watched.events):
         changed.set()

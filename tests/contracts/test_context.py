@@ -427,7 +427,7 @@ def test_preferences_of_several_scopes_are_shown_and_the_last_scope_wins(bus):
     own, part = found.text.split("\n\n")
     assert own == "own"
     head, what, quotes, tabs, more = part.splitlines()
-    assert (head, what[:28]) == ("## Preferences", "What was asked of you before")
+    assert (head, what[:29]) == ("## Preferences", "Standing requests from people")
     assert quotes.startswith("- Quote: single (tester, 2")
     assert tabs.startswith("- tabs: never (tester, 2")
     assert more == "  ## Not a heading"

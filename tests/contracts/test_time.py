@@ -448,7 +448,7 @@ def test_reminders_go_on_behind_what_is_missing_from_the_log_and_say_so(bus, pag
     damage(bus, keys_of(bus), gone)
     assert bus.converse(react(bus.core))[1]
     assert counts.missed - before == missing
-    assert "reminders go on behind what is missing" in capfd.readouterr().err
+    assert "reminders continue after missing events" in capfd.readouterr().err
     assert page.get(reminder.id).due_at is None
     page.add("risk_alert", "now")
     while bus.converse(react(bus.core))[1]:

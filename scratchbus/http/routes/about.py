@@ -1,4 +1,4 @@
-"""The caller and the server: who one is here, and whether all is well."""
+"""The caller and the server: the caller's identity, and the server's health."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ health = APIRouter(tags=["server"])
 
 @router.get("/me", responses=problems.answers({200: CALLER}))
 async def get_caller(caller: CallerOf) -> Response:
-    """Return who you are here, and what you may do."""
+    """Return your identity and permissions."""
     scopes = [scope for scope in SCOPES if scope in caller.scopes]
     who = {"name": caller.name, "source": caller.source, "kind": caller.kind}
     return answer({**who, "scopes": scopes, "may_name_source": caller.may_name_source})

@@ -1,4 +1,4 @@
-"""The console: static files, sent compressed, with what they may do said by the guard's headers."""
+"""The console: static files, sent compressed, restricted by the guard's headers."""
 
 from __future__ import annotations
 

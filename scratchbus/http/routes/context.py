@@ -1,4 +1,4 @@
-"""Contexts: the text that an agent is shown, with where each part of it comes from."""
+"""Contexts: the text that an agent is shown, with the origin of each part."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Budget = Annotated[int, Field(ge=1, le=LARGEST), BeforeValidator(whole)]
 
 
 class ContextRequest(Body):
-    """What a context is for; without a budget it is that of the settings."""
+    """The arguments of a context; the default budget comes from the settings."""
 
     model_config = ConfigDict(
         json_schema_extra={"anyOf": [{"required": [name]} for name in ("session", "agent", "page")]}
@@ -40,7 +40,7 @@ class ContextRequest(Body):
     page: PageText = optional()
     budget: Budget = optional()
     query: str = optional()
-    sections: list[str] = Field(default=[], description="Texts of yours, which come first.")
+    sections: list[str] = Field(default=[], description="Your own texts, shown first.")
     record: bool = Field(default=False, description="Record which observations were shown.")
     strict: bool = Field(default=False, description="Refuse (409) rather than cut `sections` or the notepad.")
 
@@ -112,7 +112,7 @@ _EXAMPLE: Final[dict[str, Any]] = {
     ],
 }
 _ASSEMBLED: Final = document(
-    "The text, its sections with their items, what had no room, and which observations are in it",
+    "The text, its sections with their items, the items left out, and the observations in it",
     record(tuple(_FIELDS), **_FIELDS),
     _EXAMPLE,
 )

@@ -54,8 +54,8 @@ _CLOUD_EVENT: Final = component(
     },
 )
 _EVENTS: Final = document(
-    "The events, oldest first. `next` is the cursor of what follows, null at the end; `previous` that of what came"
-    " before, when the last ones were asked for; a stream goes on behind `position`",
+    "The events, oldest first. `next` is the cursor of later events, null at the end; `previous` that of earlier"
+    " ones, when the last ones were requested; a stream continues after `position`",
     record(
         ("items", "next", "previous", "position"),
         items=listed(EVENT),
@@ -78,7 +78,7 @@ _BUCKET: Final = record(
 )
 _TIME_OR_NULL: Final = {"type": ["string", "null"], "format": "date-time"}
 _HISTOGRAM: Final = document(
-    "How many events there are over time",
+    "The number of events over time",
     record(
         ("since", "until", "buckets", "first", "last", "archived", "sampled"),
         since=DATE_TIME,
@@ -142,16 +142,18 @@ async def list_events(
     wanted: Wanted,
     after: Annotated[
         BusPlace | Absent,
-        Query(description="A position; of a list the beginning, of a stream now, unless it is given."),
+        Query(description="A position; the default is the beginning for a list, now for a stream."),
     ] = None,
     limit: Limit = 100,
-    before: Annotated[Place | Absent, Query(description="The position of an event: the last ones before it.")] = None,
-    last: Annotated[Positive | Absent, Query(description="So many of the newest events.")] = None,
+    before: Annotated[
+        Place | Absent, Query(description="The position of an event: return the last ones before it.")
+    ] = None,
+    last: Annotated[Positive | Absent, Query(description="Return this many of the newest events.")] = None,
     last_event_id: Annotated[
         BusPlace | Absent,
         Header(
             alias="Last-Event-ID",
-            description="Where a stream goes on: the `id` seen last.",
+            description="Where a stream continues: the last `id` received.",
             examples=["1795386035607-1"],
         ),
     ] = None,
@@ -176,9 +178,9 @@ async def list_events(
 @router.get("/events/histogram", responses=problems.answers({200: _HISTOGRAM}, 404, 422))
 async def get_histogram(
     bus: ReadBus,
-    since: Annotated[AnyTime | Absent, Query(description="The first event unless it is given.")] = None,
-    until: Annotated[AnyTime | Absent, Query(description="After the last event unless it is given.")] = None,
-    buckets: Annotated[int, Query(description="How many, all of the same length.", ge=1, le=1000)] = 120,
+    since: Annotated[AnyTime | Absent, Query(description="The start; by default the first event.")] = None,
+    until: Annotated[AnyTime | Absent, Query(description="The end; by default after the last event.")] = None,
+    buckets: Annotated[int, Query(description="The number of buckets, all of the same length.", ge=1, le=1000)] = 120,
     page: Annotated[AnyPage | Absent, Query(description="Only the events of this page.", examples=["main"])] = None,
 ) -> Response:
     """Return how many events there are over time, by kind, for a time slider."""
@@ -234,7 +236,7 @@ def _listed(kind: str, bus: AsyncBus, page: dict[str, Any], headers: Mapping[str
 
 async def _stream(request: Request, bus: AsyncBus, wanted: EventFilter, after: str | None) -> Response:
     end = (await bus.position()).shards
-    bus.events(**wanted.arguments())  # raises for what is no filter
+    bus.events(**wanted.arguments())  # raises for invalid filters
     where = end if after is None else vector_of(after, len(end))
     as_cloud_events = cloudevents.ONE in request.headers.get("accept", "").lower()
     return _Streamed(streams_of(request), where, wanted._replace(as_cloud_events=as_cloud_events))

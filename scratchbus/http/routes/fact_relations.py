@@ -48,7 +48,7 @@ _RELATIONS: Final = document(
     {"items": [_EXAMPLE], "version": 2, "text": "relations:\n  runs_on:\n    values: one\n"},
 )
 _PUBLISHED: Final = document(
-    "Whether that changed anything, the version of the relations, also as ETag, and their names",
+    "Whether anything changed, the version of the relations, also as ETag, and their names",
     record(("has_changed", "version", "relations"), has_changed=_FLAG, version=_COUNT, relations=_NAMES),
     {"has_changed": True, "version": 3, "relations": ["runs_on", "same_as"]},
 )
@@ -71,7 +71,7 @@ _FILE: Final = record(
     },
 )
 _TO_PUBLISH: Final = yaml_or_json(
-    "Relations, in YAML as `config/relations.yaml`, or in JSON.",
+    "Relations, in YAML like `config/relations.yaml`, or in JSON.",
     _FILE,
     _FILE,
     {"relations": {"runs_on": {"values": "one", "inverse": "runs", "aliases": ["upgraded_to"]}}},
@@ -80,7 +80,7 @@ _TO_PUBLISH: Final = yaml_or_json(
 
 @router.get("/relations", responses=problems.answers({200: _RELATIONS}))
 async def list_relations(bus: MemoryBus) -> Response:
-    """List the relations that facts may have: those that were published, or else those of the server's file."""
+    """List the relations that facts may use: the published ones, by default those of the server's file."""
     found = await bus.relations()
     version = bus.relations_version
     items = [asdict(each) for _, each in sorted(found.relations.items())]

@@ -1,4 +1,4 @@
-"""The facts of a scope: who or what is how related, since when and until when."""
+"""The facts of a scope: how people and things are related, and during which time."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class _Fact(StringConvertor):
 register_url_convertor("fact", _Fact())
 
 FactId = Annotated[str, Path(description="The id of a fact.", pattern=patterns.FACT, examples=["fact_1795386035607"])]
-At = Annotated[AnyTime | Absent, Query(description="What was true then; now without it.", examples=[fact_answers.TIME])]
+At = Annotated[AnyTime | Absent, Query(description="Facts true then; default: now.", examples=[fact_answers.TIME])]
 KnownAt = Annotated[
-    AnyMoment | Absent, Query(description="What was known then, a time or a position.", examples=[fact_answers.TIME])
+    AnyMoment | Absent, Query(description="Facts known at this time or position.", examples=[fact_answers.TIME])
 ]
 AskedEntity = Annotated[Entity | Absent, Query(description="The name of an entity.", examples=["api"])]
 AskedRelation = Annotated[Relation | Absent, Query(description="A relation; an inverse swaps the two entities.")]
@@ -143,7 +143,7 @@ async def assert_fact(request: Request, bus: MemoryBus, scope: ScopeName, guards
     openapi_extra=takes({"text": "api -> runs_on -> Node 24\napi -> depends_on -> postgres"}, Ingestion),
 )
 async def ingest_facts(request: Request, bus: MemoryBus, scope: ScopeName, guards: Once) -> Response:
-    """Assert the facts that a text tells, up to 1,000, all or none; return them."""
+    """Assert the facts in a text, up to 1,000, all or none; return them."""
     given = (await Ingestion.of(request)).given
     return _listing(await bus.facts(scope).ingest(**given, event_id=guards.event_id))
 
@@ -153,7 +153,7 @@ async def get_neighbours(
     bus: MemoryBus,
     scope: ScopeName,
     entity: Annotated[Entity, Query(description="The name of an entity.", examples=["api"])],
-    depth: Annotated[int, Query(description="How many facts away at most.", ge=1, le=20)] = 1,
+    depth: Annotated[int, Query(description="The greatest distance in facts.", ge=1, le=20)] = 1,
     at: At = None,
     known_at: KnownAt = None,
     limit: Limit = 100,
@@ -185,9 +185,9 @@ async def get_fact_timeline(
     known_at: KnownAt = None,
     limit: Limit = 1000,
 ) -> Response:
-    """Return every fact about a subject and a relation with the time in which it is true, by when it begins.
+    """Return every fact about a subject and a relation with the time it is true, by start time.
 
-    Those that have ended, are contested or retracted are there too. Of more than `limit`, the last ones.
+    This includes ended, contested and retracted facts. With more than `limit`, returns the last ones.
     """
     return _listing(await bus.facts(scope).timeline(subject, relation, known_at=known_at, limit=limit))
 
@@ -245,7 +245,7 @@ async def part_entities(
 
 @router.get(ONE, responses=problems.answers({200: fact_answers.WHY}, 404, 410, 422))
 async def get_fact(bus: MemoryBus, scope: ScopeName, fact: FactId) -> Response:
-    """Return a fact and why it is known: its events, what it rests on, when it is true, and what ended it."""
+    """Return a fact and its origin: its events, its evidence, the time it is true, and what ended it."""
     return answer(document_of(await bus.facts(scope).why(fact)))
 
 

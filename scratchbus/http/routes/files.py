@@ -28,7 +28,7 @@ FilePath = Annotated[
     str,
     StringConstraints(pattern=patterns.FILE),
     Query(
-        description="Where the file is: names between slashes, up to 255 bytes each and 1,024 together.",
+        description="The path of the file: names between slashes, up to 255 bytes each and 1,024 together.",
         examples=["scripts/check.py"],
     ),
 ]
@@ -43,7 +43,7 @@ _EXAMPLE: Final = memory_example(
 _SCHEMA: Final = component("PrivateFile", record(tuple(_FIELDS), **_FIELDS))
 _FILE: Final = document("The file as the log lists it", _SCHEMA, _EXAMPLE)
 _FILES: Final = document(
-    "The files that the log lists, by path", record(("items",), items=listed(_SCHEMA)), {"items": [_EXAMPLE]}
+    "The recorded files, by path", record(("items",), items=listed(_SCHEMA)), {"items": [_EXAMPLE]}
 )
 _RAW: Final = {BYTES: {"schema": {"type": "string", "format": "binary"}, "example": "print('checked')"}}
 _CONTENT: Final = {"description": "The bytes of the file", "content": _RAW}
@@ -53,7 +53,7 @@ _GONE: Final = {"description": "It is deleted"}
 
 @router.get(PATH, responses=problems.answers({200: _FILES}, 404, 410, 422))
 async def list_files(bus: MemoryBus, session: SessionName, at: When = None) -> Response:
-    """Return the files of a session; one that was spawned uses those of the session that it was spawned from."""
+    """Return the files of a session; a spawned session shares those of its parent."""
     files = bus.files(session)
     return answer(listing(await (files.list() if at is None else files.as_of(at))))
 

@@ -18,11 +18,11 @@ from scratchbus.http.server import ReadBus
 
 router = APIRouter(tags=["history"])
 
-Action = Annotated[Label, Query(description="As it was linked.", examples=["goal-17"])]
+Action = Annotated[Label, Query(description="The linked action.", examples=["goal-17"])]
 Start = Annotated[
     AnyMoment, Query(alias="from", description="A time or a position.", examples=["2026-11-22T00:00:00Z"])
 ]
-End = Annotated[AnyMoment | Absent, Query(alias="to", description="The same; now unless it is given.")]
+End = Annotated[AnyMoment | Absent, Query(alias="to", description="A time or a position; default: now.")]
 
 
 @router.get(ONE + "/history", responses=problems.answers({200: EVENTS}, 404, 410, 422))
@@ -43,14 +43,14 @@ async def get_consequences(bus: ReadBus, page: PageName, id: Id, moment: At) -> 
 
 @router.get(ONE + "/exposure", responses=problems.answers({200: EXPOSURE}, 404, 410, 422))
 async def get_exposure(bus: ReadBus, page: PageName, id: Id, moment: At) -> Response:
-    """Return who was shown it, when and in which version, and the actions they have linked since."""
+    """Return the agents that were shown it, when and in which version, and the actions they linked since."""
     found = await (await moment.page(bus, page)).exposure(id)
     return answer(found.model_dump(mode="json"))
 
 
 @router.get(ONE + "/evidence", responses=problems.answers({200: EVIDENCE}, 404, 410, 422))
 async def get_evidence(bus: ReadBus, page: PageName, id: Id, moment: At) -> Response:
-    """Return what it rests on, directly or not, also from other pages."""
+    """Return its direct and indirect evidence, also from other pages."""
     found = await (await moment.page(bus, page)).evidence(id)
     return answer(listing(found.values()))
 

@@ -101,7 +101,7 @@ async def write_notepad(request: Request, bus: MemoryBus, session: SessionName, 
     ),
 )
 async def edit_notepad(request: Request, bus: MemoryBus, session: SessionName, guards: Once) -> Response:
-    """Edit a part of the text as it is by then, so that edits of two writers are both kept.
+    """Edit a part of the current text, so that concurrent edits are all kept.
 
     409 if the text to delete or to replace is not there, or more than once.
     """

@@ -53,7 +53,7 @@ _FIELDS: Final = memory_fields("content", tags=listed(STRING))
 _NOTE: Final = document("The note; its version is the ETag", record(tuple(_FIELDS), **_FIELDS), _EXAMPLE)
 _METADATA: Final = {"type": "object", "additionalProperties": True}
 _NOTES: Final = document(
-    "The notes, what was found in words, and in numbers",
+    "The notes, a summary, and the numbers of matches",
     record(
         ("items", "message", "metadata"),
         items={"type": "array", "items": record(tuple(_FIELDS), **_FIELDS)},
@@ -146,7 +146,7 @@ async def update_note(request: Request, bus: MemoryBus, session: SessionName, no
 
 @router.delete(ONE, responses=problems.answers({200: _NOTE}, 404, 409, 412, 422))
 async def delete_note(bus: MemoryBus, session: SessionName, note: NoteId, guards: Based) -> Response:
-    """Delete a note, and return it as it was; its history stays."""
+    """Delete a note and return it; its history stays."""
     deleted: NoteResult = await bus.notes(session).delete(
         note, revision=guards.expected_version, event_id=guards.event_id
     )

@@ -76,7 +76,7 @@ _LOG: Final = record(
     problems={"type": "array", "items": record(("file", "problem"), file=STRING, problem=STRING)},
 )
 _ARCHIVE: Final = document(
-    "The archive of this bus, null without one: its segments, and for each log whether its chain is whole",
+    "The archive of this bus, null without one: its segments, and for each log whether its chain is complete",
     record(
         ("where", "is_sound", "segments", "logs"),
         where={"type": ["string", "null"]},
@@ -94,7 +94,7 @@ _METRICS: Final = {
 
 
 def _with_stream(described: dict[str, Any]) -> dict[str, Any]:
-    """Return a response that is also a stream of progress, for who accepts that."""
+    """Return a response that may also be a stream of progress, for clients that accept it."""
     stream = 'event: progress\r\ndata: {"done":250,"total":1000}\r\n\r\nevent: result\r\ndata: {…}\r\n\r\n'
     content = {**described["content"], STREAM: {"schema": STRING, "example": stream}}
     return {**described, "content": content}

@@ -26,7 +26,7 @@ _PAGES: Final = document(
     {"items": [{"name": "main", "open": 17, "claimed": 2}, {"name": "session:s1", "open": 0, "claimed": 0}]},
 )
 _COUNTED: Final = document(
-    "The counts; `is_all` is false when there are more than `total`, of which the newest were counted",
+    "The counts; `is_all` is false if only the newest `total` were counted",
     record(
         ("name", "total", "is_all", "statuses", "types"),
         name={"type": "string"},

@@ -27,7 +27,7 @@ AskedKey = Annotated[Key, Query(description="What it is about; see the keys of t
 
 
 class PreferenceText(Body):
-    """How something is to be done; `said_by` is who wants it, otherwise you."""
+    """How something should be done; `said_by` is the person who wants it, by default you."""
 
     key: Key
     text: NotBlank = Field(json_schema_extra={"maxLength": 4_000})
@@ -40,7 +40,7 @@ _EXAMPLE: Final = memory_example("preference_67a91a2df6a5b2f8", **_NEW)
 _SCHEMA: Final = component("Preference", record(tuple(_FIELDS), **_FIELDS))
 _ETAG: Final = header("The version, for `If-Match`.", '"1"', required=True, pattern='^"[1-9][0-9]*"$')
 _WRITTEN: Final = document("The preference; its version is the ETag", _SCHEMA, _EXAMPLE, {"ETag": _ETAG})
-_LEFT: Final = document("The preference as it was", _SCHEMA, _EXAMPLE)
+_LEFT: Final = document("The forgotten preference", _SCHEMA, _EXAMPLE)
 _PREFERENCES: Final = document(
     "The preferences, in the order in which they were first remembered",
     record(("items",), items=listed(_SCHEMA)),
@@ -80,7 +80,7 @@ async def edit_preference(request: Request, bus: MemoryBus, scope: ScopeName, gu
 
 @router.delete(PATH, responses=problems.answers({200: _LEFT}, 404, 409, 412, 422))
 async def forget_preference(bus: MemoryBus, scope: ScopeName, guards: Based, key: AskedKey) -> Response:
-    """Forget a preference, and return it as it was; its history stays."""
+    """Forget a preference and return it; its history stays."""
     preferences = bus.preferences(scope)
     left = await preferences.forget(key, revision=guards.expected_version, event_id=guards.event_id)
     return answer(document_of(left))

@@ -1,4 +1,4 @@
-"""Recall: what bears on a question, of all that scopes, sessions and a page know."""
+"""Recall: one ranked answer from scopes, sessions and a page."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FIELDS: Final[dict[str, Any]] = {
     "reasons": listed(_REASON),
 }
 _RECALLED: Final = document(
-    "What was recalled, the best first, with the part of its text that matters, and why it is there",
+    "The matches, best first, each with the relevant part of its text and why it was found",
     record(("items",), items=listed(component("Recalled", record(tuple(_FIELDS), **_FIELDS)))),
     {
         "items": [
@@ -62,7 +62,7 @@ async def recall(
     at: When = None,
     limit: Limit = 10,
 ) -> Response:
-    """Return what bears on a question, the best first, of all that some scopes and sessions and a page have.
+    """Return the items relevant to a question, best first, from some scopes, sessions and a page.
 
     Without any of these it is the page main. The observations of a page need the scope `read` too.
     """

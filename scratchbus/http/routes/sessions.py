@@ -53,7 +53,7 @@ class TaskEnd(Body):
 
 
 class Result(Body):
-    """What a session tells its parent."""
+    """The result that a session reports to its parent."""
 
     result: NotBlank
 
@@ -81,12 +81,12 @@ _SESSIONS: Final = document(
     {"items": [_EXAMPLE], "agents": ["analyst"]},
 )
 _BEGUN: Final = document(
-    "The id of the task, by which it is ended",
+    "The id of the task, needed to end it",
     record(("task",), task={"type": "string"}),
     {"task": "task_1795386035607@s1"},
 )
 _ENDED: Final = document(
-    "The text that replaces everything said and done for the task in the conversation",
+    "The text that replaces the task's part of the conversation",
     record(("text",), text={"type": "string"}),
     {"text": "[Task ended: Find the missing payment — this summary replaces its steps]\nThe bank had returned it."},
 )
@@ -131,7 +131,7 @@ async def fork_session(request: Request, bus: MemoryBus, session: SessionName, g
 
 @router.post(ONE + "/end", responses=problems.answers({200: _SESSION}, 409, 422))
 async def end_session(bus: MemoryBus, session: SessionName, guards: Once) -> Response:
-    """End a session: archive its notes, notepad and todo list in one step; what they were can still be read."""
+    """End a session: archive its notes, notepad and todo list in one step; their past can still be read."""
     await bus.end_session(session, event_id=guards.event_id)
     return answer(await _described(bus, session))
 

@@ -53,12 +53,12 @@ _DEFINITION: Final = record(
     url={
         "type": ["string", "null"],
         "pattern": "^https?://[!-~]+$",
-        "description": "Where its events are delivered to.",
+        "description": "The URL that its events are delivered to.",
     },
     secret={
         "type": ["string", "null"],
         "pattern": "^whsec_([A-Za-z0-9+/]{4}){8,21}$",
-        "description": "What signs them; made, and returned this once, unless it is given.",
+        "description": "The secret that signs them; by default generated, and returned only this once.",
     },
 )
 _STATUS: Final = of_model(SubscriptionStatus, "Subscription")
@@ -191,7 +191,7 @@ async def pull_events(request: Request, bus: ActBus, caller: CallerOf, name: Sub
     caller.need("read")
     given = fields_of(await body_of(request), "max", "wait", "lease")
     if (duration_ms(given.get("wait", 0), "wait", least=0) or 0) > LONGEST_WAIT_MS:
-        raise Refusal(422, "invalid-field", "wait: a minute at most; pull again", field="wait")
+        raise Refusal(422, "invalid-field", "wait: at most a minute; pull again", field="wait")
     pulled = await pull_for(request, bus, name, **given)
     return Response(status_code=499) if pulled is None else answer(_pulled(pulled))
 
@@ -226,7 +226,8 @@ async def nack_event(request: Request, bus: ActBus, name: SubscriptionName) -> R
 
 @router.get("/dead-letters", responses=problems.answers({200: _LETTERS}, 404, 422))
 async def list_dead_letters(
-    bus: ReadBus, subscription: Annotated[AnyPage | Absent, Query(description="Only those of this one.")] = None
+    bus: ReadBus,
+    subscription: Annotated[AnyPage | Absent, Query(description="Only those of this subscription.")] = None,
 ) -> Response:
     """List the events that were set aside because handling them failed again and again."""
     return answer({"items": [each.model_dump(mode="json") for each in await bus.dead_letters(subscription)]})

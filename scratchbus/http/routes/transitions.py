@@ -87,7 +87,7 @@ async def release_observation(
 
 @router.post(ONE + "/link", responses=_CHANGED, openapi_extra=body(ACTION, example={"action": "goal-17"}))
 async def link_observation(request: Request, bus: ActBus, page: PageName, id: Id, once: Once) -> Response:
-    """Record an action taken because of it; `trace` finds it by this action."""
+    """Record an action taken because of it; `trace` finds the observation by this action."""
     given = fields_of(await body_of(request), "action", "fence", required=("action",))
     return await _changed(bus.page(page).link(id, event_id=once.event_id, **given))
 

@@ -32,16 +32,18 @@ _NO_SUMMARY: Final[dict[str, Any]] = {
 _MANY: Final[dict[str, Any]] = {
     "minItems": 1,
     "maxItems": 10_000,
-    "description": "The turns to replace; otherwise all that are shown.",
+    "description": "The turns to replace; default: all that are shown.",
 }
 _Tokens = Annotated[int, Field(ge=0, le=LARGEST), BeforeValidator(whole)]
 _ShownId = Annotated[str, StringConstraints(pattern=patterns.SHOWN_TURN)]
 _TurnId = Annotated[str, StringConstraints(pattern=patterns.TURN)]
-AfterTurn = Annotated[_TurnId | Absent, Query(description="Those after this one.", examples=["turn_1795386035607"])]
+AfterTurn = Annotated[
+    _TurnId | Absent, Query(description="Only turns after this one.", examples=["turn_1795386035607"])
+]
 
 
 class NewTurn(Body):
-    """What was said; `tokens` is how long it is, `task` what it was said for."""
+    """A turn; `tokens` is its length, `task` the task it belongs to."""
 
     role: Annotated[str, StringConstraints(pattern=patterns.TYPE)] = Field(json_schema_extra=_NO_SUMMARY)
     content: NotBlank = Field(json_schema_extra=_SIZE)
@@ -66,13 +68,13 @@ _SCHEMA: Final = component("Turn", record(tuple(_FIELDS), **_FIELDS))
 _TURN: Final = document("The turn", _SCHEMA, _EXAMPLE)
 _COMPACTED: Final = document("The summary, which is a turn", _SCHEMA, _SUMMARY)
 _TURNS: Final = document(
-    "The turns, oldest first; `next` is where they go on, null at the end",
+    "The turns, oldest first; `next` is the cursor of later turns, null at the end",
     record(("items", "next"), items=listed(_SCHEMA), next=or_null(STRING)),
     {"items": [_EXAMPLE], "next": None},
     {"Link": LINK},
 )
 _SHOWN: Final = document(
-    "The turns, with summaries in the place of what they replace",
+    "The turns, with summaries in place of the turns they replace",
     record(("items",), items=listed(_SCHEMA)),
     {"items": [_SUMMARY]},
 )
@@ -87,7 +89,7 @@ async def list_turns(
     limit: AnyLimit = None,
     at: When = None,
 ) -> Response:
-    """Return the turns as they were said, oldest first."""
+    """Return the original turns, oldest first."""
     found = await bus.turns(session).list(after=after, limit=limit, at=at)
     return paged(request, found, found[-1].id if found and len(found) == limit else None)
 
@@ -106,7 +108,7 @@ async def append_turn(request: Request, bus: MemoryBus, session: SessionName, gu
 
 @router.get(PATH + "/shown", responses=problems.answers({200: _SHOWN}, 404, 410, 422))
 async def list_shown_turns(bus: MemoryBus, session: SessionName, at: When = None) -> Response:
-    """Return the turns as an agent is shown them, with summaries in the place of what they replace."""
+    """Return the turns that an agent is shown, with summaries in place of the turns they replace."""
     turns = bus.turns(session)
     return answer(listing(await (turns.shown() if at is None else turns.as_of(at))))
 
@@ -118,7 +120,7 @@ async def list_shown_turns(bus: MemoryBus, session: SessionName, at: When = None
     openapi_extra=takes({"summary": "The bank is closed."}, Compaction),
 )
 async def compact_turns(request: Request, bus: MemoryBus, session: SessionName, guards: Once) -> Response:
-    """Let a summary take the place of turns, or of all that are shown; the turns stay in the list."""
+    """Replace turns, by default all that are shown, with a summary; the turns stay in the list."""
     given = (await Compaction.of(request)).given
     return answer(document_of(await bus.turns(session).compact(**given, event_id=guards.event_id)), 201)
 

@@ -101,7 +101,7 @@ _CHECKED: Final = document(
     },
 )
 _PUBLISHED: Final = document(
-    "The version of the registry, also as ETag, and what is different in it",
+    "The version of the registry, also as ETag, and its changes",
     record(("has_changed", "version", *_CHANGES), has_changed={"type": "boolean"}, version=COUNT, **_CHANGES),
     {"has_changed": True, "version": 4, "added": ["price_alert"], "removed": [], "changed": []},
 )
@@ -142,7 +142,7 @@ _REGISTRY_SCHEMA: Final = record(
 
 
 def _body(description: str, *, is_checked: bool) -> dict[str, Any]:
-    """Return the body of an operation, whose schema is that of a registry unless what is wrong is what is asked."""
+    """Return the body of an operation: a registry, or any text if the operation checks it."""
     in_yaml: dict[str, Any] = _REGISTRY_SCHEMA if is_checked else {}
     in_json: dict[str, Any] = _REGISTRY_SCHEMA if is_checked else {"type": "object"}
     return yaml_or_json(description, in_yaml, in_json, _EXAMPLE_REGISTRY)

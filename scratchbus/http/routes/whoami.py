@@ -1,4 +1,4 @@
-"""Who one is, and one's scratchpad: the routes by which an agent begins and ends a task run."""
+"""The caller's identity and scratchpad: the routes with which an agent begins and ends a run."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _SHORT: Final = record(tuple(_ACTION), **dict.fromkeys(_ACTION, STRING))
 
 
 def _both(description: str, schema: dict[str, Any], example: Any, text: str) -> dict[str, Any]:
-    """Return a response that is Markdown, or JSON for who accepts that."""
+    """Return a response in Markdown, or in JSON for clients that accept it."""
     shown = {MARKDOWN: {"schema": STRING, "example": text}, JSON: {"schema": schema, "example": example}}
     return {"description": description, "content": shown}
 
@@ -53,7 +53,7 @@ def _both(description: str, schema: dict[str, Any], example: Any, text: str) -> 
 def _answers(
     good: dict[str, Any], *statuses: int, is_for_all: bool = False, fails_in_markdown: bool = False
 ) -> dict[int | str, dict[str, Any]]:
-    """Return what an operation may answer; one that is only for subagents answers others in one line of text."""
+    """Return the possible answers; an operation only for subagents answers others in one line of text."""
     found = problems.answers({200: good}, *statuses)
     if fails_in_markdown:
         content = {**found[422]["content"], MARKDOWN: {"schema": STRING, "example": f"## Action failed: `{NAME}`"}}
@@ -110,7 +110,7 @@ _BODY: Final = {
 
 @router.get("/whoami", responses=_answers(_both("Who you are", _WHO, _WHO_EXAMPLE, _WHO_TEXT), 422, is_for_all=True))
 async def get_whoami(request: Request, server: ServerOf, caller: CallerOf) -> Response:
-    """Return who you are, with your scratchpad and your actions if you are a subagent."""
+    """Return your identity, with your scratchpad and your actions if you are a subagent."""
     found: dict[str, Any] = {
         "name": caller.source,
         "kind": caller.kind,

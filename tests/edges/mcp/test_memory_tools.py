@@ -245,7 +245,7 @@ async def test_preferences_are_remembered_shown_and_forgotten(connect: Connect):
         assert "single" in (await agent.do("get_context"))["text"]
         assert "no preference" in await agent.fail("forget_preference", key="never there")
         said = await agent.fail("remember_preference", key="a", text="b", scope="eve")
-        assert said == "scope: 'eve' is none of your scopes; use one of: ada, ada/shop"
+        assert said == "scope: 'eve' is not one of your scopes; use one of: ada, ada/shop"
 
 
 async def test_only_a_connection_that_asks_for_them_has_the_preference_tools(connect: Connect):
