@@ -34,7 +34,7 @@ from scratchbus.cli.text import ago, one_line
 @click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, metavar="N", help="The most items.")
 @pass_session
 def recall(session: Invocation, query: str, **how: Any) -> None:
-    """Show what is known about a question, best match first, and why.
+    """Search all memories, best match first, and say why each matches.
 
     It looks at notes, notepads, preferences, facts and observations. Without --scope, --session and --page it looks at
     the page main.

@@ -274,7 +274,7 @@ def test_a_full_disk_is_an_error_and_leaves_the_file_as_it_was(bus, files, monke
 
     with monkeypatch.context() as patch:
         patch.setattr(scratch_directory, "_write", full)
-        with pytest.raises(FilesUnavailable, match="No space left on device; free or fix that"):
+        with pytest.raises(FilesUnavailable, match="No space left on device; free space or fix the permissions"):
             files.write("a", "after this")
     assert files.read("a") == b"before"
     assert log_length(bus) == length

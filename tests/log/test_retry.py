@@ -113,7 +113,7 @@ def test_an_error_says_whether_an_earlier_attempt_may_have_written(bus: Bus, is_
 
     with interposed(bus, around), pytest.raises(EngineFull) as caught:
         bus.page().add("observation", "never written")
-    assert ("whether the last write happened is not known" in str(caught.value)) is is_in_doubt
+    assert ("the outcome of the last write is unknown" in str(caught.value)) is is_in_doubt
 
 
 def test_a_change_is_answered_though_it_is_taken_away_before_it_is_read(bus: Bus, other: Bus) -> None:
