@@ -34,7 +34,7 @@ from scratchbus.cli.text import ago, one_line
 @click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, metavar="N", help="The most items.")
 @pass_session
 def recall(session: Invocation, query: str, **how: Any) -> None:
-    """Search all memories, best match first, and say why each matches.
+    """Search all memories, best match first, with reasons.
 
     It looks at notes, notepads, preferences, facts and observations. Without --scope, --session and --page it looks at
     the page main.
