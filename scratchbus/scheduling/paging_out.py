@@ -39,6 +39,9 @@ CHUNKS = 20
 """The commits per shard in one call."""
 
 _TRIES = 3
+_COMMITS = 100
+"""How often documents that stay the same are committed anew, because a projector committed meanwhile."""
+
 _LASTING = (b"status_changed", b"linked", b"due")
 """The kinds of events that may be the last one of a final observation that is still on its page."""
 
@@ -46,6 +49,9 @@ logger = stderr_logger()
 
 Final = dict[str, list[Observation]]
 """The observations that may be paged out, by page."""
+
+Stored = dict[Command, Sequence[bytes | None]]
+"""Documents as they are stored, by the command that reads them."""
 
 
 def page_out(core: Core, keep_ms: int | None) -> Step[int]:
@@ -82,9 +88,10 @@ def _page_some_out(log: Log, shard: int, keep_ms: int) -> Step[tuple[int, bool]]
         old = [entry for entry in entries if _is_old(entry_position(entry, shard), until, checkpoint)]
         if not old:
             return 0, True
-        final = yield from _final(keys, checkpoint, old, until)
-        if final is None:
+        found = yield from _final(keys, checkpoint, old, until)
+        if found is None:
             continue
+        final, documents = found
         final = yield from _provable(log, shard, final)
         cursor: Command = ("HSET", names.paging, "cursor", entry_position(old[-1], shard).stream_id)
         if final:
@@ -93,10 +100,7 @@ def _page_some_out(log: Log, shard: int, keep_ms: int) -> Step[tuple[int, bool]]
             for page, some in final.items():
                 index = yield from _index(keys, page, checkpoint, some)
                 writes += [*_removals(keys, page, checkpoint, some), *index.commands()]
-            place, event_id = checkpoint.position, checkpoint.event_id.encode()
-            prepared = prepare_commit(keys, key, checkpoint, place, event_id, writes, pages_out=True)
-            outcome, _ = yield from commit(prepared)
-            if outcome is not Outcome.DONE:
+            if not (yield from _commit(keys, checkpoint, writes, cursor_was=stored, documents=documents)):
                 continue
         else:
             yield from ask(shard, *cursor)  # safe to repeat
@@ -108,15 +112,47 @@ def _is_old(place: Position, until: int, checkpoint: Checkpoint) -> bool:
     return place.ms <= until and place.seq <= checkpoint.position.seq
 
 
-def _final(keys: ShardKeys, checkpoint: Checkpoint, entries: Iterable[RawEntry], until: int) -> Step[Final | None]:
-    """Return the subjects of these events that are final and unchanged since `until`; None if others are doing it."""
+def _commit(
+    keys: ShardKeys, checkpoint: Checkpoint, writes: Sequence[Command], cursor_was: bytes | None, documents: Stored
+) -> Step[bool]:
+    """Commit, also behind a projector that goes on committing; return False if the documents or the cursor changed.
+
+    The checkpoint is read before the documents: if it is still the same when the writes are made, so are they.
+    """
+    key = checkpoint_key(keys)
+    cursor_now: Command = ("HGET", PageKeys(keys, "", checkpoint.build).paging, "cursor")
+    for _ in range(_COMMITS):
+        place, event_id = checkpoint.position, checkpoint.event_id.encode()
+        prepared = prepare_commit(keys, key, checkpoint, place, event_id, writes, pages_out=True)
+        outcome, _ = yield from commit(prepared)
+        if outcome is Outcome.DONE:
+            return True
+        row, cursor, *rows = yield from ask_all(keys.shard, [("GET", key), cursor_now, *documents])
+        now = Checkpoint.parse(row, keys.shard)
+        if (now.build, now.origin, cursor, rows) != (
+            checkpoint.build, checkpoint.origin, cursor_was, [*documents.values()]
+        ):  # fmt: skip
+            return False
+        checkpoint = now
+    return False
+
+
+def _final(
+    keys: ShardKeys, checkpoint: Checkpoint, entries: Iterable[RawEntry], until: int
+) -> Step[tuple[Final, Stored] | None]:
+    """Return the subjects of these events that are final and unchanged since `until`, and all their documents.
+
+    Return None if others are doing it.
+    """
     subjects: dict[str, dict[str, None]] = defaultdict(dict)
     for entry in entries:
         fields = entry_fields(entry)
         page, subject = (fields.get(name, b"").decode("utf-8", "replace") for name in (b"page", b"subject"))
         if fields.get(b"kind") in _LASTING and not is_remembered(subject):
             subjects[page][subject] = None
-    reads = [("HMGET", PageKeys(keys, page, checkpoint.build).docs, *some) for page, some in subjects.items()]
+    reads: list[Command] = [
+        ("HMGET", PageKeys(keys, page, checkpoint.build).docs, *some) for page, some in subjects.items()
+    ]
     *found, row = yield from ask_all(keys.shard, [*reads, ("GET", checkpoint_key(keys))])
     if (row or b"").decode() != str(checkpoint):
         return None
@@ -125,7 +161,7 @@ def _final(keys: ShardKeys, checkpoint: Checkpoint, entries: Iterable[RawEntry],
         documents = decode_observations([stored for stored in rows if stored])
         if old := [one for one in documents if scratch_page.may_be_paged_out(one) and one.ms <= until]:
             final[page] = old
-    return final
+    return final, dict(zip(reads, found, strict=True))
 
 
 def _provable(log: Log, shard: int, final: Final) -> Step[Final]:

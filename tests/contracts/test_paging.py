@@ -14,7 +14,7 @@ from scratchbus.domain.events import StatusChanged
 from scratchbus.errors import CodeTooOld, InvalidTransition, NotFound, PositionLost
 from scratchbus.eventlog import paged_out as index_of
 from scratchbus.eventlog.append import append
-from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
+from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, commit, read_checkpoint
 from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.writes import Op, Write
@@ -325,6 +325,45 @@ def test_several_page_out_at_once_and_nothing_is_lost(connect, bus, page):
     assert len(documents(bus)) == sum(one.status != "archived" for one in expected)
     assert page.list(limit=None) == expected
     assert bus.verify().is_sound
+
+
+def test_documents_are_paged_out_behind_a_projector_that_never_rests(bus, page, monkeypatch):
+    fill(page)
+    project(bus)
+    commits = 0
+
+    def overtaken(prepared, sent=None):
+        nonlocal commits
+        commits += 1
+        if commits < 10:
+            page.add("observation", f"news {commits}")
+            project(bus)
+        return (yield from commit(prepared, sent))
+
+    monkeypatch.setattr("scratchbus.scheduling.paging_out.commit", overtaken)
+    assert page_all_out(bus) == 7
+    assert commits >= 10
+    assert_sound(bus)
+
+
+def test_a_document_that_changes_meanwhile_is_not_paged_out_as_it_was(bus, page, monkeypatch):
+    fill(page)
+    project(bus)
+    archived = next(one for one in page.list(status="archived"))
+    commits = 0
+
+    def overtaken(prepared, sent=None):
+        nonlocal commits
+        commits += 1
+        if commits == 1:
+            page.link(archived.id, "late-action")
+            project(bus)
+        return (yield from commit(prepared, sent))
+
+    monkeypatch.setattr("scratchbus.scheduling.paging_out.commit", overtaken)
+    page_all_out(bus)
+    assert "late-action" in page.get(archived.id).links
+    assert_sound(bus)
 
 
 def test_an_expirer_pages_out(connect):

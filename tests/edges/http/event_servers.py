@@ -137,7 +137,8 @@ class Listener:
         return found
 
     def leave(self) -> None:
-        """Close the connection."""
+        """Close the connection, once there is one."""
+        eventually(lambda: self._response is not None or self.is_over)
         if self._response is not None:
             stream = self._response.extensions["network_stream"]
             found: socket.socket = stream.get_extra_info("socket")
