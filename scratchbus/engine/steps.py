@@ -149,5 +149,7 @@ def ask(shard: int, *command: Any) -> Step[Any]:
 
 def ask_all(shard: int, commands: list[tuple[Any, ...]]) -> Step[list[Any]]:
     """Send several reads in one round trip and return their replies."""
+    if not commands:
+        return []
     replies = yield Call(shard, tuple(commands))
     return list(replies)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.engine.scripts import Command
-from scratchbus.engine.steps import Step, ask
+from scratchbus.engine.steps import Step, ask_all
 from scratchbus.errors import PositionLost
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.chains import walk_chains
@@ -120,6 +120,15 @@ class IndexEdit:
     _fields: dict[tuple[str, str], object] = field(default_factory=dict)
     _has_moves: bool = False
 
+    def load(self, found: Iterable[tuple[Command, Sequence[bytes | None]]]) -> None:
+        """Add fields as they are stored: `reads` with their replies."""
+        for (_, key, *fields), rows in found:
+            for name, row in zip(map(str, fields), rows, strict=True):
+                if key == self.names.paged:
+                    self.buckets[name] = ids_in(row)
+                else:
+                    self.ranges[name] = places_in(row)
+
     def find(self, id: str) -> PagedOut | None:
         """Return the index entry of an observation, if it is paged out."""
         added = self.buckets[bucket_of(id)].get(_bytes_of(id))
@@ -161,23 +170,26 @@ class IndexEdit:
         return out
 
 
-def read_index(names: PageKeys, shard: int, ids: Collection[str], added: Iterable[int] = ()) -> Step[IndexEdit]:
-    """Return the parts of a page's index for these ids, and for observations added at these seqs."""
+def reads(names: PageKeys, ids: Iterable[str], added: Iterable[int]) -> list[Command]:
+    """Return the reads of the fields for these ids, and for observations added at these seqs."""
+    out: list[Command] = []
+    for key, wanted in (
+        (names.paged, {bucket_of(id) for id in ids}),
+        (names.places, {range_of(each) for each in added}),
+    ):
+        asked = sorted(wanted)
+        out += [("HMGET", key, *asked[at : at + _AT_ONCE]) for at in range(0, len(asked), _AT_ONCE)]
+    return out
+
+
+def read_index(names: PageKeys, shard: int, ids: Collection[str]) -> Step[IndexEdit]:
+    """Return the parts of a page's index for these ids."""
     edit = IndexEdit(names)
-    spans = {range_of(each) for each in added}
-    wanted = sorted({bucket_of(id) for id in ids})
-    for at in range(0, len(wanted), _AT_ONCE):
-        some = wanted[at : at + _AT_ONCE]
-        rows = yield from ask(shard, "HMGET", names.paged, *some)
-        edit.buckets |= {name: ids_in(row) for name, row in zip(some, rows, strict=True)}
-    for id in ids:
-        found = edit.buckets[bucket_of(id)].get(_bytes_of(id))
-        spans |= {range_of(found)} if found is not None else set()
-    asked = sorted(spans)
-    for at in range(0, len(asked), _AT_ONCE):
-        some = asked[at : at + _AT_ONCE]
-        rows = yield from ask(shard, "HMGET", names.places, *some)
-        edit.ranges |= {name: places_in(row) for name, row in zip(some, rows, strict=True)}
+    buckets = reads(names, ids, ())
+    edit.load(zip(buckets, (yield from ask_all(shard, buckets)), strict=True))
+    found = (edit.buckets[bucket_of(id)].get(_bytes_of(id)) for id in ids)
+    ranges = reads(names, (), (added for added in found if added is not None))
+    edit.load(zip(ranges, (yield from ask_all(shard, ranges)), strict=True))
     return edit
 
 

@@ -1,8 +1,9 @@
 """Paging out: remove documents of observations that have long been final from the engine's memory.
 
 Only the position of the last event of each stays, some 60 bytes. A process that pages out follows the log: it removes
-observations that became final back then and have not changed since, in a commit that succeeds only if nobody has
-folded or paged out meanwhile. So any number of processes may do it, and be killed anywhere.
+observations that became final back then and have not changed since. It commits only if the state is as it was read;
+if a projector was faster, it reads again, as long as the documents stay the same. So any number of processes may page
+out, and be killed anywhere.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain, islice
 
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
@@ -39,8 +41,10 @@ CHUNKS = 20
 """The commits per shard in one call."""
 
 _TRIES = 3
+"""The attempts before it is left to others who are paging out."""
+
 _COMMITS = 100
-"""How often documents that stay the same are committed anew, because a projector committed meanwhile."""
+"""The attempts to commit before a projector does."""
 
 _LASTING = (b"status_changed", b"linked", b"due")
 """The kinds of events that may be the last one of a final observation that is still on its page."""
@@ -88,19 +92,12 @@ def _page_some_out(log: Log, shard: int, keep_ms: int) -> Step[tuple[int, bool]]
         old = [entry for entry in entries if _is_old(entry_position(entry, shard), until, checkpoint)]
         if not old:
             return 0, True
-        found = yield from _final(keys, checkpoint, old, until)
-        if found is None:
-            continue
-        final, documents = found
+        final, documents = yield from _final(keys, checkpoint, old, until)
         final = yield from _provable(log, shard, final)
         cursor: Command = ("HSET", names.paging, "cursor", entry_position(old[-1], shard).stream_id)
         if final:
             yield from _drop(keys, final)
-            writes = [cursor]
-            for page, some in final.items():
-                index = yield from _index(keys, page, checkpoint, some)
-                writes += [*_removals(keys, page, checkpoint, some), *index.commands()]
-            if not (yield from _commit(keys, checkpoint, writes, cursor_was=stored, documents=documents)):
+            if not (yield from _commit(keys, checkpoint, final, documents, cursor, stored)):
                 continue
         else:
             yield from ask(shard, *cursor)  # safe to repeat
@@ -113,37 +110,45 @@ def _is_old(place: Position, until: int, checkpoint: Checkpoint) -> bool:
 
 
 def _commit(
-    keys: ShardKeys, checkpoint: Checkpoint, writes: Sequence[Command], cursor_was: bytes | None, documents: Stored
+    keys: ShardKeys, old: Checkpoint, final: Final, documents: Stored, cursor: Command, cursor_was: bytes | None
 ) -> Step[bool]:
-    """Commit, also behind a projector that goes on committing; return False if the documents or the cursor changed.
+    """Remove the documents and move the cursor; return False if any of them has changed.
 
-    The checkpoint is read before the documents: if it is still the same when the writes are made, so are they.
+    The checkpoint is read first, so a commit that finds it unchanged finds the documents and the index unchanged too.
     """
-    key = checkpoint_key(keys)
-    cursor_now: Command = ("HGET", PageKeys(keys, "", checkpoint.build).paging, "cursor")
+    key, build = checkpoint_key(keys), old.build
+    reads: list[Command] = [("GET", key), ("HGET", PageKeys(keys, "", build).paging, "cursor"), *documents]
+    writes, index_reads = [cursor], dict[str, list[Command]]()
+    for page, some in final.items():
+        writes += _removals(PageKeys(keys, page, build), some)
+        index_reads[page] = paged_out.reads(
+            PageKeys(keys, page, build), (each.id for each in some), (each.added_seq for each in some)
+        )
     for _ in range(_COMMITS):
-        place, event_id = checkpoint.position, checkpoint.event_id.encode()
-        prepared = prepare_commit(keys, key, checkpoint, place, event_id, writes, pages_out=True)
-        outcome, _ = yield from commit(prepared)
-        if outcome is Outcome.DONE:
-            return True
-        row, cursor, *rows = yield from ask_all(keys.shard, [("GET", key), cursor_now, *documents])
-        now = Checkpoint.parse(row, keys.shard)
-        if (now.build, now.origin, cursor, rows) != (
-            checkpoint.build, checkpoint.origin, cursor_was, [*documents.values()]
-        ):  # fmt: skip
+        rows = yield from ask_all(keys.shard, [*reads, *chain.from_iterable(index_reads.values())])
+        checkpoint, is_cursor_same = Checkpoint.parse(rows[0], keys.shard), rows[1] == cursor_was
+        is_same = rows[2 : len(reads)] == [*documents.values()]
+        if not is_cursor_same or not is_same or (checkpoint.build, checkpoint.origin) != (build, old.origin):
             return False
-        checkpoint = now
+        indexes, left = list[Command](), iter(rows[len(reads) :])
+        for page, some in final.items():
+            edit = paged_out.IndexEdit(PageKeys(keys, page, build))
+            edit.load(zip(index_reads[page], islice(left, len(index_reads[page])), strict=True))
+            for document in some:
+                edit.add(document)
+            indexes += edit.commands()
+        place, event_id = checkpoint.position, checkpoint.event_id.encode()
+        prepared = prepare_commit(keys, key, checkpoint, place, event_id, [*writes, *indexes], pages_out=True)
+        outcome, _ = yield from commit(prepared)
+        if outcome is not Outcome.LOST:
+            return outcome is Outcome.DONE
     return False
 
 
 def _final(
     keys: ShardKeys, checkpoint: Checkpoint, entries: Iterable[RawEntry], until: int
-) -> Step[tuple[Final, Stored] | None]:
-    """Return the subjects of these events that are final and unchanged since `until`, and all their documents.
-
-    Return None if others are doing it.
-    """
+) -> Step[tuple[Final, Stored]]:
+    """Return the subjects of these events that are final and unchanged since `until`, and all their documents."""
     subjects: dict[str, dict[str, None]] = defaultdict(dict)
     for entry in entries:
         fields = entry_fields(entry)
@@ -153,9 +158,7 @@ def _final(
     reads: list[Command] = [
         ("HMGET", PageKeys(keys, page, checkpoint.build).docs, *some) for page, some in subjects.items()
     ]
-    *found, row = yield from ask_all(keys.shard, [*reads, ("GET", checkpoint_key(keys))])
-    if (row or b"").decode() != str(checkpoint):
-        return None
+    found = yield from ask_all(keys.shard, reads)
     final: Final = {}
     for page, rows in zip(subjects, found, strict=True):
         documents = decode_observations([stored for stored in rows if stored])
@@ -192,21 +195,8 @@ def _drop(keys: ShardKeys, final: Final) -> Step[None]:
             yield from drop_heads(keys, page, heads)
 
 
-def _index(
-    keys: ShardKeys, page: str, checkpoint: Checkpoint, some: Sequence[Observation]
-) -> Step[paged_out.IndexEdit]:
-    """Return the index of a page's paged-out subjects, with these added."""
-    names = PageKeys(keys, page, checkpoint.build)
-    ids, added = [each.id for each in some], [each.added_seq for each in some]
-    edit = yield from paged_out.read_index(names, keys.shard, ids, added)
-    for document in some:
-        edit.add(document)
-    return edit
-
-
-def _removals(keys: ShardKeys, page: str, checkpoint: Checkpoint, some: Iterable[Observation]) -> list[Command]:
-    """Return the writes that remove these documents and their index entries."""
-    names = PageKeys(keys, page, checkpoint.build)
+def _removals(names: PageKeys, some: Iterable[Observation]) -> list[Command]:
+    """Return the writes that remove these documents of a page and their index entries."""
     gone: dict[tuple[str, str], list[object]] = defaultdict(list)
     left = dict[Command, None]()
     for document in some:

@@ -14,7 +14,7 @@ from scratchbus.domain.events import StatusChanged
 from scratchbus.errors import CodeTooOld, InvalidTransition, NotFound, PositionLost
 from scratchbus.eventlog import paged_out as index_of
 from scratchbus.eventlog.append import append
-from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, commit, read_checkpoint
+from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key, commit, read_checkpoint
 from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.writes import Op, Write
@@ -254,15 +254,20 @@ def test_verify_finds_what_is_neither_stored_nor_paged_out_and_what_is_both(bus,
     names = names_of(bus)
     stored = {one.id: send(bus, "HGET", names.docs, one.id) for one in added}
     page_all_out(bus)
-    lost, twice, moved = added[1], added[2], added[4]
+    lost, twice, moved, again = added[1], added[2], added[4], added[5]
     send(bus, "HDEL", names.paged, index_of.bucket_of(lost.id))
     send(bus, "HSET", names.docs, twice.id, stored[twice.id])
     index = bus.converse(index_of.read_index(names, keys_of(bus).shard, [moved.id]))
     index.ranges[index_of.range_of(moved.added_seq)][moved.added_seq] = index.find(moved.id)._replace(traits=7)
     row = b"".join(struct.pack(">QQQQ", *place) for place in index.ranges[index_of.range_of(moved.added_seq)].values())
     send(bus, "HSET", names.places, index_of.range_of(moved.added_seq), row)
+    send(bus, "HDEL", names.paged, index_of.bucket_of(again.id))
+    send(bus, "HSET", names.docs, again.id, stored[again.id])
+    send(bus, "HSET", names.places, "999", struct.pack(">QQQQ", 1_022_999, 1, 1, 1))
     found = {each.where.rpartition(" ")[2]: each.what for each in bus.verify().findings if each.kind == "paged"}
-    assert found.keys() == {lost.id, moved.id, twice.id}
+    assert found.keys() == {lost.id, moved.id, twice.id, again.id, "999"}
+    assert found[again.id] == "is stored, and still has a position in the index of what is paged out"
+    assert found["999"] == "event 1022999 added no observation to this page"
     assert found[twice.id] == "is stored and paged out at once"
     assert found[lost.id] == "is missing"
     assert found[moved.id].startswith("traits is 7 instead of")
@@ -364,6 +369,31 @@ def test_a_document_that_changes_meanwhile_is_not_paged_out_as_it_was(bus, page,
     page_all_out(bus)
     assert "late-action" in page.get(archived.id).links
     assert_sound(bus)
+
+
+def test_what_is_paged_in_meanwhile_does_not_come_back_into_the_index(bus, page, monkeypatch):
+    first, second, third = (page.add("observation", f"story {n}") for n in range(3))
+    page.archive(first.id)
+    page.archive(second.id)
+    assert page_all_out(bus) == 2
+    page.archive(third.id)
+    project(bus)
+
+    def overtaken(prepared, sent=None):
+        if not page.get(first.id).links:
+            page.link(first.id, "late-action")
+            project(bus)
+        outcome = yield from commit(prepared, sent)
+        if outcome[0] is Outcome.DONE:
+            raise KeyboardInterrupt  # before it pages out what was paged in
+        return outcome
+
+    monkeypatch.setattr("scratchbus.scheduling.paging_out.commit", overtaken)
+    with pytest.raises(KeyboardInterrupt):
+        page_all_out(bus)
+    assert {id for _, id in documents(bus)} == {first.id}
+    assert bus.verify().is_sound
+    assert [one.content for one in page.list(limit=None)] == ["story 2", "story 1", "story 0"]
 
 
 def test_an_expirer_pages_out(connect):

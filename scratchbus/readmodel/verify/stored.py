@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -60,6 +61,7 @@ class StoredKeys:
         self.tip = ExpectedState()
         self.absent: set[tuple[str, str]] = set()
         self.unindexed: set[tuple[str, str]] = set()
+        self._ids: dict[str, dict[int, str]] = defaultdict(dict)
 
     def names(self) -> set[str]:
         """Return the keys that must exist now."""
@@ -109,6 +111,8 @@ class StoredKeys:
                 return StoredKey("document", key, "hash", lambda: rows, document, _document_difference, may_lack)
             case "paged":
                 return StoredKey("paged", key, "hash", tuple, str, partial(self._bucket_difference, page))
+            case "places":
+                return StoredKey("paged", key, "hash", tuple, str, partial(self._range_difference, page))
             case "gaps":
                 return StoredKey("gap", key, "hash", lambda: rows, rows.get, _text_difference)
             case "types":
@@ -187,6 +191,27 @@ class StoredKeys:
             self.absent.add((page, paged_out.whole(id)))
         return ", ".join(wrong)
 
+    def _range_difference(self, page: str, name: str, row: bytes) -> str:
+        """Check the index entries of a range, whose observations may be paged in by the time they are compared."""
+        if not name.isdigit():
+            return ""
+        wrong = []
+        for added in paged_out.places_in(row):
+            id = self._id_of(page, added)
+            if id is None:
+                wrong.append(f"event {added} added no observation to this page")
+            else:
+                self.absent.add((page, id))
+        return ", ".join(wrong)
+
+    def _id_of(self, page: str, added: int) -> str | None:
+        """Return the id of the observation that was added at this seq."""
+        if added not in self._ids[page]:
+            names = self.keys.page(page, self.base.build)
+            rows = [self.base.rows[names.index("type", type)] for type in self.base.rows[names.types]]
+            self._ids[page] = {int(score): id for row in rows for id, score in row.items()}
+        return self._ids[page].get(added)
+
     def problem_of_absent(self, page: str, id: str, row: bytes | None, index: paged_out.IndexEdit) -> str:
         """Describe the fault of a document that must be either stored or paged out."""
         expected = self.base.observation(page, id)
@@ -194,6 +219,8 @@ class StoredKeys:
         if place is None or expected is None:
             if expected is None or row is None:
                 return _presence(expected, row)
+            if expected.added_seq in index.ranges.get(paged_out.range_of(expected.added_seq), ()):
+                return "is stored, and still has a position in the index of what is paged out"
             is_unindexed = (page, id) in self.unindexed
             return _document_difference(expected, row) or ("is stored, and missing in an index" if is_unindexed else "")
         if row is not None:

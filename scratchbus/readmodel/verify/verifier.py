@@ -37,7 +37,7 @@ _APART = (
 )  # fmt: skip
 """The keys, up to their first colon, that are not compared member by member."""
 
-_APART_IN_BUILD = ("rejected", "snapshots", "places", "paging")
+_APART_IN_BUILD = ("rejected", "snapshots", "paging")
 """The same, of a build of the state."""
 
 
