@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import compress, repeat
@@ -37,7 +38,10 @@ _KIND = LAYOUT.index(b"kind")
 _after_prefix = itemgetter(slice(len(PREFIX), None))
 _first, _second = itemgetter(0), itemgetter(1)
 _new = object.__new__
+_exhaust = deque[Any](maxlen=0).extend
 _set_values, _set_given, _set_extra, _set_private = MODEL_SLOTS
+_NONE_GIVEN = set[str]()
+"""The names of the fields that were given to an event that was decoded: one empty set for all."""
 _quoted = lru_cache(methodcaller("translate", {ord(char): f"%{ord(char):02X}" for char in "%,|"}))
 
 
@@ -208,30 +212,42 @@ def decode_items(
         except UnicodeDecodeError:  # written by hand
             columns.append([*map(text_of, column)])
     numbers = NUMBERS.decode(b"[" + b",".join([*map(_first, entries)]).replace(b"-", b",") + b"]")  # of stream ids
-    items: list[tuple[RawEntry, AnyEvent | Poison]] = []
     has_collector = gc.isenabled()
     gc.disable()  # it would scan these events several times, and none is garbage yet
     try:
-        for entry, fields, id, subject, page, kind, type_, batch, prev, ms, seq in zip(
-            entries, decoded.bodies, *columns, numbers[::2], numbers[1::2], strict=True
+        try:
+            rows = [*map(asdict, decoded.bodies)]  # type: ignore[arg-type]  # others are refused
+        except TypeError:
+            return _decode_damaged(entries, shard, decoded)
+        for values, id, subject, page, type_, batch, prev, ms, seq in zip(
+            rows, *columns[:_KIND], *columns[_KIND + 1 :], numbers[::2], numbers[1::2], strict=True
         ):
-            if isinstance(fields, Exception):
-                if not isinstance(fields, Poison):
-                    raise fields
-                items.append((entry, fields))
-                continue
-            values = asdict(fields)
             values["id"], values["subject"], values["page"], values["type"] = id, subject, page, type_
             values["batch"], values["prev"], values["ms"], values["seq"], values["shard"] = batch, prev, ms, seq, shard
-            event: Any = _new(EVENTS[kind])  # as `trusted` does it
-            _set_values(event, values)
-            _set_given(event, set())
-            _set_extra(event, None)
-            _set_private(event, None)
-            items.append((entry, event))
+        events: list[Any] = [*map(_new, map(EVENTS.__getitem__, columns[_KIND]))]  # as `trusted` does it, by column
+        _exhaust(map(_set_values, events, rows))
+        _exhaust(map(_set_given, events, repeat(_NONE_GIVEN)))
+        _exhaust(map(_set_extra, events, repeat(None)))
+        _exhaust(map(_set_private, events, repeat(None)))
+        return [*zip(entries, events, strict=True)]
     finally:
         if has_collector:
             gc.enable()
+
+
+def _decode_damaged(
+    entries: Sequence[RawEntry], shard: int, decoded: Decoded
+) -> list[tuple[RawEntry, AnyEvent | Poison]]:
+    """Return what `decode_items` returns of entries of which some are not events. Raises CodeTooOld."""
+    items: list[tuple[RawEntry, AnyEvent | Poison]] = []
+    for entry, body, *envelope in zip(entries, decoded.bodies, *decoded.columns, strict=True):
+        if isinstance(body, CodeTooOld):
+            raise body
+        items += (
+            [(entry, body)]
+            if isinstance(body, Poison)
+            else decode_items((entry,), shard, Decoded([*zip(envelope)], [body]))
+        )
     return items
 
 

@@ -27,7 +27,7 @@ class ShardKeys:
     """The keys of one shard of a bus. Each name is computed once.
 
     `build` is the build of the state that was live when this process last read it: a guess that every use checks, like
-    the `folds` that its readers keep, by page.
+    the `folds` and `reads` that its readers keep, by page.
     """
 
     bus: str
@@ -35,6 +35,7 @@ class ShardKeys:
     part: str = ""
     build: int = field(default=1, compare=False)
     folds: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    reads: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def tag(self) -> str:

@@ -42,6 +42,7 @@ from scratchbus.projections.stored_observation import AnyObservation
 from scratchbus.readmodel.catch_up import fold_once, page_in
 from scratchbus.readmodel.fold import Fold, needed
 from scratchbus.readmodel.kept_folds import MOST_PAGES, NOTHING, KeptFold, Rows
+from scratchbus.readmodel.kept_reads import MOST_BYTES, MOST_READS, NO_READ, KeptRead
 from scratchbus.readmodel.overlay import Overlay, fold_ahead
 
 
@@ -68,10 +69,10 @@ def _query(
 
     On top of `kept_checkpoint` the events up to `kept_tail`, unless it is "", need not be returned.
 
-    The operations and their arguments: "get", ids; "active", how many (-1: all); "list", at least how many, below which
-    seq ("" from the newest), statuses (",a,b," or ""), and a text that the document must contain ("" any). `open` is
-    the sorted set that "active" walks, `sets` are those that "list" intersects; without any it walks those of all
-    `types`, whose names begin with `of_type`.
+    The operations and their arguments: "get", ids; "active", how many (-1: all), and the `state` of a kept read, whose
+    documents need not be returned; "list", at least how many, below which seq ("" from the newest), statuses (",a,b,"
+    or ""), and a text that the document must contain ("" any). `open` is the sorted set that "active" walks, `sets` are
+    those that "list" intersects; without any it walks those of all `types`, whose names begin with `of_type`.
     """
 
 
@@ -88,17 +89,18 @@ _LOOKS = 3  # for what is being paged in just then
 class Look(NamedTuple):
     """One consistent look: the time of the engine, the stored documents that were found, and those since folded again.
 
-    `overlay` has the documents, by subject, that events came for since. `ahead` is given to the next look of the same
-    read, so that it need not fold the same again.
+    `overlay` has the documents, by subject, that events came for since. `state` is the checkpoint and the tail, as the
+    engine stores them. `ahead` is given to the next look of the same read, so that it need not fold the same again.
     """
 
     now: int
-    rows: list[bytes | None]
+    rows: Sequence[bytes | None]
     fold: Fold
     overlay: dict[str, Any]
     is_end: bool
     below: str
     checkpoint: Checkpoint
+    state: str
     ahead: Overlay | None = None
 
 
@@ -129,11 +131,12 @@ def look(
     ahead: Overlay | None = None,
     earlier: PastState | None = None,
     keeps: bool = False,
+    had: KeptRead = NO_READ,
 ) -> Step[Look]:
     """Ask the query script once, or again after folding what is missing; as it was `earlier`, if so. Raises Behind.
 
     `store` is the hash of the page that has the documents. One that `keeps` what it folds need not fold it again; what
-    it kept before is then in the overlay in the form in which it is stored.
+    it kept before is then in the overlay in the form in which it is stored. `had` are documents that it kept.
     """
     keys = log.page(page).keys
     shard, most = keys.shard, -1 if freshness.stale_ok else IN_MEMORY
@@ -186,6 +189,8 @@ def look(
     if freshness.stale_ok:
         _check_age(page, freshness, reply)
     now, tail, row, entries, _, _, _, documents, is_end, *below = reply
+    if documents is None:
+        documents, is_end = had.rows, had.is_end
     if ahead:
         ahead.at = end_of(tail, shard)
     asked = set(arguments) if operation == "get" else None
@@ -202,7 +207,8 @@ def look(
     if earlier is not None:
         now = earlier.ms
         overlay |= yield from earlier.undo(log, page, end_of(tail, shard))
-    return Look(now, documents, fold, overlay, bool(is_end), below[0].decode() if below else "", checkpoint, ahead)
+    place, state = below[0].decode() if below else "", f"{text_of(row)} {text_of(tail)}"
+    return Look(now, documents, fold, overlay, bool(is_end), place, checkpoint, state, ahead)
 
 
 def _check_age(page: str, freshness: Freshness, reply: list[Any]) -> None:
@@ -308,9 +314,19 @@ def active(
     if limit is not None:
         check_limit(limit)
     want, ahead = -1 if limit is None else limit, None
+    reads = log.page(page).keys.reads
     while True:
-        seen = yield from look(log, page, freshness, "active", str(want), ahead=ahead, earlier=earlier, keeps=True)
+        kept: KeptRead = reads.get(page, NO_READ)
+        arguments = str(want), kept.state if kept.limit == want and not freshness.stale_ok else ""
+        seen = yield from look(
+            log, page, freshness, "active", *arguments, ahead=ahead, earlier=earlier, keeps=True, had=kept
+        )
         ahead = seen.ahead
+        if ahead is None and not freshness.stale_ok:
+            is_large = sum(map(len, filter(None, seen.rows))) > MOST_BYTES
+            if page not in reads and len(reads) >= MOST_READS:
+                reads.clear()
+            reads[page] = NO_READ if is_large else KeptRead(seen.state, want, seen.rows, seen.is_end)
         try:
             found: Sequence[AnyObservation] = [*map(decode_row, filter(None, seen.rows))]
         except UNREADABLE:

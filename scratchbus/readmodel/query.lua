@@ -2,6 +2,7 @@
 --
 -- Reply: {now, tail, checkpoint, entries or -1 when there are too many or some are missing, 1 when these follow the fold
 --         that the reader keeps, touched ids, touched docs, docs, 1 when there are no more, and where a list goes on}
+-- The docs are nil if the reader keeps them, from a read at this very tail and checkpoint.
 -- A list may answer with fewer than asked for, after 5,000 that it looked at; it says below which seq to go on.
 
 local call = redis.call
@@ -68,7 +69,10 @@ if OPERATION == 'get' then
 end
 
 if OPERATION == 'active' then
-  local limit = tonumber(ARGV[FIRST])
+  local limit, kept_state = tonumber(ARGV[FIRST]), ARGV[FIRST + 1]
+  if kept_state == checkpoint .. ' ' .. tail then
+    return {now, tail, checkpoint, MOST < 0 and since or entries, is_held, touched, touched_docs, false, 0}
+  end
   local ids = call('ZREVRANGE', OPEN, 0, limit < 0 and -1 or limit + #touched - 1)
   local untouched = #touched > 0 and {} or ids
   for _, id in ipairs(#touched > 0 and ids or {}) do

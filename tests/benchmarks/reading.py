@@ -17,7 +17,7 @@ UNFOLDED = 50
 
 
 def measure_active(stage: Stage, sizes: Sizes) -> list[Row]:
-    """Compare a fresh `active()` with 100 open, nothing to fold and 50 events to fold, again or for the first time."""
+    """Compare a fresh `active()` with 100 open, changed or not, or with 50 events to fold, again or for the first."""
     bus, behind, anew = stage.bus("open"), stage.bus("behind"), stage.bus("anew")
     page, late, first = bus.page(), behind.page(), anew.page()
     for one in (bus, behind, anew):
@@ -37,6 +37,11 @@ def measure_active(stage: Stage, sizes: Sizes) -> list[Row]:
         for _ in range(sizes.reads):
             what.active()
 
+    def read_changed() -> None:
+        for _ in range(sizes.reads):
+            bus.core.log.keys(0).reads.clear()
+            page.active()
+
     def read_late() -> None:
         read(late)
         left.append(lag(behind))
@@ -44,19 +49,22 @@ def measure_active(stage: Stage, sizes: Sizes) -> list[Row]:
     def read_first() -> None:
         for _ in range(sizes.reads):
             anew.core.log.keys(0).folds.clear()
+            anew.core.log.keys(0).reads.clear()
             first.active()
 
     taken = interleave(
         sizes.rounds,
-        Side("fresh active(), 100 open", sizes.reads, lambda: read(page)),
+        Side("fresh active(), 100 open", sizes.reads, read_changed),
         Side("bare HMGET + json.loads", sizes.reads, bare),
+        Side("fresh active(), 100 open, unchanged since the last read", sizes.reads, lambda: read(page)),
         Side("fresh active(), 100 open, 50 events not folded", sizes.reads, read_late,
              lambda: _fall_behind(behind, late_ids)),
         Side("the first such read of a process", sizes.reads, read_first, lambda: _fall_behind(anew, first_ids)),
     )  # fmt: skip
-    ours, theirs, unfolded, new = taken
+    ours, theirs, unchanged, unfolded, new = taken
     return [
         times(taken, ours, theirs, floor=Floor("ratio", "at most", 1.0)),
+        times(taken, unchanged, theirs, floor=Floor("ratio", "at most", 1.0)),
         times(
             taken,
             unfolded,

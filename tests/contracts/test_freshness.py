@@ -11,6 +11,7 @@ from scratchbus.eventlog.codec import decode_items
 from scratchbus.readmodel import queries
 from scratchbus.readmodel.projector import run_projector
 from tests.engines import ONE
+from tests.faults.interposing import interposed
 from tests.inspection import keys_of, project, send
 from tests.waiting import eventually
 
@@ -289,3 +290,88 @@ def test_what_a_reader_keeps_is_of_no_use_for_a_log_that_was_rewound(connect):
     other.update(id, confidence=0.5)
     assert contents(reader.active()) == ["first"]
     assert reader.get(id).confidence == 0.5
+
+
+@pytest.fixture
+def transferred(connect):
+    """A reader's bus, and the length of the documents in each reply that it gets."""
+    bus, lengths = connect("reader"), list[int]()
+
+    def weighing(_, send):
+        replies = send()
+        lengths.extend(sum(map(len, filter(None, reply[7] or ()))) for reply in replies if isinstance(reply, list))
+        return replies
+
+    with interposed(bus, weighing):
+        yield bus, lengths
+
+
+def test_a_page_that_is_unchanged_is_not_transferred_again(connect, transferred):
+    writing, (reading, lengths) = connect(), transferred
+    page, reader = writing.page(), reading.page()
+    for n in range(4):
+        page.add("observation", f"{n}" * 100)
+    project(writing)
+    first = reader.active()
+    lengths.clear()
+    assert [reader.active() for _ in range(3)] == [first] * 3
+    assert lengths == [0, 0, 0]
+    assert reader.active(limit=2) == first[:2]
+    assert reader.active(limit=3) == first[:3]
+    assert all(lengths[3:])
+
+
+def test_a_large_page_is_transferred_again(connect, transferred):
+    writing, (reading, lengths) = connect(), transferred
+    page = writing.page()
+    for n in range(6):
+        page.add("observation", f"{n}" * 60_000)
+    project(writing)
+    for _ in range(3):
+        assert len(reading.page().active()) == 6
+    assert min(lengths) > 6 * 60_000
+
+
+def test_whatever_changes_a_page_is_seen_by_the_next_read(connect):
+    bus, reader = connect(), connect("reader").page()
+    page = bus.page()
+    one, two, three, four = (page.add("observation", name) for name in ("one", "two", "three", "four"))
+    changes = [
+        lambda: project(bus),
+        lambda: page.update(one.id, content="changed"),
+        lambda: project(bus),
+        lambda: page.link(two.id, "goal"),
+        lambda: page.claim(two.id, by="worker"),
+        lambda: page.resolve(three.id),
+        lambda: page.reopen(three.id),
+        lambda: page.clear_resolved([page.resolve(three.id).id]),
+        lambda: bus.page("other").add("observation", "elsewhere"),
+        lambda: bus.rebuild(),
+        lambda: page.archive(four.id),
+        lambda: project(bus),
+        lambda: page.erase(one.id, reason="asked for"),
+        lambda: page.add("observation", "last"),
+    ]
+    for change in changes:
+        before = reader.active()
+        assert reader.active() == before
+        change()
+        assert reader.active() == connect("newcomer").page().active()
+    assert contents(reader.active()) == ["last", "two"]
+
+
+@pytest.mark.engines("embedded-4-shards", "system")
+@pytest.mark.damages_the_log
+def test_what_a_failover_lost_is_not_kept(connect):
+    """The engine is left with an older copy of all its keys, as by a replica that had not received the last event."""
+    bus, reader = connect(), connect("reader").page()
+    page = bus.page()
+    one = page.add("observation", "one")
+    project(bus)
+    copies = {key: send(bus, "DUMP", key) for key in send(bus, "KEYS", f"{keys_of(bus).tag}*")}
+    page.resolve(one.id)
+    assert [reader.active(), reader.active()] == [[], []]
+    send(bus, "DEL", *send(bus, "KEYS", f"{keys_of(bus).tag}*"))
+    for key, copy in copies.items():
+        send(bus, "RESTORE", key, 0, copy)
+    assert reader.active() == [one]
