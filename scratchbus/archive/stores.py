@@ -1,4 +1,4 @@
-"""Where an archive is kept: a directory, or the object store of a cloud."""
+"""The store of an archive: a directory, or a cloud object store."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
 class Store(Protocol):
-    """Files by name. A failure raises ArchiveUnavailable; `where` is the location, without any password."""
+    """Files by name. Failures raise ArchiveUnavailable; `where` is the location, without any password."""
 
     where: str
 
     def list(self, prefix: str = "") -> list[str]:
-        """Return the names of all files that begin so, sorted."""
+        """Return the names of all files with this prefix, sorted."""
         ...
 
     def get(self, name: str) -> bytes | None:
@@ -47,7 +47,7 @@ class Store(Protocol):
 
 
 NOT_SET = "archive_url is not set; set it, or SCRATCHBUS_ARCHIVE_URL, to a directory, or to s3://, gs:// or az://"
-"""What is wrong without an archive."""
+"""The error message for a bus without an archive."""
 
 
 def open_store(url: str | None) -> Store:
@@ -64,16 +64,16 @@ def open_store(url: str | None) -> Store:
             raise InvalidURL(f"archive_url: {shown(url)} names a host; write file:///directory")
         return DirectoryStore(Path(unquote(parts.path)))
     if scheme in OBJECTS:
-        from scratchbus.archive.object_store import ObjectStore  # late: it is an extra, and costs time to load
+        from scratchbus.archive.object_store import ObjectStore  # late: an optional dependency, slow to import
 
         return ObjectStore.at(url)
     raise InvalidURL(f"archive_url: {scheme}:// is not an archive URL; write {_FORMS}")
 
 
 class DirectoryStore:
-    """Files in a directory, which is created on demand; a file that was put is on the disk.
+    """Files in a directory, which is created on demand; a write returns once the file is on disk.
 
-    Files and directories that it makes are for their owner alone (0600, 0700); one that is there keeps its mode.
+    New files and directories are private to their owner (0600, 0700); an existing directory keeps its mode.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -81,7 +81,7 @@ class DirectoryStore:
         self.where = str(directory)
 
     def list(self, prefix: str = "") -> list[str]:
-        """Return the names of all files that begin so, sorted."""
+        """Return the names of all files with this prefix, sorted."""
         with self._explained(prefix):
             folder = self._directory / prefix.rpartition("/")[0]
             if not folder.is_dir():
@@ -118,7 +118,7 @@ class DirectoryStore:
 
     @contextmanager
     def _written(self, name: str, content: bytes) -> Iterator[Path]:
-        """Write a temporary file, and sync the directory after it got its final name."""
+        """Write a temporary file, yield it to be renamed, and sync the directory."""
         file = self._directory / name
         _make(file.parent)
         builder = file.with_name(f".{file.name}.{token_hex(4)}.tmp")
@@ -152,7 +152,7 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def _make(folder: Path) -> None:
-    """Make a directory that is on the disk too, with those it is in."""
+    """Create a directory and its parents durably."""
     if not folder.exists():
         _make(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
