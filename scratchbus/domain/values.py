@@ -26,26 +26,26 @@ else:
     ulid = late("ulid")
 
 MAX_BYTES: Final = 64 * 1024
-"""The most bytes of UTF-8 that content, and context or metadata as JSON, may have."""
+"""The most bytes of UTF-8 in content, and in context or metadata as JSON."""
 
 LARGEST: Final = 2**53 - 1
-"""The largest number that is counted up to: JavaScript, Lua and every JSON parser read it exactly."""
+"""The largest number of any counter: JavaScript, Lua and every JSON parser read it exactly."""
 
 Whole = Annotated[int, Field(ge=-LARGEST, le=LARGEST)]
 """A whole number in the log or in a document; a larger one makes its event or document unreadable."""
 
 Confidence = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-"""How sure someone is, from 0 to 1."""
+"""A confidence, from 0 to 1."""
 
 MOST_TIMES: Final = 1_000_000_000
-"""The most sightings that one observation may stand for when it is added."""
+"""The most sightings that an observation may represent when it is added."""
 
 NEVER: Final = "never"
-"""The duration that has no end."""
+"""The text of an unlimited duration."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
-_LAST_MS = 253_402_300_799_999  # of the year 9999
+_LAST_MS = 253_402_300_799_999  # the end of the year 9999
 
 _SOURCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@/-]{0,127}")
 _BUS = re.compile(r"[A-Za-z0-9_.@/-]{1,128}")
@@ -63,7 +63,7 @@ Moment = datetime | str
 
 
 def check_source(source: object, field: str = "source") -> str:
-    """Return the source if it is one. Raises InvalidSource."""
+    """Return the source if it is valid. Raises InvalidSource."""
     if not isinstance(source, str) or not _SOURCE.fullmatch(source):
         raise InvalidSource(
             f"{field}: {shown(source)} is not a valid {field}; use 1–128 letters, digits and _.:@/-, starting with a"
@@ -73,34 +73,34 @@ def check_source(source: object, field: str = "source") -> str:
 
 
 def check_page(name: object) -> str:
-    """Return the page name if it is one. Raises InvalidName."""
+    """Return the page name if it is valid. Raises InvalidName."""
     if not isinstance(name, str) or not _PAGE.fullmatch(name):
         raise InvalidName(f"page: {shown(name)} is not a page name; use 1–128 letters, digits and _.@/:-")
     return name
 
 
 def page_of_session(session: object) -> str:
-    """Return the page on which a session's memory is. Raises InvalidName."""
+    """Return the page that has a session's memory. Raises InvalidName."""
     return f"session:{_check_part('session', session)}"
 
 
 def page_of_agent(agent: object) -> str:
-    """Return the page on which an agent's own memory is. Raises InvalidName."""
+    """Return the page that has an agent's own memory. Raises InvalidName."""
     return f"agent:{_check_part('agent', agent)}"
 
 
 def page_of_scope(scope: object) -> str:
-    """Return the page on which what is known of a scope is, such as a user or a project. Raises InvalidName."""
+    """Return the page that has the knowledge of a scope, such as a user or a project. Raises InvalidName."""
     return f"knowledge:{check_scope(scope)}"
 
 
 def page_of_store(store: object) -> str:
-    """Return the page on which the items of a store are. Raises InvalidName."""
+    """Return the page that has the items of a store. Raises InvalidName."""
     return f"store:{_check_part('store', store)}"
 
 
 def check_scope(scope: object) -> str:
-    """Return the name of a scope if it is one. Raises InvalidName."""
+    """Return the name of a scope if it is valid. Raises InvalidName."""
     return _check_part("scope", scope, 118)
 
 
@@ -111,14 +111,14 @@ def _check_part(field: str, name: object, most: int = 120) -> str:
 
 
 def check_bus(name: object) -> str:
-    """Return the bus name if it is one. Raises InvalidName."""
+    """Return the bus name if it is valid. Raises InvalidName."""
     if not isinstance(name, str) or not _BUS.fullmatch(name):
         raise InvalidName(f"bus: {shown(name)} is not a bus name; use 1–128 letters, digits and _.@/-")
     return name
 
 
 def check_event_id(event_id: object) -> str:
-    """Return the caller's event id if it is one. Raises InvalidId."""
+    """Return the caller's event id if it is valid. Raises InvalidId."""
     if not isinstance(event_id, str) or not _EVENT_ID.fullmatch(event_id):
         raise InvalidId(
             f"event_id: {shown(event_id)} is not an event id; use 1–200 printable ASCII characters without spaces"
@@ -127,7 +127,7 @@ def check_event_id(event_id: object) -> str:
 
 
 def is_type_name(name: object) -> bool:
-    """Return whether this can be the name of a type, status or lifecycle."""
+    """Return whether this is a valid name of a type, status or lifecycle."""
     return isinstance(name, str) and _TYPE.fullmatch(name) is not None
 
 
@@ -142,7 +142,7 @@ def check_id(id: object) -> str:
 
 
 def delay_ms(value: object, field: str) -> int:
-    """Return how long to wait, in milliseconds; 0 is not at all. Raises InvalidTTL, for ``"never"`` too."""
+    """Return a delay in milliseconds, which may be 0. Raises InvalidTTL, for ``"never"`` too."""
     ms = None
     with suppress(InvalidTTL):
         ms = duration_ms(value, field, least=0)
@@ -153,13 +153,13 @@ def delay_ms(value: object, field: str) -> int:
 
 
 def duration_ms(value: object, field: str = "ttl", *, least: int = 1) -> int | None:
-    """Return a duration in milliseconds, or None for ``"never"``. Raises InvalidTTL unless it has `least` of them."""
+    """Return a duration in milliseconds, None for ``"never"``. Raises InvalidTTL if it is shorter than `least` ms."""
     ms = duration_of(value, field, least=least)
     return None if isinstance(ms, str) else ms
 
 
 def duration_of(value: object, field: str = "ttl", *, least: int = 1) -> int | str:
-    """Return a duration in milliseconds, or ``"never"``. Raises InvalidTTL unless it has `least` of them."""
+    """Return a duration in milliseconds, or ``"never"``. Raises InvalidTTL if it is shorter than `least` ms."""
     if isinstance(value, str):
         text = value.strip().lower()
         if text == NEVER:
@@ -220,22 +220,22 @@ def moment(ms: int) -> datetime:
 
 
 def moment_of_place(ms: int) -> datetime:
-    """Return the UTC time at which an event was appended; that of an event beyond the calendar is its end."""
+    """Return the UTC time of a position's milliseconds; times after the year 9999 become its last millisecond."""
     return moment(min(ms, _LAST_MS))
 
 
 def millis(at: datetime) -> int:
-    """Return the milliseconds since the epoch of a time; a naive time counts as UTC."""
+    """Return a time as milliseconds since the epoch; a naive time counts as UTC."""
     if at.tzinfo is None:
         at = at.replace(tzinfo=UTC)
     return (at - _EPOCH) // _MS
 
 
 class CheckedBy(NamedTuple):
-    """How a field is checked: the function returns the value as it is kept, or raises InvalidInput.
+    """The check of a field: a function that returns the value in its stored form, or raises InvalidInput.
 
-    `common` is what nearly all callers give: a schema of values that the function returns as they are. It is tried
-    first, since it costs no call.
+    `common` is a schema of values that nearly all callers give and that the function returns unchanged. It is tried
+    first, since it saves the call.
     """
 
     check: Callable[[Any], object]
@@ -243,9 +243,9 @@ class CheckedBy(NamedTuple):
 
 
 class Given(BaseModel):
-    """What a caller gave to an operation, each value as it is kept. Made by `parse` alone, and not changed.
+    """The checked arguments of an operation, in their stored form. Immutable; only `parse` creates it.
 
-    Every field is annotated with how it is checked. None stays None where it is the default.
+    Every field is annotated with its check. None is accepted where it is the default.
     """
 
     model_config = ConfigDict(defer_build=True)
@@ -258,9 +258,9 @@ class Given(BaseModel):
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Self:
-        """Return the fields of this class, checked; what else was given is ignored.
+        """Return the fields of this class, checked; other arguments are ignored.
 
-        Raises InvalidInput for the first value that is not acceptable.
+        Raises InvalidInput for the first invalid value.
         """
         try:
             return cls.__pydantic_validator__.validate_python(given)  # type: ignore[no-any-return]  # compiled from cls
@@ -269,7 +269,7 @@ class Given(BaseModel):
 
 
 def checked(field: FieldInfo) -> CoreSchema:
-    """Return the compiled form of a field's check; without one, any value is as good."""
+    """Return the schema of a field's check; without a check, it accepts any value."""
     for each in field.metadata:
         if isinstance(each, CheckedBy):
             schema = core_schema.no_info_plain_validator_function(each.check)
@@ -287,7 +287,7 @@ def _or_default(field: FieldInfo) -> CoreSchema:
 
 
 def refusal_in(error: ValidationError) -> Exception:
-    """Return the InvalidInput of the first check that failed, as pydantic reports it."""
+    """Return the InvalidInput of the first failed check in pydantic's error; if there is none, pydantic's error."""
     for problem in error.errors(include_url=False, include_input=False):
         if isinstance(refused := problem.get("ctx", {}).get("error"), InvalidInput):
             return refused
@@ -299,7 +299,7 @@ EventId = Annotated[str | None, CheckedBy(check_event_id)]
 
 
 class Guards(Given):
-    """What every write takes besides what it is about."""
+    """The arguments that every write takes: an event id, and the fence of a claim."""
 
     event_id: EventId = None
     fence: Annotated[int | None, CheckedBy(partial(check_whole, "fence"))] = None
@@ -311,14 +311,14 @@ _dict, _given, _extra, _private = MODEL_SLOTS = tuple(
     BaseModel.__dict__[slot].__set__
     for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
 )
-"""What sets all that a model consists of: its values, the names of those that were given, and two that are None."""
+"""Setters of a model's slots: its values, the names of the given ones, and two that are None."""
 
 
 def trusted(cls: type[Model], values: dict[str, Any]) -> Model:
-    """Return a model with exactly these values, unchecked; every field has to be there.
+    """Return a model with exactly these values, unchecked; every field must be present.
 
-    What pydantic's `model_construct` does, without its walk over the fields: events and observations are made by the
-    thousand, of values that the log or the caller's checks have vouched for.
+    This is pydantic's `model_construct` without its loop over the fields: events and observations are created by the
+    thousand, from values that were checked before.
     """
     model = cls.__new__(cls)
     _dict(model, values)
