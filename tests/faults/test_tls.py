@@ -121,7 +121,7 @@ WRONG: dict[str, tuple[str, type[ScratchbusError], str]] = {
     "a file that is not there": (
         "rediss://:{}@<good>?ssl_ca_certs=FILE:nowhere.pem",
         InvalidURL,
-        "ssl_ca_certs: there is no such file",
+        "the file of ssl_ca_certs does not exist",
     ),
     "a file that is no certificate": (
         "rediss://:{}@<good>?ssl_ca_certs=FILE:empty.pem",
