@@ -16,8 +16,8 @@ from pydantic_core import SchemaValidator, core_schema
 
 from scratchbus.domain.documents import document_of
 from scratchbus.domain.event import Event
+from scratchbus.domain.models import checked, refusal_in
 from scratchbus.domain.observation_models import NewObservation
-from scratchbus.domain.values import checked, refusal_in
 from scratchbus.errors import InvalidField, shown
 
 _REQUIRED: Final = ("id", "source", "type")

@@ -8,10 +8,11 @@ from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
+from scratchbus.domain.models import trusted
 from scratchbus.domain.payloads import PLACES, Model, ModelClass, Place, read_payload
 from scratchbus.domain.position import Position
 from scratchbus.domain.representation import readable
-from scratchbus.domain.values import moment_of_place, trusted
+from scratchbus.domain.values import moment_of_place
 
 SCHEMA = 2
 """The newest schema version that this code writes and understands."""

@@ -10,10 +10,10 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import CoreSchema, SchemaValidator, core_schema
 
 from scratchbus.domain.checks import check_label
+from scratchbus.domain.models import checked, refusal_in
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.observation_models import UPDATABLE, NewObservation, ObservationFields
 from scratchbus.domain.payloads import type_of_payload
-from scratchbus.domain.values import checked, refusal_in
 from scratchbus.errors import InvalidField, ReadOnlyField, UnknownField, key_text
 
 

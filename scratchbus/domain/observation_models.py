@@ -14,7 +14,6 @@ from typing_extensions import TypedDict  # typing's own is not enough for pydant
 
 from scratchbus.domain.checks import (
     PLAIN_LABEL,
-    as_future,
     check_blockers,
     check_content,
     check_dedupe_key,
@@ -24,15 +23,14 @@ from scratchbus.domain.checks import (
     check_tags,
     check_trigger,
 )
+from scratchbus.domain.models import CheckedBy, EventId, Guards
 from scratchbus.domain.payloads import PLACES, plain
 from scratchbus.domain.recurrence import check_every
+from scratchbus.domain.time_checks import as_future
 from scratchbus.domain.values import (
     MOST_TIMES,
-    CheckedBy,
     Confidence,
     Duration,
-    EventId,
-    Guards,
     Moment,
     Whole,
     check_confidence,

@@ -10,9 +10,9 @@ from typing import Any
 
 from scratchbus.domain.conversations import SUMMARY, Turn
 from scratchbus.domain.event import Event
+from scratchbus.domain.models import trusted
 from scratchbus.domain.tasks import PREFIX as TASKS
 from scratchbus.domain.tasks import replacement
-from scratchbus.domain.values import trusted
 from scratchbus.projections import turns
 from scratchbus.projections.table import is_over, projection_of
 from scratchbus.projections.tasks import Task

@@ -8,9 +8,11 @@ from functools import partial
 from itertools import islice, takewhile
 from typing import Annotated, Any, TypedDict
 
-from scratchbus.domain.checks import as_time, check_names, check_object, check_text
+from scratchbus.domain.checks import check_names, check_object, check_text
+from scratchbus.domain.models import CheckedBy, Given
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.values import CheckedBy, Given, Moment, check_confidence, millis
+from scratchbus.domain.time_checks import as_time
+from scratchbus.domain.values import Moment, check_confidence, millis
 from scratchbus.errors import InvalidField, UnknownField, key_text, shown
 from scratchbus.projections import scratch_page
 from scratchbus.projections.page_in_memory import LivePage

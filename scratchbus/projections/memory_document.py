@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Remembered
-from scratchbus.domain.values import trusted
+from scratchbus.domain.models import trusted
 
 Document = TypeVar("Document", bound=Remembered)
 

@@ -8,8 +8,8 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Remembered
+from scratchbus.domain.models import trusted
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.values import trusted
 
 Document = Observation | Remembered
 """The current state of a subject."""

@@ -11,10 +11,11 @@ from typing import Any
 from msgspec.structs import asdict
 
 from scratchbus.domain.events import Added, Event
+from scratchbus.domain.models import MODEL_SLOTS, trusted
 from scratchbus.domain.observation import Claim, Observation
 from scratchbus.domain.observation_models import ObservationFields
 from scratchbus.domain.schedule import is_scheduled
-from scratchbus.domain.values import LARGEST, MODEL_SLOTS, millis, moment, trusted
+from scratchbus.domain.values import LARGEST, millis, moment
 from scratchbus.projections.folded_changes import CHANGES
 from scratchbus.projections.projection import FoldError
 from scratchbus.projections.stored_observation import PLAIN, AnyObservation, StoredObservation

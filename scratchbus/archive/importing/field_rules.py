@@ -11,7 +11,6 @@ from typing_extensions import TypedDict
 
 from scratchbus.domain.checks import (
     MAX_EVIDENCE,
-    as_time,
     check_action,
     check_content,
     check_label,
@@ -33,6 +32,7 @@ from scratchbus.domain.relation_registry import parse_relations
 from scratchbus.domain.runs import MOST_STEPS
 from scratchbus.domain.scratchpad import check_content as check_scratchpad
 from scratchbus.domain.tasks import check_text as check_task
+from scratchbus.domain.time_checks import as_time
 from scratchbus.domain.todo import given, written
 from scratchbus.domain.values import (
     LARGEST,
