@@ -99,17 +99,17 @@ class DirectoryStore:
 
     def put_new(self, name: str, content: bytes) -> bool:
         """Write a file atomically and durably; return False, and write nothing, if it exists."""
-        with self._explained(name), self._written(name, content) as builder:
+        with self._explained(name), self._written(name, content) as temporary:
             try:
-                os.link(builder, self._directory / name)
+                os.link(temporary, self._directory / name)
             except FileExistsError:
                 return False
             return True
 
     def replace(self, name: str, content: bytes) -> None:
         """Write a file durably and atomically, in place of the existing one."""
-        with self._explained(name), self._written(name, content) as builder:
-            builder.replace(self._directory / name)
+        with self._explained(name), self._written(name, content) as temporary:
+            temporary.replace(self._directory / name)
 
     def delete(self, name: str) -> None:
         """Delete a file if it exists."""
@@ -121,16 +121,16 @@ class DirectoryStore:
         """Write a temporary file, yield it to be renamed, and sync the directory."""
         file = self._directory / name
         _make(file.parent)
-        builder = file.with_name(f".{file.name}.{token_hex(4)}.tmp")
+        temporary = file.with_name(f".{file.name}.{token_hex(4)}.tmp")
         try:
-            with open(os.open(builder, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as out:
+            with open(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as out:
                 out.write(content)
                 out.flush()
                 os.fsync(out.fileno())
-            yield builder
+            yield temporary
             _sync(file.parent)
         finally:
-            builder.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
     @contextmanager
     def _explained(self, name: str) -> Iterator[None]:

@@ -35,7 +35,7 @@ class Trimmer:
     """Trims one shard's log, at most up to the event number `limit`; later ones are kept live."""
 
     def __init__(self, bus: Host, catalog: SegmentCatalog, lease: Archiving, origin: str, limit: int, now: int) -> None:
-        self._bus, self._shelf, self._lease = bus, catalog, lease
+        self._bus, self._catalog, self._lease = bus, catalog, lease
         self._origin, self._limit, self._now = origin, limit, now
         self._keys, self._shard = lease.keys, lease.keys.shard
 
@@ -66,7 +66,7 @@ class Trimmer:
             return 0
         count, seq = 0, begin.seq
         while seq <= floor.seq:
-            manifest = self._shelf.holding(seq)
+            manifest = self._catalog.holding(seq)
             top = min(manifest.chain.last.seq, floor.seq)
             count += self._clear(manifest, seq, top)
             seq = top + 1
@@ -98,8 +98,8 @@ class Trimmer:
     def _batch_end(self, seq: int, floor: int) -> RawEntry | None:
         """Return the last entry at or before an event that ends a batch; None if there is none above the floor."""
         while seq > floor:
-            manifest = self._shelf.holding(seq)
-            entry = restore(self._shelf.lines(manifest)[seq - manifest.chain.first.seq])
+            manifest = self._catalog.holding(seq)
+            entry = restore(self._catalog.lines(manifest)[seq - manifest.chain.first.seq])
             if entry is not None and is_batch_end(entry):
                 return entry
             seq -= 1
@@ -107,7 +107,7 @@ class Trimmer:
 
     def _clear(self, manifest: Manifest, begin: int, top: int) -> int:
         """Remove events of a segment, all below the floor, from the indexes, the heads and, last, the log."""
-        lines, index, first = self._shelf.lines(manifest), self._shelf.index(manifest), manifest.chain.first.seq
+        lines, index, first = self._catalog.lines(manifest), self._catalog.index(manifest), manifest.chain.first.seq
         self._bus.converse(self._lease.cut([page for page, seqs in index.pages.items() if seqs[0] <= top]))
         for page, lasts in index.subjects.items():
             lasting = {

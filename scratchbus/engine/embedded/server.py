@@ -136,7 +136,7 @@ def _start(directory: Path, appendfsync: str, deadline: float) -> EmbeddedEngine
     for _ in files.ticks(deadline):
         engine = _ready(directory, deadline)
         if engine is not None:
-            _write_down(engine)
+            _record(engine)
             return engine
         lock = files.try_lock(directory / files.ENGINE_LOCK)
         if lock is None:
@@ -147,10 +147,10 @@ def _start(directory: Path, appendfsync: str, deadline: float) -> EmbeddedEngine
             launch = engine_launch.launch(directory, appendfsync, lock, deadline)
         finally:
             os.close(lock)
-    raise _mute(directory)
+    raise _unresponsive(directory)
 
 
-def _write_down(engine: EmbeddedEngine) -> None:
+def _record(engine: EmbeddedEngine) -> None:
     """Record the running engine, unless it is recorded already."""
     before = files.read_record(engine.directory)
     if before is not None and before.pid == engine.pid:
@@ -205,7 +205,7 @@ def _ask(directory: Path, deadline: float) -> _PingReply | None:
                 running = EmbeddedEngine(directory, place, pid, engine, version, appendfsync.decode())
                 return _PingReply(running, fields["loading"] == "1")
         # Otherwise it is alive but too slow, or it replied BUSY because a script has been running for seconds.
-    raise _mute(directory)
+    raise _unresponsive(directory)
 
 
 def _identity(info: dict[str, str]) -> tuple[str, str]:
@@ -250,7 +250,7 @@ def _stopped(directory: Path) -> EngineUnreachable:
     )
 
 
-def _mute(directory: Path) -> EngineUnreachable:
+def _unresponsive(directory: Path) -> EngineUnreachable:
     return EngineUnreachable(f"{_holder(directory)} does not answer; stop it and try again")
 
 
