@@ -10,8 +10,8 @@ from typing import NamedTuple
 from pydantic import BaseModel
 
 from scratchbus import timetravel
-from scratchbus.domain.checks import When
 from scratchbus.domain.position import Position
+from scratchbus.domain.time_checks import When
 from scratchbus.engine.connect import UNKNOWN, read_info, risks
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.eventlog.below_floor import read_floor

@@ -19,8 +19,8 @@ from scratchbus.commands import (
     tasks,
     todo,
 )
+from scratchbus.domain.models import Given
 from scratchbus.domain.observation_models import GivenObservation
-from scratchbus.domain.values import Given
 from scratchbus.projections.filters import Filter
 
 COMMANDS: list[tuple[Callable[..., object], type[Given]]] = [

@@ -1,1 +1,1 @@
-"""The archive of a log: closed ranges of events, moved to files that anyone can read and check."""
+"""The archive of a log: closed ranges of events, in files that can be read and verified without the engine."""

@@ -22,11 +22,11 @@ from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_id, en
 T = TypeVar("T")
 
 KEPT_BYTES = 96 * 1024 * 1024
-"""The bytes of unpacked segments that are kept, and a third of that for their indexes."""
+"""The size of the cache of unpacked segments; that of their indexes has a third of it."""
 
 
 class Archive:
-    """The archive of a bus. Safe to share between threads; one reads at a time."""
+    """The archive of a bus. Threads may share it; one reads at a time."""
 
     def __init__(self, store: Store, bus: str) -> None:
         self.store = store
@@ -38,7 +38,7 @@ class Archive:
         self._indexes: LRUCache[Index] = LRUCache(KEPT_BYTES // 3)
 
     def catalog(self, shard: int, origin: str) -> SegmentCatalog:
-        """Return the segments of a shard's log. Raises ArchiveForeign when they are those of another log."""
+        """Return the segments of a shard's log. Raises ArchiveForeign if they belong to another log."""
         if shard not in self._catalogs:
             self._catalogs[shard] = SegmentCatalog(self.store, self._bus, shard, self._segments, self._indexes)
         catalog = self._catalogs[shard]
@@ -51,7 +51,7 @@ class Archive:
         return catalog
 
     def after(self, shard: int, origin: str, after: Position, until: Position, limit: int, page: str = "") -> Stretch:
-        """Return the next entries behind a position, of one page or of all, up to another position."""
+        """Return the next entries after a position, of one page or of all, up to another position."""
         with self._lock:
             catalog = self.catalog(shard, origin)
             manifest = self._next(catalog, after, until)
@@ -70,7 +70,7 @@ class Archive:
         return Stretch(entries, *self._place(catalog, manifest, lines, at, shard))
 
     def at(self, shard: int, origin: str, positions: Sequence[Position]) -> list[RawEntry]:
-        """Return the entries at these positions without those that were erased."""
+        """Return the entries at these positions, without the erased ones."""
         with self._lock:
             catalog = self.catalog(shard, origin)
             found = [self._at(catalog, position) for position in positions]
@@ -78,7 +78,7 @@ class Archive:
         return [entry for position, entry in pairs if entry and entry[0].decode() == position.stream_id]
 
     def back(self, shard: int, origin: str, at: Position, most: int) -> tuple[list[RawEntry], str]:
-        """Return the entries of a subject from a position back, newest first, and the stream id to go on at, or ""."""
+        """Return entries of a subject from a position back, newest first, and the stream id to continue at, or ""."""
         entries: list[RawEntry] = []
         rest = at.stream_id
         with self._lock:
@@ -86,7 +86,7 @@ class Archive:
             while rest and len(entries) < most:
                 entry = self._at(catalog, Position.parse(rest))
                 if entry is None:
-                    return entries, ""  # what is before an erased one was erased with it
+                    return entries, ""  # the subject's events before an erased one were erased with it
                 if entry[0].decode() != rest:
                     raise ArchiveForeign(
                         f"{catalog.where} has event {entry[0].decode()} instead of {rest}: it is the archive of"
@@ -97,7 +97,7 @@ class Archive:
         return entries, rest
 
     def erase(self, shard: int, origin: str, seqs: Sequence[int]) -> Iterator[None]:
-        """Erase the archived events among these numbers; yield before each step: the caller renews the lease."""
+        """Erase the archived events among these numbers; yield before each step, for the caller to renew the lease."""
         with self._lock:
             steps = erase_events(self.catalog(shard, origin), seqs)
         while True:
@@ -107,7 +107,7 @@ class Archive:
             yield
 
     def check(self, shard: int, origin: str, until: Position, erased: Collection[int]) -> Iterator[Checked]:
-        """Check everything up to a position, and what comes after it; `erased` may not be there."""
+        """Check the whole archive, which must reach at least to `until` and not contain the events in `erased`."""
         folder = folder_of(self._bus, shard)
         check = LogCheck(self.store, folder, origin=origin, until=until.seq, erased=erased)
         for _ in check.run():
@@ -115,7 +115,7 @@ class Archive:
             yield Checked(check.report.events, faults)
 
     def last_of(self, shard: int, origin: str, page: str, subject: str) -> Position | None:
-        """Return the position of the last archived event about a subject, by the indexes from the newest on."""
+        """Return the position of the last archived event about a subject, from the indexes, newest segment first."""
         with self._lock:
             catalog = self.catalog(shard, origin)
             catalog.refresh()
@@ -128,7 +128,7 @@ class Archive:
         return None
 
     def last_until(self, shard: int, origin: str, ms: int) -> Position:
-        """Return the position of the last archived event up to a millisecond, START if there is none."""
+        """Return the position of the last archived event at or before a time (ms), START if there is none."""
         with self._lock:
             catalog = self.catalog(shard, origin)
             catalog.refresh()
@@ -141,10 +141,10 @@ class Archive:
         return Position(*place_of(lines[found - 1]), shard)
 
     def _next(self, catalog: SegmentCatalog, after: Position, until: Position) -> Manifest:
-        """Return the manifest of the segment in which the first event behind a position is."""
+        """Return the manifest of the segment that has the first event after a position."""
         if after.seq or not after.ms:
             return catalog.holding(after.seq + 1)
-        catalog.holding(until.seq)  # which looks whether the catalog is up to date
+        catalog.holding(until.seq)  # refreshes the catalog if it is out of date
         at = bisect_left(catalog.firsts, after.ms, key=lambda first: catalog.manifest(first).chain.last.position.ms)
         return catalog.manifest(catalog.firsts[at])
 
@@ -153,7 +153,7 @@ class Archive:
         return self._restored(catalog, manifest, self._read(catalog, manifest, catalog.lines), position.seq)
 
     def _read(self, catalog: SegmentCatalog, manifest: Manifest, read: Callable[[Manifest], T]) -> T:
-        """Read a file of a segment; once more by a new manifest when it was rewritten meanwhile."""
+        """Read a file of a segment; if that fails and the segment was rewritten meanwhile, read the new file."""
         try:
             return read(manifest)
         except ArchiveDamaged:
@@ -176,11 +176,11 @@ class Archive:
     def _place(
         self, catalog: SegmentCatalog, manifest: Manifest, lines: list[bytes], seq: int, shard: int
     ) -> tuple[Position, str]:
-        """Return where a reader stands behind an event, and the event's id."""
+        """Return the position of a reader after an event, and the event's id."""
         if seq == manifest.chain.last.seq:
             return manifest.chain.last.position._replace(shard=shard), manifest.chain.last.id
         entry = self._restored(catalog, manifest, lines, seq)
-        if entry is None:  # erased: its line still says when it was
+        if entry is None:  # erased: its line still has the time
             ms, _ = place_of(lines[seq - manifest.chain.first.seq])
             return Position(ms, seq, shard), ""
         return entry_position(entry, shard), entry_id(entry)

@@ -1,9 +1,9 @@
-"""The archiver: moves closed ranges of a log to its archive, and only then takes them out of the log.
+"""The archiver: copies closed ranges of a log to its archive, and only then trims them from the log.
 
-Segment, index and manifest are stored in this order, each for good; the manifest makes them count. Its name is that of
-the next event to be archived, and only one can be put: of two archivers one goes on, whatever their leases say. An
-archiver may be killed anywhere: files that no manifest names do not count, and the next run begins where the last
-manifest ends.
+It stores a segment, its index and its manifest, in this order; each is durable before the next. The manifest makes the
+segment part of the archive. Its name contains the number of its first event, and a store accepts a name only once: of
+two archivers only one continues, whatever their leases say. An archiver may be killed at any point: files that no
+manifest names are ignored, and the next run begins where the last manifest ends.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ from scratchbus.telemetry.counters import counts
 from scratchbus.telemetry.logs import stderr_logger
 
 LEASE = 30.0
-"""Seconds after which another archiver takes over from one of which nothing was heard."""
+"""Seconds without a renewal after which another archiver takes over."""
 
 PATIENCE = 86_400.0
-"""Seconds beyond `retain` that events wait in the log for their segment to be full, before they go into a small one."""
+"""Seconds beyond `retain` that events wait in the log for a full segment, before they are stored in a small one."""
 
 logger = stderr_logger()
 
 
 class Progress(NamedTuple):
-    """How far a run is with one log: the events archived, of those to archive, and those taken out of the log."""
+    """The progress of a run with one log: events archived, events to archive, and events trimmed from the log."""
 
     shard: int
     archived: int
@@ -68,9 +68,9 @@ Report = Callable[[Progress], object]
 
 
 class Archived(BaseModel):
-    """What a run did to one log: the segments it wrote, with their events and bytes, and the events it took out.
+    """The result of a run for one log: segments written, their events and bytes, and events trimmed from the log.
 
-    `floor` is the last event that is in the archive alone, `end` the last that is in the archive.
+    `floor` is the last event that is only in the archive, `end` the last event in the archive.
     """
 
     shard: int
@@ -83,7 +83,7 @@ class Archived(BaseModel):
 
 
 def archive_of(core: Core) -> Archive:
-    """Return the archive that the settings name. Raises SettingsError when they name none."""
+    """Return the archive that the settings name. Raises SettingsError if they name none."""
     if not isinstance(core.log.past, Archive):
         raise SettingsError(NOT_SET)
     return core.log.past
@@ -92,24 +92,24 @@ def archive_of(core: Core) -> Archive:
 def archive_bus(
     bus: Host, *, patience: float = 0.0, lease: float = LEASE, report: Report = lambda progress: None
 ) -> list[Archived]:
-    """Archive events older than the settings keep live, and trim those that no reader still needs from the logs.
+    """Archive the events that the settings do not keep live, and trim those that no reader needs from the logs.
 
     Drops subscriptions without a consumer for `subscription_ttl`. A segment that is not full waits `patience` seconds
-    for more events. Raises SettingsError, ArchiveBusy, ArchiveDamaged, ArchiveForeign,
-    ArchiveUnavailable, LogGap, LogRewound or EngineError. Nothing is lost then, and the next run goes on.
+    for more events. Raises SettingsError, ArchiveBusy, ArchiveDamaged, ArchiveForeign, ArchiveUnavailable, LogGap,
+    LogRewound or EngineError. No error loses events, and the next run continues.
     """
     archive = archive_of(bus.core)
     ttl = bus.core.settings.ms("subscription_ttl")
     if ttl is not None:
         for name, cursor in bus.converse(drop_idle(bus.core.log.keys(0), ttl)):
-            logger.warning("dropped a subscription that nobody consumes", subscription=name, cursor=cursor)
+            logger.warning("dropped a subscription without a consumer", subscription=name, cursor=cursor)
     return [_LogArchiver(bus, archive, shard, patience, lease, report).run() for shard in range(bus.core.log.shards)]
 
 
 def run_archiver(bus: Host, stop: threading.Event) -> None:
-    """Archive every `archive_interval`, until `stop` is set; stand by while another archiver is at work.
+    """Archive every `archive_interval`, until `stop` is set; stand by while another archiver is running.
 
-    Raises what `archive_bus` does.
+    Raises the errors of `archive_bus`, except ArchiveBusy.
     """
     while not stop.is_set():
         try:
@@ -154,7 +154,7 @@ class _LogArchiver:
             catalog.mark_end(last)
             self._erase(catalog, last)
         with suppress(EngineForbidden, EngineReadOnly):
-            self._bus.converse(catch_up(self._bus.core.log, self._shard))  # what is not folded is not trimmed
+            self._bus.converse(catch_up(self._bus.core.log, self._shard))  # only folded events can be trimmed
         trimmer = Trimmer(self._bus, catalog, self._lease, origin, limit, now)
         begun = last.chain.last.seq if last else 0
         self._tell(begun, limit)
@@ -192,7 +192,7 @@ class _LogArchiver:
         return (origin or b"").decode(), max(0, min(by_age, end.seq - settings.retain_events))
 
     def _check_end(self, catalog: SegmentCatalog, last: Manifest | None) -> None:
-        """Raise ArchiveForeign when the log has another event where the archive ends."""
+        """Raise ArchiveForeign if the log does not have the last archived event."""
         if last is None:
             return
         end = last.chain.last
@@ -211,19 +211,19 @@ class _LogArchiver:
         return waited >= (self._bus.core.settings.ms("retain") or 0) + self._patience_ms
 
     def _erase(self, catalog: SegmentCatalog, last: Manifest) -> None:
-        """Erase events from the archive that were erased from the log.
+        """Erase from the archive the events that were erased from the log.
 
-        They are still there if the erasing process was killed or had no archive_url, or if a late archiver stored them.
+        It still has them if the erasing process was killed or had no archive_url, or if an archiver stored them late.
         """
         erased = self._bus.converse(erased_between(self._keys, 1, last.chain.last.seq))
         try:
             for _ in self._archive.erase(self._shard, self._origin, left_of(catalog, erased)):
                 self._bus.converse(self._lease.keep())
         except ArchiveDamaged as problem:
-            logger.warning("what was erased is still in the archive", reason=str(problem))
+            logger.warning("erased events are still in the archive", reason=str(problem))
 
     def _store(self, catalog: SegmentCatalog, builder: SegmentBuilder, before: Manifest | None) -> Manifest:
-        """Store a segment for good, and then the manifest that makes it count. Raises ArchiveBusy."""
+        """Store a segment durably, then the manifest that makes it part of the archive. Raises ArchiveBusy."""
         segment = builder.finish(self._bus.core.log.bus, self._shard, self._origin, before)
         manifest, store = segment.manifest, catalog.store
         for file, content in segment.contents:
@@ -241,7 +241,7 @@ class _LogArchiver:
         return manifest
 
     def _tidy(self, catalog: SegmentCatalog, names: list[str], last: Manifest) -> None:
-        """Delete the files of failed attempts whose events are in other segments by now."""
+        """Delete the files of failed attempts whose events are now in other segments."""
         files = Counter(map(number_of, names))
         for name in names:
             number = number_of(name) or 0

@@ -1,4 +1,4 @@
-"""The segments of one log in a store, by their manifests, with a bounded cache."""
+"""The segments of one log in a store, found by their manifests, with a bounded cache."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class LRUCache(Generic[T]):
-    """A cache of the most recently used values, of at most so many bytes; the last one always stays."""
+    """A cache of the most recently used values, up to `most` bytes; the newest value always stays."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -53,10 +53,10 @@ class LRUCache(Generic[T]):
 
 
 def read_file(store: Store, folder: str, file: StoredFile) -> bytes:
-    """Return the content of a file that a manifest names. Raises ArchiveDamaged if it was changed."""
+    """Return the content of a file that a manifest names. Raises ArchiveDamaged if it is missing or was changed."""
     found = store.get(folder + file.name)
     if found is None:
-        raise ArchiveDamaged("it is gone")
+        raise ArchiveDamaged("it is missing")
     if len(found) != file.size:
         raise ArchiveDamaged(f"it has {len(found):,} bytes instead of {file.size:,}")
     if sha256(found).hexdigest() != file.sha256:
@@ -65,7 +65,7 @@ def read_file(store: Store, folder: str, file: StoredFile) -> bytes:
 
 
 class SegmentCatalog:
-    """The manifests of one log, and the files that they name. All of it raises ArchiveUnavailable."""
+    """The manifests of one log, and the files that they name. Every method may raise ArchiveUnavailable."""
 
     def __init__(
         self, store: Store, bus: str, shard: int, segments: LRUCache[list[bytes]], indexes: LRUCache[Index]
@@ -80,7 +80,7 @@ class SegmentCatalog:
 
     @property
     def where(self) -> str:
-        """The location of the log's files, for people."""
+        """The location of the log's files, for messages."""
         return f"{self.store.where}/{self.folder.rstrip('/')}"
 
     def refresh(self) -> list[str]:
@@ -91,7 +91,7 @@ class SegmentCatalog:
         return [name for name in names if number_of(name) is not None]
 
     def add(self, stored: Segment) -> None:
-        """Add a segment that was just stored after the others."""
+        """Add a segment that was just stored, after the others."""
         chain, files = stored.manifest
         self.firsts.append(chain.first.seq)
         self._manifests[chain.first.seq] = stored.manifest
@@ -99,12 +99,12 @@ class SegmentCatalog:
         self._indexes.get(self.folder + files.index.name, lambda: (stored.where, 10 * files.index.size))
 
     def put(self, file: StoredFile, content: bytes) -> None:
-        """Store a file that a manifest is to name. Raises ArchiveDamaged unless it can be read again as it is."""
+        """Store a file that a manifest will name. Raises ArchiveDamaged unless it reads back unchanged."""
         self.store.put_new(self.folder + file.name, content)
         self.content(file)
 
     def mark_end(self, last: Manifest) -> None:
-        """Note beside them which segment is the last, unless a later one is noted, which is missed then."""
+        """Write the end file, which names the last manifest, unless it names a later one, which is then missing."""
         noted = self.store.get(self.folder + END)
         if noted != last.end and last_name(noted) <= last.name:
             self.store.replace(self.folder + END, last.end)
@@ -117,18 +117,18 @@ class SegmentCatalog:
         self._indexes.drop(self.folder + old.files.index.name)
 
     def sweep(self, manifest: Manifest) -> None:
-        """Delete the files of a segment's events that its manifest does not name."""
+        """Delete the files of a segment that its manifest does not name."""
         for name in (name.removeprefix(self.folder) for name in self.store.list(self.folder)):
             if number_of(name) == manifest.chain.first.seq and name not in manifest.names:
                 self.store.delete(self.folder + name)
 
     def manifest(self, first: int) -> Manifest:
-        """Return the manifest whose first event this is. Raises ArchiveDamaged or ArchiveForeign."""
+        """Return the manifest of the segment that begins with this event. Raises ArchiveDamaged or ArchiveForeign."""
         if first not in self._manifests:
             name = self.folder + manifest_name(first)
             content = self.store.get(name)
             if content is None:
-                raise self.damaged(manifest_name(first), "it is gone")
+                raise self.damaged(manifest_name(first), "it is missing")
             try:
                 found = Manifest.parse(content)
             except ValueError as problem:
@@ -139,16 +139,16 @@ class SegmentCatalog:
                     f" {self._bus!r}, shard {self._shard}; set archive_url to that"
                 )
             if found.chain.first.seq != first:
-                raise self.damaged(manifest_name(first), f"it is that of event {found.chain.first.seq}")
+                raise self.damaged(manifest_name(first), f"it is the manifest of event {found.chain.first.seq}")
             self._manifests[first] = found
         return self._manifests[first]
 
     def last(self) -> Manifest | None:
-        """Return the manifest of the last segment, None when there is none. Raises what `manifest` raises."""
+        """Return the manifest of the last segment, None if there is none. Raises ArchiveDamaged or ArchiveForeign."""
         return self.manifest(self.firsts[-1]) if self.firsts else None
 
     def holding(self, seq: int) -> Manifest:
-        """Return the manifest of the segment that has this event. Raises ArchiveDamaged where none has it."""
+        """Return the manifest of the segment that has this event. Raises ArchiveDamaged if none has it."""
         for is_fresh in (False, True):
             if is_fresh:
                 self.refresh()
@@ -170,7 +170,7 @@ class SegmentCatalog:
         return self._indexes.get(self.folder + manifest.files.index.name, lambda: self._parsed(manifest))
 
     def content(self, file: StoredFile) -> bytes:
-        """Return the content of a file that a manifest names. Raises ArchiveDamaged if it was changed."""
+        """Return the content of a file that a manifest names. Raises ArchiveDamaged if it is missing or was changed."""
         try:
             return read_file(self.store, self.folder, file)
         except ArchiveDamaged as problem:
@@ -187,7 +187,7 @@ class SegmentCatalog:
         except ValueError as problem:
             raise self.damaged(name, f"it cannot be unpacked: {problem}") from None
         if len(lines) != manifest.chain.count:
-            raise self.damaged(name, f"it has {len(lines):,} lines, its manifest says {manifest.chain.count:,}")
+            raise self.damaged(name, f"it has {len(lines):,} lines; its manifest says {manifest.chain.count:,}")
         return lines, sum(map(len, lines))
 
     def _parsed(self, manifest: Manifest) -> tuple[Index, int]:
@@ -199,7 +199,7 @@ class SegmentCatalog:
             raise self.damaged(file.name, f"it cannot be read: {_first_line(problem)}") from None
         if not index.is_within(manifest.chain.first.seq, manifest.chain.last.seq):
             raise self.damaged(file.name, "it names events that the segment does not have")
-        return index, 10 * file.size  # about what it takes in memory
+        return index, 10 * file.size  # its approximate size in memory
 
 
 def _first_line(problem: Exception) -> str:

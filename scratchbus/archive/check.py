@@ -1,4 +1,4 @@
-"""Checking an archive without the engine: every file, every line, every link of the chain."""
+"""Verification of an archive without the engine: every file, every line, every link of the chain."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scratchbus.errors import ArchiveDamaged
 from scratchbus.eventlog.raw_entries import is_batch_end
 
 Report = Callable[[int, int], object]
-"""Receives the number of segments checked and the total."""
+"""Called with the number of segments checked and the total."""
 
 
 class FileProblem(BaseModel):
@@ -31,7 +31,7 @@ class FileProblem(BaseModel):
 
 
 class LogReport(BaseModel):
-    """The contents of the archive of one log, and the problems found."""
+    """The contents of the archive of one log, and the problems found in it."""
 
     bus: str
     shard: int
@@ -45,7 +45,7 @@ class LogReport(BaseModel):
 
 
 def verify(store: Store, report: Report = lambda done, total: None, *, only_chain: bool = False) -> list[LogReport]:
-    """Check everything in a store, or `only_chain`, which reads no segment; return a report for each log.
+    """Check everything in a store and return a report for each log; with `only_chain`, read no segments.
 
     Raises ArchiveUnavailable.
     """
@@ -64,8 +64,8 @@ def verify(store: Store, report: Report = lambda done, total: None, *, only_chai
 class LogCheck:
     """The check of one log's files.
 
-    `origin` is that of the log. The archive must have every event up to the number `until`, and none of the content of
-    those with a number in `erased`. With `only_chain`, no segment is read.
+    The archive must have the log's `origin`, every event up to the number `until`, and no content of the events whose
+    numbers are in `erased`. With `only_chain`, no segment is read.
     """
 
     def __init__(
@@ -83,11 +83,11 @@ class LogCheck:
         self._origin, self._until, self._erased = origin, until, frozenset(erased)
         self._only_chain = only_chain
         self._before: Manifest | None = None
-        self._is_known = True  # whether what comes before the next manifest is known
+        self._is_known = True  # whether the manifest before the next one could be read
         self._named: set[str] = {END}
 
     def run(self) -> Iterator[None]:
-        """Check each segment, then the end of the archive, then look for files that no manifest names."""
+        """Check each segment, then the end of the archive, then report files that no manifest names."""
         all_names = (name.removeprefix(self._folder) for name in self._store.list(self._folder))
         names = [name for name in all_names if number_of(name) is not None]
         for name in filter(is_manifest, names):
@@ -109,7 +109,7 @@ class LogCheck:
         self.report.problems.append(FileProblem(file=self._folder + file, problem=problem))
 
     def _settled(self, name: str) -> Manifest | None:
-        """Check a manifest and its files; again if an erasure has replaced it meanwhile."""
+        """Check a manifest and its files; check again if an erasure replaced them meanwhile."""
         while True:
             known, content = len(self.report.problems), self._store.get(self._folder + name)
             manifest = self._manifest(name, content)
@@ -129,11 +129,11 @@ class LogCheck:
             return None
         self._named |= {name} | manifest.names
         if manifest.name != name:
-            self._say(name, f"it is {manifest.name} under another name")
+            self._say(name, f"it is the manifest {manifest.name} under another name")
         if folder_of(manifest.chain.bus, manifest.chain.shard) != self._folder:
-            self._say(name, f"it is of bus {manifest.chain.bus!r}, shard {manifest.chain.shard}")
+            self._say(name, f"it belongs to bus {manifest.chain.bus!r}, shard {manifest.chain.shard}")
         if self._origin and manifest.chain.origin != self._origin:
-            self._say(name, "it is of another log of this bus, one that was flushed or replaced")
+            self._say(name, "it belongs to another log of this bus, which was flushed or replaced")
         return manifest
 
     def _link(self, manifest: Manifest) -> None:
@@ -150,16 +150,16 @@ class LogCheck:
             )
         if before is None:
             if chain.previous is not None and chain.first.seq == 1:
-                self._say(manifest.name, f"it is the first one, but names {chain.previous} as the one before it")
+                self._say(manifest.name, f"it is the first manifest, but names {chain.previous} as its predecessor")
             return
         if chain.previous != before.name:
-            self._say(manifest.name, f"it names {chain.previous} as the one before it, instead of {before.name}")
+            self._say(manifest.name, f"it names {chain.previous} as its predecessor instead of {before.name}")
         elif chain.previous_sha256 != before.chain.sha256:
-            self._say(before.name, f"its SHA-256 differs from the one in {manifest.name}: it has changed")
+            self._say(before.name, f"its SHA-256 differs from the one in {manifest.name}: it was changed")
         if chain.origin != before.chain.origin:
-            self._say(manifest.name, f"it is of another log than {before.name}: their origins differ")
+            self._say(manifest.name, f"it belongs to another log than {before.name}: their origins differ")
         if chain.first.position.ms < before.chain.last.position.ms:
-            self._say(manifest.name, "its events are older than those before them")
+            self._say(manifest.name, "its events are older than those of the segment before")
 
     def _segment(self, manifest: Manifest) -> None:
         """Check the segment and the index that a manifest names."""
@@ -179,7 +179,7 @@ class LogCheck:
                 f" {manifest.chain.count:,} from {ends[0]} to {ends[1]}",
             )
         if sha256(b"".join(hash for _, hash, *_ in lines)).hexdigest() != manifest.chain.events:
-            self._say(name, "the hash over its events differs from the one in the chain: an event has changed")
+            self._say(name, "the hash over its events differs from the one in the chain: an event was changed")
         self._index(manifest, lines)
 
     def _lines(self, manifest: Manifest, texts: list[bytes]) -> list[Line] | None:
@@ -200,15 +200,15 @@ class LogCheck:
         files = manifest.files
         last = restore(lines[-1][0])
         if last is not None and not is_batch_end(last):
-            self._say(files.segment.name, "its last batch is not whole")
+            self._say(files.segment.name, "its last batch is incomplete")
         erased = [line[2] for line in lines if restore(line[0]) is None]
         if erased != files.erased:
-            self._say(manifest.name, f"the erased events are {erased}, not {files.erased} as it says")
+            self._say(manifest.name, f"it lists {files.erased} as the erased events; they are {erased}")
         left = sorted(self._erased.intersection(range(lines[0][2], lines[-1][2] + 1)).difference(erased))
         if left:
             self._say(
                 files.segment.name,
-                f"the events {left} were erased, and are still in it; `scratchbus log-archive run` ends that",
+                f"it still has the events {left}, which were erased; `scratchbus log-archive run` removes them",
             )
         index = self._content(files.index.name, lambda: Index.parse(read_file(self._store, self._folder, files.index)))
         if index is not None and index != index_of(lines):
@@ -233,13 +233,13 @@ class LogCheck:
         report.last = manifest.chain.last.at
 
     def _end(self) -> None:
-        """Check that the last manifest is the one that was written last, by the file that names it."""
+        """Check that the last manifest is the one named by the end file."""
         content = self._store.get(self._folder + END)
         name = last_name(content)
         if content is None and self.report.segments > 1:
-            self._say(END, "it is gone; it names the last manifest")
+            self._say(END, "it is missing; it names the last manifest")
         elif content is not None and not name:
-            self._say(END, "its text differs from what was written: it was changed")
+            self._say(END, "it does not name a manifest: it was changed")
         elif name:
             self._compare_end(name, content, self._store.get(self._folder + name))
         end = self._before.chain.last.seq if self._before else 0
@@ -248,21 +248,21 @@ class LogCheck:
 
     def _compare_end(self, name: str, content: bytes | None, manifest: bytes | None) -> None:
         if manifest is None:
-            self._say(name, "it is gone, and it was the last manifest: the events of its segment are missing")
+            self._say(name, "it is missing, and it was the last manifest: the events of its segment are missing")
             return
-        with suppress(ValueError):  # which was reported
+        with suppress(ValueError):  # already reported
             if Manifest.parse(manifest).end != content:
-                self._say(END, f"it does not match {name}: one of them has changed")
+                self._say(END, f"it does not match {name}: one of them was changed")
 
     def _unnamed(self, names: list[str]) -> None:
-        """Report the files that no manifest names, unless one does by now: an archiver may be at work."""
+        """Report files that no manifest names, unless one does by now: an archiver may be running."""
         rest = [name for name in names if name not in self._named and not is_manifest(name)]
         if not rest:
             return
         for name in self._store.list(self._folder):
             content = self._store.get(name) if is_manifest(name.removeprefix(self._folder)) else None
-            with suppress(ValueError):  # which was reported
+            with suppress(ValueError):  # already reported
                 self._named |= Manifest.parse(content).names if content else set()
         for name in rest:
             if name not in self._named and self._store.get(self._folder + name) is not None:
-                self._say(name, "no manifest names it: an archiver was interrupted, or someone put it there")
+                self._say(name, "no manifest names it: an archiver was interrupted, or it was put there by hand")

@@ -1,4 +1,4 @@
-"""The contents of a store: all logs that were ever archived there."""
+"""The contents of a store: all logs that have an archive in it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def archived_logs(store: Store) -> dict[str, list[str]]:
 
 
 class SegmentInfo(BaseModel):
-    """The contents of one segment, by its manifest."""
+    """The contents of one segment, from its manifest."""
 
     bus: str
     shard: int
@@ -42,7 +42,7 @@ class SegmentInfo(BaseModel):
 
 
 def archived_segments(store: Store) -> Iterator[SegmentInfo]:
-    """Yield what the manifests of all logs in a store say, in order. Raises ArchiveUnavailable or ArchiveDamaged."""
+    """Yield the segments of all logs in a store, in order. Raises ArchiveUnavailable or ArchiveDamaged."""
     for folder, names in archived_logs(store).items():
         for name in filter(is_manifest, names):
             try:

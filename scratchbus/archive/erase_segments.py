@@ -1,4 +1,4 @@
-"""Erasing events from segments: their lines keep only the hashes, so that the chain holds."""
+"""Erasing events from segments: only their hashes are kept, so that the chain stays valid."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scratchbus.archive.segment import Segment, index_of, pack
 
 
 def left_of(catalog: SegmentCatalog, seqs: Collection[int]) -> list[int]:
-    """Return which of these events are archived and not erased there. Raises ArchiveDamaged or ArchiveForeign."""
+    """Return the events among these that are archived and not yet erased. Raises ArchiveDamaged or ArchiveForeign."""
     last = catalog.last()
     end = last.chain.last.seq if last is not None else 0
     return [seq for seq in seqs if seq <= end and seq not in catalog.holding(seq).files.erased]
@@ -21,8 +21,8 @@ def left_of(catalog: SegmentCatalog, seqs: Collection[int]) -> list[int]:
 def erase_events(catalog: SegmentCatalog, seqs: Collection[int]) -> Iterator[None]:
     """Erase the archived events among these numbers; yield before each step that needs the lease.
 
-    The rewritten files get new names, then the manifest names them, then the old ones are deleted: the archive is sound
-    if this is killed in between, and erasing again completes it. Raises ArchiveDamaged or ArchiveUnavailable.
+    The rewritten files get new names, then the manifest names them, then the old ones are deleted: if this is killed in
+    between, the archive is valid, and erasing again completes it. Raises ArchiveDamaged or ArchiveUnavailable.
     """
     catalog.refresh()
     last = catalog.last()

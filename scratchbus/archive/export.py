@@ -1,4 +1,4 @@
-"""The log as JSON Lines: every event as it was appended, from which `importing` makes an equal bus."""
+"""The log as JSON Lines: every event as it was appended, from which an import creates an identical bus."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from scratchbus.eventlog.log_reader import LONGEST_BATCH
 from scratchbus.eventlog.raw_entries import RawEntry
 
 LONGEST_LINE = 16 * 1024 * 1024
-"""The most characters of a line; no event that was ever appended makes a longer one."""
+"""The most characters in a line; no event that the bus accepts makes a longer one."""
 
-_END_MS = millis(datetime(9000, 1, 1, tzinfo=UTC))  # what lives on for long after an event must end by the year 9999
+_END_MS = millis(datetime(9000, 1, 1, tzinfo=UTC))  # leaves room for times after an event, which end with the year 9999
 _TEXTS = tuple(ENTRY)[:-1]
 
 
 class _ExportLine(BaseModel):
-    """A line of an export. What else is in it follows from these fields."""
+    """A line of an export. Its other fields are derived from these."""
 
     model_config = ConfigDict(strict=True, extra="ignore")
 
@@ -44,14 +44,14 @@ class _ExportLine(BaseModel):
 
 
 def line_of(event: Event) -> str:
-    """Return an event as the line of JSON that `Bus.import_events` reads: position, envelope, body."""
+    """Return an event as the JSON line that `Bus.import_events` reads: position, envelope, body."""
     envelope = {name: getattr(event, name) for name in _TEXTS}
     place = {"shard": event.shard, "seq": event.seq, "ms": event.ms, "at": event.at.isoformat()}
     return (to_json(place | envelope)[:-1] + b',"event":' + encode_body(event) + b"}").decode()
 
 
 def row_of(event: Event) -> dict[str, str]:
-    """Return an event as a row of text by column name: position, time, envelope, and the body as JSON."""
+    """Return an event as text by column name: position, time, envelope, and the body as JSON."""
     texts = {name: str(getattr(event, name) or "") for name in ("id", "page", "subject", "kind", "type", "by", "batch")}
     return {
         "position": str(event.position),
@@ -74,10 +74,10 @@ def read_line(text: str | bytes, shards: int) -> tuple[RawEntry, Event]:
         line = _ExportLine.model_validate(from_json(text, allow_inf_nan=False, cache_strings="keys"))
     except ValidationError as problem:
         raise invalid(problem, list(_ExportLine.model_fields)) from None
-    except (ValueError, TypeError) as problem:  # a TypeError for half a character, which no encoding has
+    except (ValueError, TypeError) as problem:  # a TypeError for a lone surrogate, which cannot be encoded
         raise InvalidInput(f"is not JSON: {problem}") from None
     if line.shard >= shards:
-        raise InvalidInput(f"is of shard {line.shard}; this bus has {shards}")
+        raise InvalidInput(f"is of shard {line.shard}; this bus has {shards} shards, numbered from 0")
     index, total = map(int, line.batch.split("/"))
     if not index <= total <= LONGEST_BATCH:
         raise InvalidField("batch", f"{shown(line.batch)} is not i/n with n up to {LONGEST_BATCH:,}")

@@ -3,8 +3,8 @@
     {"seq":1,"ms":…,"id":…,"subject":…,"page":…,"kind":…,"type":…,"batch":…,"prev":…,"salt":…,"event":{…}}
 
 The body comes last, byte for byte. An entry with other fields, or with a body that is not JSON, has `raw` instead: all
-its fields and values, base64. The hash of an event is the SHA-256 of its line. Only the hash of an erased event is
-left; it reveals nothing, since the salt cannot be guessed.
+its fields and values, in base64. The hash of an event is the SHA-256 of its line. An erased event leaves only its hash,
+which reveals nothing, since the salt cannot be guessed.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ _HEAD += _SALT + b'%b"'
 _LINE = [repeat(part) for part in (_HEAD + _EVENT + b"%b}").split(b"%b")]
 _NAMES = [name.decode() for name in LAYOUT[:-1]]
 _SUBJECT, _PAGE = LAYOUT.index(b"subject"), LAYOUT.index(b"page")
-_SAFE = bytes(char for char in range(0x20, 0x7F) if char not in b'"\\')  # what JSON never wants escaped
-_NOTHING = bytes(32)  # the hash of what was never seen
-_NO_JSON = b"NaN", b"Infinity"  # what pydantic may let pass, and a line may not have
+_SAFE = bytes(char for char in range(0x20, 0x7F) if char not in b'"\\')  # characters that JSON never escapes
+_NOTHING = bytes(32)  # stands for the hash of an event that was erased before it was archived
+_NO_JSON = b"NaN", b"Infinity"  # pydantic may accept these, but they are not JSON
 _OBJECT = SchemaValidator(core_schema.typed_dict_schema({}, extra_behavior="ignore"))
-_AT_ONCE = 50  # entries that are encoded together, while they are in the processor's caches
-_MOST_BRACKETS = 190  # in as many bodies: pydantic refuses JSON that is nested 200 deep, msgspec does not
+_AT_ONCE = 50  # entries encoded together, few enough for the processor's caches
+_MOST_BRACKETS = 190  # in these bodies together: pydantic refuses JSON nested 200 deep, msgspec does not
 
 Line = tuple[bytes, bytes, int, bytes, bytes]
-"""An event as it is archived: its line without the end, its hash, its number, and the page and subject it is about."""
+"""An archived event: its line without the line break, its hash, its number, its page and its subject."""
 
 
 class _Skipped(msgspec.Struct):
-    """Any JSON object. What is in it msgspec checks by RFC 8259, but for its UTF-8 and how deep it is nested."""
+    """Any JSON object. msgspec checks its contents by RFC 8259, except for UTF-8 and the depth of nesting."""
 
 
 _skip = msgspec.json.Decoder(_Skipped).decode
 
 
 class Lines(NamedTuple):
-    """Events as they are archived, by column: what a `Line` has of each."""
+    """Archived events by column: the parts of a `Line`."""
 
     texts: Sequence[bytes]
     hashes: Sequence[bytes]
@@ -70,7 +70,7 @@ class Lines(NamedTuple):
 
 
 class BadLine(ArchiveDamaged, ValueError):
-    """A line of a segment is not the line of an event."""
+    """A line of a segment is not a valid event."""
 
 
 @contextmanager
@@ -80,11 +80,11 @@ def _read_strictly() -> Iterator[None]:
     except BadLine:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
-        raise BadLine(f"it is not the line of an event ({type(problem).__name__}: {problem})") from None
+        raise BadLine(f"it is not a valid event ({type(problem).__name__}: {problem})") from None
 
 
 def encode_entries(entries: Sequence[RawEntry]) -> Lines:
-    """Return the lines of entries, each with a salt of its own; one without fields was erased before it came here."""
+    """Return the lines of entries, each with its own salt; an entry without fields was erased before archiving."""
     text = hexlify(os.urandom(_SALT_BYTES * len(entries)))
     salts = [text[at : at + _WIDTH] for at in range(0, len(text), _WIDTH)]
     starts = range(0, len(entries), _AT_ONCE)
@@ -99,16 +99,16 @@ def _encode(entries: Sequence[RawEntry], salts: list[bytes]) -> Lines:
     ids = b"-".join([id for id, _ in entries]).split(b"-")
     *texts, bodies = columns
     parts = [part for pair in zip(_LINE, (ids[1::2], ids[::2], *texts, salts, bodies), strict=False) for part in pair]
-    lines = [*map(b"".join, zip(*parts, _LINE[-1], strict=False))]  # the texts between the values have no end
+    lines = [*map(b"".join, zip(*parts, _LINE[-1], strict=False))]  # not strict: the parts of _LINE are infinite
     hashes = [sha256(line).digest() for line in lines]
     return Lines(lines, hashes, [*map(int, ids[1::2])], columns[_PAGE], columns[_SUBJECT])
 
 
 def _plain_columns(entries: Sequence[RawEntry]) -> list[tuple[bytes, ...]] | None:
-    """Return the values of entries, by field, if none of them needs escaping or `raw`."""
+    """Return the values of entries by field, or None if any needs escaping or `raw`."""
     try:
         columns: list[tuple[bytes, ...]] = [*zip(*[flat for _, flat in entries], strict=True)]
-    except ValueError:  # they do not all have as many fields
+    except ValueError:  # their numbers of fields differ
         return None
     if [*map(tuple.count, columns[::2], LAYOUT)] != [len(entries)] * len(LAYOUT):
         return None
@@ -122,7 +122,7 @@ def _plain_columns(entries: Sequence[RawEntry]) -> list[tuple[bytes, ...]] | Non
     try:
         deque(map(_OBJECT.validate_json if may_be_deep else _skip, bodies), maxlen=0)
         if not body.isascii():
-            body.decode()  # a body is an object by now, so no two complete each other
+            body.decode()  # each body begins and ends with a brace, so no character spans two of them
     except ValueError:
         return None
     return columns[1::2]
@@ -138,7 +138,7 @@ def _encode_one(entry: RawEntry, salt: bytes) -> Line:
 
 
 def _encode_odd(ms: bytes, seq: bytes, flat: list[bytes], salt: bytes) -> tuple[bytes, list[bytes]]:
-    """Return a line that may need escaping or `raw`, and the values of the fields before the body."""
+    """Return the line of an entry that may need escaping or `raw`, and the values of the fields before the body."""
     fields = dict(zip(flat[::2], flat[1::2], strict=True))
     texts = [fields.get(name, b"").decode("utf-8", "replace") for name in LAYOUT[:-1]]
     values = [text.encode() for text in texts]
@@ -150,7 +150,7 @@ def _encode_odd(ms: bytes, seq: bytes, flat: list[bytes], salt: bytes) -> tuple[
 
 
 def _is_line(body: bytes) -> bool:
-    """Return whether a body is a JSON object by RFC 8259, without line breaks."""
+    """Return whether a body is a JSON object by RFC 8259 without line breaks."""
     try:
         from_json(body, allow_inf_nan=False)
     except ValueError:
@@ -167,7 +167,7 @@ def _is_object(body: bytes) -> bool:
 
 
 def restore(line: bytes) -> RawEntry | None:
-    """Return the entry of a line, None for one that was erased. Raises BadLine."""
+    """Return the entry of a line; None if it was erased. Raises BadLine."""
     with _read_strictly():
         cut = line.find(_SALT)
         if cut < 0:
@@ -184,7 +184,7 @@ def restore(line: bytes) -> RawEntry | None:
             raise BadLine("it has no event")
         raw = [b64decode(part, validate=True) for part in from_json(tail[len(_RAW) : -1])]
         if not raw or len(raw) % 2:
-            raise BadLine("its fields do not all have values")
+            raise BadLine("a field has no value")
         return [id, raw]
 
 
@@ -209,7 +209,7 @@ def _object_of(text: bytes) -> dict[str, Any]:
 
 
 def _place(head: dict[str, Any]) -> tuple[int, int]:
-    """Return the ms and seq of the part before the salt."""
+    """Return the ms and seq of a parsed line. Raises BadLine."""
     ms, seq = head["ms"], head["seq"]
     if not (type(ms) is int and type(seq) is int and 0 <= ms < 2**63 and 0 < seq < 2**63):
         raise BadLine("its ms or seq is not a valid number")
@@ -217,13 +217,13 @@ def _place(head: dict[str, Any]) -> tuple[int, int]:
 
 
 def is_kind(line: bytes, quoted: tuple[bytes, ...]) -> bool:
-    """Return whether a line's event is of one of these kinds, each given with the quote behind it."""
+    """Return whether a line's event is of one of these kinds, each given with its closing quote."""
     at = line.find(_KIND)
     return at >= 0 and line.startswith(quoted, at + len(_KIND))
 
 
 def check_line(line: bytes, seq: int) -> Line:
-    """Return the parts of a line. Raises BadLine unless it is, to the byte, the line of the event with this number."""
+    """Return the parts of a line. Raises BadLine unless it is exactly the line of the event with this number."""
     entry = restore(line)
     if entry is None:
         ms, found = place_of(line)
@@ -232,7 +232,7 @@ def check_line(line: bytes, seq: int) -> Line:
         cut = line.find(_SALT)
         (again,) = zip(*_encode([entry], [line[cut + len(_SALT) : cut + _AFTER_SALT - 1]]), strict=True)
     if again[0] != line:
-        raise BadLine("it is not in the format of a line")
+        raise BadLine("its format is not the canonical one")
     if again[2] != seq:
         raise BadLine(f"it is event {again[2]}")
     return again

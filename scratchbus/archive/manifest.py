@@ -1,7 +1,7 @@
 """A manifest: the contents of a segment, and the link to the segment before it.
 
-Its `chain` never changes, and the next manifest has its SHA-256. Its `files` do when
-an event is erased, but the hashes in the chain stay the same. A manifest is canonical JSON: it has only one form.
+Its `chain` never changes, and the next manifest has its SHA-256. Its `files` change when an event is erased, but the
+hashes in the chain stay the same. A manifest is canonical JSON.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ FORMAT = 1
 """The version of the format of segments and manifests."""
 
 MOST_BYTES = 64 * 1024 * 1024
-"""The most bytes of a manifest, with the number of every event erased in it."""
+"""The most bytes in a manifest, which lists the numbers of all erased events."""
 
 FILES = 3
-"""How many files a segment has: itself, its index and its manifest."""
+"""The number of files of a segment: the segment itself, its index and its manifest."""
 
 END = "end.json"
-"""The name of the file that says which manifest is the last one, so that it is missed when it is lost."""
+"""The name of the end file, which names the last manifest, so that its loss is noticed."""
 
 _SUFFIX = ".manifest.json"
 _NUMBER = re.compile(r"\.?(\d{16})[.-]")
@@ -44,7 +44,7 @@ class EventRef(_Part):
 
     @property
     def position(self) -> Position:
-        """Where it is, without its shard. Raises InvalidPosition."""
+        """Its position, without the shard. Raises InvalidPosition."""
         return Position.parse(self.at)
 
     @property
@@ -54,7 +54,7 @@ class EventRef(_Part):
 
 
 class Chain(_Part):
-    """The part that never changes: the events, the hash over their hashes, and the link to the manifest before."""
+    """The part that never changes: the events, the hash over their hashes, and the link to the previous manifest."""
 
     format: int
     bus: str
@@ -69,7 +69,7 @@ class Chain(_Part):
 
     @property
     def sha256(self) -> str:
-        """The hash by which the next manifest knows it."""
+        """The hash by which the next manifest refers to it."""
         return sha256(_canonical(self.model_dump())).hexdigest()
 
 
@@ -95,7 +95,7 @@ class SegmentFiles(_Part):
 
 
 class Manifest(NamedTuple):
-    """A manifest as a whole."""
+    """A complete manifest."""
 
     chain: Chain
     files: SegmentFiles
@@ -107,22 +107,22 @@ class Manifest(NamedTuple):
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of its own file and of those it names."""
+        """The names of its own file and of the files it names."""
         return frozenset({self.name, self.files.segment.name, self.files.index.name})
 
     @property
     def end(self) -> bytes:
-        """The content of the file that names the last manifest, while this is the last one."""
+        """The content of the end file while this manifest is the last one."""
         return _canonical({"last": self.name, "sha256": self.chain.sha256}) + b"\n"
 
     def encode(self) -> bytes:
-        """Return its one form."""
+        """Return its canonical form."""
         parts = {"chain": self.chain.model_dump(), "files": self.files.model_dump()}
         return _canonical({**parts, "sha256": sha256(_canonical(parts)).hexdigest()}) + b"\n"
 
     @classmethod
     def parse(cls, content: bytes) -> Manifest:
-        """Read its one form. Raises ValueError for any other."""
+        """Return the manifest in a file. Raises ValueError unless the content is canonical and consistent."""
         if len(content) > MOST_BYTES:
             raise ValueError(f"it has {len(content):,} bytes; no manifest has more than {MOST_BYTES:,}")
         try:
@@ -134,9 +134,11 @@ class Manifest(NamedTuple):
         except (ValueError, KeyError, TypeError, RecursionError):
             raise ValueError("it is not a manifest") from None
         if manifest.chain.format > FORMAT:
-            raise ValueError(f"it is of format {manifest.chain.format}, this code knows {FORMAT}; upgrade scratchbus")
+            raise ValueError(
+                f"its format is {manifest.chain.format}; this version reads up to {FORMAT}: upgrade scratchbus"
+            )
         if manifest.encode() != content:
-            raise ValueError("its text differs from what was written: it was changed")
+            raise ValueError("its text is not canonical or does not match its hash: it was changed")
         manifest._check()
         return manifest
 
@@ -144,7 +146,7 @@ class Manifest(NamedTuple):
         """Raise ValueError unless it is consistent and names files of its own folder."""
         chain, files = self.chain, self.files
         if chain.count != chain.last.seq - chain.first.seq + 1 or chain.count < 1 or chain.first.seq < 1:
-            raise ValueError(f"it says that {chain.count:,} events are from {chain.first.at} to {chain.last.at}")
+            raise ValueError(f"it says that there are {chain.count:,} events from {chain.first.at} to {chain.last.at}")
         for file in (files.segment, files.index):
             if "/" in file.name or number_of(file.name) != chain.first.seq:
                 raise ValueError(f"it names {shown(file.name)}, which is not a file of its segment")
@@ -155,23 +157,23 @@ def _canonical(parts: dict[str, Any]) -> bytes:
 
 
 def folder_of(bus: str, shard: int) -> str:
-    """Return the folder of a log's files, with a slash behind it; a name never leads out of the archive."""
+    """Return the folder of a log's files, with a trailing slash; no bus name leads out of the archive."""
     parts = ["_" if part in ("", ".", "..") else part for part in bus.split("/")]
     return f"{'/'.join(parts)}/{shard:04d}/"
 
 
 def manifest_name(first: int) -> str:
-    """Return the name of the manifest whose first event has this number; only one can be put under a name."""
+    """Return the name of the manifest of the segment that begins with this event number."""
     return f"{first:016d}{_SUFFIX}"
 
 
 def is_manifest(name: str) -> bool:
-    """Return whether a file is a manifest, by its name."""
+    """Return whether a file name is that of a manifest."""
     return name.endswith(_SUFFIX) and name[: -len(_SUFFIX)].isdigit()
 
 
 def last_name(end: bytes | None) -> str:
-    """Return the name of the last manifest, "" if it cannot be read."""
+    """Return the name of the last manifest from the content of the end file; "" if it cannot be read."""
     try:
         name = json.loads(end or b"")["last"]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -180,6 +182,6 @@ def last_name(end: bytes | None) -> str:
 
 
 def number_of(name: str) -> int | None:
-    """Return the number of the first event in a file, None if the file is not from an archive."""
+    """Return the number of the first event in a file, by its name; None if the file is not from an archive."""
     match = _NUMBER.match(name)
     return int(match[1]) if match else None

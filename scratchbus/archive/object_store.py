@@ -1,4 +1,4 @@
-"""An archive in the object store of a cloud. Who may use it is said by the cloud's own variables, or in the URL."""
+"""An archive in a cloud object store. Credentials come from the cloud's environment variables, or from the URL."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ try:
     from obstore.exceptions import AlreadyExistsError, BaseError, UnknownConfigurationKeyError
     from obstore.store import ObjectStore as Objects
     from obstore.store import from_url
-except ImportError:  # it is an extra
+except ImportError:  # an optional dependency
     raise SettingsError("archive_url: an object store needs obstore: pip install 'scratchbus[archive]'") from None
 
 
@@ -27,9 +27,9 @@ class ObjectStore:
 
     @classmethod
     def at(cls, url: str, retries: int = 10) -> Self:
-        """Return the one at a URL: options of the store may follow a `?`, such as region or endpoint.
+        """Return the store at a URL; options of the store, such as region or endpoint, may follow a `?`.
 
-        A user and password are those of a key. Raises InvalidURL, which quotes neither.
+        For s3, the user and password are an access key and its secret. Raises InvalidURL, which quotes neither.
         """
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")[2]
@@ -48,7 +48,7 @@ class ObjectStore:
             raise InvalidURL(f"archive_url: {where} cannot be used: {_first_line(problem)}") from None
 
     def list(self, prefix: str = "") -> list[str]:
-        """Return the names of all files that begin so, sorted."""
+        """Return the names of all files with this prefix, sorted."""
         folder = prefix.rpartition("/")[0]
         with self._explained(prefix):
             pages = obstore.list(self._objects, prefix=folder or None)

@@ -1,4 +1,4 @@
-"""Segments and their indexes as files: made from entries of the log, and read again."""
+"""Segments and their indexes as files: building them from entries of the log, and reading them."""
 
 from __future__ import annotations
 
@@ -20,16 +20,15 @@ from scratchbus.eventlog.raw_entries import RawEntry, entry_id, text_of, texts_o
 from scratchbus.eventlog.unzip import unzip, zstd
 
 LEVEL = 3
-"""How hard zstd compresses."""
+"""The compression level of zstd."""
 
 MOST_BYTES = 32 * 1024 * 1024
-"""The bytes of lines after which a segment ends, with the batch it is at."""
-
+"""A segment with this many bytes of lines is full; it ends with its current batch."""
 
 MOST_UNPACKED = 4 * MOST_BYTES
-"""The most bytes that a segment or an index may unpack to: a segment ends with the batch at which it is full."""
+"""The most bytes that a segment or an index may unpack to; more than MOST_BYTES, because a batch is not divided."""
 
-_SHORTEST = 20  # bytes of a line
+_SHORTEST = 20  # bytes in a line
 
 
 class _Parsed(TypedDict):
@@ -39,27 +38,27 @@ class _Parsed(TypedDict):
 
 _INDEX = TypeAdapter(_Parsed)
 _Places = dict[bytes, tuple[list[int], dict[bytes, int]]]
-"""By page: the numbers of its events, and that of the last one about each subject."""
+"""By page: the numbers of its events, and the number of the last event about each subject."""
 
 
 class Index(NamedTuple):
-    """Where a segment has what: the numbers of a page's events, and the last one of each of its subjects'."""
+    """The index of a segment: by page, the numbers of its events, and of the last event about each subject."""
 
     pages: dict[str, list[int]]
     subjects: dict[str, dict[str, int]]
 
     def encode(self) -> bytes:
-        """Return it compressed."""
+        """Return the index as compressed JSON."""
         return zstd.compress(to_json(self._asdict()), level=LEVEL)
 
     @classmethod
     def parse(cls, content: bytes) -> Index:
-        """Read it. Raises ValueError."""
+        """Return the index with this content. Raises ValueError."""
         parsed = _INDEX.validate_json(unzip(content, MOST_UNPACKED), strict=True)
         return cls(parsed["pages"], parsed["subjects"])
 
     def is_within(self, first: int, last: int) -> bool:
-        """Return whether all events in it are within these numbers, and those of each page in order."""
+        """Return whether all its events are within these numbers, and those of each page in order."""
         lists = self.pages.values()
         if any(not seqs or seqs[0] < first or seqs[-1] > last or seqs != sorted(seqs) for seqs in lists):
             return False
@@ -75,7 +74,7 @@ def _index(places: _Places) -> Index:
 
 
 class SegmentBuilder:
-    """A segment in the making. A thread, the worker, compresses what is in it while more is read and encoded."""
+    """Builds a segment. The worker, a thread, compresses entries while the next ones are read and encoded."""
 
     def __init__(self, worker: Executor) -> None:
         self._worker, self._packer = worker, zstd.ZstdCompressor(level=LEVEL)
@@ -89,7 +88,7 @@ class SegmentBuilder:
         self._places: _Places = defaultdict(lambda: ([], {}))
 
     def add(self, entries: Sequence[RawEntry]) -> None:
-        """Take in the next entries."""
+        """Add the next entries."""
         lines = encode_entries(entries)
         _note(self._places, lines)
         text = b"\n".join([*lines.texts, b""])
@@ -102,15 +101,15 @@ class SegmentBuilder:
 
     @property
     def first(self) -> RawEntry:
-        """The first entry in it."""
+        """The first entry."""
         return self._ends[0]
 
     def is_full(self, most: int) -> bool:
-        """Return whether it has so many events, has the most bytes, or lacks room for the next batch."""
+        """Return whether it has `most` events or MOST_BYTES bytes, or lacks room for the next batch."""
         return self.is_closed or len(self.lines) >= most or self.bytes >= MOST_BYTES
 
     def finish(self, bus: str, shard: int, origin: str, before: Manifest | None) -> Segment:
-        """Return the files, with names that no other attempt at the same events has."""
+        """Return the segment, with file names that no other attempt at the same events uses."""
         first, last = map(_ref_of, self._ends)
         chain = Chain(
             format=FORMAT,
@@ -130,7 +129,7 @@ class SegmentBuilder:
 
 
 class Segment(NamedTuple):
-    """A segment with its index and manifest, ready to be stored; `contents` are those of the files that it names."""
+    """A segment with its index and manifest, ready to be stored; `contents` are the files that the manifest names."""
 
     manifest: Manifest
     contents: list[tuple[StoredFile, bytes]]
@@ -139,7 +138,7 @@ class Segment(NamedTuple):
 
     @classmethod
     def of(cls, chain: Chain, lines: list[bytes], packed: bytes, where: Index, erased: list[int]) -> Segment:
-        """Return the files of these lines, which are packed, with names that no other attempt at them has."""
+        """Return the segment of these lines, given plain and packed, with file names that no other attempt uses."""
         stem = f"{chain.first.seq:016d}-{chain.last.seq:016d}.{token_hex(4)}"
         files_of = {f"{stem}.jsonl.zst": packed, f"{stem}.index.json.zst": where.encode()}
         contents = [(StoredFile.of(name, content), content) for name, content in files_of.items()]
@@ -160,9 +159,9 @@ def unpack(content: bytes) -> list[bytes]:
     """Return the lines of a segment's file. Raises ValueError."""
     text = unzip(content, MOST_UNPACKED)
     if not text.endswith(b"\n"):
-        raise ValueError("its last line has no end")
+        raise ValueError("its last line is incomplete")
     if text.count(b"\n") > len(text) // _SHORTEST:
-        raise ValueError("its lines are too short for events")
+        raise ValueError("its lines are too short to be events")
     return text[:-1].split(b"\n")
 
 

@@ -1,4 +1,4 @@
-"""The events that are not archived yet, divided into segments."""
+"""Dividing the events that are not archived yet into segments."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from scratchbus.readmodel.scope import Host
 def segment_builders(
     bus: Host, catalog: SegmentCatalog, last: Manifest | None, shard: int, limit: int
 ) -> Iterator[SegmentBuilder]:
-    """Yield the segments that follow the last one, up to an event; all but the last of them are full.
+    """Yield the segments that follow the last one, up to the event number `limit`; all but the last are full.
 
-    They hold whole batches, and more than was asked for only if a single batch has more. Raises ArchiveDamaged, LogGap
-    or EngineError.
+    They contain whole batches, and exceed `archive_segment` events only if a single batch does. Raises ArchiveDamaged,
+    LogGap or EngineError.
     """
     most, unarchived = bus.core.settings.archive_segment, _unarchived(bus, catalog, last, shard, limit)
     with ThreadPoolExecutor(1, "compress") as worker:
@@ -49,7 +49,7 @@ def segment_builders(
 def _unarchived(
     bus: Host, catalog: SegmentCatalog, last: Manifest | None, shard: int, limit: int
 ) -> Iterator[list[RawEntry]]:
-    """Yield the events that are not archived yet, some whole batches at a time."""
+    """Yield the events that are not archived yet, in lists of whole batches."""
     at = last.chain.last.position if last else START
     floor = bus.converse(read_floor(bus.core.log, shard)).position
     if at.seq < floor.seq:
@@ -106,10 +106,10 @@ def _seq(entry: RawEntry) -> int:
 
 
 def _whole_batches(entries: list[RawEntry], most: int) -> int:
-    """Return how many entries, at most so many, are whole batches."""
+    """Return how many of the first `most` entries form whole batches."""
     return next((end for end in range(min(len(entries), most), 0, -1) if _is_end(entries[end - 1])), 0)
 
 
 def _is_end(entry: RawEntry) -> bool:
-    """Return whether an entry ends its batch; it is not known of an erased one."""
+    """Return whether an entry is known to end its batch; False for an erased one."""
     return bool(entry[1]) and is_batch_end(entry)

@@ -1,6 +1,6 @@
 """The staged keys of an import into one shard, which replace the keys of the log all at once.
 
-An import that is killed before the switch leaves staged keys and nothing else; the next import deletes them.
+An import that is killed before the switch leaves only staged keys; the next import deletes them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from scratchbus.errors import Conflict, NotEmpty, ScratchbusError
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.layouts import LUA
 
-_MOST_COMMANDS, _MOST_BYTES = 500, 4 * 1024 * 1024  # of a part
+_MOST_COMMANDS, _MOST_BYTES = 500, 4 * 1024 * 1024  # per part
 _KEYS_AT_ONCE = 1_000
 
 
@@ -34,14 +34,14 @@ def _import(
     new_tail: str = "",
     new_origin: str = "",
 ) -> None:
-    """Do one step of an import; the operation says which of the arguments it needs.
+    """Do one step of an import; which arguments are needed depends on the operation.
 
-    `old_tail` is the tail before the import, "" of an empty log, and `new_origin` a random word for a new one.
+    `old_tail` is the tail before the import, "" for an empty log; `new_origin` is a random word for a new log.
     """
 
 
 class Staging:
-    """One import into one shard. Each of its requests may be sent twice."""
+    """One import into one shard. Its requests are idempotent."""
 
     def __init__(self, keys: ShardKeys) -> None:
         self.keys = keys
@@ -49,13 +49,13 @@ class Staging:
         self._token = token_hex(8)
 
     def take(self) -> Step[None]:
-        """Begin, give up any other import into the shard, and delete what it left."""
+        """Begin, abort any other import into the shard, and delete its staged keys."""
         reply = yield from self._do("take")
         if reply[1]:
             yield from self._clear()
 
     def write(self, commands: Iterable[Command]) -> Step[None]:
-        """Write the log and all that belongs to it under their staged names. Raises Conflict."""
+        """Write the log and its other keys under their staged names. Raises Conflict."""
         part: list[Any] = []
         number = count = size = 0
         for command in commands:
@@ -69,18 +69,18 @@ class Staging:
             yield from self._do("part", *part, part=number + 1)
 
     def switch(self, was: str, tail: str) -> Step[None]:
-        """Make the staged log the log if that still ends where it did. Raises NotEmpty or Conflict."""
+        """Replace the log by the staged one if its tail is still `was`. Raises NotEmpty or Conflict."""
         reply = yield from self._do("switch", old_tail=was, new_tail=tail, new_origin=token_hex(8))
         if reply[0] == 0:
             raise NotEmpty(self.keys.shard)
 
     def drop(self) -> Step[None]:
-        """Delete what was staged, unless another import has begun."""
+        """Delete the staged keys, unless another import has begun."""
         try:
             yield from self._clear()
             yield from self._do("leave")
         except ScratchbusError:
-            return  # the next import does it
+            return  # the next import deletes them
 
     def _clear(self) -> Step[None]:
         at = b"0"
@@ -109,7 +109,7 @@ class Staging:
         reply = _import.answer((yield from ask(keys.shard, *command)), 1, 0, -1)
         if reply[0] == -1:
             raise Conflict(
-                f"shard {keys.shard}: another import into this bus has started, and this one was given up;"
-                " wait until that one ends"
+                f"shard {keys.shard}: another import into this bus has started, which aborted this one;"
+                " wait until the other one ends"
             )
         return reply

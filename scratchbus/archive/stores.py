@@ -1,4 +1,4 @@
-"""Where an archive is kept: a directory, or the object store of a cloud."""
+"""The store of an archive: a directory, or a cloud object store."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
 class Store(Protocol):
-    """Files by name. A failure raises ArchiveUnavailable; `where` is the location, without any password."""
+    """Files by name. Failures raise ArchiveUnavailable; `where` is the location, without any password."""
 
     where: str
 
     def list(self, prefix: str = "") -> list[str]:
-        """Return the names of all files that begin so, sorted."""
+        """Return the names of all files with this prefix, sorted."""
         ...
 
     def get(self, name: str) -> bytes | None:
@@ -47,7 +47,7 @@ class Store(Protocol):
 
 
 NOT_SET = "archive_url is not set; set it, or SCRATCHBUS_ARCHIVE_URL, to a directory, or to s3://, gs:// or az://"
-"""What is wrong without an archive."""
+"""The error message for a bus without an archive."""
 
 
 def open_store(url: str | None) -> Store:
@@ -64,16 +64,16 @@ def open_store(url: str | None) -> Store:
             raise InvalidURL(f"archive_url: {shown(url)} names a host; write file:///directory")
         return DirectoryStore(Path(unquote(parts.path)))
     if scheme in OBJECTS:
-        from scratchbus.archive.object_store import ObjectStore  # late: it is an extra, and costs time to load
+        from scratchbus.archive.object_store import ObjectStore  # late: an optional dependency, slow to import
 
         return ObjectStore.at(url)
     raise InvalidURL(f"archive_url: {scheme}:// is not an archive URL; write {_FORMS}")
 
 
 class DirectoryStore:
-    """Files in a directory, which is created on demand; a file that was put is on the disk.
+    """Files in a directory, which is created on demand; a write returns once the file is on disk.
 
-    Files and directories that it makes are for their owner alone (0600, 0700); one that is there keeps its mode.
+    New files and directories are private to their owner (0600, 0700); an existing directory keeps its mode.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -81,7 +81,7 @@ class DirectoryStore:
         self.where = str(directory)
 
     def list(self, prefix: str = "") -> list[str]:
-        """Return the names of all files that begin so, sorted."""
+        """Return the names of all files with this prefix, sorted."""
         with self._explained(prefix):
             folder = self._directory / prefix.rpartition("/")[0]
             if not folder.is_dir():
@@ -99,17 +99,17 @@ class DirectoryStore:
 
     def put_new(self, name: str, content: bytes) -> bool:
         """Write a file atomically and durably; return False, and write nothing, if it exists."""
-        with self._explained(name), self._written(name, content) as builder:
+        with self._explained(name), self._written(name, content) as temporary:
             try:
-                os.link(builder, self._directory / name)
+                os.link(temporary, self._directory / name)
             except FileExistsError:
                 return False
             return True
 
     def replace(self, name: str, content: bytes) -> None:
         """Write a file durably and atomically, in place of the existing one."""
-        with self._explained(name), self._written(name, content) as builder:
-            builder.replace(self._directory / name)
+        with self._explained(name), self._written(name, content) as temporary:
+            temporary.replace(self._directory / name)
 
     def delete(self, name: str) -> None:
         """Delete a file if it exists."""
@@ -118,19 +118,19 @@ class DirectoryStore:
 
     @contextmanager
     def _written(self, name: str, content: bytes) -> Iterator[Path]:
-        """Write a temporary file, and sync the directory after it got its final name."""
+        """Write a temporary file, yield it to be renamed, and sync the directory."""
         file = self._directory / name
         _make(file.parent)
-        builder = file.with_name(f".{file.name}.{token_hex(4)}.tmp")
+        temporary = file.with_name(f".{file.name}.{token_hex(4)}.tmp")
         try:
-            with open(os.open(builder, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as out:
+            with open(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as out:
                 out.write(content)
                 out.flush()
                 os.fsync(out.fileno())
-            yield builder
+            yield temporary
             _sync(file.parent)
         finally:
-            builder.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
     @contextmanager
     def _explained(self, name: str) -> Iterator[None]:
@@ -152,7 +152,7 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def _make(folder: Path) -> None:
-    """Make a directory that is on the disk too, with those it is in."""
+    """Create a directory and its parents durably."""
     if not folder.exists():
         _make(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Taking out of a log what its archive has: never past what a reader of the log has still to read."""
+"""Trimming archived events from a log, but none that a reader of the log still has to read."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _TRIES = 3  # to trim, when the floor is lost
 _LASTING = (
     b'status_changed"', b'cleared"', b'linked"', b'due"', b'types_changed"', b'relations_changed"', b'note_deleted"',
 )  # fmt: skip
-"""The kinds of events after which nothing more may happen to a subject."""
+"""The kinds of events after which a subject may not change any more."""
 
 _ENDED = (b'session_ended"',)
 
 
 class Trimmer:
-    """Trims one shard's log, up to an event at most that need not be kept live."""
+    """Trims one shard's log, at most up to the event number `limit`; later ones are kept live."""
 
     def __init__(self, bus: Host, catalog: SegmentCatalog, lease: Archiving, origin: str, limit: int, now: int) -> None:
-        self._bus, self._shelf, self._lease = bus, catalog, lease
+        self._bus, self._catalog, self._lease = bus, catalog, lease
         self._origin, self._limit, self._now = origin, limit, now
         self._keys, self._shard = lease.keys, lease.keys.shard
 
@@ -44,7 +44,7 @@ class Trimmer:
 
         If a failover loses the floor meanwhile, it is raised again as far as the remaining log allows.
 
-        Raises ArchiveBusy, LogRewound, and what reading the archive raises.
+        Raises ArchiveBusy, LogRewound, and the errors of reading the archive.
         """
         for _ in range(_TRIES - 1):
             with suppress(FloorLost):
@@ -66,7 +66,7 @@ class Trimmer:
             return 0
         count, seq = 0, begin.seq
         while seq <= floor.seq:
-            manifest = self._shelf.holding(seq)
+            manifest = self._catalog.holding(seq)
             top = min(manifest.chain.last.seq, floor.seq)
             count += self._clear(manifest, seq, top)
             seq = top + 1
@@ -76,8 +76,7 @@ class Trimmer:
     def _still_read(self) -> Step[int]:
         """Return the number of the last event that all readers have read and that is not the last of the log.
 
-        What is read here only ever grows, so that it need not be looked at again in the moment of trimming; but for
-        the checkpoint, which is.
+        These positions only grow, so trimming need not check them again, except for the checkpoint, which it checks.
         """
         keys = self._keys
         checkpoint = yield from read_checkpoint(keys)
@@ -97,10 +96,10 @@ class Trimmer:
         return min(seqs)
 
     def _batch_end(self, seq: int, floor: int) -> RawEntry | None:
-        """Return the last entry at or before an event that ends a batch, None if that is not above the floor."""
+        """Return the last entry at or before an event that ends a batch; None if there is none above the floor."""
         while seq > floor:
-            manifest = self._shelf.holding(seq)
-            entry = restore(self._shelf.lines(manifest)[seq - manifest.chain.first.seq])
+            manifest = self._catalog.holding(seq)
+            entry = restore(self._catalog.lines(manifest)[seq - manifest.chain.first.seq])
             if entry is not None and is_batch_end(entry):
                 return entry
             seq -= 1
@@ -108,7 +107,7 @@ class Trimmer:
 
     def _clear(self, manifest: Manifest, begin: int, top: int) -> int:
         """Remove events of a segment, all below the floor, from the indexes, the heads and, last, the log."""
-        lines, index, first = self._shelf.lines(manifest), self._shelf.index(manifest), manifest.chain.first.seq
+        lines, index, first = self._catalog.lines(manifest), self._catalog.index(manifest), manifest.chain.first.seq
         self._bus.converse(self._lease.cut([page for page, seqs in index.pages.items() if seqs[0] <= top]))
         for page, lasts in index.subjects.items():
             lasting = {
@@ -129,7 +128,7 @@ class Trimmer:
         return count
 
     def _forget_ids(self, first: int, last: int) -> Step[None]:
-        """Delete the callers' event ids of those days that are older than they are kept."""
+        """Delete the callers' event ids of these days, unless they must still be kept."""
         days = range(first, min(last + 1, self._now // DAY_MS - self._bus.core.log.id_days))
         for at in range(days.start, days.stop, 1_000):
             names = [f"{self._keys.ids}{day}" for day in days if at <= day < at + 1_000]

@@ -14,15 +14,17 @@ from pydantic_core import SchemaValidator, core_schema
 
 from scratchbus.commands.outcome import check_statuses, recall_all
 from scratchbus.commands.references import check_blockers, check_there
-from scratchbus.domain.checks import check_end, check_size
+from scratchbus.domain.checks import check_size
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.events import ENVELOPE, Added, Repeated
 from scratchbus.domain.given_observation import spread
+from scratchbus.domain.models import checked, refusal_in
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.observation_models import GUARDS, GivenObservation, NewObservation
 from scratchbus.domain.schedule import blockers_in_head, end_after, start_of
+from scratchbus.domain.time_checks import check_end
 from scratchbus.domain.times import settle
-from scratchbus.domain.values import check_source, checked, millis, refusal_in
+from scratchbus.domain.values import check_source, millis
 from scratchbus.engine.steps import Step
 from scratchbus.errors import EventIdReused, InvalidField, InvalidInput, InvalidTTL, TooLarge, UnknownField, shown
 from scratchbus.eventlog import ids as event_ids

@@ -9,15 +9,17 @@ from scratchbus.commands.execution import Command, Occasion, Reason, Version
 from scratchbus.commands.outcome import Life, life_of, type_or_none
 from scratchbus.commands.references import check_blockers
 from scratchbus.commands.rescheduling import FIELDS, Rescheduled, rescheduled
-from scratchbus.domain.checks import MAX_LABEL, check_end, check_size, check_tags
+from scratchbus.domain.checks import MAX_LABEL, check_size, check_tags
 from scratchbus.domain.events import Changes, Cleared, ReasonCode, StatusChanged, Updated
 from scratchbus.domain.given_observation import check_patch
 from scratchbus.domain.lifecycle import ARCHIVED, Lifecycle
+from scratchbus.domain.models import CheckedBy, EventId, Given
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.observation_models import ObservationPatch
 from scratchbus.domain.registry import ObservationType
+from scratchbus.domain.time_checks import check_end
 from scratchbus.domain.times import settle
-from scratchbus.domain.values import MAX_BYTES, CheckedBy, EventId, Given, check_id, duration_of, millis
+from scratchbus.domain.values import MAX_BYTES, check_id, duration_of, millis
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, TooLarge, shown
 from scratchbus.eventlog.append import append

@@ -11,11 +11,12 @@ from scratchbus.commands.outcome import recall_all
 from scratchbus.domain.checks import MAX_LABEL, check_action, check_guards, check_some, check_tags
 from scratchbus.domain.events import Claimed, Event, Linked, Released
 from scratchbus.domain.lifecycle import DEFAULT
+from scratchbus.domain.models import CheckedBy
 from scratchbus.domain.observation import Claim, Observation
 from scratchbus.domain.ownership import held_as
 from scratchbus.domain.position import START
 from scratchbus.domain.registry import ObservationType
-from scratchbus.domain.values import CheckedBy, Duration, check_source, duration_ms, moment
+from scratchbus.domain.values import Duration, check_source, duration_ms, moment
 from scratchbus.engine.steps import Abandoned, Step
 from scratchbus.errors import EventIdReused, InvalidTTL
 from scratchbus.eventlog.append import append

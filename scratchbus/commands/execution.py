@@ -11,9 +11,10 @@ from scratchbus.commands.outcome import Life, before_of, finish, life_given
 from scratchbus.domain.checks import check_reason
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.event import Event
+from scratchbus.domain.models import CheckedBy, Guards
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.registry import ObservationType
-from scratchbus.domain.values import CheckedBy, Guards, check_id, check_source, check_whole
+from scratchbus.domain.values import check_id, check_source, check_whole
 from scratchbus.engine.steps import Step
 from scratchbus.errors import Conflict, InvalidTransition, VersionConflict
 from scratchbus.eventlog.append import append

@@ -7,10 +7,11 @@ from functools import partial
 from typing import TypeVar
 
 from scratchbus.commands.cached import fresh
-from scratchbus.domain.checks import as_time, check_label, check_limit
+from scratchbus.domain.checks import check_label, check_limit
 from scratchbus.domain.facts import Fact
 from scratchbus.domain.knowledge import Neighbour, Span, Why
 from scratchbus.domain.position import Position
+from scratchbus.domain.time_checks import as_time
 from scratchbus.domain.values import Moment, check_whole, millis
 from scratchbus.engine.steps import Fetch, Step
 from scratchbus.errors import IndexFailed, NotFound

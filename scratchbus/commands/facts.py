@@ -18,17 +18,19 @@ from scratchbus.commands.fact_reads import fact_not_found, read_facts
 from scratchbus.commands.memory import edit
 from scratchbus.commands.memory_edit import MemoryEdit, put
 from scratchbus.commands.references import check_there
-from scratchbus.domain.checks import MAX_REASON, as_time, check_content, check_evidence, check_label
+from scratchbus.domain.checks import MAX_REASON, check_content, check_evidence, check_label
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.event import Event
 from scratchbus.domain.fact_events import FactAsserted, FactRetracted
 from scratchbus.domain.facts import Fact, plain_entity
 from scratchbus.domain.knowledge import Span
+from scratchbus.domain.models import CheckedBy, EventId, Given
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.observation_models import NewObservation
 from scratchbus.domain.relation_registry import SAME_AS, RelationRegistry
+from scratchbus.domain.time_checks import as_time
 from scratchbus.domain.times import settle
-from scratchbus.domain.values import MAX_BYTES, CheckedBy, EventId, Given, check_confidence
+from scratchbus.domain.values import MAX_BYTES, check_confidence
 from scratchbus.engine.steps import Step, Wrote
 from scratchbus.errors import Conflict, InvalidField, InvalidId, InvalidInput, NotFound, VersionConflict, shown
 from scratchbus.eventlog.append import append

@@ -25,7 +25,8 @@ from scratchbus.domain.conversation_events import FileRemoved, FileWritten
 from scratchbus.domain.conversations import ScratchFile, check_path, subject_of
 from scratchbus.domain.document import Document
 from scratchbus.domain.event import Event
-from scratchbus.domain.values import CheckedBy, page_of_session
+from scratchbus.domain.models import CheckedBy
+from scratchbus.domain.values import page_of_session
 from scratchbus.engine.embedded.server import default_directory, directory_of
 from scratchbus.engine.steps import Fetch, Pause, Step
 from scratchbus.errors import FilesUnavailable, InvalidField, NotFound, SessionOver, TooLarge, shown

@@ -12,11 +12,13 @@ from pydantic import Field
 
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.facts import AssertFact, assert_all, name_item
-from scratchbus.domain.checks import as_time, check_evidence, check_label, check_text
+from scratchbus.domain.checks import check_evidence, check_label, check_text
 from scratchbus.domain.facts import Fact
 from scratchbus.domain.knowledge import Triplet
+from scratchbus.domain.models import CheckedBy, EventId, Given
 from scratchbus.domain.relation_registry import RelationRegistry
-from scratchbus.domain.values import CheckedBy, EventId, Given, check_confidence
+from scratchbus.domain.time_checks import as_time
+from scratchbus.domain.values import check_confidence
 from scratchbus.engine.steps import Fetch, Step
 from scratchbus.errors import InvalidField, InvalidInput, TooLarge, shown
 from scratchbus.eventlog.writes import MAX_BATCH

@@ -7,7 +7,8 @@ from typing import Annotated, Any, ClassVar
 
 from scratchbus.commands.execution import Occasion
 from scratchbus.domain.event import Event
-from scratchbus.domain.values import CheckedBy, EventId, Given, check_whole
+from scratchbus.domain.models import CheckedBy, EventId, Given
+from scratchbus.domain.values import check_whole
 from scratchbus.errors import RevisionConflict
 from scratchbus.eventlog.writes import Op, Write
 from scratchbus.projections import session

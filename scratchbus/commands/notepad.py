@@ -11,7 +11,7 @@ from scratchbus.domain.checks import check_flag, check_text
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Remembered, Revised
 from scratchbus.domain.memory_events import NotepadEdited, NotepadOperation, NotepadWritten
-from scratchbus.domain.values import CheckedBy
+from scratchbus.domain.models import CheckedBy
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, TooLarge, shown
 from scratchbus.projections.notepad import SUBJECT, NotepadDocument, edited

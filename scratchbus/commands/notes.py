@@ -16,7 +16,7 @@ from scratchbus.domain.event import Event
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.memories import Note, NoteResult, NotesResult, Remembered, TagsResult
 from scratchbus.domain.memory_events import NoteAdded, NoteDeleted, NoteUpdated
-from scratchbus.domain.values import CheckedBy, trusted
+from scratchbus.domain.models import CheckedBy, trusted
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, InvalidId, NotFound, TooLarge, shown
 from scratchbus.eventlog.cursor import cursors

@@ -15,8 +15,8 @@ from scratchbus.domain.event import Event
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.memories import Preference
 from scratchbus.domain.memory_events import PreferenceForgotten, PreferenceRemembered
+from scratchbus.domain.models import CheckedBy
 from scratchbus.domain.preferences import check_key, check_preference, subject_of
-from scratchbus.domain.values import CheckedBy
 from scratchbus.engine.steps import Step
 from scratchbus.errors import NotFound, shown
 from scratchbus.projections.preferences import PREFIX

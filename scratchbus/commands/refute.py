@@ -11,8 +11,8 @@ from scratchbus.commands.outcome import finish, not_found
 from scratchbus.domain.checks import MAX_REASON, check_content
 from scratchbus.domain.events import StatusChanged
 from scratchbus.domain.lifecycle import ARCHIVED, Lifecycle
+from scratchbus.domain.models import CheckedBy
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.values import CheckedBy
 from scratchbus.engine.steps import Step
 from scratchbus.errors import Conflict, InvalidField, InvalidTransition, NotChangeable
 from scratchbus.eventlog.append import append

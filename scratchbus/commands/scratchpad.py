@@ -12,8 +12,9 @@ from scratchbus.commands.notepad import revision_of
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Remembered, Revised
 from scratchbus.domain.memory_events import RunEnded, ScratchpadWritten
+from scratchbus.domain.models import CheckedBy
 from scratchbus.domain.scratchpad import check_content, whoami
-from scratchbus.domain.values import CheckedBy, page_of_agent
+from scratchbus.domain.values import page_of_agent
 from scratchbus.engine.steps import Step
 from scratchbus.errors import Unauthorized
 from scratchbus.projections.scratchpad import SUBJECT, Pad

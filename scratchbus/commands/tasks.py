@@ -14,10 +14,11 @@ from scratchbus.domain.checks import check_guards
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Session
 from scratchbus.domain.memory_events import TaskBegun, TaskEnded
+from scratchbus.domain.models import CheckedBy
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.observation_models import NewObservation
 from scratchbus.domain.tasks import PREFIX, TaskId, check_text, replacement, task_id
-from scratchbus.domain.values import CheckedBy, page_of_session
+from scratchbus.domain.values import page_of_session
 from scratchbus.engine.steps import Step
 from scratchbus.errors import Conflict, NotFound
 from scratchbus.projections.session import SUBJECT as SESSION

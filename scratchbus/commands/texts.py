@@ -19,7 +19,8 @@ from scratchbus.domain.checks import check_guards, check_text
 from scratchbus.domain.conversation_events import TextDeleted, TextEdited, TextWritten
 from scratchbus.domain.conversations import Text, check_path, subject_of
 from scratchbus.domain.event import Event
-from scratchbus.domain.values import CheckedBy, check_whole
+from scratchbus.domain.models import CheckedBy
+from scratchbus.domain.values import check_whole
 from scratchbus.engine.steps import Pause, Step
 from scratchbus.errors import Conflict, InvalidField, NotFound, TooLarge, VersionConflict, shown
 from scratchbus.eventlog.append import append

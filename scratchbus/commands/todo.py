@@ -11,8 +11,8 @@ from scratchbus.domain.checks import check_flag
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Remembered
 from scratchbus.domain.memory_events import TodoWritten
+from scratchbus.domain.models import CheckedBy
 from scratchbus.domain.todo import TodoList, given, written
-from scratchbus.domain.values import CheckedBy
 from scratchbus.engine.steps import Step
 from scratchbus.projections.todo import SUBJECT, TodoDocument
 from scratchbus.readmodel.queries import recollect

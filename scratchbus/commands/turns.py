@@ -17,8 +17,9 @@ from scratchbus.domain.conversations import MOST_COMPACTED, Turn, check_role
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.memories import Session
+from scratchbus.domain.models import CheckedBy
 from scratchbus.domain.tasks import TaskId, task_id
-from scratchbus.domain.values import CheckedBy, check_whole
+from scratchbus.domain.values import check_whole
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, InvalidId, NotFound, TooLarge, shown
 from scratchbus.eventlog.cursor import cursors

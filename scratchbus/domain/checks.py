@@ -1,4 +1,4 @@
-"""What callers give, checked: each function returns the value as it is kept, or raises InvalidInput."""
+"""Checks of callers' arguments: each function returns the value in its stored form, or raises InvalidInput."""
 
 from __future__ import annotations
 
@@ -6,51 +6,41 @@ import json
 import re
 import sys
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
 from scratchbus.domain.payloads import plain
-from scratchbus.domain.position import BusPosition, Position
-from scratchbus.domain.times import NamedMoment, is_iso, read_moment, settle
-from scratchbus.domain.values import MAX_BYTES, Moment, check_event_id, check_id, check_whole
-from scratchbus.errors import InvalidField, InvalidPosition, InvalidTTL, TooLarge, UnknownField, key_text, shown
+from scratchbus.domain.values import MAX_BYTES, check_event_id, check_id, check_whole
+from scratchbus.errors import InvalidField, TooLarge, UnknownField, key_text, shown
 
 MAX_LABEL = 256
-"""The most characters of a tag, an owner, an action."""
+"""The most characters in a tag, an owner or an action."""
 
 MAX_REASON = 4_096
-"""The most bytes of a reason."""
+"""The most bytes in a reason."""
 
 MAX_KEY = 512
-"""The most bytes of a dedupe key."""
+"""The most bytes in a dedupe key."""
 
 MAX_EVIDENCE = 1_000
-"""The most ids that an observation may rest on."""
+"""The most evidence ids of an observation."""
 
 MAX_BLOCKERS = 100
-"""The most ids that an observation may be blocked by."""
+"""The most ids in `blocked_by`."""
 
 MAX_DEPTH = 100
-"""How deep context and metadata may be nested; what reads them back gives up near 200."""
+"""The deepest nesting of context and metadata; their readers fail near 200."""
 
 MAX_DIGITS = 308
-"""The most digits of a whole number inside context and metadata: readers that know only doubles read no infinity."""
+"""The most digits of a whole number in context and metadata, so that readers with doubles do not read infinity."""
 
 PLAIN_LABEL = rf"[!-~]{{1,{MAX_LABEL}}}"
-"""The pattern of the labels that nearly all callers give."""
+"""The pattern that nearly all labels match."""
 
 _is_plain = re.compile(PLAIN_LABEL).fullmatch
 _LONG_NUMBER = re.compile(rf"[0-9]{{{MAX_DIGITS + 1}}}")
 _to_json = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
 _TRIGGERS = ("type", "status", "tags")
-
-
-def check_end(end: datetime, now: datetime) -> datetime:
-    """Return the moment at which an observation expires. Raises InvalidTTL if it was over a second before now."""
-    if end <= now - timedelta(seconds=1):
-        raise InvalidTTL(f"expires_at: {end.isoformat()} is in the past; give a later moment, or leave it out")
-    return settle(end)  # type: ignore[no-any-return]  # it is one as well
 
 
 def check_guards(event_id: object) -> None:
@@ -60,7 +50,7 @@ def check_guards(event_id: object) -> None:
 
 
 def check_content(content: object, limit: int = MAX_BYTES, field: str = "content") -> str:
-    """Return a text that is not empty and within the limit (bytes of UTF-8); of a model its JSON."""
+    """Return a text that is not blank and within the limit (bytes of UTF-8); for a model, its JSON."""
     content = plain("content", content)
     if not isinstance(content, str):
         raise InvalidField(field, f"{shown(content)} is not a text")
@@ -72,14 +62,14 @@ def check_content(content: object, limit: int = MAX_BYTES, field: str = "content
 
 
 def check_size(field: str, text: str, limit: int) -> None:
-    """Raise TooLarge for a text of more bytes of UTF-8, InvalidField for half a character."""
+    """Raise TooLarge for a text of more than `limit` bytes of UTF-8, InvalidField for a lone surrogate."""
     size = bytes_of(field, text)
     if size > limit:
         raise TooLarge(field, size, limit)
 
 
 def check_text(field: str, value: object) -> str:
-    """Return a text, which may be empty. Raises InvalidField, also for half a character."""
+    """Return a text, which may be empty. Raises InvalidField, also for a lone surrogate."""
     if not isinstance(value, str):
         raise InvalidField(field, f"{shown(value)} is not a text")
     bytes_of(field, value)
@@ -100,7 +90,7 @@ def check_flag(field: str, value: object) -> bool:
 
 
 def bytes_of(field: str, text: str) -> int:
-    """Return how long a text is in UTF-8."""
+    """Return the number of bytes of a text in UTF-8. Raises InvalidField for a lone surrogate."""
     if text.isascii():
         return len(text)
     try:
@@ -110,7 +100,7 @@ def bytes_of(field: str, text: str) -> int:
 
 
 def check_object(field: str, value: object) -> dict[str, Any]:
-    """Return a JSON object of at most 64 KiB and 100 levels, as JSON reads it back; of a model its own."""
+    """Return a JSON object of at most 64 KiB and 100 levels, as JSON reads it back; for a model, its JSON."""
     value = plain(field, value)
     if value is None:
         return {}
@@ -120,7 +110,7 @@ def check_object(field: str, value: object) -> dict[str, Any]:
         return {}
     try:
         if not all(isinstance(key, str) for key in value):
-            raise TypeError("keys have to be strings")
+            raise TypeError("keys must be strings")
         text = _to_json(dict(value))
         size = len(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
@@ -134,7 +124,7 @@ def check_object(field: str, value: object) -> dict[str, Any]:
 
 
 def _from_json(field: str, text: str) -> Any:
-    """Return what a JSON text says. Raises TooLarge for a whole number of too many digits."""
+    """Return the value of a JSON text. Raises TooLarge for a whole number with too many digits."""
     if _LONG_NUMBER.search(text) is None:
         return json.loads(text)
     digits: list[int] = []
@@ -145,7 +135,7 @@ def _from_json(field: str, text: str) -> Any:
 
 
 def _whole(number: str, digits: list[int]) -> int:
-    """Return a whole number of JSON; of one that is too long take note of its digits."""
+    """Return a whole number of JSON; for one that is too long, append its number of digits to `digits`."""
     length = len(number.lstrip("-"))
     if length <= MAX_DIGITS:
         return int(number)
@@ -170,13 +160,13 @@ def check_label(field: str, value: object) -> str:
 
 
 def check_tags(tags: object, most: int = sys.maxsize) -> list[str]:
-    """Return the tags, each once, in the order given. Raises TooLarge for more than `most`."""
+    """Return the tags without duplicates, in the given order. Raises InvalidField, or TooLarge for more than `most`."""
     if tags is None:
         return []
     if isinstance(tags, str) or not isinstance(tags, list | tuple | set | frozenset):
         raise InvalidField("tags", f"{shown(tags)} is not a list of texts")
     for tag in tags:
-        if type(tag) is not str or not _is_plain(tag):  # most are plain, which is known without a call
+        if type(tag) is not str or not _is_plain(tag):  # skips the slower check for most tags
             check_label("tags", tag)
     unique = list(dict.fromkeys(tags))
     if len(unique) > most:
@@ -185,7 +175,7 @@ def check_tags(tags: object, most: int = sys.maxsize) -> list[str]:
 
 
 def check_names(field: str, given: str | Collection[str] | None) -> frozenset[str] | None:
-    """Return texts, of which one may be given bare. Raises InvalidField."""
+    """Return texts as a set; a single one may be given without a list. Raises InvalidField."""
     if given is None:
         return None
     if not isinstance(given, Collection):
@@ -197,15 +187,15 @@ def check_names(field: str, given: str | Collection[str] | None) -> frozenset[st
 
 
 def check_some(field: str, given: str | Collection[str] | None) -> frozenset[str] | None:
-    """Return texts as `check_names` does. Raises InvalidField also for none at all, which would wait for ever."""
+    """Return texts as `check_names` does. Raises InvalidField also for an empty list, which nothing would match."""
     names = check_names(field, given)
     if names is not None and not names:
-        raise InvalidField(field, "is empty; name some, or leave it out for all")
+        raise InvalidField(field, "is empty; name at least one, or leave it out for all")
     return names
 
 
 def check_ids(ids: object, field: str, most: int) -> list[str]:
-    """Return the ids of observations, each once. Raises InvalidField, InvalidId, TooLarge."""
+    """Return ids of observations without duplicates. Raises InvalidField, InvalidId or TooLarge."""
     if ids is None:
         return []
     if isinstance(ids, str) or not isinstance(ids, Collection):
@@ -220,7 +210,7 @@ check_blockers = partial(check_ids, field="blocked_by", most=MAX_BLOCKERS)
 
 
 def check_trigger(trigger: object) -> dict[str, Any] | None:
-    """Return what an event must match to make a reminder due."""
+    """Return the conditions that an event must meet to make a reminder due."""
     if trigger is None:
         return None
     if not isinstance(trigger, Mapping):
@@ -239,7 +229,7 @@ def check_trigger(trigger: object) -> dict[str, Any] | None:
 def check_dedupe_key(key: object) -> str:
     """Return a dedupe key of 1 to 512 bytes."""
     if not isinstance(key, str) or not 0 < bytes_of("dedupe_key", key) <= MAX_KEY:
-        raise InvalidField("dedupe_key", f"has to have 1 to {MAX_KEY} bytes")
+        raise InvalidField("dedupe_key", f"must have 1 to {MAX_KEY} bytes")
     return key
 
 
@@ -253,57 +243,3 @@ def check_reason(reason: str | None) -> str | None:
     if reason is None:
         return None
     return check_content(reason, MAX_REASON, "reason")
-
-
-TIMES = '14:02, yesterday 14:02, "10m ago", "in 2h", or ISO 8601, such as 2026-01-31T12:00:00Z'
-"""The forms of a moment, for errors."""
-
-
-def as_time(field: str, value: object, *, ahead: bool = False) -> datetime:
-    """Return a moment in UTC, to the millisecond; a naive time counts as UTC. Raises InvalidField.
-
-    Text is read as `read_moment` does, by the clock of this machine. What it named is a `NamedMoment`, unless that is
-    ISO 8601.
-    """
-    text = ""
-    if isinstance(value, str):
-        text, value = value, read_moment(value, datetime.now(UTC), ahead=ahead)
-        if value is None:
-            raise InvalidField(field, f"{shown(text)} is not a time; write {TIMES}")
-    if not isinstance(value, datetime):
-        raise InvalidField(field, f"{shown(value)} is not a time")
-    try:
-        value = (value.replace(tzinfo=UTC) if value.tzinfo is None else value).astimezone(UTC)
-    except OverflowError:
-        raise InvalidField(field, f"{value} is beyond the years 1 to 9999") from None
-    if value.year < 1970:
-        raise InvalidField(field, f"{value.isoformat()} is before 1970")
-    value = value.replace(microsecond=value.microsecond // 1000 * 1000)
-    return NamedMoment.of(value, text) if text and not is_iso(text) else value
-
-
-When = BusPosition | Position | Moment
-"""What names a point of the log: a position or its text, or a moment."""
-
-
-def as_when(when: When, field: str = "when") -> BusPosition | Position | datetime:
-    """Return a position, or a moment in UTC. Raises InvalidPosition."""
-    if isinstance(when, str):
-        try:
-            return BusPosition.parse(when) if "," in when else Position.parse(when)
-        except InvalidPosition:
-            pass  # it is a time
-    if isinstance(when, BusPosition | Position):
-        return when
-    try:
-        return as_time(field, when)
-    except InvalidField:
-        problem = f"write {TIMES}; or a position, as <ms>-<seq> or <shard>/<ms>-<seq>"
-        raise InvalidPosition(
-            f"{field}: {shown(when)} is neither a position nor a time since 1970; {problem}"
-        ) from None
-
-
-def as_future(field: str, value: object) -> datetime:
-    """Return a moment as `as_time` does; ``"2h"`` counts from now on, and ``"14:02"`` is the next one."""
-    return as_time(field, value, ahead=True)

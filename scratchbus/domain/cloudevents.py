@@ -1,4 +1,4 @@
-"""CloudEvents 1.0, in JSON: events of the log as such, and such from elsewhere as observations."""
+"""CloudEvents 1.0 in JSON: events of the log as CloudEvents, and others' CloudEvents as observations."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pydantic_core import SchemaValidator, core_schema
 
 from scratchbus.domain.documents import document_of
 from scratchbus.domain.event import Event
+from scratchbus.domain.models import checked, refusal_in
 from scratchbus.domain.observation_models import NewObservation
-from scratchbus.domain.values import checked, refusal_in
 from scratchbus.errors import InvalidField, shown
 
 _REQUIRED: Final = ("id", "source", "type")
@@ -27,9 +27,9 @@ _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_.@/-]+")
 
 
 def cloud_event(event: Event, bus: str) -> dict[str, Any]:
-    """Return an event as a CloudEvent: its `source` is the bus, its `type` the kind, its data what the bus knows of it.
+    """Return an event as a CloudEvent: its `source` is the bus, its `type` the kind, its data the event's document.
 
-    `page`, `position` and `by` are extension attributes, and so is `traceparent` where it is known.
+    `page`, `position` and `by` are extension attributes, and so is `traceparent` if it is known.
     """
     document = document_of(event)
     found = {
@@ -49,12 +49,12 @@ def cloud_event(event: Event, bus: str) -> dict[str, Any]:
 
 
 def read_cloud_events(text: str, type: str = "observation") -> list[dict[str, Any]]:
-    """Return the arguments of `Page.add` for each CloudEvent of a text, of this type; and its `traceparent`, if any.
+    """Return the arguments of `Page.add`, with this type, for each CloudEvent in a text, and its `traceparent`, if any.
 
-    The text is one CloudEvent, a list of them, or one a line, in JSON. The content is that of the data, or the data
-    themselves; `context` has the attributes, `metadata` the data. The event id derives from the source and id, so that
-    a CloudEvent that comes twice is added once. An addition on another bus keeps its type and fields; its other events
-    are left out. Raises InvalidField, with the number of the CloudEvent.
+    The text is one CloudEvent, a list of them, or one per line, in JSON. The content is that of the data, or the data
+    themselves; `context` has the attributes, `metadata` the data. The event id is derived from the source and id, so
+    that a CloudEvent that arrives twice is added once. An addition on another bus keeps its type and fields; other
+    events of a bus are left out. Raises InvalidField, with the number of the CloudEvent.
     """
     found = []
     for number, event in enumerate(_documents(text), 1):
@@ -97,14 +97,14 @@ def _documents(text: str) -> list[Any]:
 
 
 def _observation(event: Any, type: str) -> dict[str, Any] | None:
-    """Return the arguments of `Page.add`; None for what is no addition on another bus. Raises ValueError."""
+    """Return the arguments of `Page.add`; None for other events of a bus than additions. Raises ValueError."""
     if not isinstance(event, dict):
         raise ValueError(f"{shown(event)} is not an object")
     if event.get("specversion") != "1.0":
-        raise ValueError(f"specversion is {shown(event.get('specversion'))}; only 1.0 is known")
+        raise ValueError(f"specversion is {shown(event.get('specversion'))}; only 1.0 is supported")
     for name in _REQUIRED:
         if not isinstance(event.get(name), str) or not event[name]:
-            raise ValueError(f"{name} is missing, or is not a text")
+            raise ValueError(f"{name} is missing or not a text")
     if event["type"].startswith("scratchbus.") and event["type"] != _OURS:
         return None
     data = _data(event)
@@ -125,7 +125,7 @@ def _observation(event: Any, type: str) -> dict[str, Any] | None:
 
 
 def _data(event: dict[str, Any]) -> Any:
-    """Return the data; bytes as text if they are such, else as they came. Raises ValueError."""
+    """Return the data; bytes as text if they are UTF-8, else unchanged in base64. Raises ValueError."""
     if "data_base64" not in event:
         return event.get("data")
     try:
@@ -145,5 +145,5 @@ def _text(data: Any) -> str:
 
 
 def _source(uri: str) -> str:
-    """Return the name of a source for a URI; the URI itself is in the context."""
+    """Return a source name derived from a URI; the URI itself is in the context."""
     return _NOT_A_NAME.sub("-", uri.removeprefix("https://").removeprefix("http://")).strip("-./@")[:64] or "cloudevent"

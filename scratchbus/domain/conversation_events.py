@@ -12,7 +12,7 @@ from scratchbus.domain.values import Whole
 
 
 class TurnAppended(Event):
-    """Something was said in the conversation of the session; `tokens` is how long it is, if that is known.
+    """A turn was appended to the session's conversation; `tokens` is its length, if known.
 
     `task` is the subject of the task that it belongs to, if the caller named one.
     """
@@ -25,7 +25,7 @@ class TurnAppended(Event):
 
 
 class TurnsCompacted(Event):
-    """A summary took the place of these turns, by their ids; some of them may be summaries."""
+    """A summary replaced the turns with these ids, which may include summaries."""
 
     kind: Literal["turns_compacted"] = "turns_compacted"
     turns: list[str]
@@ -34,7 +34,7 @@ class TurnsCompacted(Event):
 
 
 class FileWritten(Event):
-    """A file was written; its content is on disk only."""
+    """A file was written; its content is only on disk."""
 
     kind: Literal["file_written"] = "file_written"
     path: str
@@ -51,7 +51,7 @@ class FileRemoved(Event):
 
 
 class TextWritten(Event):
-    """A text was written as a whole; `source` is the path that it had before, if it was moved."""
+    """A text was written as a whole; `source` is its previous path, if it was moved."""
 
     kind: Literal["text_written"] = "text_written"
     path: str
@@ -60,9 +60,9 @@ class TextWritten(Event):
 
 
 class TextEdited(Event):
-    """A part of a text was edited: `find`, which is in it once, gave way to `content`, or `content` became a line.
+    """A part of a text was edited: `find`, which occurs once, was replaced by `content`, or `content` was inserted.
 
-    `line` is the number of lines before the new one.
+    `line` is the number of lines before the insertion.
     """
 
     kind: Literal["text_edited"] = "text_edited"
@@ -72,7 +72,7 @@ class TextEdited(Event):
 
 
 class TextDeleted(Event):
-    """A text was deleted; `target` is the path that it has now, if it was moved."""
+    """A text was deleted; `target` is its new path, if it was moved."""
 
     kind: Literal["text_deleted"] = "text_deleted"
     target: str | None = None

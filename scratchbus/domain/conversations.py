@@ -1,4 +1,4 @@
-"""What is remembered of conversations, files and texts: a turn, a file, a text."""
+"""The documents of conversations, files and texts."""
 
 from __future__ import annotations
 
@@ -11,24 +11,23 @@ from scratchbus.domain.values import is_type_name
 from scratchbus.errors import InvalidField, shown
 
 SUMMARY = "summary"
-"""The role of what stands for other turns."""
+"""The role of a turn that replaces others."""
 
 
 MOST_COMPACTED = 10_000
 """The most turns that one compaction may replace."""
 
 MOST_PATH = 1_024
-"""The most bytes of a path."""
+"""The most bytes in a path."""
 
-_MOST_NAME = 255  # bytes of a file's name
-_MOST_DEEP = 32  # directories
+_MOST_NAME = 255  # bytes in a file's name
+_MOST_DEEP = 32  # nested directories
 
 
 class Turn(Remembered):
-    """Something that was said in a session, or with the role `summary` what stands for the turns that it `replaces`.
+    """A turn of a session's conversation; with the role `summary`, the summary of the turns that it `replaces`.
 
-    `source` is who appended it, `tokens` is how long it is, if that is known, and `task` the task that it belongs to,
-    if it was named.
+    `source` is who appended it, `tokens` its length, if known, and `task` the task that it belongs to, if named.
     """
 
     id: str
@@ -41,7 +40,7 @@ class Turn(Remembered):
 
 
 class ScratchFile(Remembered):
-    """A private file of a session: where it is, how many bytes it has, the SHA-256 of these, and who wrote it."""
+    """A private file of a session: its path, its size in bytes, its SHA-256, and who wrote it."""
 
     id: str
     path: str
@@ -66,12 +65,12 @@ def check_role(role: object) -> str:
     if not isinstance(role, str) or not is_type_name(role):
         raise InvalidField("role", f"{shown(role)} is not a role; use a word such as user, assistant, system or tool")
     if role == SUMMARY:
-        raise InvalidField("role", "summary is the role of what stands for other turns; call compact")
+        raise InvalidField("role", "summary is reserved for summaries that replace other turns; call compact")
     return role
 
 
 def check_path(path: object, field: str = "path") -> str:
-    """Return the path of a file or text: names between slashes, not empty, `.` or `..`. Raises InvalidField."""
+    """Return the path of a file or text: names between slashes, none empty, `.` or `..`. Raises InvalidField."""
     if not isinstance(path, str):
         raise InvalidField(field, f"{shown(path)} is not a path")
     if problem := _problem_of(path):
@@ -84,7 +83,7 @@ def _problem_of(path: str) -> str:
     if path.startswith("/"):
         return "is absolute"
     if any(name in ("", ".", "..") for name in names):
-        return "has an empty name, or one that is . or .."
+        return "has an empty name, or the name . or .."
     if not path.isprintable() or "\\" in path:
         return "has a backslash, or a character that is not printable"
     try:
@@ -97,5 +96,5 @@ def _problem_of(path: str) -> str:
 
 
 def subject_of(prefix: str, path: str) -> str:
-    """Return the subject of what has a path: the prefix, and a hash."""
+    """Return the subject of a path: the prefix, and a hash of the path."""
     return prefix + blake2b(path.encode(), digest_size=10).hexdigest()

@@ -1,4 +1,4 @@
-"""How a page differs from itself at another time, or from what it would have been."""
+"""Differences between two states of a page: at two times, or actual and hypothetical."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _COMPARED = tuple(name for name in Observation.model_fields if name not in _PLAC
 
 
 class Difference(BaseModel):
-    """One observation that differs: `added` where it is only after, `gone` where it was only before, else `changed`.
+    """One observation that differs: `added` if it is only in `after`, `gone` if only in `before`, else `changed`.
 
-    `fields` are the names of what changed; empty for one that was added or is gone.
+    `fields` are the names of the changed fields; empty for one that was added or is gone.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -28,12 +28,12 @@ class Difference(BaseModel):
     fields: tuple[str, ...] = ()
 
     def changes(self) -> dict[str, tuple[Any, Any]]:
-        """Return each field that changed with its value before and after."""
+        """Return the changed fields, each with its value before and after."""
         return {name: (getattr(self.before, name), getattr(self.after, name)) for name in self.fields}
 
 
 def differences(before: Iterable[Observation], after: Iterable[Observation]) -> list[Difference]:
-    """Return what differs, in the order in which it was added; where an event stands in the log is no difference."""
+    """Return the observations that differ, in the order of their addition; positions in the log are not compared."""
     was = {each.id: each for each in before}
     now = {each.id: each for each in after}
     found = [Difference(kind="gone", id=id, before=each) for id, each in was.items() if id not in now]

@@ -1,4 +1,4 @@
-"""Telling a retry from another call with the same event id."""
+"""Digests of arguments, which tell a retry from another call with the same event id."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scratchbus.domain.times import NamedMoment
 
 
 def digest_of(operation: str, *given: Any) -> str:
-    """Return a digest of what a caller gave, by which a retry is told from another call with the same event id."""
+    """Return a digest of a caller's arguments; a retry has the same one."""
     text = json.dumps([operation, *given], sort_keys=True, default=_text, ensure_ascii=True)
     return blake2b(text.encode(), digest_size=10).hexdigest()
 

@@ -1,4 +1,4 @@
-"""What the documents of all subjects have in common: how far the log is folded into them."""
+"""The base class of all documents: its fields say which events are folded into it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from scratchbus.domain.values import moment_of_place
 
 
 class _TextInJson:
-    """Marks a position that is text in JSON, as pydantic's PlainSerializer would, which takes long to import."""
+    """Serializes a position as text in JSON, like pydantic's PlainSerializer, which is slow to import."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         schema: Any = handler(source)
         schema["serialization"] = core_schema.plain_serializer_function_ser_schema(
             str, return_schema=core_schema.str_schema(), when_used="json"
         )
-        return schema  # type: ignore[no-any-return]  # a schema, with one key more
+        return schema  # type: ignore[no-any-return]  # a schema with one more key
 
 
 PlaceText = Annotated[Position, _TextInJson()]
@@ -28,10 +28,10 @@ PlaceText = Annotated[Position, _TextInJson()]
 
 
 class Document(BaseModel):
-    """The current state of a subject. Immutable; every event gives a new one.
+    """The current state of a subject. Immutable; every event produces a new one.
 
-    `version` counts the events about the subject; a write may be guarded on it. `created_at` is the time of the first
-    of them, `updated_at` and `position` are those of the last. `damaged` says that one of them could not be read.
+    `version` counts the events about the subject; a write may be guarded by it. `created_at` is the time of the first
+    event, `updated_at` and `position` are those of the last. `damaged` says that one of them could not be read.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
@@ -59,5 +59,5 @@ class Document(BaseModel):
     @computed_field  # type: ignore[prop-decorator]  # see above
     @property
     def position(self) -> PlaceText:
-        """The place of the last event folded into it."""
+        """The position of the last event folded into it."""
         return Position(self.ms, self.seq, self.shard)

@@ -25,9 +25,9 @@ _NUMBERS = {"shard", "ms", "seq", "added_ms", "added_seq"}  # `position` and `ad
 def document_of(value: object) -> dict[str, Any]:
     """Return an observation, note, turn, file, text, event, difference, trace or type as a JSON document.
 
-    It is what the command line prints with `--json`: times in ISO 8601, positions as text. Of an observation, the
-    fields of the specification come first, and what only this bus knows follows where it says something. Events leave
-    out fields that are None. Raises TypeError for anything else.
+    This is what the command line prints with `--json`: times in ISO 8601, positions as text. In an observation, the
+    fields of the specification come first; of the bus's own fields, those with default values are left out. Events
+    leave out fields that are None. Raises TypeError for anything else.
     """
     raise TypeError(f"{type(value).__name__} has no JSON document")
 
@@ -38,9 +38,9 @@ def _(observation: Observation) -> dict[str, Any]:
 
 
 def shown_fields(observation: Observation) -> dict[str, Any]:
-    """Return the fields of an observation's document as they are: times as datetime, the claim as Claim.
+    """Return the fields of an observation's document unconverted: times as datetime, the claim as Claim.
 
-    A JSON encoder does the rest faster than Python would. Do not change the lists and objects in it.
+    A JSON encoder converts them faster than Python would. Do not change the lists and objects in it.
     """
     known = vars(observation)
     ms, seq, shard, added_ms = known["ms"], known["seq"], known["shard"], known["added_ms"]
@@ -50,7 +50,7 @@ def shown_fields(observation: Observation) -> dict[str, Any]:
     first, metadata, version, priority = _first_of(known), known["metadata"], known["version"], known["priority"]
     times = (created, updated, known["expires_at"])
     fields = dict(zip(_NAMES, (*first, *times, metadata, known["page"], version, position, priority), strict=True))
-    if _others_of(known) != _OTHERS:  # rarely: a new one has none
+    if _others_of(known) != _OTHERS:  # rare: new observations have the defaults
         fields.update({name: known[name] for name, default in OTHERS.items() if known[name] != default})
     if known["added_seq"] != seq:
         fields["added"] = str(observation.added)
@@ -66,7 +66,7 @@ _others_of = itemgetter(*OTHERS)
 
 
 def _plain(value: Any) -> Any:
-    """Return the value of a field as JSON has it."""
+    """Return the JSON form of a field's value."""
     if value is None or isinstance(value, (str, int, float)):
         return value
     if isinstance(value, datetime):
@@ -102,7 +102,7 @@ def _(fact: Fact) -> dict[str, Any]:
 
 @document_of.register
 def _(remembered: Turn | ScratchFile | Text) -> dict[str, Any]:
-    document = remembered.model_dump(mode="json", exclude={*_NUMBERS, "deleted"})  # what is deleted is not shown
+    document = remembered.model_dump(mode="json", exclude={*_NUMBERS, "deleted"})  # deleted ones are not shown
     return {name: document[name] for name in type(remembered).__annotations__ if name in document} | document
 
 
@@ -157,5 +157,5 @@ def _(kind: ObservationType) -> dict[str, Any]:
 
 
 def _duration(own: int | str | None) -> str | None:
-    """Return a duration as text; None where the settings decide."""
+    """Return a duration as text; None if the settings decide."""
     return own if own is None or isinstance(own, str) else duration_text(own)

@@ -1,4 +1,4 @@
-"""What all events have in common."""
+"""The base class of all events."""
 
 # no `from __future__ import annotations`: pydantic evaluates strings again for every class that inherits them
 
@@ -8,10 +8,11 @@ from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
+from scratchbus.domain.models import trusted
 from scratchbus.domain.payloads import PLACES, Model, ModelClass, Place, read_payload
 from scratchbus.domain.position import Position
 from scratchbus.domain.representation import readable
-from scratchbus.domain.values import moment_of_place, trusted
+from scratchbus.domain.values import moment_of_place
 
 SCHEMA = 2
 """The newest schema version that this code writes and understands."""
@@ -24,10 +25,10 @@ _FIRST = ("position", "at", "by", "page", "subject", "type")
 
 
 class Event(BaseModel):
-    """What all events have: what they are about, who says so, when, and where known why.
+    """The base class of all events: the subject, the author, the position and, if known, the cause.
 
-    `by` is who caused it, `cause` the text of the position it reacts to, `traceparent` a W3C trace context. `batch`
-    is ``i/n`` within an atomic batch. `prev` is the stream id of the subject's event before this one.
+    `by` is the author, `cause` the text of the position it reacts to, `traceparent` a W3C trace context. `batch` is
+    ``i/n`` within an atomic batch. `prev` is the stream id of the subject's previous event.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -49,7 +50,7 @@ class Event(BaseModel):
 
     @property
     def position(self) -> Position:
-        """Its place in the log."""
+        """Its position in the log."""
         return Position(self.ms, self.seq, self.shard)
 
     @computed_field  # type: ignore[prop-decorator]  # mypy does not know computed properties
@@ -59,15 +60,15 @@ class Event(BaseModel):
         return moment_of_place(self.ms)
 
     def payload(self, model: ModelClass[Model], place: Place = "content") -> Model:
-        """Return the content that it adds or replaces, or the context or metadata, as such a pydantic model.
+        """Return the content that it adds or replaces, or the context or metadata, as this pydantic model.
 
-        Raises InvalidField for another, and for events that have none.
+        Raises InvalidField if it does not fit the model, or if the event has none.
         """
         said = getattr(self, "changes", {}) | {name: value for name in PLACES if (value := getattr(self, name, None))}
         return read_payload(said.get(place), model, place)
 
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:
-        """Yield what `repr` shows: where it stands and who says it, then what it says, without what is default."""
+        """Yield the fields that `repr` shows: position, author and subject, then the body without default values."""
         fields = type(self).model_fields
         first = [(name, getattr(self, name)) for name in _FIRST]
         others = ((name, getattr(self, name)) for name in fields if name not in (*ENVELOPE, *_FIRST))
@@ -82,5 +83,5 @@ class Event(BaseModel):
         return hash((self.id, self.position))
 
     def placed(self, **envelope: Any) -> Self:
-        """Return the event with these fields of its envelope."""
+        """Return the event with these envelope fields."""
         return trusted(type(self), self.__dict__ | envelope)

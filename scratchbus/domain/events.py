@@ -1,9 +1,9 @@
-"""The events: facts that happened to a subject, immutable, in one closed list of kinds.
+"""The events: immutable facts about a subject, in one closed list of kinds.
 
 An event is stored as a JSON *body* beside a few plain fields that readers filter on (the *envelope*: id, page,
-subject, kind, type, batch). The body carries the schema version and whatever was decided when the event was made:
+subject, kind, type, batch). The body has the schema version and everything that was decided when the event was made:
 priority, status class, durations. Folding therefore needs no registry and no clock. An event's time `at` is that of
-its position, the engine's own.
+its position, from the engine's clock.
 """
 
 # no `from __future__ import annotations`: pydantic evaluates strings again for every class that inherits them
@@ -49,14 +49,14 @@ from scratchbus.domain.values import Whole
 
 
 class Added(ObservationFields, Event):
-    """An observation came onto the page. `ttl` is in milliseconds; `source` is left out when it is `by`."""
+    """An observation was added to the page. `ttl` is in milliseconds; `source` is left out if it equals `by`."""
 
     kind: Literal["added"] = "added"
     source: str | None = None
     ttl: Whole | None = None
     times: int = 1
 
-    __hash__ = Event.__hash__  # pydantic would make one of all fields
+    __hash__ = Event.__hash__  # pydantic would hash all fields
 
 
 class Updated(Event):
@@ -67,7 +67,7 @@ class Updated(Event):
 
 
 class Repeated(Event):
-    """The same thing was seen again, `times` times; `ttl` or `expires_at` sets when it expires now."""
+    """The same thing was seen again, `times` times; `ttl` (milliseconds) or `expires_at` sets its new expiry."""
 
     kind: Literal["repeated"] = "repeated"
     times: int = 1
@@ -85,7 +85,7 @@ class StatusChanged(Event):
     """The status changed, for the reason named by `reason_code`.
 
     `archive_after` (milliseconds) says when a closed observation is archived automatically; `ttl` (milliseconds) is how
-    long a reopened one lives from now on, 0 for ever. `chain` is set when its evidence was refuted: the ids from the
+    long a reopened one lives from now on, 0 for no limit. `chain` is set if its evidence was refuted: the ids from the
     refuted observation to the one that it names as evidence; of a long chain, the first and the nearest. For a refuted
     observation, `seen_by` lists the sessions and agents that had it in their contexts, and `followed` the actions they
     have taken since; the last ones, if there are many.
@@ -104,10 +104,10 @@ class StatusChanged(Event):
 
 
 class Claimed(Event):
-    """`holder` took the observation for `ttl` milliseconds; with `fence`, an existing claim was prolonged.
+    """`holder` claimed the observation for `ttl` milliseconds; with `fence`, it renewed its claim.
 
-    `picked` says that it was taken for being next, which counts as an attempt; `work` is the name of what for. `owner`
-    is the token of the connection that alone may use the fence; None in events from before claims had owners.
+    `picked` says that it was picked as the next job, which counts as an attempt; `work` is the name of the work.
+    `owner` is the token of the only connection that may use the fence; None in events from before claims had owners.
     """
 
     kind: Literal["claimed"] = "claimed"
@@ -120,9 +120,9 @@ class Claimed(Event):
 
 
 class Released(Event):
-    """The holder gave the observation back, not to be picked within `backoff` milliseconds.
+    """The holder released the observation, which is not picked again within `backoff` milliseconds.
 
-    `untried` says that it had no attempt at it; else `reason` may say how that failed.
+    `untried` says that it made no attempt; otherwise `reason` may say how the attempt failed.
     """
 
     kind: Literal["released"] = "released"
@@ -132,7 +132,7 @@ class Released(Event):
 
 
 class Lapsed(Event):
-    """A claim ran out."""
+    """A claim expired."""
 
     kind: Literal["lapsed"] = "lapsed"
 
@@ -145,9 +145,9 @@ class Linked(Event):
 
 
 class Due(Event):
-    """A reminder fell due, by its moment or by the event whose position is `trigger`; or what was scheduled is active.
+    """A reminder fell due, at its time or by the event at position `trigger`, or a scheduled observation became active.
 
-    What recurs is due again at `next`.
+    A recurring one is due again at `next`.
     """
 
     kind: Literal["due"] = "due"
@@ -156,15 +156,15 @@ class Due(Event):
 
 
 class Cleared(Event):
-    """It was taken off the page; its history stays."""
+    """It was removed from the page; its history stays."""
 
     kind: Literal["cleared"] = "cleared"
 
 
 class Erased(Event):
-    """What was said about it was erased: the events at these positions (stream ids) are gone from the log for ever.
+    """It was erased: the events at these positions (stream ids) were removed from the log for good.
 
-    `version` is the one that its subject has then.
+    `version` is the subject's version after the erasure.
     """
 
     kind: Literal["erased"] = "erased"
@@ -188,10 +188,10 @@ class RelationsChanged(Event):
 
 
 class ContextRendered(Event):
-    """A context was put together for a session or an agent: which observations were in it, each in which version.
+    """A context was rendered for a session or an agent; `observations` are the versions of those in it, by id.
 
-    `files` are the files whose text was in it, such as rules: their paths, each with its SHA-256. Its subject is
-    `context_` and who saw it: `session:<id>`, or `agent:<name>`.
+    `files` are the files whose text was in it, such as rules: the SHA-256 of each by path. The subject is `context_`
+    and the viewer: `session:<id>`, or `agent:<name>`.
     """
 
     kind: Literal["context_rendered"] = "context_rendered"
@@ -248,7 +248,7 @@ AnyEvent = Annotated[
 ]
 
 EVENTS: dict[str, type[Event]] = {each.model_fields["kind"].default: each for each in get_args(get_args(AnyEvent)[0])}
-"""Every kind of event and its class."""
+"""The class of each kind of event."""
 
 EVENT_KINDS = tuple(EVENTS)
-"""Every kind of event, as `Bus.events(kinds=...)` takes them."""
+"""All kinds of events, as accepted by `Bus.events(kinds=...)`."""

@@ -1,4 +1,4 @@
-"""Who has seen an observation, and what they did since."""
+"""The exposure of an observation: who has seen it, and what they did since."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Seen(BaseModel):
-    """That a session or an agent had an observation, in this version, in a context: first when, and how often.
+    """A version of an observation that a session or an agent had in its context: when first, and how often.
 
-    `by` is who put the context together.
+    `by` is who rendered the context.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -24,7 +24,7 @@ class Seen(BaseModel):
 
 
 class ActionTaken(BaseModel):
-    """That an action was linked to an observation: by whom, and when."""
+    """An action that was linked to an observation: by whom, and when."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
@@ -36,7 +36,7 @@ class ActionTaken(BaseModel):
 
 
 class Exposure(BaseModel):
-    """Who has seen an observation in a context, and the actions that they linked to anything since; in time's order."""
+    """Who has seen an observation in a context, and the actions that they have linked since, both in order of time."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
@@ -46,7 +46,7 @@ class Exposure(BaseModel):
     actions: list[ActionTaken]
 
     def viewers(self) -> list[str]:
-        """Return the sessions and agents that saw it, each once, as `session:<id>` and `agent:<name>`."""
+        """Return the sessions and agents that saw it, without duplicates, as `session:<id>` and `agent:<name>`."""
         found: dict[str, None] = {}
         for each in self.seen:
             found |= {f"session:{each.session}": None} if each.session else {}

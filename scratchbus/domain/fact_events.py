@@ -11,10 +11,10 @@ from scratchbus.domain.event import Event
 
 
 class FactAsserted(Event):
-    """Someone said that a relation holds between `about`, the subject of the fact, and an object.
+    """A relation between `about`, the subject of the fact, and an object was asserted.
 
-    It is true from `valid_at` until `invalid_at`, as far as that is known: without `valid_at` from when it was said.
-    `source_text` is the text that says so, `evidence` the observations that it rests on.
+    It is true from `valid_at`, or else from the time of the event, until `invalid_at`, if that is known. `source_text`
+    is the text that states it, `evidence` the observations that it rests on.
     """
 
     kind: Literal["fact_asserted"] = "fact_asserted"
@@ -29,7 +29,7 @@ class FactAsserted(Event):
 
 
 class FactRetracted(Event):
-    """The fact was taken back; `refuted` is the observation that it rested on, if that is why."""
+    """The fact was retracted; `refuted` is the observation whose refutation is the reason, if there is one."""
 
     kind: Literal["fact_retracted"] = "fact_retracted"
     reason: str

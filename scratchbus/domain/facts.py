@@ -1,4 +1,4 @@
-"""Facts: what was asserted, as it is stored."""
+"""Facts, as they were asserted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scratchbus.domain.values import Whole, millis, moment_of_place
 
 
 class Retraction(BaseModel):
-    """Who took a fact back, why, and when; `refuted` is the observation whose refutation is the reason."""
+    """Who retracted a fact, why and when; `refuted` is the observation whose refutation is the reason, if any."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
@@ -28,10 +28,10 @@ class Retraction(BaseModel):
 
 
 class Fact(Remembered):
-    """A triplet that someone asserted: `subject` has `relation` to `object`. It says exactly what was asserted.
+    """A triplet, exactly as it was asserted: `subject` has `relation` to `object`.
 
     `source` is who asserted it. It is true from `valid_at`, or else from when it was asserted, until `invalid_at`, or
-    until another value takes its place: what ends it is not stored, but follows from the other facts.
+    until another value replaces it: that is not stored, but follows from the other facts.
     """
 
     id: str
@@ -53,10 +53,10 @@ class Fact(Remembered):
 
     @property
     def begins_ms(self) -> int:
-        """When it begins to be true, in ms."""
+        """The time from which it is true, in ms."""
         return self.added_ms if self.valid_at is None else millis(self.valid_at)
 
 
 def plain_entity(name: str) -> str:
-    """Return the form in which the names of entities are compared: capitals and the width of blanks do not matter."""
+    """Return the form in which names of entities are compared: case and the amount of white space do not matter."""
     return " ".join(name.casefold().split())

@@ -1,4 +1,4 @@
-"""What callers give of an observation: all of a new one, or what an update replaces."""
+"""Callers' observations: a whole one as the first argument of `add`, and the changes of an update."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import CoreSchema, SchemaValidator, core_schema
 
 from scratchbus.domain.checks import check_label
+from scratchbus.domain.models import checked, refusal_in
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.observation_models import UPDATABLE, NewObservation, ObservationFields
 from scratchbus.domain.payloads import type_of_payload
-from scratchbus.domain.values import checked, refusal_in
 from scratchbus.errors import InvalidField, ReadOnlyField, UnknownField, key_text
 
 
 def spread(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the arguments of an `add` whose first argument is the whole observation.
+    """Return the arguments of `add`; if the first one is a whole observation, its fields become arguments.
 
-    Other arguments replace its fields. Raises InvalidField.
+    Other arguments override its fields. Raises InvalidField.
     """
     whole = given["type"]
     if isinstance(whole, BaseModel) and not isinstance(whole, NewObservation):
@@ -40,7 +40,7 @@ def spread(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def check_patch(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields to replace, checked. Raises ReadOnlyField, UnknownField, InvalidField."""
+    """Return the fields to replace, checked. Raises ReadOnlyField, UnknownField or InvalidField."""
     known = Observation.model_fields.keys() | Observation.model_computed_fields.keys()
     for name in changes:
         if name not in UPDATABLE:
@@ -54,8 +54,8 @@ def check_patch(changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _change_of(name: str) -> CoreSchema:
-    """Return how a new value of a field is checked: as when it is added, where None removes it if it may be missing."""
-    if name == "status":  # which there may be any, and here is none
+    """Return the check of a field's new value: that of an addition; for an optional field, None removes it."""
+    if name == "status":  # unlike in an addition, it may not be None
         return core_schema.no_info_plain_validator_function(partial(check_label, name))
     schema = checked(NewObservation.model_fields[name])
     return core_schema.nullable_schema(schema) if name in _REMOVABLE else schema

@@ -8,10 +8,10 @@ from scratchbus.domain.event import Event
 
 
 class ItemPut(Event):
-    """An item got a value, in the place of the one it had.
+    """An item got a value, which replaces its previous one.
 
-    `text` is what a search finds it by: None stands for all texts in the value, and "" for nothing. It expires `ttl`
-    milliseconds after its last use; None stands for never.
+    `text` is searched for it: None stands for all texts in the value, and "" for none. It expires `ttl` milliseconds
+    after its last use; None stands for never.
     """
 
     kind: Literal["item_put"] = "item_put"
@@ -23,7 +23,7 @@ class ItemPut(Event):
 
 
 class ItemUsed(Event):
-    """An item was read, so its time to live begins again."""
+    """An item was read, so its time to live starts again."""
 
     kind: Literal["item_used"] = "item_used"
 

@@ -1,4 +1,4 @@
-"""The items of a store: a value by namespace and key, and what may be in it."""
+"""The items of a store: values by namespace and key, and their checks."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from scratchbus.domain.values import check_whole, moment_of_place
 from scratchbus.errors import InvalidField, TooLarge, shown
 
 PREFIX: Final = "item_"
-"""How the subject of an item begins; the digest of its namespace and key comes behind it."""
+"""The prefix of an item's subject; the digest of its namespace and key follows."""
 
 MOST_LABELS: Final = 32
-"""The most labels of a namespace."""
+"""The most labels in a namespace."""
 
 MOST_NAME: Final = 1_000
-"""The most characters of a label, or of a key."""
+"""The most characters in a label or key."""
 
 Namespace = tuple[str, ...]
 
 
 class StoreItem(Remembered):
-    """An item of a store, or that it was `deleted`.
+    """An item of a store; without a value if it was `deleted`.
 
-    `put_ms` is when it got its value, `since_ms` when it had none before, and `expires_ms` when it expires, all in
-    milliseconds since the epoch. `text` is as in `ItemPut`.
+    `put_ms` is when it got its value, `since_ms` when it was created, or created again after a deletion, and
+    `expires_ms` when it expires, all in milliseconds since the epoch. `text` is as in `ItemPut`.
     """
 
     id: str
@@ -47,7 +47,7 @@ class StoreItem(Remembered):
 
     @property
     def since(self) -> datetime:
-        """When it was first put, since it was last deleted."""
+        """When it was created, or created again after a deletion."""
         return moment_of_place(self.since_ms)
 
     @property
@@ -57,7 +57,7 @@ class StoreItem(Remembered):
 
 
 class ItemChange(NamedTuple):
-    """A value to put, or an item to delete if that is None; `text` and `ttl` (milliseconds) are as in `ItemPut`."""
+    """A value to put, or None to delete the item; `text` and `ttl` (milliseconds) are as in `ItemPut`."""
 
     namespace: Sequence[str]
     key: str
@@ -66,7 +66,7 @@ class ItemChange(NamedTuple):
     ttl: int | None = None
 
     def checked(self) -> ItemChange:
-        """Return it with its value as JSON reads it back. Raises InvalidField, TooLarge."""
+        """Return it with its value as JSON reads it back. Raises InvalidField or TooLarge."""
         namespace, key = check_namespace(self.namespace), check_name("key", self.key)
         if self.value is None:
             return ItemChange(namespace, key, None)
@@ -77,7 +77,7 @@ class ItemChange(NamedTuple):
 
 
 def check_namespace(namespace: object) -> Namespace:
-    """Return a namespace: 1 to 32 labels. Raises InvalidField, TooLarge."""
+    """Return a namespace: 1 to 32 labels. Raises InvalidField or TooLarge."""
     if isinstance(namespace, str) or not isinstance(namespace, Sequence) or not namespace:
         raise InvalidField("namespace", f"{shown(namespace)} is not a list of labels, such as ('users', '42')")
     if len(namespace) > MOST_LABELS:
@@ -86,7 +86,7 @@ def check_namespace(namespace: object) -> Namespace:
 
 
 def check_name(field: str, name: object) -> str:
-    """Return a key, or a label of a namespace. Raises InvalidField, TooLarge."""
+    """Return a key, or a label of a namespace. Raises InvalidField or TooLarge."""
     if not isinstance(name, str) or not name:
         raise InvalidField(field, f"{shown(name)} is not a text")
     if len(name) > MOST_NAME:

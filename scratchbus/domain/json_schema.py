@@ -1,8 +1,7 @@
-"""JSON Schemas of context and metadata, whose patterns are searched for in linear time.
+"""JSON Schemas of context and metadata, whose patterns are matched in linear time.
 
-jsonschema itself would search with Python's `re`, which may backtrack for hours. Only this module imports jsonschema,
-and it is imported when the first schema is met: most registries have none, and the import takes longer than hundreds of
-writes.
+jsonschema itself would use Python's `re`, which may backtrack for hours. Only this module imports jsonschema, and it is
+imported for the first schema: most registries have none, and the import takes longer than hundreds of writes.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _LONGEST: Final = 200
 
 @dataclass(frozen=True)
 class SchemaProblem:
-    """What does not fit, and the path of keys and indexes that leads there."""
+    """A problem, and the path of keys and indexes that leads to it."""
 
     path: Path
     message: str
@@ -39,7 +38,7 @@ _compiled = lru_cache(256)(linear_pattern)
 
 
 def _is_linear(pattern: object) -> bool:
-    """Return True for a pattern, and for what is no text. Raises UnfitPattern."""
+    """Return True for a linear pattern, and for a value that is not a text. Raises UnfitPattern."""
     return not isinstance(pattern, str) or _compiled(pattern) is not None
 
 
@@ -64,7 +63,7 @@ def _pattern_properties(
 def _additional_properties(
     validator: Any, schema: Any, value: Any, around: Mapping[str, Any]
 ) -> Iterator[ValidationError]:
-    """Check the properties that no pattern matches as if the schema had no patterns."""
+    """Check the properties that no pattern matches, as if the schema had no patterns."""
     if isinstance(value, dict) and (patterns := around.get("patternProperties")):
         value = {name: inner for name, inner in value.items() if not any(_is_found(each, name) for each in patterns)}
         around = {name: inner for name, inner in around.items() if name != "patternProperties"}
@@ -83,24 +82,24 @@ _LINEAR: Final = {
     "patternProperties": _pattern_properties,
     "additionalProperties": _additional_properties,
 }
-"""The keywords with which jsonschema searches; it does in `unevaluatedProperties` too, beside `patternProperties`."""
+"""The keywords for which jsonschema uses `re`, besides `unevaluatedProperties` together with `patternProperties`."""
 
 _FORMATS: Final = FormatChecker(())
 _FORMATS.checkers = Draft202012Validator.FORMAT_CHECKER.checkers | {"regex": (_is_linear, UnfitPattern)}
 
 
 def compile_schema(schema: Mapping[str, Any]) -> Draft202012Validator:
-    """Return what validates against a sound schema. It never goes online."""
+    """Return the validator of a valid schema. It never fetches a reference from the network."""
     keywords = _LINEAR | {"unevaluatedProperties": _mixed} if _mixes(schema) else _LINEAR
     kind: type[Draft202012Validator] = extend(Draft202012Validator, keywords)  # type: ignore[no-untyped-call]
     return kind(dict(schema), registry=Registry())
 
 
 def schema_problem(schema: Mapping[str, Any], *, is_published: bool = False) -> SchemaProblem | None:
-    """Return what makes this no usable JSON Schema, if anything does: form, dialect, a pattern, a `$ref`.
+    """Return why this is not a usable JSON Schema, or None: form, dialect, a pattern, a `$ref`.
 
-    In one that `is_published` already, patterns may be any that Python knows; nothing passes those that cannot be
-    searched for in linear time.
+    A schema that `is_published` may have any pattern that Python accepts; values fail on those that cannot be matched
+    in linear time.
     """
     if schema.get("$schema", _DIALECT) != _DIALECT:
         return SchemaProblem(("$schema",), f"only {_DIALECT} is supported; leave the key out")
@@ -124,20 +123,20 @@ def schema_problem(schema: Mapping[str, Any], *, is_published: bool = False) -> 
 
 
 def value_problem(validator: Draft202012Validator, value: Mapping[str, Any]) -> SchemaProblem | None:
-    """Return what does not fit the schema most, if anything does."""
+    """Return the most relevant problem of a value, None if it fits the schema."""
     try:
         worst = best_match(validator.iter_errors(value))
     except UnfitPattern as problem:
         return SchemaProblem((), f"cannot be checked: a pattern of its schema {problem}")
     except RecursionError:
         return SchemaProblem(
-            (), "cannot be checked: it is nested too deep, or the schema has a $ref that leads to itself"
+            (), "cannot be checked: it is nested too deeply, or the schema has a $ref that leads to itself"
         )
     return None if worst is None else SchemaProblem(tuple(worst.absolute_path), _short(worst.message))
 
 
 def _mixes(schema: Mapping[str, Any]) -> bool:
-    """Return whether a schema has both keywords with which jsonschema would search with `re` after all."""
+    """Return whether a schema has both keywords for which jsonschema would use `re` after all."""
     return {"patternProperties", "unevaluatedProperties"} <= {path[-1] for path, _ in _entries(schema, ())}
 
 

@@ -1,4 +1,4 @@
-"""What follows from facts: when each is true, what it is connected with, and why it is known."""
+"""Conclusions from facts: when each is true, which entities they connect, and why each is known."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ SpanState = Literal["valid", "contested", "superseded", "retracted"]
 
 
 class Span(BaseModel):
-    """A fact, and when it is true, as follows from all facts that were known.
+    """A fact, and when it is true according to all known facts.
 
-    It is valid from `begins` up to, but not at, `ends` (None: no end is known); `ended_by` is the id of the fact that
-    took its place, if one did. Other states are never valid: `contested` when sources disagree about the same moment,
-    `superseded` when the same moment was asserted again, and `retracted`. `contested_by` has the ids of those that
+    It is valid from `begins` up to, but not including, `ends` (None: no known end); `ended_by` is the id of the fact
+    that replaced it, if any. In any other state it is never valid: `contested` if sources disagree about the same time,
+    `superseded` if the same time was asserted again, and `retracted`. `contested_by` has the ids of the facts that
     disagree.
     """
 
@@ -36,12 +36,12 @@ class Span(BaseModel):
     contested_by: list[str] = Field(default_factory=list)
 
     def holds(self, at: datetime) -> bool:
-        """Return whether the fact is true at a moment."""
+        """Return whether the fact is true at a time."""
         return self.state == "valid" and self.begins <= at and (self.ends is None or at < self.ends)
 
 
 class Neighbour(BaseModel):
-    """An entity that is connected with another, how many facts away it is, and the last fact on the way to it."""
+    """An entity connected with another, its distance in facts, and the last fact on the path to it."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
@@ -52,10 +52,10 @@ class Neighbour(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why a fact is known: what says so, who and when, what it rests on, and when it is true.
+    """Why a fact is known: who asserted it and when, what it rests on, and when it is true.
 
-    `events` are those about the fact, oldest first, and `evidence` the observations that it rests on, as far as a page
-    still has them.
+    `events` are the events about the fact, oldest first, and `evidence` the observations that it rests on, as far as a
+    page still has them.
     """
 
     span: Span
@@ -108,7 +108,7 @@ def _time(at: datetime) -> str:
 
 
 class Triplet(NamedTuple):
-    """What an extractor found in a text; `source_text` is the part of the text that says so."""
+    """A fact that an extractor found in a text; `source_text` is the part of the text that states it."""
 
     subject: str
     relation: str
@@ -117,4 +117,4 @@ class Triplet(NamedTuple):
 
 
 Extractor = Callable[[str], Iterable[Triplet | tuple[str, str, str] | Mapping[str, Any]]]
-"""What finds triplets in a text: any function, such as a call of a language model."""
+"""A function that finds triplets in a text, for example by calling a language model."""

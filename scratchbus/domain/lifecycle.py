@@ -1,4 +1,4 @@
-"""Lifecycles: which status may follow which, as tables."""
+"""Lifecycles: the statuses and the allowed transitions between them, as tables."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Final, Literal, get_args
 from scratchbus.errors import InvalidField, shown
 
 StatusClass = Literal["open", "closed", "final"]
-"""What a status means to the bus: open ones fill the page, closed ones are done, final ones never change again."""
+"""The meaning of a status: open ones count towards the page's room, closed ones are done, final ones never change."""
 
 STATUS_CLASSES: Final[tuple[StatusClass, ...]] = get_args(StatusClass)
 
 ARCHIVED: Final = "archived"
-"""The final status of every lifecycle: where expiry, displacement and refutation lead."""
+"""The final status of every lifecycle: expiry, displacement and refutation lead to it."""
 
 
 @dataclass(frozen=True)
 class Lifecycle:
-    """The statuses an observation can have, those it may begin with, and where each may go next.
+    """The statuses of an observation, those it may begin with, and the allowed transitions.
 
-    Every lifecycle has the final status `archived`. The bus archives from any open status when an observation
-    expires, is displaced or is refuted; what a caller asks for follows `transitions`, where a status that leads
-    nowhere may be left out.
+    Every lifecycle has the final status `archived`. The bus archives from any open status if an observation expires,
+    is displaced or is refuted; requests of callers must follow `transitions`. A status without transitions may be left
+    out there.
     """
 
     name: str
@@ -45,23 +45,23 @@ class Lifecycle:
             raise self._unknown(status) from None
 
     def allowed_from(self, status: str) -> frozenset[str]:
-        """Return where a status may go. Raises InvalidField if the lifecycle has no such status."""
+        """Return the statuses that may follow a status. Raises InvalidField if the lifecycle has no such status."""
         if status not in self.statuses:
             raise self._unknown(status)
         return self.transitions.get(status, frozenset())
 
     def sources_of(self, status: str) -> frozenset[str]:
-        """Return the statuses that may go to this one. Raises InvalidField if the lifecycle has no such status."""
+        """Return the statuses that a status may follow. Raises InvalidField if the lifecycle has no such status."""
         if status not in self.statuses:
             raise self._unknown(status)
         return frozenset(source for source, targets in self.transitions.items() if status in targets)
 
     def of_class(self, status_class: StatusClass) -> frozenset[str]:
-        """Return the statuses that are open, closed or final."""
+        """Return the statuses of a class."""
         return frozenset(status for status, its_class in self.statuses.items() if its_class == status_class)
 
     def same_table(self, other: Lifecycle) -> bool:
-        """Return whether both allow exactly the same; the name does not count, nor the order of `initial`."""
+        """Return whether both have the same statuses and transitions, regardless of name and order of `initial`."""
         return (
             self.statuses == other.statuses
             and set(self.initial) == set(other.initial)
@@ -76,7 +76,7 @@ class Lifecycle:
 
 
 def never_closing(lifecycle: Lifecycle) -> frozenset[str]:
-    """Return the open statuses from which no way leads to a closed or final one; a sound lifecycle has none."""
+    """Return the open statuses that cannot reach a closed or final one; a valid lifecycle has none."""
     closing = set(lifecycle.of_class("closed") | lifecycle.of_class("final"))
     while True:
         more = {source for status in closing for source in lifecycle.sources_of(status)} - closing

@@ -1,6 +1,6 @@
-r"""Regular expressions that are searched for in time linear in the text: users' patterns, run by RE2.
+r"""Users' regular expressions, run by RE2 in time linear in the text.
 
-A pattern that backtracks may take hours for one line, and nothing can interrupt it. RE2 has no backreferences and no
+A backtracking pattern may take hours for one line, and nothing can interrupt it. RE2 has no backreferences and no
 lookaround. Its \w, \d and \s match ASCII only, so this module replaces them by the Unicode classes that Python uses.
 """
 
@@ -30,7 +30,7 @@ class PatternMatch(Protocol):
     """A match."""
 
     def groupdict(self, default: str = "") -> dict[str, str]:
-        """Return what each named group matched."""
+        """Return the text of each named group."""
         ...
 
 
@@ -51,12 +51,12 @@ def linear_pattern(text: str) -> Pattern:
     """Compile a Python regular expression with RE2, which searches in linear time. Raises UnfitPattern."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # of what may come to mean something else to Python
+            warnings.simplefilter("ignore", FutureWarning)  # about syntax that Python may change
             re.compile(text)
     except (re.error, OverflowError, RecursionError) as problem:
         raise UnfitPattern(f"is not a regular expression: {problem}") from None
     options = re2.Options()
-    options.log_errors = False  # RE2 would write them to stderr, besides raising them
+    options.log_errors = False  # RE2 would also write them to stderr
     try:
         compiled: Pattern = re2.compile(_with_unicode_classes(text), options)
         return compiled
@@ -68,7 +68,7 @@ def linear_pattern(text: str) -> Pattern:
             " repetitions above 1,000"
         ) from None
     except UnicodeEncodeError:
-        raise UnfitPattern("is not a regular expression: it has half a character") from None
+        raise UnfitPattern("is not a regular expression: it contains a lone surrogate") from None
 
 
 def _with_unicode_classes(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What an agent remembers: the common part of all memories, a note, and a session."""
+"""The documents of memories: their base class, notes, preferences and sessions, and the results of reading notes."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from scratchbus.domain.document import Document
 
 
 class Remembered(Document):
-    """The document of a subject that an agent keeps for itself."""
+    """The base class of the documents of memories."""
 
 
 class Revised(NamedTuple):
-    """A text, and the revision that a write of the whole of it is based on; 0 for one that was never written."""
+    """A text with its revision, on which the next write is based; 0 if it was never written."""
 
     content: str
     revision: int
 
 
 class Note(Remembered):
-    """A note that an agent took in a session; `source` is who."""
+    """A note of a session; `source` is who wrote it."""
 
     id: str
     content: str
@@ -33,7 +33,7 @@ class Note(Remembered):
 class Preference(Remembered):
     """How someone wants something done; `said_by` is who wants it, `source` who wrote it down.
 
-    One that was forgotten or erased is kept as `forgotten`, without its text, because its versions go on if it is
+    One that was forgotten or erased is kept as `forgotten`, without its text, so that its versions continue if it is
     remembered again.
     """
 
@@ -46,14 +46,15 @@ class Preference(Remembered):
 
     @property
     def revision(self) -> int:
-        """The revision that a write is based on: how many events there were about it."""
+        """The revision that a write is based on: the number of events about it."""
         return self.version
 
 
 class Session(Remembered):
-    """A session: where it comes from, which sessions were begun from it, and whether it is over.
+    """A session: its parent, the sessions started from it, and whether it has ended.
 
-    `parent` is None for one that began by itself, and `fork` says that it began with all that its parent knew.
+    `parent` is None if it was not started from another session; `fork` says that it began with its parent's whole
+    state.
     """
 
     id: str
@@ -64,9 +65,9 @@ class Session(Remembered):
 
 
 class SessionInfo(BaseModel):
-    """A session as it is listed: what is known of it, who wrote in it last, and when.
+    """A session in a list: its relations to others, who wrote in it last, and when.
 
-    `agent` and `updated_at` are None once its newest event has left the log for the archive.
+    `agent` and `updated_at` are None once its newest event has moved from the log to the archive.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -81,10 +82,10 @@ class SessionInfo(BaseModel):
 
 
 class NoteResult(BaseModel):
-    """What became of a note.
+    """The result of a write of a note.
 
-    `metadata` has `note_id`, and of its session `total_notes` and `total_tags`. Of a note that was deleted, `note` is
-    what it was.
+    `metadata` has `note_id`, and the session's `total_notes` and `total_tags`. For a deleted note, `note` is its last
+    state.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -95,9 +96,9 @@ class NoteResult(BaseModel):
 
 
 class NotesResult(BaseModel):
-    """Notes that were found.
+    """The notes of a search or list.
 
-    `metadata` has `result_count`, `query` and `tags` of a search, `note_count` and `tag_filter` of a list.
+    `metadata` has `result_count`, `query` and `tags` for a search, `note_count` and `tag_filter` for a list.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -108,7 +109,7 @@ class NotesResult(BaseModel):
 
 
 class TagsResult(BaseModel):
-    """The tags in use, each with its number of notes; `metadata` has `tag_count`."""
+    """The tags in use, with their numbers of notes; `metadata` has `tag_count`."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 

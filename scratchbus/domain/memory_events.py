@@ -1,6 +1,6 @@
-"""The events of what agents remember, plan and do: notes, notepads, sessions, todo lists, tasks, scratchpads, runs.
+"""The events of agents' memories: notes, notepads, sessions, todo lists, tasks, scratchpads, runs, preferences.
 
-Their subjects are words, not ULIDs: `notepad`, `session`, `todo` and `scratchpad`, whose history has the runs too, and
+Their subjects are words, not ULIDs: `notepad`, `session`, `todo` and `scratchpad`, whose history includes the runs, and
 `note_<ms>`, `task_<ms>` and `preference_<digest of its key>`.
 """
 
@@ -25,10 +25,10 @@ class NotepadWritten(Event):
 
 
 class NotepadEdited(Event):
-    """A part of the notepad was edited; it was in it when the event was appended.
+    """A part of the notepad was edited; the notepad contained it when the event was appended.
 
-    `content` is what is appended, prepended or deleted; `find` gives way to `replace`. Of several the first goes, with
-    `replace_all` every one.
+    `content` is the text that is appended, prepended or deleted; `find` is replaced by `replace`. Only the first
+    occurrence is edited, with `replace_all` every one.
     """
 
     kind: Literal["notepad_edited"] = "notepad_edited"
@@ -40,7 +40,7 @@ class NotepadEdited(Event):
 
 
 class NoteAdded(Event):
-    """A note was taken."""
+    """A note was added."""
 
     kind: Literal["note_added"] = "note_added"
     content: str
@@ -48,7 +48,7 @@ class NoteAdded(Event):
 
 
 class NoteUpdated(Event):
-    """A note got another content, other tags, or both; None is as it was."""
+    """A note got new content, new tags, or both; None means unchanged."""
 
     kind: Literal["note_updated"] = "note_updated"
     content: str | None = None
@@ -56,13 +56,13 @@ class NoteUpdated(Event):
 
 
 class NoteDeleted(Event):
-    """A note was thrown away; its history stays."""
+    """A note was deleted; its history stays."""
 
     kind: Literal["note_deleted"] = "note_deleted"
 
 
 class SessionSpawned(Event):
-    """Another session was begun from this one: `fork` with all that it knew, `copied` with its notepad as it was."""
+    """Another session was started from this one: with `fork` from its whole state, with `copied` from its notepad."""
 
     kind: Literal["session_spawned"] = "session_spawned"
     session: str
@@ -71,7 +71,7 @@ class SessionSpawned(Event):
 
 
 class SessionStarted(Event):
-    """The session was begun from another one, its parent; the event that did so is its cause."""
+    """The session was started from another one, its parent, whose `session_spawned` event is the cause."""
 
     kind: Literal["session_started"] = "session_started"
     parent: str
@@ -79,13 +79,13 @@ class SessionStarted(Event):
 
 
 class SessionEnded(Event):
-    """The session is over: all that was remembered in it is archived at once."""
+    """The session ended: all its memories are archived at once."""
 
     kind: Literal["session_ended"] = "session_ended"
 
 
 class TodoWritten(Event):
-    """The todo list became these items; with `merge`, these were changed in it, or are new at its end."""
+    """The todo list was replaced by these items; with `merge`, they were updated in it, or appended if new."""
 
     kind: Literal["todo_written"] = "todo_written"
     todos: list[TodoItem] = Field(default_factory=list)
@@ -100,7 +100,7 @@ class TaskBegun(Event):
 
 
 class TaskEnded(Event):
-    """The task is over; the summary stands for all that was said and done for it."""
+    """The task ended; the summary replaces all of its turns."""
 
     kind: Literal["task_ended"] = "task_ended"
     summary: str
@@ -114,7 +114,7 @@ class ScratchpadWritten(Event):
 
 
 class RunEnded(Event):
-    """A run of the agent is over. Each step has its name and its details."""
+    """A run of the agent ended. Each step has a name and details."""
 
     kind: Literal["run_ended"] = "run_ended"
     task: str
@@ -124,7 +124,7 @@ class RunEnded(Event):
 
 
 class PreferenceRemembered(Event):
-    """Someone said how they want something done, for the first time or otherwise than before.
+    """A preference was remembered: how someone wants something done, for the first time or changed.
 
     `said_by` is who wants it; None stands for `by`, who wrote it down.
     """

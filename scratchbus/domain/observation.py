@@ -1,4 +1,4 @@
-"""The item of a Scratch Page: what callers give, what is kept, and what an update may replace."""
+"""The observation, the item of a Scratch Page, and its claim."""
 
 # no `from __future__ import annotations`: pydantic evaluates strings again for every class that inherits them
 
@@ -17,10 +17,10 @@ from scratchbus.domain.representation import readable
 
 
 class Claim(BaseModel):
-    """Who holds an observation, until when, and the fence that proves it.
+    """A claim on an observation: its holder, when it ends, and the fence that proves it.
 
-    `by` is a name to show. `owner` is the token of the connection that made the claim, and that alone may use its
-    fence; None for a claim from before claims had owners, whose fence anyone may use.
+    `by` is a name to show. `owner` is the token of the connection that made the claim; only that connection may use the
+    fence. It is None for a claim from before claims had owners, whose fence anyone may use.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -31,7 +31,7 @@ class Claim(BaseModel):
     owner: str | None = None
 
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:
-        """Yield what `repr` shows."""
+        """Yield the fields that `repr` shows."""
         return readable(super().__repr_args__())  # type: ignore[arg-type]  # its fields all have names
 
     def is_from(self, instance: str) -> bool:
@@ -49,16 +49,17 @@ class _Known(BaseModel):
 
 
 class Observation(Document, ObservationFields, _Known):
-    """What someone saw: low commitment, typed, with a lifecycle. Immutable; every change gives a new one.
+    """Something that someone saw: low commitment, typed, with a lifecycle. Immutable; every change produces a new one.
 
-    Two are equal when all their fields but `displaced` are, and observations can be members of sets. The times are UTC
-    and the engine's. `created_at` is the time of the event that added it, `updated_at` that of the last event about it.
-    `position` is the place of that last event, `added` that of the first; both are text in JSON. `attempts` counts how
-    often it was picked as work since its status changed last, and before `not_before` it is not picked again. One with
-    `every` is never active itself: at `not_before` one like it is added, and then again and again. `chain` is there
-    when something it rests on was refuted: the ids from the refuted one to the one that it rests on itself. When it was
-    refuted itself, `seen_by` are the sessions and agents that had seen it, `followed` what they did since. Only the
-    answer of an addition, but not of its retry, has `displaced`: the ids that made room for it on a full page.
+    Observations are hashable, and equal if all their fields except `displaced` are. Times are the engine's, in UTC.
+    `created_at` is the time of the event that added it, `updated_at` that of the last event about it. `position` is the
+    position of that last event, `added` that of the first; both are text in JSON. `attempts` counts how often it was
+    picked as work since its last change of status; it is not picked again before `not_before`. One with `every` is
+    never active itself: at `not_before`, and then repeatedly, one like it is added. `chain` is set if something it
+    rests on was refuted: the ids from the refuted observation to the one that this one names as evidence. If it was
+    refuted itself, `seen_by` are the sessions and agents that had seen it, `followed` their actions since. `displaced`
+    are the ids that an addition displaced from a full page; only the result of the addition has it, and not that of a
+    retry.
     """
 
     occurrences: int = 1
@@ -78,29 +79,30 @@ class Observation(Document, ObservationFields, _Known):
     @computed_field  # type: ignore[prop-decorator]  # mypy does not know computed properties
     @property
     def added(self) -> PlaceText:
-        """The place of the event that added it; lists are ordered by this."""
+        """The position of the event that added it; lists are ordered by this."""
         return Position(self.added_ms, self.added_seq, self.shard)
 
     def payload(self, model: ModelClass[Model], place: Place = "content") -> Model:
-        """Return its content, or its context or metadata, as such a pydantic model. Raises InvalidField."""
+        """Return its content, or its context or metadata, as this pydantic model. Raises InvalidField."""
         return read_payload(getattr(self, place), model, place)
 
     @property
     def is_open(self) -> bool:
-        """Whether it counts among the page's open observations."""
+        """Whether it is one of the page's open observations."""
         return self.status_class == "open"
 
     def shown(self) -> list[str]:
-        """Return the names of its fields that `repr` and JSON show, in their order.
+        """Return the names of the fields that `repr` and JSON show, in order.
 
-        These are the fields of the specification, where it stands, and of the others those that are not as they begin.
+        These are the fields of the specification, the page, version, position and priority, and other fields without
+        their default values.
         """
         others = [name for name, default in OTHERS.items() if getattr(self, name) != default]
         added = [] if self.added == self.position else ["added"]
         return [*SPECIFIED, *_PLACE, *others, *added]
 
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:
-        """Yield what `repr` shows: what `shown` names, without None."""
+        """Yield the fields that `repr` shows: those of `shown` that are not None."""
         return readable((name, getattr(self, name)) for name in self.shown())
 
     def __eq__(self, other: object) -> bool:
@@ -113,13 +115,13 @@ class Observation(Document, ObservationFields, _Known):
 
 
 _OF_ANSWERS: Final = {"displaced": ()}
-"""What an observation does not have where it is kept."""
+"""Fields that only results of calls have, with their stored values."""
 
 SPECIFIED: Final = (
     "id", "type", "content", "source", "owner", "status", "confidence", "context", "tags", "created_at", "updated_at",
     "expires_at", "metadata",
 )  # fmt: skip
-"""The fields of an observation that its specification has."""
+"""The fields of an observation in the specification."""
 
 _PLACE: Final = ("page", "version", "position", "priority")
 
@@ -128,4 +130,4 @@ OTHERS: Final = {
     for name, field in Observation.model_fields.items()
     if name not in (*SPECIFIED, *_PLACE, "shard", "ms", "seq", "added_ms", "added_seq")
 }
-"""What only this bus knows of an observation, each with what a new one has."""
+"""The fields that the bus adds to the specification's, with their default values."""

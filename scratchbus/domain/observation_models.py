@@ -1,4 +1,4 @@
-"""The fields of an observation: as callers give them, as they are kept, and those that an update may replace."""
+"""The fields of an observation: as callers give them, as they are stored, and those that an update may replace."""
 
 # no `from __future__ import annotations`: pydantic evaluates strings again for every class that inherits them
 
@@ -14,7 +14,6 @@ from typing_extensions import TypedDict  # typing's own is not enough for pydant
 
 from scratchbus.domain.checks import (
     PLAIN_LABEL,
-    as_future,
     check_blockers,
     check_content,
     check_dedupe_key,
@@ -24,15 +23,14 @@ from scratchbus.domain.checks import (
     check_tags,
     check_trigger,
 )
+from scratchbus.domain.models import CheckedBy, EventId, Guards
 from scratchbus.domain.payloads import PLACES, plain
 from scratchbus.domain.recurrence import check_every
+from scratchbus.domain.time_checks import as_future
 from scratchbus.domain.values import (
     MOST_TIMES,
-    CheckedBy,
     Confidence,
     Duration,
-    EventId,
-    Guards,
     Moment,
     Whole,
     check_confidence,
@@ -43,7 +41,7 @@ from scratchbus.domain.values import (
 from scratchbus.errors import InvalidField, UnknownField, shown
 
 _TEXT = core_schema.str_schema(strict=True)
-_NOT_BLANK = core_schema.str_schema(strict=True, pattern=r"[^\s\x1c-\x1f]")  # besides \s what `str.isspace` knows
+_NOT_BLANK = core_schema.str_schema(strict=True, pattern=r"[^\s\x1c-\x1f]")  # \s and the rest of `str.isspace`
 _PORTION = core_schema.float_schema(strict=True, ge=0, le=1)
 _COUNT = core_schema.int_schema(strict=True, ge=1, le=MOST_TIMES)
 _LABELS = core_schema.list_schema(core_schema.str_schema(strict=True, pattern=f"^{PLAIN_LABEL}$"), strict=True)
@@ -59,9 +57,9 @@ def _name_of_type(name: object) -> str:
 
 
 class ObservationFields(BaseModel):
-    """The fields that an observation has from the event that adds it.
+    """The fields that an observation gets from the event that adds it.
 
-    A field that callers may give is declared here, as it is kept, and in `NewObservation`, as they give it.
+    A field that callers may give is declared here in its stored form, and in `NewObservation` as they give it.
     """
 
     model_config = ConfigDict(defer_build=True)
@@ -86,12 +84,12 @@ class ObservationFields(BaseModel):
 
 
 class NewObservation(BaseModel):
-    """What a caller gives to add an observation; what is left out comes from its type and the settings.
+    """An observation to add; fields that are left out get their values from its type and the settings.
 
-    `ttl` and `expires_at` exclude each other. `times` is how many sightings this one stands for. `event_id` makes a
-    retry safe. `remind_at` is a moment, `remind_on` a mapping of `type`, `status` and `tags` that a later event has
-    to match. `blocked_by` are ids of observations of the same page; it is not active while one of them is open.
-    `not_before` is the moment when it becomes active, `every` how often a new one like it is added.
+    `ttl` and `expires_at` exclude each other. `times` is the number of sightings that it represents. `event_id` makes a
+    retry safe. `remind_at` is a time, `remind_on` a mapping of `type`, `status` and `tags` that a later event must
+    match. `blocked_by` are ids of observations of the same page; it is not active while one of them is open.
+    `not_before` is the time at which it becomes active, `every` how often a new one like it is added.
     """
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
@@ -118,7 +116,7 @@ class NewObservation(BaseModel):
     event_id: EventId = None
 
     def __init__(self, **given: Any) -> None:
-        """Take the fields by name. Raises UnknownField or InvalidField."""
+        """Check the types of the fields. Raises UnknownField or InvalidField."""
         given |= {name: plain(name, given[name]) for name in PLACES if name in given}
         try:
             super().__init__(**given)
@@ -138,11 +136,11 @@ def invalid(error: ValidationError, known: list[str]) -> InvalidField:
 
 
 class GivenObservation(Guards, NewObservation):
-    """All that callers of `add` give, each with its check, which makes a `ttl` milliseconds or "never"."""
+    """The checked arguments of `add`; `ttl` is milliseconds or "never"."""
 
 
 GUARDS = Guards.model_fields.keys()
-"""The names of what callers of `add` give that is not of the observation itself."""
+"""The names of the arguments of `add` that are not fields of the observation."""
 
 
 class ObservationPatch(TypedDict, total=False):
@@ -167,13 +165,13 @@ class ObservationPatch(TypedDict, total=False):
 
 
 UPDATABLE = tuple(ObservationPatch.__annotations__)
-"""What `update` may change; id, created_at, source and the rest are set once."""
+"""The fields that `update` may change; id, created_at, source and the rest are set once."""
 
 
 class Changes(TypedDict, total=False):
-    """The fields that an update has replaced, each with its new value; `status` has an event of its own."""
+    """The fields that an update replaced, with their new values; `status` has its own event."""
 
-    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]  # how pydantic wants it
+    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]  # pydantic requires this attribute
 
     content: str
     owner: str | None

@@ -1,4 +1,4 @@
-"""Whose a claim is: the connection that made it, known by its source and its instance."""
+"""The owner of a claim: the connection that made it, identified by its source and its instance."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _INSTANCE = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,256}")
 
 
 def check_instance(instance: object) -> str:
-    """Return the instance if it is one. Raises InvalidField."""
+    """Return the instance if it is valid. Raises InvalidField."""
     if not isinstance(instance, str) or not _INSTANCE.fullmatch(instance):
         raise InvalidField("instance", f"{shown(instance)} is not an instance; use 1–256 characters on one line")
     return instance
 
 
 def new_instance() -> str:
-    """Return an instance that no other connection has."""
+    """Return a new instance, which no other connection has."""
     return token_hex(16)
 
 
 def owner_token(source: str, instance: str) -> str:
-    """Return the token by which a claim names its owner.
+    """Return the token that identifies the owner of a claim.
 
     It is a digest, so that reading a claim does not reveal the instance.
     """

@@ -1,4 +1,4 @@
-"""Pydantic models as the payload of observations: the content as JSON, or the context, or the metadata."""
+"""Pydantic models as the payload of observations: as JSON in the content, or in the context or metadata."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _types: dict[type[BaseModel], str] = {}
 
 
 def payload_of(type: str) -> Callable[[ModelClass[Model]], ModelClass[Model]]:
-    """Return a decorator that makes a pydantic model the payload of an observation type: `page.add(Model(…))`."""
+    """Return a decorator that declares a pydantic model the payload of an observation type: `page.add(Model(…))`."""
 
     def decorate(model: ModelClass[Model]) -> ModelClass[Model]:
         _types[model] = type
@@ -32,19 +32,19 @@ def payload_of(type: str) -> Callable[[ModelClass[Model]], ModelClass[Model]]:
 
 
 def type_of_payload(payload: BaseModel) -> str:
-    """Return the observation type that a model, or one it inherits from, is the payload of. Raises InvalidField."""
+    """Return the observation type whose payload is this model, or one it inherits from. Raises InvalidField."""
     for cls in type(payload).__mro__:
         if cls in _types:
             return _types[cls]
     name = type(payload).__name__
     raise InvalidField(
         "type",
-        f"{name} is the payload of no type; decorate it with @payload_of(type), or write add(type, {name}(…))",
+        f"{name} is not the payload of a type; decorate it with @payload_of(type), or write add(type, {name}(…))",
     )
 
 
 def plain(place: str, value: object) -> Any:
-    """Return a value as it is kept: of a model its JSON, as text for the content. Raises InvalidField."""
+    """Return a value in its stored form: for a model, its JSON, as text for the content. Raises InvalidField."""
     if not isinstance(value, BaseModel):
         return value
     try:
@@ -54,9 +54,9 @@ def plain(place: str, value: object) -> Any:
 
 
 def read_payload(value: Any, model: type[Model], place: Place) -> Model:
-    """Return the payload in a field of an observation or event. Raises InvalidField unless it is one."""
+    """Return the payload in a field of an observation or event. Raises InvalidField unless it fits the model."""
     if value is None:
-        raise InvalidField(place, f"is not here; {model.__name__} is in events that are `added`, and in observations")
+        raise InvalidField(place, "is empty here; observations and `added` events have it")
     try:
         return model.model_validate_json(value) if place == "content" else model.model_validate(value)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Where an event stands in its log."""
+"""Positions of events in their logs."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _TEXT = re.compile(r"(?:(\d{1,5})/)?(\d{1,15})-(\d{1,15})")
 
 
 class Position(NamedTuple):
-    """An event's place in its log: the stream id ``<ms>-<seq>``, and the shard whose log it is.
+    """An event's position in its log: the stream id ``<ms>-<seq>``, and the shard of the log.
 
-    ``seq`` counts 1, 2, 3 … over the whole log; ``ms`` is the engine's time in milliseconds and never goes
-    back. Positions of one shard compare as integers. The text form is ``<ms>-<seq>`` on shard 0 and
+    ``seq`` counts 1, 2, 3 … over the whole log; ``ms`` is the engine's time in milliseconds and never goes back.
+    Positions of one shard compare in the order of the log. The text form is ``<ms>-<seq>`` on shard 0 and
     ``<shard>/<ms>-<seq>`` elsewhere.
     """
 
@@ -31,7 +31,7 @@ class Position(NamedTuple):
 
     @classmethod
     def parse(cls, text: object) -> Position:
-        """Read the text form. Raises InvalidPosition."""
+        """Return the position with this text form. Raises InvalidPosition."""
         match = _TEXT.fullmatch(text) if isinstance(text, str) else None
         if match is None:
             raise InvalidPosition(f"{shown(text)} is not a position; write it as <ms>-<seq> or <shard>/<ms>-<seq>")
@@ -40,7 +40,7 @@ class Position(NamedTuple):
 
     @classmethod
     def before(cls, at: datetime) -> Position:
-        """Return the position before all events of a time, on shard 0; a naive time counts as UTC."""
+        """Return the position before all events at or after a time, on shard 0; a naive time counts as UTC."""
         return cls(values.millis(at), 0)
 
     @property
@@ -72,18 +72,18 @@ class _Placed(Protocol):
 
 
 def in_time(placed: _Placed) -> tuple[int, int, int]:
-    """Return the sort key of positions, or events, of several shards: by time, then in the order of each log."""
+    """Return the sort key of positions or events of several shards: by time, then by shard and order in the log."""
     return placed.ms, placed.shard, placed.seq
 
 
 class BusPosition(NamedTuple):
-    """A position in every shard of a bus. Opaque to users: keep its text, hand it back as ``after=``."""
+    """A position in every shard of a bus. Opaque to users: keep its text and pass it as ``after=``."""
 
     shards: tuple[Position, ...]
 
     @classmethod
     def parse(cls, text: object) -> BusPosition:
-        """Read the text form, one position a shard, joined by commas. Raises InvalidPosition."""
+        """Return the position with this text form: one position per shard, joined by commas. Raises InvalidPosition."""
         if not isinstance(text, str):
             raise InvalidPosition(f"{shown(text)} is not a position of a bus; pass what `bus.position()` returned")
         return cls(tuple(Position.parse(part)._replace(shard=shard) for shard, part in enumerate(text.split(","))))

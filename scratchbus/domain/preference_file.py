@@ -1,4 +1,4 @@
-"""The preferences in a text file: how the part between the marks is read, merged and written. Pure.
+"""Preferences in a text file: reading, merging and writing the part between the marks. Pure.
 
     <!-- scratchbus:preferences begin -->
     <!-- scope ada/shop, log 3f1c0a9b, as of 1795256156929-15. Edit, add or delete … -->
@@ -7,8 +7,8 @@
     - **quotes in JS**: always double quotes
     <!-- scratchbus:preferences end -->
 
-The second line says which state of the bus the file was last the same as, so that the next sync can tell what changed
-on which side.
+The second line names the state of the bus that the file last matched, so that the next sync can tell which side changed
+what.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _INDENT: Final = "  "
 
 
 class FileItem(NamedTuple):
-    """A preference as a file has it."""
+    """A preference in a file."""
 
     key: str
     text: str
 
 
 class SyncedAt(NamedTuple):
-    """The state of the bus that a file was last the same as: its log, and the last event about a preference."""
+    """The state of the bus that a file last matched: its log, and the last event about a preference."""
 
     log: str
     position: Position
@@ -50,7 +50,7 @@ class SyncedAt(NamedTuple):
 
 @dataclass
 class FilePart:
-    """The part of a file between the marks: where it is, and the preferences in it by subject."""
+    """The part of a file between the marks: its offsets, and its preferences by subject."""
 
     start: int
     end: int
@@ -61,7 +61,7 @@ class FilePart:
 
 
 class FileChange(NamedTuple):
-    """What a file changed: the new text of a preference, or None for one to forget."""
+    """A change made in a file: the new text of a preference, or None to forget it."""
 
     subject: str
     key: str
@@ -69,16 +69,16 @@ class FileChange(NamedTuple):
 
 
 class MergedPreferences(NamedTuple):
-    """What to write to the bus, and the keys of the preferences that both sides had changed."""
+    """The changes to write to the bus, and the keys of the preferences that both sides changed."""
 
     changes: list[FileChange]
     conflicts: list[str]
 
 
 def find_part(text: str, prefix: str) -> FilePart:
-    """Return the part of a text between the marks; an empty one at its end if it has none.
+    """Return the part of a text between the marks; without marks, an empty part at its end.
 
-    Raises InvalidField for a mark without the other, for a second part, and for a line that is no preference.
+    Raises InvalidField for a missing mark, for a second part, and for a line that is not a preference.
     """
     marks = [*_MARK.finditer(text)]
     newline = "\r\n" if "\r\n" in text else "\n"
@@ -86,7 +86,7 @@ def find_part(text: str, prefix: str) -> FilePart:
         return FilePart(len(text), len(text), newline)
     if [mark[1] for mark in marks] != ["begin", "end"]:
         lines = ", ".join(f"{mark[1]} in line {_line_at(text, mark.start())}" for mark in marks)
-        raise InvalidField("file", f"has these marks: {lines}; leave one {BEGIN}, and one {END} behind it")
+        raise InvalidField("file", f"has these marks: {lines}; leave one {BEGIN} and, after it, one {END}")
     begin, end = marks
     start = begin.start() + text[begin.start() : begin.end()].index("<")
     part = FilePart(start, end.end() - end[0].endswith("\r"), "\r\n" if begin[0].endswith("\r") else "\n")
@@ -109,7 +109,7 @@ def _read_lines(part: FilePart, lines: list[str], first: int, prefix: str) -> No
         elif state := _STATE.fullmatch(line):
             part.scope, part.synced = state["scope"], _synced(state)
         elif line not in ("", HEADING):
-            problem = "is no preference; write it as `- **key**: text`, or move it out of the part between the marks"
+            problem = "is not a preference; write it as `- **key**: text`, or move it out of the part between the marks"
             raise InvalidField("file", f"line {number}: {shown(line)} {problem}")
     numbers: dict[str, int] = {}
     for number, key, texts in found:
@@ -120,7 +120,7 @@ def _read_lines(part: FilePart, lines: list[str], first: int, prefix: str) -> No
         subject = subject_of(prefix, kept.key)
         if subject in numbers:
             same = f"lines {numbers[subject]} and {number}: {shown(part.items[subject].key)} and {shown(kept.key)}"
-            raise InvalidField("file", f"{same} are the same key; make one preference of them")
+            raise InvalidField("file", f"{same} are the same key; merge them into one preference")
         numbers[subject], part.items[subject] = number, kept
 
 
@@ -134,11 +134,11 @@ def _synced(state: re.Match[str]) -> SyncedAt | None:
 def merge(
     items: Mapping[str, FileItem], base: Mapping[str, Preference] | None, current: Mapping[str, Preference]
 ) -> MergedPreferences:
-    """Return what to write to the bus so that nothing that changed in the file is lost.
+    """Return the changes to write to the bus so that no change in the file is lost.
 
-    `base` is what both sides had when they were last the same, None if that is not known: then nothing counts as
-    deleted. What changed on one side only is taken over. What both sides changed is as in the file, and a change wins
-    over a deletion.
+    `base` is the state in which both sides last matched, None if it is not known; then nothing counts as deleted.
+    A change on one side only is applied to the other. If both sides changed a preference, the file wins, but a change
+    wins over a deletion.
     """
     merged = MergedPreferences([], [])
     for subject in {**items, **(base or {}), **current}:
@@ -147,7 +147,7 @@ def merge(
             continue
         then = _item(base.get(subject)) if base is not None else None
         if ours == then:
-            continue  # only the bus has changed it
+            continue  # changed on the bus only
         if theirs != then and ours is not None and theirs is not None:
             merged.conflicts.append(ours.key)
         if ours is not None:
@@ -162,7 +162,7 @@ def _item(preference: Preference | None) -> FileItem | None:
 
 
 def replaced(text: str, part: FilePart, scope: str, synced: SyncedAt | None, current: Mapping[str, Preference]) -> str:
-    """Return a text whose part has these preferences, those that it had in their order, the others behind them."""
+    """Return a text with these preferences in its part: those it had in their order, then the others."""
     order = [current[subject] for subject in part.items if subject in current]
     order += [each for subject, each in current.items() if subject not in part.items]
     state = f", log {synced.log}, as of {synced.position}" if synced is not None else ""

@@ -1,4 +1,4 @@
-"""What a preference is: its key, by whose meaning it is known, and its text."""
+"""Preferences: checks of their keys and texts, and the meaning of a key, which identifies a preference."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from scratchbus.domain.quoting import visible
 from scratchbus.errors import InvalidField, TooLarge, shown
 
 MAX_KEY: Final = 200
-"""The most characters of a key."""
+"""The most characters in a key."""
 
 MAX_TEXT: Final = 4_000
-"""The most characters of a text."""
+"""The most characters in a text."""
 
 MARKS: Final = "scratchbus:preferences"
-"""What the lines say between which a file has the preferences; neither keys nor texts may contain it."""
+"""The words that mark the preferences in a file; neither keys nor texts may contain them."""
 
 _WORD: Final = re.compile(r"[^\W_]+[+#]*")
 _SIBILANTS: Final = ("ches", "shes", "sses", "xes", "zes")
@@ -26,7 +26,7 @@ _NO_PLURALS: Final = ("ss", "us", "is")
 
 
 def check_key(key: object) -> str:
-    """Return a key: one line of up to 200 characters with a letter or digit, its blanks made single."""
+    """Return a key: one line of up to 200 characters with a letter or digit, with runs of blanks made single."""
     text = check_text("key", key)
     if "\n" in text.strip() or visible(text) != text.replace("\t", "    "):
         raise InvalidField("key", f"{shown(text)} is not one line of visible text; use a few words, as `quotes in JS`")
@@ -41,12 +41,12 @@ def check_key(key: object) -> str:
 
 
 def check_preference(text: object) -> str:
-    """Return the text of a preference: not blank, up to 4,000 characters, without blanks at the ends of its lines."""
+    """Return the text of a preference: not blank, up to 4,000 characters, without trailing blanks on its lines."""
     given = check_text("text", text).replace("\r\n", "\n").replace("\r", "\n")
     lines = [line.rstrip() for line in given.strip().split("\n")]
     kept = "\n".join(lines)
     if not kept:
-        raise InvalidField("text", "is empty; say how it is to be done, or forget the preference")
+        raise InvalidField("text", "is empty; say how it should be done, or forget the preference")
     if MARKS in kept:
         raise InvalidField("text", f"contains `{MARKS}`, which marks the preferences in files")
     if any(category(char) == "Cc" and char not in "\n\t" for char in kept):
@@ -57,17 +57,17 @@ def check_preference(text: object) -> str:
 
 
 def meaning_of(key: str) -> str:
-    """Return what two keys have in common that mean the same.
+    """Return a key in its normal form, which is the same for keys that mean the same.
 
-    Case, blanks, punctuation and the form of a character (Unicode NFKC) do not count, nor does the simple plural of an
-    English word: `Commit messages`, `commit-message` and `COMMIT_MESSAGES` are one key. The order of words counts, and
-    so do `+` and `#` behind a word: `C`, `C++` and `C#` are three.
+    Case, blanks, punctuation, the form of a character (Unicode NFKC) and the regular plural of an English word do not
+    count: `Commit messages`, `commit-message` and `COMMIT_MESSAGES` are one key. The order of words counts, and so do
+    `+` and `#` after a word: `C`, `C++` and `C#` are three.
     """
     return " ".join(_singular(word) for word in _WORD.findall(normalize("NFKC", key).casefold()))
 
 
 def _singular(word: str) -> str:
-    """Return an English word without the ending of a simple plural; short words stay as they are."""
+    """Return an English word without a regular plural ending; short words stay unchanged."""
     if len(word) < 4 or not word.endswith("s") or word.endswith(_NO_PLURALS):
         return word
     if word.endswith("ies"):
@@ -76,5 +76,5 @@ def _singular(word: str) -> str:
 
 
 def subject_of(prefix: str, key: str) -> str:
-    """Return the subject of the preference with a key: a prefix and 64 bits of the digest of what the key means."""
+    """Return the subject of the preference with a key: a prefix and 64 bits of the digest of the key's normal form."""
     return prefix + sha256(meaning_of(key).encode()).hexdigest()[:16]

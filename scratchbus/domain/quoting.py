@@ -1,4 +1,4 @@
-"""The fence around quoted text: it marks the text as data, and nothing inside can end the fence or imitate its outside.
+"""The fence around quoted text: it marks the text as data, and nothing inside can end it or imitate text outside.
 
 Every quoted line starts with a mark, so no content can escape. Characters that make text look different from what is
 stored are removed: control characters, invisible characters, and those that change the direction of writing.
@@ -18,7 +18,7 @@ _SELECTORS: Final = range(0xE0100, 0xE01F0)
 
 
 def fenced(text: str) -> str:
-    """Return quoted text as a block in which every line is marked."""
+    """Return text as a block in which every line is marked as quoted."""
     return "\n".join(MARK + visible(line) for line in text.splitlines() or [""])
 
 

@@ -1,4 +1,4 @@
-"""When something recurs: by an interval, or by a line of cron."""
+"""Recurrence by an interval or by a cron expression."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 LEAST_MS = 1_000
 """The shortest interval."""
 
-_FIELDS = 5  # of a line of cron
+_FIELDS = 5  # of a cron expression
 
 
 def check_every(text: object) -> str:
-    """Return the text if it says how often something recurs. Raises InvalidField."""
+    """Return the text if it is an interval or a cron expression. Raises InvalidField."""
     if isinstance(text, str):
         try:
             next_slot(text, 0, 0)
@@ -33,14 +33,14 @@ def check_every(text: object) -> str:
 
 
 def next_slot(every: str, slot: int, after: int) -> int:
-    """Return the first slot (ms) after a time, of those that an interval counts from `slot`; cron is in UTC.
+    """Return the first slot (ms) after a time; an interval counts its slots from `slot`, and cron is in UTC.
 
-    Raises InvalidTTL or ValueError for what is neither an interval nor cron.
+    Raises InvalidTTL or ValueError for a text that is neither an interval nor cron.
     """
     if len(every.split()) == _FIELDS:
         found = _cron(every).get_next_fire_time(None, moment(after + 1))
         if found is None:
-            raise ValueError("it never comes")
+            raise ValueError("it never fires")
         return millis(found.astimezone(UTC))
     interval = duration_ms(every)
     if interval is None or interval < LEAST_MS:
@@ -49,7 +49,7 @@ def next_slot(every: str, slot: int, after: int) -> int:
 
 
 def first_slot(every: str, now: datetime, start: datetime | None) -> int:
-    """Return the first slot (ms): an interval from now, or at `start`; with cron the next that is not before it."""
+    """Return the first slot (ms): `start`, or one interval from now; with cron, the next one, not before `start`."""
     if len(every.split()) == _FIELDS or start is None:
         begin = millis(now if start is None else start)
         return next_slot(every, begin, begin if start is None else begin - 1)

@@ -1,4 +1,4 @@
-"""The registry: which observation types there are, and what each brings along."""
+"""The registry: the observation types, each with its defaults, limits and lifecycle."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DEDUPE_PREFIXES: Final = ("context.", "metadata.")
 _LONGEST_READABLE_KEY: Final = 160
 
 Lasting = int | Literal["never"] | None
-"""Milliseconds, "never", or None where the type leaves it to the settings."""
+"""Milliseconds, "never", or None if the settings decide."""
 
 
 @dataclass(frozen=True)
@@ -55,19 +55,19 @@ class ObservationType:
     dedupe: tuple[str, ...] = ()
 
     def ttl_ms(self, default: int | None) -> int | None:
-        """Return how long an observation of this type lives, in ms, or None for ever; `default` is the settings'."""
+        """Return how long an observation of this type lives, in ms, or None for no limit; `default` is the setting."""
         return _lasting(self.default_ttl_ms, default)
 
     def archive_after_ms(self, default: int | None) -> int | None:
-        """Return how long after closing it is archived, in ms, or None for never; `default` is the settings'."""
+        """Return how long after closing it is archived, in ms, or None for never; `default` is the setting."""
         return _lasting(self.auto_archive_after_ms, default)
 
     def dedupe_key_of(self, fields: Mapping[str, Any]) -> str | None:
-        """Return the dedupe_key that the type makes of an observation's fields, or None.
+        """Return the dedupe_key that the type derives from an observation's fields, or None.
 
-        The key begins with the type's name, whether `dedupe` names the type or not. It is None if the type has no
-        `dedupe`, or if a named field is not there: what lacks the address it would be known by is not the same as
-        another that lacks it. A long key is shortened to a digest; all are ASCII and below 256 bytes.
+        The key begins with the type's name, even if `dedupe` does not contain `type`. It is None if the type has no
+        `dedupe`, or if a field of it is missing: two observations that lack the same field are not duplicates. A long
+        key is shortened to a digest; all keys are ASCII and below 256 bytes.
         """
         if not self.dedupe:
             return None
@@ -100,7 +100,7 @@ class ObservationType:
 
 @dataclass(frozen=True)
 class RegistryChanges:
-    """What differs from an older registry: names of types, sorted."""
+    """The differences from an older registry: names of types, sorted."""
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -109,7 +109,7 @@ class RegistryChanges:
 
     @property
     def needs_none_open(self) -> tuple[str, ...]:
-        """The types that may change so only while no observation of theirs is open."""
+        """The types whose changes are allowed only while none of their observations is open."""
         return tuple(sorted({*self.removed, *self.lifecycle_changed}))
 
     def __bool__(self) -> bool:
@@ -121,7 +121,8 @@ class RegistryChanges:
 class Registry:
     """All observation types of a bus, with the YAML text they were read from.
 
-    `lifecycles` holds the default one and those the file names. Registries compare by what they say, not by `text`.
+    `lifecycles` has the default one and those that the file names. Registries compare by their types and lifecycles,
+    not by `text`.
     """
 
     types: Mapping[str, ObservationType] = field(hash=False)
@@ -134,7 +135,7 @@ class Registry:
         object.__setattr__(self, "lifecycles", MappingProxyType(dict(self.lifecycles)))
 
     def get(self, name: str) -> ObservationType:
-        """Return the type of this name. Raises UnknownType, with the nearest name there is."""
+        """Return the type with this name. Raises UnknownType, with the nearest known name."""
         found = self.types.get(name)
         if found is None:
             near = difflib.get_close_matches(str(name), self.types, n=1, cutoff=0.5)
@@ -143,11 +144,11 @@ class Registry:
 
     @cached_property
     def digest(self) -> str:
-        """The SHA-256 of the text: two registries with one digest came from the same file."""
+        """The SHA-256 of the text: registries with the same digest were read from the same text."""
         return sha256(self.text.encode()).hexdigest()
 
     def changes_from(self, old: Registry) -> RegistryChanges:
-        """Return what this registry would change if it took the place of `old`."""
+        """Return what this registry would change if it replaced `old`."""
         kept = sorted(self.types.keys() & old.types.keys())
         return RegistryChanges(
             added=tuple(sorted(self.types.keys() - old.types.keys())),

@@ -1,4 +1,4 @@
-"""The registry in YAML, read as a whole or not at all."""
+"""The registry in YAML."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _DEDUPABLE: Final = (*DEDUPE_FIELDS, *(f"{prefix}<key>" for prefix in DEDUPE_PRE
 def parse_registry(text: str, file: str, *, is_published: bool = False) -> Registry:
     """Return the registry that a YAML text describes; `file` is its name in errors.
 
-    One that `is_published` may have been accepted by an older version, so all its patterns are taken. The last few are
-    remembered, since each connection of a process usually reads the same one. Raises RegistryError with the file, the
-    line, the key and what is allowed there.
+    If it `is_published`, an older version may have accepted it, so all its patterns are accepted. The last few are
+    cached, since the connections of a process usually read the same one. Raises RegistryError with the file, the line,
+    the key and the allowed values.
     """
     source = YamlText(text, file, RegistryError)
     try:
@@ -57,7 +57,7 @@ def parse_registry(text: str, file: str, *, is_published: bool = False) -> Regis
 
 def _status_class(value: Any) -> Any:
     if value not in STATUS_CLASSES:
-        raise YamlProblem(f"{shown(value)} is not a class of status", STATUS_CLASSES)
+        raise YamlProblem(f"{shown(value)} is not a status class", STATUS_CLASSES)
     return value
 
 
@@ -81,7 +81,7 @@ def _dedupe(names: tuple[str, ...]) -> tuple[str, ...]:
     for index, name in enumerate(names):
         nested = name.startswith(DEDUPE_PREFIXES) and not name.endswith(".")
         if not nested and name not in DEDUPE_FIELDS:
-            raise YamlProblem(f"cannot tell observations apart by {shown(name)}", _DEDUPABLE, (index,))
+            raise YamlProblem(f"observations cannot be deduplicated by {shown(name)}", _DEDUPABLE, (index,))
     if not names:
         raise YamlProblem("is empty; name at least one field, or leave the key out", _DEDUPABLE)
     return tuple(dict.fromkeys(names))
@@ -118,7 +118,7 @@ class _Lifecycle(YamlModel):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.statuses.get(ARCHIVED, "final") != "final":
-            problem = f"{ARCHIVED!r} is where the bus puts closed observations; it must be final"
+            problem = f"{ARCHIVED!r} is the status to which the bus moves old observations; it must be final"
             raise YamlProblem(problem, ["final"], ("statuses", ARCHIVED))
         lifecycle = self.named("")
         can_begin = lifecycle.of_class("open")
@@ -146,7 +146,7 @@ class _Lifecycle(YamlModel):
 
 
 def _check_targets(lifecycle: Lifecycle, status: str, targets: tuple[str, ...]) -> None:
-    """Raise YamlProblem unless a status may lead to these."""
+    """Raise YamlProblem unless a status may lead to these targets."""
     at = ("transitions", status)
     if status not in lifecycle.statuses:
         raise YamlProblem.unknown("status", status, lifecycle.statuses, at)
@@ -162,7 +162,7 @@ def _check_targets(lifecycle: Lifecycle, status: str, targets: tuple[str, ...]) 
 
 
 class _Type(YamlModel):
-    """A type; its fields but the last two are those of ObservationType."""
+    """A type; all fields except the last two are those of ObservationType."""
 
     description: Text = ""
     priority: _Priority = 0

@@ -1,4 +1,4 @@
-"""The relations that facts may have, and their file in YAML."""
+"""The relations of facts, and the YAML file that declares them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from scratchbus.domain.yaml_model import Items, Table, Text, TypeName, YamlModel
 from scratchbus.errors import InvalidField, RelationsError, UnknownRelation, shown
 
 SAME_AS: Final = "same_as"
-"""The relation of two names of one entity. It is built in."""
+"""The relation between two names of the same entity. It is built in."""
 
 _BETWEEN = re.compile(r"[\s_-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A relation; `values` says whether a subject has one value at a time. `inverse` is "" if it has none."""
+    """A relation; `values` says whether a subject has one value at a time or many. `inverse` is "" if it has none."""
 
     name: str
     description: str = ""
@@ -34,11 +34,11 @@ class Relation:
 
     @property
     def is_single(self) -> bool:
-        """Whether a new value ends the one before it."""
+        """Whether a new value ends the previous one."""
         return self.values == "one"
 
     def names(self) -> Iterator[tuple[str, str | int | None]]:
-        """Yield every name of the relation, and where the file has it: the key, or the number of the alias."""
+        """Yield every name of the relation, and its place in the file: the key, or the index of the alias."""
         yield self.name, None
         if self.inverse:
             yield self.inverse, "inverse"
@@ -47,22 +47,22 @@ class Relation:
 
 
 class Read(NamedTuple):
-    """A relation as one of its names reads it: `is_inverse` if that name has subject and object the other way round."""
+    """A relation as one of its names means it: `is_inverse` if that name swaps subject and object."""
 
     relation: Relation
     is_inverse: bool = False
 
     @property
     def name(self) -> str:
-        """The name under which facts are stored: aliases mean the name of the relation."""
+        """The name under which facts are stored: that of the relation or its inverse, never an alias."""
         return self.relation.inverse if self.is_inverse else self.relation.name
 
 
-_SAME = Relation(SAME_AS, "The two names mean one entity.", symmetric=True, transitive=True)
+_SAME = Relation(SAME_AS, "The two names mean the same entity.", symmetric=True, transitive=True)
 
 
 class RelationRegistry:
-    """All relations, by each of their names; `text` is the YAML that declares them."""
+    """All relations, by all their names; `text` is the YAML that declares them."""
 
     def __init__(self, relations: Mapping[str, Relation], text: str = "") -> None:
         self.relations = {SAME_AS: _SAME, **relations}
@@ -92,7 +92,7 @@ class RelationRegistry:
         return self._names.get(name) or Read(Relation(name))
 
     def knows(self, name: str) -> bool:
-        """Return whether a name is that of a relation."""
+        """Return whether a relation has this name."""
         return plain_name(name) in self._names
 
 
@@ -129,7 +129,7 @@ class _RelationsFile(YamlModel):
     relations: Table[TypeName, _Relation] = Field({})
 
     def registry(self, text: str) -> RelationRegistry:
-        """Return the registry. Raises YamlProblem for a name that is declared twice, or cannot be."""
+        """Return the registry. Raises YamlProblem for a name that is declared twice or invalid."""
         if not self.relations:
             raise YamlProblem("there are no relations; write at least one under `relations:`", at=("relations",))
         taken = {SAME_AS: "which is built in"}
@@ -151,7 +151,7 @@ class _RelationsFile(YamlModel):
 def parse_relations(text: str, file: str) -> RelationRegistry:
     """Return the relations that a YAML text declares; `file` is its name in errors.
 
-    Raises RelationsError with the file, the line, the key and what is allowed there.
+    Raises RelationsError with the file, the line, the key and the allowed values.
     """
     source = YamlText(text, file, RelationsError)
     try:

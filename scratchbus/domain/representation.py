@@ -1,4 +1,4 @@
-"""What `repr` shows in a shell."""
+"""The output of `repr` and `dir` in a shell."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scratchbus.domain.position import Position
 
 
 class _Unquoted(str):
-    """A text that stands for itself, without quotes."""
+    """A text whose `repr` has no quotes."""
 
     __slots__ = ()
 
@@ -19,7 +19,7 @@ class _Unquoted(str):
 
 
 def readable(fields: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Yield fields without those that are None; times and positions as text."""
+    """Yield the fields that are not None; times and positions as text."""
     for name, value in fields:
         if isinstance(value, datetime):
             yield name, _Unquoted(value.isoformat(timespec="milliseconds").replace("+00:00", "Z"))
@@ -30,5 +30,5 @@ def readable(fields: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
 
 
 def public_names(value: object, inner: Collection[str] = ()) -> list[str]:
-    """Return the attributes of a value that its users may use, for `dir`; `inner` are others without underscore."""
+    """Return the public attributes of a value, for `dir`; `inner` are internal ones without an underscore."""
     return sorted(name for name in object.__dir__(value) if not name.startswith("_") and name not in inner)

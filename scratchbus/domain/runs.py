@@ -1,4 +1,4 @@
-"""A run of an agent: the steps it took, how it ended."""
+"""A run of an agent: its steps and its outcome."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from scratchbus.domain.scratchpad import COMPLETED, ERROR, EXCEPTION, MAX_STEPS,
 from scratchbus.errors import shown
 
 SHOWN: Final = 100
-"""How many characters of a new scratchpad its step tells."""
+"""The number of characters of a new scratchpad that its step records."""
 
 MOST_STEPS: Final = 500
-"""The most steps of a run that its event tells: the last ones."""
+"""The most steps in the event of a run, which keeps the last ones."""
 
 LONGEST: Final = 1_000
-"""The most characters of a task, a summary, or the details of a step that the event of a run tells."""
+"""The most characters of a task, a summary, or the details of a step in the event of a run."""
 
 _FRAMES: Final = 5
 _COMPLETED: Final = "Task completed"
 
 
 class RunStep(NamedTuple):
-    """One step of a run: its name, with whatever its maker wants to be known of it."""
+    """One step of a run: its name, and any details."""
 
     name: str
     details: dict[str, Any]
@@ -32,10 +32,10 @@ class RunStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ScratchpadReply:
-    """The outcome of a model's answer: true when the scratchpad was updated.
+    """The outcome of a model's answer; true if the scratchpad was updated.
 
-    `content` is what it says then. When the answer could not be used `error` says why, and nothing was changed; neither
-    is there when the answer was to leave it as it is.
+    `content` is then its new content. If the answer could not be used, `error` says why, and nothing was changed. Both
+    are None if the answer was to leave the scratchpad unchanged.
     """
 
     content: str | None = None
@@ -46,7 +46,7 @@ class ScratchpadReply:
 
 
 class RunRecord:
-    """What is known of a run. It has one of four ends; the one that is said last counts."""
+    """The record of a run. It has one of four outcomes; the last one that is set counts."""
 
     def __init__(self, agent: str, task: str) -> None:
         self.agent = agent
@@ -59,23 +59,23 @@ class RunRecord:
         self.steps.append(RunStep(name, details))
 
     def done(self, message: str | None = None) -> None:
-        """Say that the task is done, and what came of it."""
+        """Record that the task is done, and its result."""
         self.step("done", message=message)
         self.outcome, self.summary = COMPLETED, message or _COMPLETED
 
     def error(self, message: str | None = None) -> None:
-        """Say that the agent gave up on the task, and why."""
+        """Record that the agent gave up on the task, and why."""
         self.step("error", message=message)
         self.outcome, self.summary = ERROR, message or "Agent encountered an error"
 
     def max_steps(self, limit: int) -> None:
-        """Say that the run ends because it took as many steps as it may."""
+        """Record that the run ends because it reached its limit of steps."""
         self.outcome = MAX_STEPS
         self.summary = f"Reached maximum steps ({limit}) without completing task"
 
 
 def record_exception(run: RunRecord, error: BaseException) -> None:
-    """Record the exception that ended a run, with the first lines of its traceback, the innermost first."""
+    """Record the exception that ended a run, with the innermost frames of its traceback, innermost first."""
     frames = traceback.extract_tb(error.__traceback__)[::-1][:_FRAMES]
     lines = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames]
     run.step("error", message=str(error), backtrace=lines)
@@ -83,7 +83,7 @@ def record_exception(run: RunRecord, error: BaseException) -> None:
 
 
 def record_reply(run: RunRecord, reply: ScratchpadReply) -> None:
-    """Record what became of the answer to the prompt at the end of a run."""
+    """Record the outcome of the answer to the prompt at the end of a run."""
     if reply.content is not None:
         run.step("scratchpad_update", content=reply.content[:SHOWN])
     elif reply.error is not None:
@@ -91,12 +91,12 @@ def record_reply(run: RunRecord, reply: ScratchpadReply) -> None:
 
 
 def prompt_of(run: RunRecord) -> str:
-    """Return what the agent is asked at the end of a run."""
+    """Return the prompt at the end of a run."""
     return end_of_run_prompt(_plain(run.task), _plain(run.outcome), _plain(run.summary), run.steps)
 
 
 def event_fields(run: RunRecord) -> dict[str, Any]:
-    """Return what the event of a run that is over says of it; what is too long is cut."""
+    """Return the fields of the event of a run that ended; texts that are too long are cut."""
     return {
         "task": _text(run.task),
         "outcome": run.outcome,
@@ -110,21 +110,21 @@ def _text(value: object) -> str:
 
 
 def _plain(value: object) -> str:
-    """Return whatever a run was told as a text that can be written anywhere."""
+    """Return any value as a text that can be encoded in UTF-8."""
     try:
         text = str(value)
-    except Exception:  # a number that Python refuses to write, lists in lists without end, a __str__ that fails
+    except Exception:  # a number too long to print, endlessly nested lists, a failing __str__
         text = shown(value)
     return text.encode("utf-8", "replace").decode()
 
 
 def _json(details: dict[str, Any]) -> dict[str, Any]:
-    """Return details as JSON has them; those that are too long, or that JSON cannot have, as a text."""
+    """Return details as JSON reads them back; as a text if they are too long or JSON cannot express them."""
     try:
         text = json.dumps(details, default=str, allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):
         text = ""
     if not text or len(text) > LONGEST:
         return {"cut": _text(text or details)}
-    read: dict[str, Any] = json.loads(text.encode("utf-8", "replace"))  # a text may hold half a character
+    read: dict[str, Any] = json.loads(text.encode("utf-8", "replace"))  # a text may contain a lone surrogate
     return read

@@ -1,4 +1,4 @@
-"""What keeps an observation from being active: a time that has not come, what it is blocked by, or that it recurs."""
+"""Rules for observations that are not active yet: scheduled for later, blocked by others, or recurring."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from scratchbus.errors import InvalidField, InvalidTTL
 
 
 class Schedulable(Protocol):
-    """An observation, in whatever form, as these rules look at it."""
+    """The part of an observation, in any form, that these rules use."""
 
     @property
     def not_before(self) -> datetime | None:
-        """When it becomes active, or may be picked as work again."""
+        """The time at which it becomes active, or may be picked as work again."""
 
     @property
     def remind_at(self) -> datetime | None:
-        """When it falls due."""
+        """The time at which it falls due."""
 
     @property
     def every(self) -> str | None:
-        """How often one like it is added."""
+        """How often a new one like it is added."""
 
     @property
     def blocked_by(self) -> Collection[str]:
-        """What has to be closed before it is active."""
+        """The ids of the observations that must close before it is active."""
 
 
 Each = TypeVar("Each", bound=Schedulable)
 
 
 def start_of(now: datetime, given: Callable[[str], Any]) -> datetime | None:
-    """Return the moment when it becomes active, or when what recurs is added first; None for now."""
+    """Return when an observation becomes active, or when the first one of a recurring one is added; None for now."""
     start, every = given("not_before"), given("every")
     if start is None and every is None:
         return None
@@ -43,7 +43,7 @@ def start_of(now: datetime, given: Callable[[str], Any]) -> datetime | None:
     for other in others:
         if given(other):
             name = "not_before" if every is None else "every"
-            why = "they last as long as their type says" if other == "ttl" else "what is scheduled takes none"
+            why = "each gets the ttl of its type" if other == "ttl" else "a scheduled observation does not support it"
             raise InvalidField(other, f"cannot be given together with {name}: {why}; leave one of them out")
     return moment(millis(start) if every is None else first_slot(every, now, start))
 
@@ -51,23 +51,23 @@ def start_of(now: datetime, given: Callable[[str], Any]) -> datetime | None:
 def end_after(
     start: datetime, now: datetime, ttl: int | None, end: datetime | None, *, recurs: bool
 ) -> datetime | None:
-    """Return when something expires whose life begins at its start; what recurs has the end given."""
+    """Return when a scheduled observation expires, its ttl counted from its start; a recurring one expires at `end`."""
     if end is not None and end <= start:
         raise InvalidTTL(f"expires_at: {end.isoformat()} is not after {start.isoformat()}, when it becomes active")
     return end if recurs or ttl is None else max(start, now) + timedelta(milliseconds=ttl)
 
 
 def blockers_in_head(id: str, every: str | None, blocked_by: Collection[str] | None) -> Collection[str] | None:
-    """Return by what an observation is blocked as its head says it; what recurs is blocked by itself."""
+    """Return the blockers of an observation as stored in its head; a recurring one is blocked by itself."""
     return blocked_by if every is None else [id]
 
 
 def is_scheduled(observation: Schedulable) -> bool:
-    """Return whether the time of an observation has not come yet, or it recurs and is never active itself."""
-    start = observation.not_before  # what only rests falls due at another time, if at all
+    """Return whether an observation is to become active later, or recurs and is never active itself."""
+    start = observation.not_before  # differs from `remind_at` if it is only the end of a job's backoff
     return observation.every is not None or (start is not None and start == observation.remind_at)
 
 
 def unblocked(observations: Iterable[Each], is_open: Callable[[str], bool]) -> list[Each]:
-    """Return the observations that are blocked by nothing that is open; `is_open` tells that of an id of the page."""
+    """Return the observations without open blockers; `is_open` says whether an id of the page is open."""
     return [each for each in observations if not each.blocked_by or not any(map(is_open, each.blocked_by))]

@@ -1,6 +1,6 @@
-"""The scratchpad of an agent: what it is shown of it, what it is asked at the end of a run, and how its answer is read.
+"""The scratchpad of an agent: its section in the prompt, the prompt at the end of a run, and the answer to it.
 
-The headings, labels and limits are those of the agents' framework that scratchpads come from.
+The headings, labels and limits are those of the agent framework that scratchpads come from.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from scratchbus.domain.values import check_whole
 from scratchbus.errors import InvalidField, TooLarge, shown
 
 MAX_CONTENT: Final = 10_000
-"""The most characters of a scratchpad."""
+"""The most characters in a scratchpad."""
 
 Kind = Literal["subagent", "person", "daemon"]
-"""What kind of identity speaks. Only a subagent has a scratchpad."""
+"""The kind of an identity. Only a subagent has a scratchpad."""
 
 COMPLETED: Final = "completed"
 ERROR: Final = "error"
@@ -59,11 +59,11 @@ If you have nothing to add, respond with:
 _FENCED: Final = re.compile(r"```(?:json)?\s*(?=\{)", re.IGNORECASE)
 _NULL: Final = re.compile(r"\s*(?:```(?:json)?)?\s*null\s*(?:```)?\s*", re.IGNORECASE)
 _MOST_TRIES: Final = 1_000
-_decoder: Final = json.JSONDecoder(strict=False)  # models put line ends into strings as they are
+_decoder: Final = json.JSONDecoder(strict=False)  # models put unescaped line breaks into strings
 
 
 def check_content(content: object) -> str:
-    """Return what a scratchpad is to say; blank is nothing at all. Raises InvalidField, TooLarge."""
+    """Return the new content of a scratchpad; blank becomes "". Raises InvalidField or TooLarge."""
     if not isinstance(content, str):
         raise InvalidField("scratchpad", f"{shown(content)} is not a text")
     if len(content) > MAX_CONTENT:
@@ -76,18 +76,18 @@ def check_content(content: object) -> str:
 
 
 def whoami(name: str, kind: str, content: str | None) -> str:
-    """Return what an identity is told of itself at the start of a run; content is None for one without a scratchpad."""
+    """Return an identity's introduction at the start of a run; `content` is None if it has no scratchpad."""
     who = f"You are {name}, a {kind}."
     return who if content is None else f"{who}\n\n{section(content)}"
 
 
 def section(content: str) -> str:
-    """Return how an agent is shown its scratchpad."""
+    """Return the section of a prompt that shows an agent its scratchpad."""
     return f"{HEADING}\n\n{content or EMPTY}"
 
 
 def end_of_run_prompt(task: str, outcome: str, summary: str, steps: int | Sized | None = None) -> str:
-    """Return what an agent is asked at the end of a run; `steps` are the steps it took, or how many, if known."""
+    """Return the prompt at the end of a run; `steps` are the steps, or their number, if known."""
     for field, text in (("task", task), ("outcome", outcome), ("summary", summary)):
         check_text(field, text)
     taken = ""
@@ -98,10 +98,10 @@ def end_of_run_prompt(task: str, outcome: str, summary: str, steps: int | Sized 
 
 
 def parse_reply(text: object) -> str | None:
-    """Return what the model's answer wants the scratchpad to say, cut to its limit; None if it is to stay as it is.
+    """Return the scratchpad content in a model's answer, cut to its limit; None to leave the scratchpad unchanged.
 
-    It stays for null, false, and whatever is empty or blank. The JSON may be fenced or bare, with other text around it.
-    Raises InvalidField for an answer without it.
+    That is the meaning of null, false, and any empty or blank value. The JSON may be fenced or bare, with other text
+    around it. Raises InvalidField for an answer without it.
     """
     if not isinstance(text, str):
         raise InvalidField("reply", f"{shown(text)} is not a text")
@@ -113,7 +113,7 @@ def parse_reply(text: object) -> str | None:
     if wanted is False or wanted in (None, [], {}):
         return None
     content = wanted if isinstance(wanted, str) else json.dumps(wanted, ensure_ascii=False)
-    whole = content.encode("utf-8", "replace").decode()  # JSON may name half a character
+    whole = content.encode("utf-8", "replace").decode()  # JSON may contain a lone surrogate
     return check_content(whole[:MAX_CONTENT]) or None
 
 
@@ -121,10 +121,10 @@ _NOTHING: Final[Any] = object()
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects in a text: first those that a fence begins with, then those that begin anywhere."""
+    """Yield the JSON objects in a text: first those at the start of a fence, then those anywhere."""
     fenced = [match.end() for match in _FENCED.finditer(text)]
     anywhere = (match.start() for match in re.finditer(r"\{", text))
-    for start in islice((*fenced, *anywhere), _MOST_TRIES):  # a text full of braces must not take for ever
+    for start in islice((*fenced, *anywhere), _MOST_TRIES):  # limits the time for a text full of braces
         try:
             found, _ = _decoder.raw_decode(text, start)
         except (ValueError, RecursionError):

@@ -26,32 +26,32 @@ _DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
 
 
 class NamedMoment(datetime):
-    """A moment that a text such as ``2h`` named, which names another one later.
+    """A time given as a text such as ``2h``, which means another time later.
 
-    A retry repeats the text, so that is what a digest of arguments has of it.
+    A retry repeats the text, so a digest of arguments contains the text instead of the time.
     """
 
     said: str
 
     @classmethod
     def of(cls, moment: datetime, said: str) -> NamedMoment:
-        """Return a moment as the one that a text names."""
+        """Return a time with the text that named it."""
         named = cls.combine(moment.date(), moment.timetz())
         named.said = said
         return named
 
     def plain(self) -> datetime:
-        """Return it as events keep it."""
+        """Return it as a plain datetime, as events store it."""
         return datetime.combine(self.date(), self.timetz())
 
 
 def settle(moment: Any) -> Any:
-    """Return a value, and a moment without the text that named it."""
+    """Return a value; a NamedMoment becomes a plain datetime."""
     return moment.plain() if isinstance(moment, NamedMoment) else moment
 
 
 def is_iso(text: str) -> bool:
-    """Return whether a text names the same moment whenever it is read."""
+    """Return whether a text is ISO 8601, and so names the same time whenever it is read."""
     try:
         datetime.fromisoformat(text.strip())
     except ValueError:
@@ -61,7 +61,7 @@ def is_iso(text: str) -> bool:
 
 @lru_cache
 def read_duration(text: str) -> float | None:
-    """Return the milliseconds of ``1h30m``, ``5 minutes``, ``PT1H`` or a number of seconds; None for another text."""
+    """Return the milliseconds of ``1h30m``, ``5 minutes``, ``PT1H`` or a number of seconds; None for any other text."""
     text = " ".join(text.lower().split())
     if text.replace(".", "", 1).isdecimal():
         return float(text) * 1000
@@ -77,11 +77,11 @@ def read_duration(text: str) -> float | None:
 
 
 def read_moment(text: str, now: datetime, *, ahead: bool = False) -> datetime | None:
-    """Return the moment that a text names, as seen at a moment; None for a text that names none.
+    """Return the time that a text names at `now`; None if it names none.
 
-    ``10m ago`` and ``in 10m`` say in which direction they count; ``10m`` counts back, or forth if `ahead`. A clock time
-    without a day is the last one, or the next if `ahead`; a day without one is its midnight. These are in the local
-    time zone. ISO 8601 without a zone is UTC, and comes back without one.
+    ``10m ago`` and ``in 10m`` have a direction; ``10m`` is in the past, or in the future if `ahead`. A clock time
+    without a day is the previous one, or the next if `ahead`; a day without a clock time is its midnight. These are in
+    the local time zone. ISO 8601 without a zone is returned without one, which means UTC.
     """
     plain = " ".join(text.lower().split())
     if plain == "now":
@@ -100,7 +100,7 @@ def read_moment(text: str, now: datetime, *, ahead: bool = False) -> datetime | 
 
 
 def _from(now: datetime, text: str, ahead: bool) -> datetime | None:
-    """Return the moment that is a duration before or after another."""
+    """Return the time that is a duration before or after `now`; None if the text is not a duration."""
     length = text.removesuffix(" ago").removeprefix("in ")
     ahead = ahead if length == text else text.startswith("in ")
     ms = None if length.isdecimal() else read_duration(length)
@@ -118,7 +118,7 @@ def _on_day(now: datetime, days: int, clock: str) -> datetime | None:
 
 
 def _at_clock(now: datetime, days: int, clock: re.Match[str]) -> datetime:
-    """Return when the clocks of the local time zone show this, so many days after the day of a moment."""
+    """Return the given clock time in the local time zone, `days` after the day of `now`."""
     day = now.astimezone().date() + timedelta(days=days)
     hour, minute, second = (int(part or 0) for part in clock.groups())
     return datetime.combine(day, time(hour, minute, second)).astimezone(UTC)

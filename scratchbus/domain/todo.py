@@ -1,7 +1,7 @@
-"""The todo list of a session: what a write makes of it.
+"""The todo list of a session, and the effect of a write on it.
 
-The order of the items is theirs: a list is kept as it was given, and what is merged into it stays in its place. An
-item is cut rather than refused, and so is a list, at its tail: what was planned first is what counts.
+A list keeps the order in which it was given, and merged items stay in their places. An item or a list that is too long
+is cut rather than refused; a list keeps its first items.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from scratchbus.errors import InvalidField, UnknownField, key_text, shown
 TodoStatus = Literal["pending", "in_progress", "completed", "cancelled"]
 
 STATUSES: Final[tuple[TodoStatus, ...]] = ("pending", "in_progress", "completed", "cancelled")
-"""What an item can be, in the order in which it usually becomes it."""
+"""The statuses of an item, in their usual order."""
 
 ACTIVE: Final = frozenset({"pending", "in_progress"})
-"""What still has to be done. A model that is shown the rest again tends to do it again."""
+"""The statuses of items still to do. A model that is shown the others again tends to do them again."""
 
 MAX_ITEMS: Final = 256
-"""The most items of a list; the head is kept."""
+"""The most items in a list; the first ones are kept."""
 
 MAX_CONTENT: Final = 4_000
-"""The most characters of an item, the mark of its being cut included."""
+"""The most characters in an item, including the mark of a cut."""
 
 CUT: Final = "… [truncated]"
-"""What ends the content of an item that was cut."""
+"""The end of an item that was cut."""
 
 HEADER: Final = "[Your active task list was preserved across context compression]"
-"""What begins the block that a compacted conversation gets."""
+"""The first line of the block that is added to a compacted conversation."""
 
 _BREAK: Final = " ⏎ "
 _MARKERS: Final[Mapping[str, str]] = {"pending": "[ ]", "in_progress": "[>]"}
@@ -51,7 +51,7 @@ class TodoItem(BaseModel):
 
 
 class TodoList(BaseModel):
-    """The todo list of a session at some moment. `revision` is how often it has changed."""
+    """The todo list of a session at some point in time. `revision` counts its changes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -61,7 +61,7 @@ class TodoList(BaseModel):
     @computed_field  # type: ignore[prop-decorator]  # mypy does not know computed properties
     @property
     def summary(self) -> dict[str, int]:
-        """How many items there are in all, and of each status."""
+        """The number of items in total and of each status."""
         counts: dict[str, int] = {"total": len(self.todos), **dict.fromkeys(STATUSES, 0)}
         for item in self.todos:
             counts[item.status] += 1
@@ -69,25 +69,25 @@ class TodoList(BaseModel):
 
 
 def given(todos: object) -> list[dict[str, str]]:
-    """Return the last usable change for each id: its content, its status, both or neither.
+    """Return the last change for each id, with its content, its status, both or neither.
 
-    An id may be a number. Empty content and a status that is none count as not given. Raises InvalidField for what is
-    no list of items, and for an item without an id.
+    An id may be a number. Empty content and an unknown status count as not given. Raises InvalidField unless this is a
+    list of items that all have ids.
     """
     if isinstance(todos, str | Mapping) or not isinstance(todos, Iterable):
         raise InvalidField("todos", f'{shown(todos)} is not a list of items like {{"id": "1", "content": "…"}}')
     last: dict[str, dict[str, str]] = {}
     for index, item in enumerate(todos):
         change = _given_item(f"todos[{index}]", item)
-        last.pop(change["id"], None)  # so that the last one's place counts too
+        last.pop(change["id"], None)  # so that the last one also determines the place
         last[change["id"]] = change
     return list(last.values())
 
 
 def written(before: Sequence[TodoItem], changes: Iterable[Mapping[str, str]], merge: bool) -> list[TodoItem]:
-    """Return the list after a write: the changes alone, or merged into what was there, by id.
+    """Return the list after a write: the changes alone, or merged by id into the list before.
 
-    An item that is new is pending unless it says otherwise. Raises InvalidField for a new one without content.
+    A new item is pending unless its status is given. Raises InvalidField for a new item without content.
     """
     after = {item.id: item for item in before} if merge else {}
     for change in changes:
@@ -99,14 +99,14 @@ def written(before: Sequence[TodoItem], changes: Iterable[Mapping[str, str]], me
 
 
 def upserted(before: Sequence[TodoItem], items: Iterable[TodoItem]) -> list[TodoItem]:
-    """Return the list with these items in the place of those with the same id, the others at its end."""
+    """Return the list with these items: each replaces the one with its id; new ones come at the end."""
     return list(({item.id: item for item in before} | {item.id: item for item in items}).values())
 
 
 def for_injection(items: Iterable[TodoItem]) -> str | None:
-    """Return the block that keeps a plan alive when its conversation is compacted; None when nothing is left to do.
+    """Return the block that preserves a plan when its conversation is compacted; None if nothing is left to do.
 
-    Each item is one line, so that no content can pass for another item; a line break in it is shown as a mark.
+    Each item is one line, so that no content can look like another item; a line break in it is shown as a mark.
     """
     lines = [
         f"- {_MARKERS[item.status]} {visible(item.id)}. {_on_one_line(item.content)} ({item.status})"
@@ -146,7 +146,7 @@ def _id(field: str, id: object) -> str:
     if isinstance(id, int) and not isinstance(id, bool) and id.bit_length() < 4 * MAX_LABEL:
         id = str(id)
     if id is None or (isinstance(id, str) and not id.strip()):
-        raise InvalidField(field, "is missing; give each item its own id, by which you can change it later")
+        raise InvalidField(field, "is missing; give each item its own id, so that you can change it later")
     return check_label(field, id.strip() if isinstance(id, str) else id)
 
 

@@ -1,4 +1,4 @@
-"""How long a text is for a language model, in tokens: told by the caller's own counter, else estimated."""
+"""The length of a text in tokens of a language model: from the caller's own counter, or estimated."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, Protocol
 _PIECE: Final = re.compile(
     r"[0-9]"
     r"| ?(?:"
-    r"[A-Z](?=[a-z](?![a-z]))"  # in words it ends none, in base64 it does
+    r"[A-Z](?=[a-z](?![a-z]))"  # two letters alone: part of base64 rather than of a word
     r"|[A-Z]?[a-z]{1,7}"
     r"|[!-/:-@\[-`{-~]{1,2}"
     r"|[A-Z]{1,2}"
@@ -18,27 +18,27 @@ _PIECE: Final = re.compile(
     r"|[^ -~]"
     r")"
 )
-"""What counts as one token: few real ones are shorter, most words are longer."""
+"""The pattern that counts as one token: few real tokens are shorter, most words are longer."""
 
 _EAST_ASIAN: Final = re.compile("[\u2e80-\ua4cf\uac00-\ud7af\uf900-\ufaff]")
 _BEYOND: Final = re.compile("[\U00010000-\U0010ffff]")
 
 
 class TokenCounter(Protocol):
-    """Any function that says how many tokens a text has."""
+    """Any function that returns the number of tokens in a text."""
 
     def __call__(self, text: str, /) -> int:
-        """Return how many tokens a text has."""
+        """Return the number of tokens in a text."""
         ...
 
 
 def estimate_tokens(text: str) -> int:
-    """Return about how many tokens a text has, by how it is written; it knows no vocabulary.
+    """Return the approximate number of tokens in a text, from its characters, without a vocabulary.
 
-    It is made to be over rather than under: in English, Markdown, JSON, ids, Chinese, Japanese and Korean by no more
-    than a tenth under, and usually 5 to 35 % over, what the tokenizers of today count.
+    The estimate is high rather than low: in English, Markdown, JSON, ids, Chinese, Japanese and Korean it is at most a
+    tenth below, and usually 5 to 35 % above, the count of current tokenizers.
     """
-    count: float = _PIECE.subn("", text)[1]  # twice as fast as a list of them
+    count: float = _PIECE.subn("", text)[1]  # twice as fast as a list of the matches
     if not text.isascii():
         count += 0.35 * len(_EAST_ASIAN.findall(text)) + 2 * len(_BEYOND.findall(text))
     return ceil(count)

@@ -1,4 +1,4 @@
-"""How an action came about, and what an observation led to: trees of observations."""
+"""The reasons for an action and the consequences of an observation, as trees of observations."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from scratchbus.domain.observation import Observation
 
 
 class Branch(NamedTuple):
-    """One line of a tree. `observation` is None for one that is on no page, or no longer.
+    """One line of a tree. `observation` is None if it is not on the page, or no longer.
 
-    What is beneath one that comes `again`, because two rest on it or because it rests on itself, is shown once.
+    It is marked `again` if it was shown before, because two rest on it or it rests on itself; its subtree is not
+    repeated.
     """
 
     depth: int
@@ -25,7 +26,7 @@ class Branch(NamedTuple):
 
 
 class Tree(BaseModel):
-    """Observations by id, and the ids that are beneath each of them."""
+    """Observations by id, and the ids below each of them."""
 
     model_config = ConfigDict(frozen=True, defer_build=True)
 
@@ -55,19 +56,22 @@ class Motive(BaseModel):
 
 
 class Trace(Tree):
-    """How an action came about: the observations that led to it, and beneath each one the evidence it rests on."""
+    """The reasons for an action: the observations that led to it, and below each one the evidence it rests on."""
 
     action: str
     page: str
     motives: list[Motive]
 
     def tree(self) -> Iterator[Branch]:
-        """Yield the motives, each with its evidence after it, one deeper."""
+        """Yield the motives, each followed by its evidence one level deeper."""
         return self._grow(motive.id for motive in self.motives)
 
 
 class Consequences(Tree):
-    """What an observation led to: what rests on it, the actions linked to any of these, and the events it caused."""
+    """The consequences of an observation: those that rest on it, the actions linked to any of these, and its events.
+
+    `events` are the events that it caused.
+    """
 
     id: str
     page: str
@@ -75,5 +79,5 @@ class Consequences(Tree):
     events: list[AnyEvent]
 
     def tree(self) -> Iterator[Branch]:
-        """Yield the observation, and after each one what rests on it, one deeper."""
+        """Yield the observation, each followed by those that rest on it one level deeper."""
         return self._grow([self.id])

@@ -1,4 +1,4 @@
-"""How urgent an observation is."""
+"""The urgency of observations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scratchbus.domain.observation import Observation
 HALF_LIFE = timedelta(days=1)
 """Without news for this long, an observation is half as urgent."""
 
-_REMAINING_DOUBT = 0.8  # of the doubt, each time the number of sightings doubles
+_REMAINING_DOUBT = 0.8  # the share of the gap to 100 that remains when the sightings double
 
 
 def urgency(observation: Observation, now: datetime, half_life: timedelta = HALF_LIFE) -> float:

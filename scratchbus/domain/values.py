@@ -1,23 +1,16 @@
-"""The values that callers give: how each is checked, once, and how models are made of checked ones.
-
-The small ones are here: names, sources, durations, moments, ids.
-"""
+"""The small values that callers give, and their checks: names, sources, durations, times, ids."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationError
-from pydantic.fields import FieldInfo
-from pydantic_core import CoreSchema, core_schema
+from pydantic import Field
 
 from scratchbus.domain.times import UNITS, read_duration
-from scratchbus.errors import InvalidField, InvalidId, InvalidInput, InvalidName, InvalidSource, InvalidTTL, shown
+from scratchbus.errors import InvalidField, InvalidId, InvalidName, InvalidSource, InvalidTTL, shown
 from scratchbus.telemetry.late import late
 
 if TYPE_CHECKING:
@@ -26,26 +19,26 @@ else:
     ulid = late("ulid")
 
 MAX_BYTES: Final = 64 * 1024
-"""The most bytes of UTF-8 that content, and context or metadata as JSON, may have."""
+"""The most bytes of UTF-8 in content, and in context or metadata as JSON."""
 
 LARGEST: Final = 2**53 - 1
-"""The largest number that is counted up to: JavaScript, Lua and every JSON parser read it exactly."""
+"""The largest number of any counter: JavaScript, Lua and every JSON parser read it exactly."""
 
 Whole = Annotated[int, Field(ge=-LARGEST, le=LARGEST)]
 """A whole number in the log or in a document; a larger one makes its event or document unreadable."""
 
 Confidence = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-"""How sure someone is, from 0 to 1."""
+"""A confidence, from 0 to 1."""
 
 MOST_TIMES: Final = 1_000_000_000
-"""The most sightings that one observation may stand for when it is added."""
+"""The most sightings that an observation may represent when it is added."""
 
 NEVER: Final = "never"
-"""The duration that has no end."""
+"""The text of an unlimited duration."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
-_LAST_MS = 253_402_300_799_999  # of the year 9999
+_LAST_MS = 253_402_300_799_999  # the end of the year 9999
 
 _SOURCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@/-]{0,127}")
 _BUS = re.compile(r"[A-Za-z0-9_.@/-]{1,128}")
@@ -63,7 +56,7 @@ Moment = datetime | str
 
 
 def check_source(source: object, field: str = "source") -> str:
-    """Return the source if it is one. Raises InvalidSource."""
+    """Return the source if it is valid. Raises InvalidSource."""
     if not isinstance(source, str) or not _SOURCE.fullmatch(source):
         raise InvalidSource(
             f"{field}: {shown(source)} is not a valid {field}; use 1–128 letters, digits and _.:@/-, starting with a"
@@ -73,34 +66,34 @@ def check_source(source: object, field: str = "source") -> str:
 
 
 def check_page(name: object) -> str:
-    """Return the page name if it is one. Raises InvalidName."""
+    """Return the page name if it is valid. Raises InvalidName."""
     if not isinstance(name, str) or not _PAGE.fullmatch(name):
         raise InvalidName(f"page: {shown(name)} is not a page name; use 1–128 letters, digits and _.@/:-")
     return name
 
 
 def page_of_session(session: object) -> str:
-    """Return the page on which a session's memory is. Raises InvalidName."""
+    """Return the page that has a session's memory. Raises InvalidName."""
     return f"session:{_check_part('session', session)}"
 
 
 def page_of_agent(agent: object) -> str:
-    """Return the page on which an agent's own memory is. Raises InvalidName."""
+    """Return the page that has an agent's own memory. Raises InvalidName."""
     return f"agent:{_check_part('agent', agent)}"
 
 
 def page_of_scope(scope: object) -> str:
-    """Return the page on which what is known of a scope is, such as a user or a project. Raises InvalidName."""
+    """Return the page that has the knowledge of a scope, such as a user or a project. Raises InvalidName."""
     return f"knowledge:{check_scope(scope)}"
 
 
 def page_of_store(store: object) -> str:
-    """Return the page on which the items of a store are. Raises InvalidName."""
+    """Return the page that has the items of a store. Raises InvalidName."""
     return f"store:{_check_part('store', store)}"
 
 
 def check_scope(scope: object) -> str:
-    """Return the name of a scope if it is one. Raises InvalidName."""
+    """Return the name of a scope if it is valid. Raises InvalidName."""
     return _check_part("scope", scope, 118)
 
 
@@ -111,14 +104,14 @@ def _check_part(field: str, name: object, most: int = 120) -> str:
 
 
 def check_bus(name: object) -> str:
-    """Return the bus name if it is one. Raises InvalidName."""
+    """Return the bus name if it is valid. Raises InvalidName."""
     if not isinstance(name, str) or not _BUS.fullmatch(name):
         raise InvalidName(f"bus: {shown(name)} is not a bus name; use 1–128 letters, digits and _.@/-")
     return name
 
 
 def check_event_id(event_id: object) -> str:
-    """Return the caller's event id if it is one. Raises InvalidId."""
+    """Return the caller's event id if it is valid. Raises InvalidId."""
     if not isinstance(event_id, str) or not _EVENT_ID.fullmatch(event_id):
         raise InvalidId(
             f"event_id: {shown(event_id)} is not an event id; use 1–200 printable ASCII characters without spaces"
@@ -127,7 +120,7 @@ def check_event_id(event_id: object) -> str:
 
 
 def is_type_name(name: object) -> bool:
-    """Return whether this can be the name of a type, status or lifecycle."""
+    """Return whether this is a valid name of a type, status or lifecycle."""
     return isinstance(name, str) and _TYPE.fullmatch(name) is not None
 
 
@@ -142,7 +135,7 @@ def check_id(id: object) -> str:
 
 
 def delay_ms(value: object, field: str) -> int:
-    """Return how long to wait, in milliseconds; 0 is not at all. Raises InvalidTTL, for ``"never"`` too."""
+    """Return a delay in milliseconds, which may be 0. Raises InvalidTTL, for ``"never"`` too."""
     ms = None
     with suppress(InvalidTTL):
         ms = duration_ms(value, field, least=0)
@@ -153,13 +146,13 @@ def delay_ms(value: object, field: str) -> int:
 
 
 def duration_ms(value: object, field: str = "ttl", *, least: int = 1) -> int | None:
-    """Return a duration in milliseconds, or None for ``"never"``. Raises InvalidTTL unless it has `least` of them."""
+    """Return a duration in milliseconds, None for ``"never"``. Raises InvalidTTL if it is shorter than `least` ms."""
     ms = duration_of(value, field, least=least)
     return None if isinstance(ms, str) else ms
 
 
 def duration_of(value: object, field: str = "ttl", *, least: int = 1) -> int | str:
-    """Return a duration in milliseconds, or ``"never"``. Raises InvalidTTL unless it has `least` of them."""
+    """Return a duration in milliseconds, or ``"never"``. Raises InvalidTTL if it is shorter than `least` ms."""
     if isinstance(value, str):
         text = value.strip().lower()
         if text == NEVER:
@@ -220,109 +213,12 @@ def moment(ms: int) -> datetime:
 
 
 def moment_of_place(ms: int) -> datetime:
-    """Return the UTC time at which an event was appended; that of an event beyond the calendar is its end."""
+    """Return the UTC time of a position's milliseconds; times after the year 9999 become its last millisecond."""
     return moment(min(ms, _LAST_MS))
 
 
 def millis(at: datetime) -> int:
-    """Return the milliseconds since the epoch of a time; a naive time counts as UTC."""
+    """Return a time as milliseconds since the epoch; a naive time counts as UTC."""
     if at.tzinfo is None:
         at = at.replace(tzinfo=UTC)
     return (at - _EPOCH) // _MS
-
-
-class CheckedBy(NamedTuple):
-    """How a field is checked: the function returns the value as it is kept, or raises InvalidInput.
-
-    `common` is what nearly all callers give: a schema of values that the function returns as they are. It is tried
-    first, since it costs no call.
-    """
-
-    check: Callable[[Any], object]
-    common: CoreSchema | None = None
-
-
-class Given(BaseModel):
-    """What a caller gave to an operation, each value as it is kept. Made by `parse` alone, and not changed.
-
-    Every field is annotated with how it is checked. None stays None where it is the default.
-    """
-
-    model_config = ConfigDict(defer_build=True)
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Compile the checks of the fields."""
-        fields = {name: core_schema.model_field(_or_default(field)) for name, field in cls.model_fields.items()}
-        return core_schema.model_schema(cls, core_schema.model_fields_schema(fields), frozen=True)
-
-    @classmethod
-    def parse(cls, given: Mapping[str, Any]) -> Self:
-        """Return the fields of this class, checked; what else was given is ignored.
-
-        Raises InvalidInput for the first value that is not acceptable.
-        """
-        try:
-            return cls.__pydantic_validator__.validate_python(given)  # type: ignore[no-any-return]  # compiled from cls
-        except ValidationError as error:
-            raise refusal_in(error) from None
-
-
-def checked(field: FieldInfo) -> CoreSchema:
-    """Return the compiled form of a field's check; without one, any value is as good."""
-    for each in field.metadata:
-        if isinstance(each, CheckedBy):
-            schema = core_schema.no_info_plain_validator_function(each.check)
-            if each.common is None:
-                return schema
-            return core_schema.union_schema([each.common, schema], mode="left_to_right")
-    return core_schema.any_schema()
-
-
-def _or_default(field: FieldInfo) -> CoreSchema:
-    schema = checked(field)
-    if field.default is None:
-        schema = core_schema.nullable_schema(schema)
-    return schema if field.is_required() else core_schema.with_default_schema(schema, default=field.default)
-
-
-def refusal_in(error: ValidationError) -> Exception:
-    """Return the InvalidInput of the first check that failed, as pydantic reports it."""
-    for problem in error.errors(include_url=False, include_input=False):
-        if isinstance(refused := problem.get("ctx", {}).get("error"), InvalidInput):
-            return refused
-    return error
-
-
-EventId = Annotated[str | None, CheckedBy(check_event_id)]
-"""A caller's own event id, which makes a retry safe."""
-
-
-class Guards(Given):
-    """What every write takes besides what it is about."""
-
-    event_id: EventId = None
-    fence: Annotated[int | None, CheckedBy(partial(check_whole, "fence"))] = None
-
-
-Model = TypeVar("Model", bound=BaseModel)
-
-_dict, _given, _extra, _private = MODEL_SLOTS = tuple(
-    BaseModel.__dict__[slot].__set__
-    for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
-)
-"""What sets all that a model consists of: its values, the names of those that were given, and two that are None."""
-
-
-def trusted(cls: type[Model], values: dict[str, Any]) -> Model:
-    """Return a model with exactly these values, unchecked; every field has to be there.
-
-    What pydantic's `model_construct` does, without its walk over the fields: events and observations are made by the
-    thousand, of values that the log or the caller's checks have vouched for.
-    """
-    model = cls.__new__(cls)
-    _dict(model, values)
-    _given(model, set())
-    _extra(model, None)
-    _private(model, None)
-    return model

@@ -1,4 +1,4 @@
-"""YAML texts read into pydantic models; an error names the file, line, column and key, and what to write instead."""
+"""YAML texts as pydantic models; an error names the file, line, column and key, and what to write instead."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ Path = tuple[str | int, ...]
 
 
 class YamlProblem(ValueError):
-    """What is wrong with a value; validators of a YamlModel raise it.
+    """A problem with a value, raised by validators of a YamlModel.
 
-    A problem that begins with `{}` shows the value there. `at` is the path from the validated value to the wrong one.
+    A leading `{}` in the text stands for the value. `at` is the path from the validated value to the wrong one.
     """
 
     def __init__(self, problem: str, allowed: Iterable[str] | None = None, at: Path = ()) -> None:
@@ -42,21 +42,21 @@ class YamlProblem(ValueError):
 
     @classmethod
     def unknown(cls, what: str, name: str, known: Collection[str], at: Path = ()) -> YamlProblem:
-        """Return the problem of a name that is not among the known ones, with the nearest of these."""
+        """Return the problem of a name that is not a known one, with the nearest known name."""
         near = get_close_matches(name, known, n=1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
         return cls(f"unknown {what} {shown(name)}{hint}", known, at)
 
 
 FileError = Callable[..., Exception]
-"""What makes the error of a file: RegistryError, RulesError, SettingsFileError."""
+"""The class of a file's errors: RegistryError, RulesError, SettingsFileError."""
 
 
-# -- what the fields of a model may be -------------------------------------------------------------------------------
+# -- the types of fields ---------------------------------------------------------------------------------------------
 
 
 class YamlModel(BaseModel):
-    """A mapping of the file with these keys. A key without a value reads as an empty mapping or list, or None."""
+    """A mapping in a file. A key without a value is an empty mapping or list, or None."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
@@ -64,7 +64,7 @@ class YamlModel(BaseModel):
     """What errors call a key."""
 
     advice: ClassVar[str] = "add it"
-    """What to do about a key that is missing."""
+    """The advice for a missing key."""
 
     @model_validator(mode="before")
     @classmethod
@@ -125,7 +125,7 @@ def _type_name(value: str) -> str:
 
 
 def _json(value: Any, path: Path = ()) -> Any:
-    """Return the value of a mapping that JSON can express. Raises YamlProblem for an infinite number in it."""
+    """Return a mapping's value if JSON can express it. Raises YamlProblem for infinite numbers and deep nesting."""
     if len(path) > _DEEPEST_JSON:
         raise YamlProblem(f"is nested more than {_DEEPEST_JSON} deep", at=path)
     if isinstance(value, dict | list):
@@ -140,7 +140,7 @@ def _json(value: Any, path: Path = ()) -> Any:
 
 
 def whole(lowest: int, highest: int) -> BeforeValidator:
-    """Return the validator of a whole number within these bounds, both included."""
+    """Return a validator of whole numbers within these bounds, both included."""
 
     def check(value: Any) -> Any:
         if isinstance(_scalar(value), bool) or not isinstance(value, int) or not lowest <= value <= highest:
@@ -163,7 +163,7 @@ JsonTable = Annotated[dict[str, Any], BeforeValidator(_json), BeforeValidator(_m
 
 
 class _Location(NamedTuple):
-    """Where a value stands: the line and column of its key, or of the entry in a list."""
+    """The place of a value: the line and column of its key, or of its entry in a list."""
 
     line: int
     column: int
@@ -177,12 +177,12 @@ class _Location(NamedTuple):
 
 
 class YamlText:
-    """A YAML text; `file` is its name in errors, `error` their class. Dates are texts."""
+    """A YAML text; `file` is its name in errors, `error` their class. Dates are read as text."""
 
     def __init__(self, text: str, file: str, error: FileError) -> None:
         self._file = file
         self._error = error
-        self._walked: set[int] = set()  # the ids of the nodes that `_plain` has met
+        self._walked: set[int] = set()  # the ids of the nodes that `_plain` has visited
         self._repeated = 0
         try:
             self._check_nesting(text)
@@ -195,7 +195,7 @@ class YamlText:
         self._data = self._plain(self._root)
 
     def read(self, model: type[M], context: object = None) -> M:
-        """Return the text as a model; its validators get the context. Raises the error of the first line at fault."""
+        """Return the text as a model; its validators get the context. Raises the error that comes first in the file."""
         try:
             return model.model_validate(self._data, context=context)
         except ValidationError as problem:
@@ -209,7 +209,7 @@ class YamlText:
             raise self._wrong(spot, wrong) from None
 
     def wrong(self, problem: YamlProblem) -> Exception:
-        """Return the error for a problem, whose `at` begins at the root."""
+        """Return the error for a problem whose `at` begins at the root."""
         return self._wrong(self._find(problem.at), problem)
 
     def place(self, *path: str | int) -> str:
@@ -224,7 +224,7 @@ class YamlText:
         return self._error(self._file, spot.line, spot.key or None, text, problem.allowed, spot.column)
 
     def _find(self, path: Path) -> _Location:
-        """Return the value at the end of a path; steps that the file does not have are those of pydantic."""
+        """Return the location of a path; steps that the file does not have are pydantic's own and are skipped."""
         spot = self._root
         for step in path:
             if isinstance(spot.node, yaml.MappingNode):
@@ -238,7 +238,7 @@ class YamlText:
         return spot
 
     def _plain(self, spot: _Location) -> Any:
-        """Return a value as dicts, lists, texts, numbers, true, false and None. Refuses a key that is given twice."""
+        """Return a value as dicts, lists, texts, numbers, booleans and None. Raises the error for a duplicate key."""
         if id(spot.node) in self._walked:
             self._repeated += 1
             if self._repeated > _MOST_REPEATED:

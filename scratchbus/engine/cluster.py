@@ -1,4 +1,4 @@
-"""Which master of a Redis Cluster a shard is on."""
+"""The master of a Redis Cluster that serves each shard."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ else:
 
 
 class Cluster(Failover):
-    """The slots of a cluster as one of its nodes knew them last, and what moved since."""
+    """The slots of a cluster as one of its nodes last reported them, with the moves seen since."""
 
     def __init__(self, seeds: Sequence[Address], bus: str) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Cluster(Failover):
         return slot
 
     def learn(self) -> Learning[None]:
-        """Ask one node after the other for the slots, the one that failed last at the end."""
+        """Ask the nodes for the slots until one answers; the node that failed last is asked last."""
         trouble: Exception | None = None
         for node in sorted(random.sample(self._nodes, len(self._nodes)), key=lambda node: node == self._suspect):
             try:
@@ -65,7 +65,7 @@ class Cluster(Failover):
         self._nodes = list(nodes | dict.fromkeys(self._seeds))
 
     def note(self, failure: Exception, shard: int, address: Address | None) -> bool:
-        """Follow a slot that was moved; doubt all that is known when a node fails."""
+        """Record a slot that moved; forget all slots when a node fails. Return whether the failure is transient."""
         if isinstance(failure, redis_errors.MovedError):
             self._owners[failure.slot_id] = (failure.host or (address or ("",))[0], failure.port)
         elif not isinstance(failure, redis_errors.AskError | redis_errors.TryAgainError) and self.passes(failure):
@@ -74,6 +74,6 @@ class Cluster(Failover):
 
 
 def _place(server: list[Any], asked: Address) -> Address:
-    """Return the address of a node; one without a host is where the one is that was asked."""
+    """Return the address of a node; one listed without a host is on the host of the node that was asked."""
     host = server[0].decode() if server[0] else ""
     return (host if host not in ("", "?") else asked[0], server[1])

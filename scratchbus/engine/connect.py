@@ -1,4 +1,4 @@
-"""From a URL to the drivers: the scheme picks the engine."""
+"""Resolving a URL to an engine and its drivers: the scheme picks the engine."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ else:
     retry = late("redis.retry")
 
 UNKNOWN = "unknown"
-"""What stands for what the server does not tell this user."""
+"""Stands for information that this user may not read from the server."""
 
 OLDEST = (7, 0)
-"""The oldest Redis that will do; every Valkey from 8 on is newer."""
+"""The oldest supported version of Redis; every Valkey from 8 on is newer."""
 
-_WAITING = 15.0  # seconds; longer than any call blocks, so that an engine that hangs is noticed
+_WAITING = 15.0  # seconds; longer than any call blocks, so that only a hanging engine times out
 
 
 @dataclass(frozen=True)
 class Target:
-    """An engine that a URL names: how to make connections to it, and how to call it in messages."""
+    """The engine that a URL names: functions that create connections to it, and its name in messages."""
 
     url: str = field(repr=False)  # it may hold a password
     where: str
@@ -93,12 +93,11 @@ def target(
     connect_timeout: float,
     bus: str = "",
 ) -> Target:
-    """Return the engine that a URL names; the embedded one is started if it is not running.
+    """Return the engine that a URL names; the embedded engine is started if it is not running.
 
-    `bus` is the one whose shards are to be found on a cluster.
-
-    One that crashes later is restarted by the next process that needs it; one that is stopped is not. Raises
-    InvalidURL, EngineMissing, ForeignData or EngineUnreachable.
+    An embedded engine that crashes later is restarted by the next process that needs it; one that was stopped is not.
+    `bus` is the bus whose shards are looked up on a cluster. Raises InvalidURL, EngineMissing, ForeignData or
+    EngineUnreachable.
     """
     options: dict[str, Any] = {"socket_connect_timeout": connect_timeout, "client_name": "scratchbus"}
     url = url or "embedded:"
@@ -119,7 +118,7 @@ def target(
 
 
 def _of_redis_py() -> dict[str, Any]:
-    """Return the options of all connections that redis-py makes."""
+    """Return the options of all connections that redis-py opens."""
     return {"retry": retry.Retry(backoff.NoBackoff(), 0), "protocol": 2, "driver_info": None}
 
 
@@ -207,30 +206,30 @@ def _memory(url: str) -> Target:
 
 
 def read_info(*sections: str, shard: int = 0) -> Step[dict[str, str]]:
-    """Return what the server of a shard says of itself in these sections of its INFO."""
+    """Return the fields of these INFO sections from the server of a shard."""
     texts = yield from ask_all(shard, [("INFO", section) for section in sections])
     return dict(line.split(":", 1) for text in texts for line in text.decode().splitlines() if ":" in line)
 
 
 def risks(info: Mapping[str, str], replicas: int) -> list[str]:
-    """Return, a sentence each, how a server that is set up like this may lose or refuse what it is to keep.
+    """Return how a server with this configuration may lose or refuse writes, one sentence for each risk.
 
-    `replicas` are how many have to have a write before it is acknowledged.
+    `replicas` is the number of replicas that must have a write before it is acknowledged.
     """
     found = []
     policy = info.get("maxmemory_policy", "noeviction")
     if policy != "noeviction" and info.get("maxmemory", "0") != "0":
-        found.append(f"it throws events away when its memory is full ({policy}); set `maxmemory-policy noeviction`")
+        found.append(f"it evicts events when its memory is full ({policy}); set `maxmemory-policy noeviction`")
     if info.get("aof_enabled") == "0":
         found.append("it loses events when it is restarted; set `appendonly yes`")
     connected = int(info.get("connected_slaves", replicas))
     if connected < replicas:
-        found.append(f"it has {connected} replicas, not {replicas}: every write is NotReplicated until they are up")
+        found.append(f"it has {connected} replicas, not {replicas}: every write raises NotReplicated until they are up")
     return found
 
 
 def load_reading_scripts(shard: int = 0) -> Step[None]:
-    """Load the scripts that those need who may only read, and may send none; do nothing for a user who may not."""
+    """Load the scripts for users with read-only permissions, who cannot; do nothing if this user may not either."""
     try:
         yield from ask_all(shard, list(Script.reading))
     except EngineForbidden:
@@ -238,9 +237,9 @@ def load_reading_scripts(shard: int = 0) -> Step[None]:
 
 
 def check_engine(where: str, ack: str, shard: int = 0) -> Step[dict[str, str]]:
-    """Return what the server of a shard says of itself, as far as this user may ask.
+    """Check the server of a shard and return its INFO, as far as this user may read it.
 
-    Raises EngineTooOld, or EngineMisconfigured for what `ack` needs.
+    Raises EngineTooOld, or EngineMisconfigured if it does not support this `ack`.
     """
     about = yield from _about(where, shard)
     if ack == "fsync":

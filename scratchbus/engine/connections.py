@@ -1,4 +1,4 @@
-"""What both drivers know of connections: their commands, their errors, and when to try again."""
+"""The parts of the protocol that both drivers share: packed commands, replies, and the translation of errors."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from scratchbus.telemetry.late import late
 if TYPE_CHECKING:
     from redis import _parsers as parsers
     from redis import exceptions as redis_errors
-else:  # redis-py is imported when it opens a connection, or there is an error
+else:  # redis-py is imported when it opens a connection, or for the first error
     parsers = late("redis._parsers")
     redis_errors = late("redis.exceptions")
 
 Commands = tuple[tuple[Any, ...], ...]
 
 Revive = Callable[[], object] | None
-"""What to call when no connection can be opened, before that is tried once more; None where nothing would help."""
+"""A function to call when connecting fails, before one more try; None if nothing would help."""
 
 
 class Connection(Protocol):
-    """What is used of redis-py's blocking connections."""
+    """The part of redis-py's blocking connections that we use."""
 
     _sock: Any
 
@@ -48,7 +48,7 @@ class Connection(Protocol):
 
 
 class AsyncConnection(Protocol):
-    """What is used of redis-py's asyncio connections."""
+    """The part of redis-py's asyncio connections that we use."""
 
     _reader: Any
     _writer: Any
@@ -57,23 +57,23 @@ class AsyncConnection(Protocol):
         """Open the socket, unless it is open, and log in."""
 
     async def disconnect(self, nowait: bool = False, /) -> None:
-        """Close the socket, with `nowait` at once."""
+        """Close the socket; with `nowait`, without waiting until it is closed."""
 
 
 UNREAD = object()
-"""What a reader returns when it has no whole reply."""
+"""A reader returns this when it has no complete reply."""
 
 HUNG_UP = "Connection closed by server."
 
 
 NUMBERS = frozenset({int, float, bool})
-"""What `packable` makes text of."""
+"""The types that `packable` converts to text."""
 
 
 def packable(command: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a command that hiredis may pack, with numbers as text.
+    """Return a command that hiredis can pack safely, with numbers as text.
 
-    Where hiredis 3.5 makes text of a number and a signal handler raises meanwhile, as Ctrl-C does, the process crashes.
+    The process crashes if a signal handler raises, as that of Ctrl-C does, while hiredis 3.5 converts a number.
     """
     if NUMBERS.isdisjoint(map(type, command)):
         return command
@@ -81,12 +81,12 @@ def packable(command: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def pack(commands: Commands) -> bytes:
-    """Return commands as they are sent."""
+    """Return commands in wire format."""
     return b"".join([pack_command(packable(command)) for command in commands])
 
 
 def reply_reader() -> Reader:
-    """Return a reader of replies; errors among them are redis-py's."""
+    """Return a parser of replies, which returns errors as redis-py's exceptions."""
     return Reader(protocolError=_invalid_response, replyError=_reply_error, notEnoughData=UNREAD)
 
 
@@ -100,15 +100,15 @@ def _reply_error(text: str) -> Exception:
 
 
 def is_broken(error: Exception) -> bool:
-    """Return whether an error is that of a connection."""
+    """Return whether an error means that the connection is broken."""
     return isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError | OSError)
 
 
 def translate(error: Exception, where: str) -> ScratchbusError:
-    """Return our error for one of redis-py's; `where` names the engine, without any password."""
+    """Return our error for one of redis-py's; `where` names the engine without its password."""
     text = str(error)
     word = text.split(" ", 1)[0]
-    is_about_password = "invalid username-password" in text  # over a unix socket asyncio has no class for it
+    is_about_password = "invalid username-password" in text  # has no class of its own over an asyncio unix socket
     if isinstance(error, redis_errors.AuthenticationError) or word in ("WRONGPASS", "NOAUTH") or is_about_password:
         return EngineAuth(
             f"{where} refuses the user name or password; check them in the URL, and that the user is enabled"
@@ -123,7 +123,7 @@ def translate(error: Exception, where: str) -> ScratchbusError:
         return EngineMisconfigured(f"{where} is not a cluster; write redis:// in the URL, without +cluster")
     if isinstance(
         error, redis_errors.ClusterDownError | redis_errors.TryAgainError
-    ):  # also of a replica that lost its primary
+    ):  # also from a replica that lost its primary
         return EngineUnreachable(f"{where} cannot serve now ({text}); wait, or check its primary")
     if is_broken(error):
         return EngineUnreachable(explain(where, text))
@@ -146,16 +146,16 @@ def translate(error: Exception, where: str) -> ScratchbusError:
         or "ACL failure" in text
         or "The user executing the script can't" in text  # what Redis 7.0 says inside a script
     ):
-        return EngineForbidden(f"{where} forbids it ({text}); use a user with the right role")
+        return EngineForbidden(f"{where} denies permission ({text}); use a user with the right role")
     if isinstance(error, redis_errors.InvalidResponse):
         return EngineUnreachable(f"{where} does not reply like Redis ({text}); check host and port")
     return EngineError(f"{where}: {text}")
 
 
 def whole_from(commands: Commands, missing: list[int]) -> Commands:
-    """Return the commands from the first missing script on, with these scripts whole.
+    """Return the commands from the first missing script on, with the texts of the missing scripts.
 
-    Commands after a script are sent again with it: a WAIT vouches only for the commands before it.
+    Commands after a script are sent again with it: a WAIT covers only the commands before it.
     """
     return tuple(
         (command[0].replace("SHA", ""), Script.known[command[1]], *command[2:]) if index in missing else command

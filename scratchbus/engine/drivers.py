@@ -1,6 +1,6 @@
 """The driver of conversations, over connections to Redis or Valkey servers.
 
-It does without redis-py's client, whose retries would send a write twice without knowing whether the first one
+It does not use redis-py's client, whose retries would send a write again without knowing whether the first one
 happened.
 """
 
@@ -53,8 +53,8 @@ class Engine(Pool):
     def run(self, conversation: Conversation[T], *, is_part: bool = False) -> T:
         """Run a conversation to its end and return its result. Raises BusClosed.
 
-        An error of the engine, the log or the archive says what the conversation had written before. Those of the
-        engine are counted if this engine does so, and the conversation `is_part` of no other.
+        An EngineError, LogError or ArchiveError says what the conversation had already written. Engine errors are
+        counted if this driver counts them, except in a conversation that `is_part` of another.
         """
         if self._is_closed:
             raise BusClosed
@@ -92,11 +92,11 @@ class Engine(Pool):
                     time.sleep(request.seconds)
                 else:
                     reply = self._call(request.call)
-            except (Interrupted, ScratchbusError, redis_errors.RedisError, OSError) as error:  # all else ends it
+            except (Interrupted, ScratchbusError, redis_errors.RedisError, OSError) as error:  # others end the run
                 step, reply = conversation.throw, error
 
     def execute(self, call: Call) -> list[Any]:
-        """Send one request. Raises Interrupted for a write whose reply was lost, else our engine errors."""
+        """Send one request. Raises Interrupted if the reply to a write was lost, else our own engine errors."""
         failure: Exception | None = None
         if (server := self._topology.only) is not None:
             try:
@@ -106,7 +106,7 @@ class Engine(Pool):
         return self.run(deliver(self._topology, call, self.where, failure), is_part=True)
 
     def _send_ahead(self, call: Call) -> Sent:
-        """Send a call whose replies are collected later. One that cannot be sent now is sent then."""
+        """Send a call whose replies are collected later; if it cannot be sent now, it is sent when collected."""
         sent, server = Sent(call), self._topology.only or self._topology.address(call.shard)
         if server is None or self._is_closed or self._pid != os.getpid():
             return sent
@@ -160,21 +160,21 @@ class Engine(Pool):
             if link.is_open:
                 self._idle[server].append(link)
             if self._is_closed:
-                self.close()  # type: ignore[unreachable]  # by others, meanwhile
+                self.close()  # type: ignore[unreachable]  # others may have closed it meanwhile
 
     def _converse(
         self, link: Link, commands: Commands, joint: Joint | None = None, sent: Sent | None = None
     ) -> list[Any]:
-        """Send commands, unless they are `sent`; return the replies. Scripts that the engine lacks are sent in full."""
+        """Send commands, unless they are `sent`, and any scripts that the engine lacks; return the replies."""
         if sent is None and not link.is_open:
             self._connect(link)
-        if self._is_closed:  # `break_off` has not seen what was taken, or got a socket, too late
+        if self._is_closed:  # `break_off` ran before this link was taken, or before it had a socket
             raise BusClosed
         replies = []
         try:
             if sent is not None:
                 pass
-            elif joint is not None:  # as `joint.packed` does it
+            elif joint is not None:  # like `joint.packed`
                 count = len(joint.alone) + joint.count
                 link.send(b"*%d\r\n%b%b" % (count, joint.alone.packed, joint.own))
             elif len(commands) == 1 and NUMBERS.isdisjoint(map(type, commands[0])):
@@ -197,9 +197,9 @@ class Engine(Pool):
         return replies
 
     def _load_scripts(self, link: Link, commands: Commands, replies: list[Any], joint: Joint | None) -> list[Any]:
-        """Send in full the scripts that the engine does not have; return the replies. Raises the first other error.
+        """Send the text of scripts that the engine lacks; return the replies. Raises the first other error.
 
-        The one of joined calls is loaded: each of them goes on alone.
+        The script of joined calls is loaded first, since each of these calls is then sent again on its own.
         """
         missing = []
         for index, reply in enumerate(replies):
@@ -207,11 +207,11 @@ class Engine(Pool):
                 missing.append(index)
             elif isinstance(reply, redis_errors.RedisError):
                 if isinstance(reply, redis_errors.ReadOnlyError | redis_errors.ConnectionError):
-                    link.close()  # a primary that was demoted keeps its clients; reconnect
+                    link.close()  # a demoted primary keeps its clients connected; reconnect
                 raise reply
         loads = list(Script.reading)
         if joint is not None and joint.together is not None:
             loads.append(("SCRIPT", "LOAD", Script.known[joint.together[1]]))
-        with suppress(redis_errors.ResponseError):  # who only reads may not
+        with suppress(redis_errors.ResponseError):  # users with read-only permissions may not
             self._converse(link, tuple(loads))
         return replies[: missing[0]] + self._converse(link, whole_from(commands, missing))

@@ -1,6 +1,6 @@
 """The driver of conversations, over connections to Redis or Valkey servers.
 
-It does without redis-py's client, whose retries would send a write twice without knowing whether the first one
+It does not use redis-py's client, whose retries would send a write again without knowing whether the first one
 happened.
 """
 
@@ -51,21 +51,21 @@ T = TypeVar("T")
 
 # asyncio only:
 def _note_error(replies: asyncio.Future[list[Any]]) -> None:
-    """Look at the error of a call that was sent, which asyncio would log when nobody collects the replies."""
+    """Retrieve the error of a sent call: asyncio would log it if nobody collected the replies."""
     if not replies.cancelled():
         replies.exception()
 
 
 _MAY_BLOCK = {"WAIT", "XREAD"}
-"""Commands that may block their connection, so that they are sent over one that is not shared."""
+"""Commands that may block, and so are sent over a connection that is not shared."""
 # end
 
 
 class AsyncEngine(AsyncPool):
     # asyncio only:
-    """Drives conversations over asyncio connections; tasks share one for each server, except for calls that may block.
+    """Drives conversations over asyncio connections. Tasks share one per server, except for calls that may block.
 
-    One event loop after the other may use it, not two at once.
+    Several event loops may use it one after another, but not at once.
     """
 
     # end
@@ -76,8 +76,8 @@ class AsyncEngine(AsyncPool):
     async def run(self, conversation: Conversation[T], *, is_part: bool = False) -> T:
         """Run a conversation to its end and return its result. Raises BusClosed.
 
-        An error of the engine, the log or the archive says what the conversation had written before. Those of the
-        engine are counted if this engine does so, and the conversation `is_part` of no other.
+        An EngineError, LogError or ArchiveError says what the conversation had already written. Engine errors are
+        counted if this driver counts them, except in a conversation that `is_part` of another.
         """
         if self._is_closed:
             raise BusClosed
@@ -120,11 +120,11 @@ class AsyncEngine(AsyncPool):
                     # end
                 else:
                     reply = await self._call(request.call)
-            except (Interrupted, ScratchbusError, redis_errors.RedisError, OSError) as error:  # all else ends it
+            except (Interrupted, ScratchbusError, redis_errors.RedisError, OSError) as error:  # others end the run
                 step, reply = conversation.throw, error
 
     async def execute(self, call: Call) -> list[Any]:
-        """Send one request. Raises Interrupted for a write whose reply was lost, else our engine errors."""
+        """Send one request. Raises Interrupted if the reply to a write was lost, else our own engine errors."""
         failure: Exception | None = None
         if (server := self._topology.only) is not None:
             try:
@@ -134,7 +134,7 @@ class AsyncEngine(AsyncPool):
         return await self.run(deliver(self._topology, call, self.where, failure), is_part=True)
 
     async def _send_ahead(self, call: Call) -> Sent:
-        """Send a call whose replies are collected later. One that cannot be sent now is sent then."""
+        """Send a call whose replies are collected later; if it cannot be sent now, it is sent when collected."""
         sent, server = Sent(call), self._topology.only or self._topology.address(call.shard)
         # asyncio only:
         self._forget_other_loops()
@@ -185,7 +185,7 @@ class AsyncEngine(AsyncPool):
         self._forget_other_loops()
         if sent is not None:
             link = self._shared.get(server)
-            if link is None or link is not sent.link:  # closed meanwhile, or of another event loop
+            if link is None or link is not sent.link:  # closed meanwhile, or opened in another event loop
                 raise redis_errors.ConnectionError(HUNG_UP)
             return await self._converse(link, commands, None, sent)
         if _MAY_BLOCK.isdisjoint([command[0] for command in commands]):
@@ -220,15 +220,15 @@ class AsyncEngine(AsyncPool):
             if link.is_open:
                 self._idle[server].append(link)
             if self._is_closed:
-                await self.close()  # type: ignore[unreachable]  # by others, meanwhile
+                await self.close()  # type: ignore[unreachable]  # others may have closed it meanwhile
 
     async def _converse(
         self, link: AsyncLink, commands: Commands, joint: Joint | None = None, sent: Sent | None = None
     ) -> list[Any]:
-        """Send commands, unless they are `sent`; return the replies. Scripts that the engine lacks are sent in full."""
+        """Send commands, unless they are `sent`, and any scripts that the engine lacks; return the replies."""
         if sent is None and not link.is_open:
             await self._connect_in_time(link)
-        if self._is_closed:  # `break_off` has not seen what was taken, or got a socket, too late
+        if self._is_closed:  # `break_off` ran before this link was taken, or before it had a socket
             raise BusClosed
         # asyncio only:
         replies = await (link.exchange(commands, joint) if sent is None else sent.replies)
@@ -238,7 +238,7 @@ class AsyncEngine(AsyncPool):
         # try:
         #     if sent is not None:
         #         pass
-        #     elif joint is not None:  # as `joint.packed` does it
+        #     elif joint is not None:  # like `joint.packed`
         #         count = len(joint.alone) + joint.count
         #         link.send(b"*%d\r\n%b%b" % (count, joint.alone.packed, joint.own))
         #     elif len(commands) == 1 and NUMBERS.isdisjoint(map(type, commands[0])):
@@ -264,9 +264,9 @@ class AsyncEngine(AsyncPool):
     async def _load_scripts(
         self, link: AsyncLink, commands: Commands, replies: list[Any], joint: Joint | None
     ) -> list[Any]:
-        """Send in full the scripts that the engine does not have; return the replies. Raises the first other error.
+        """Send the text of scripts that the engine lacks; return the replies. Raises the first other error.
 
-        The one of joined calls is loaded: each of them goes on alone.
+        The script of joined calls is loaded first, since each of these calls is then sent again on its own.
         """
         missing = []
         for index, reply in enumerate(replies):
@@ -274,11 +274,11 @@ class AsyncEngine(AsyncPool):
                 missing.append(index)
             elif isinstance(reply, redis_errors.RedisError):
                 if isinstance(reply, redis_errors.ReadOnlyError | redis_errors.ConnectionError):
-                    await link.aclose()  # a primary that was demoted keeps its clients; reconnect
+                    await link.aclose()  # a demoted primary keeps its clients connected; reconnect
                 raise reply
         loads = list(Script.reading)
         if joint is not None and joint.together is not None:
             loads.append(("SCRIPT", "LOAD", Script.known[joint.together[1]]))
-        with suppress(redis_errors.ResponseError):  # who only reads may not
+        with suppress(redis_errors.ResponseError):  # users with read-only permissions may not
             await self._converse(link, tuple(loads))
         return replies[: missing[0]] + await self._converse(link, whole_from(commands, missing))

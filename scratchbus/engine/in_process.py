@@ -21,12 +21,12 @@ try:
 except ImportError:
     raise EngineMisconfigured("memory:// needs fakeredis: pip install 'fakeredis[lua]'") from None
 
-for verb in ("eval", "evalsha"):  # it does not know that a script may be sent as one that only reads
+for verb in ("eval", "evalsha"):  # fakeredis lacks EVAL_RO and EVALSHA_RO
     SUPPORTED_COMMANDS.setdefault(f"{verb}_ro", SUPPORTED_COMMANDS[verb])
 
 
 class _Link(Link):
-    """A connection to a fake server, which has replied when the sending is over."""
+    """A connection to a fake server, which replies before `send` returns."""
 
     def open(self) -> None:
         self._connection.connect()
@@ -35,7 +35,7 @@ class _Link(Link):
 
 
 class _AsyncLink(AsyncLink):
-    """A connection to a fake server, which has replied, unless it blocks, when the sending is over."""
+    """A connection to a fake server, which replies before sending returns, unless the command blocks."""
 
     def _take_over(self, connection: Any) -> None:
         self._socket = connection._sock
@@ -76,7 +76,7 @@ class InProcessEngine:
 
 
 def in_process_engine(name: str) -> InProcessEngine:
-    """Return the engine of this name, which lasts as long as the process."""
+    """Return the engine of this name; it lives as long as the process."""
     with _lock:
         return _engines.get(name) or _engines.setdefault(name, InProcessEngine())
 
@@ -89,7 +89,7 @@ _lock = threading.Lock()
 _COMPILE_ONCE = """
 local compiled, type, tostring, load, error = {}, type, tostring, loadstring or load, error
 return function(script)
-  if type(script) ~= 'string' then script = tostring(script) end -- what fakeredis runs by itself is str, not bytes
+  if type(script) ~= 'string' then script = tostring(script) end -- fakeredis's own scripts are str, not bytes
   local known = compiled[script]
   if not known then
     local problem
@@ -103,15 +103,15 @@ end
 
 
 class _Server(FakeServer):  # type: ignore[misc, unused-ignore]
-    """A fake server that compiles each script once, which takes longer than most scripts run."""
+    """A fake server that compiles each script once: compiling takes longer than most scripts run."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """See the runtime for Lua, which fakeredis makes before the first script runs, and replace it."""
+        """Replace the Lua runtime that fakeredis sets before the first script runs."""
         super().__setattr__(name, _compiling_once(value) if name == "_lua_runtime" else value)
 
 
 def _compiling_once(runtime: Any) -> Any:
-    """Return a runtime like this one that keeps what it has compiled."""
+    """Return a runtime like this one that caches compiled scripts."""
     made: Any = type("Runtime", (type(runtime),), {})(encoding=None, unpack_returned_tuples=True)
     made.execute = made.execute(_COMPILE_ONCE)
     return made

@@ -1,6 +1,6 @@
-"""Blocking connections to servers, which redis-py opens and closes, and over which the driver speaks itself.
+"""Blocking connections to servers: redis-py opens and closes them, this module sends and receives.
 
-redis-py's own sending and reading costs more than the rest of a driver.
+redis-py's own sending and receiving costs more than the rest of a driver.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 else:
     redis_errors = late("redis.exceptions")
 
-_BUFFER = 256 * 1024  # bytes read at once; a projector's chunk is about a megabyte
-_SMALL = 4 * 1024  # bytes that a socket takes without waiting, when the server has read all before them
+_BUFFER = 256 * 1024  # bytes per read; a projector's chunk is about a megabyte
+_SMALL = 4 * 1024  # bytes that a socket accepts without blocking once the server has read all earlier ones
 
 
 class Link:
-    """A connection to a server, which is opened once. One thread at a time uses it.
+    """A connection to a server, opened once. One thread at a time uses it.
 
-    `send` sends bytes; `next_reply` returns a reply that was received, an error too, or UNREAD.
+    `send` sends bytes; `next_reply` returns a received reply, which may be an error, or UNREAD.
     """
 
     send: Callable[[bytes], object]
@@ -41,7 +41,7 @@ class Link:
         self.is_open = False
 
     def open(self) -> None:
-        """Open the socket, log in, and choose the database."""
+        """Open the socket, log in and select the database."""
         self._connection.connect()
         self._socket: socket.socket = self._connection._sock
         self._reader = reply_reader()
@@ -56,7 +56,7 @@ class Link:
         self.is_open = True
 
     def _send_in_time(self, packed: bytes) -> None:
-        """Send bytes on a socket that the kernel times, and with Python's timeout where that is of no use."""
+        """Send bytes under the kernel's timeout, or under Python's where signals would restart the kernel's."""
         if len(packed) > _SMALL and _may_handle_signals():
             self._socket.settimeout(self._timeout)
             self._socket.sendall(packed)
@@ -65,9 +65,9 @@ class Link:
             self._socket.sendall(packed)
 
     def receive(self) -> None:
-        """Wait for more of a reply. Raises redis-py's ConnectionError when the server hung up, and OSError.
+        """Wait for more bytes. Raises redis-py's ConnectionError if the server closed the connection, or OSError.
 
-        Of these, BlockingIOError means that it took too long, as TimeoutError does.
+        TimeoutError and BlockingIOError, both OSErrors, mean that it took too long.
         """
         if self._poll is not None and _may_handle_signals() and not self._poll.poll(self._milliseconds):
             raise TimeoutError
@@ -82,17 +82,17 @@ class Link:
         self._connection.disconnect()
 
     def hang_up(self) -> None:
-        """End what another thread waits for: it is told that the connection broke, and closes it."""
-        found = self._connection._sock  # redis-py's own `disconnect` would take it from under that thread
+        """Interrupt a thread that waits for a reply; it sees a broken connection and closes it."""
+        found = self._connection._sock  # redis-py's own `disconnect` would drop it while that thread uses it
         if isinstance(found, socket.socket):
-            with suppress(OSError):  # it broke already
-                socket.socket.shutdown(found, socket.SHUT_RDWR)  # that of TLS would take the session from under it too
+            with suppress(OSError):  # it is broken already
+                socket.socket.shutdown(found, socket.SHUT_RDWR)  # SSLSocket's own also drops the TLS session
 
 
 def _let_kernel_time(found: socket.socket, timeout: float) -> None:
-    """Have the kernel bound how long a socket waits; Python's own timeout is a system call more for each send and read.
+    """Let the kernel time the socket out; Python's own timeout costs another system call for each send and read.
 
-    TLS needs Python's, and on other systems than Linux the option looks different.
+    TLS needs Python's timeout, and the format of the option is that of Linux.
     """
     for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
         found.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", *divmod(ceil(timeout * 1e6), 1_000_000)))
@@ -100,7 +100,7 @@ def _let_kernel_time(found: socket.socket, timeout: float) -> None:
 
 
 def _may_handle_signals() -> bool:
-    """Return whether this thread is the one that handles signals.
+    """Return whether this is the main thread, in which Python handles signals.
 
     After a signal, Python restarts the interrupted call, and with it the kernel's timeout.
     """

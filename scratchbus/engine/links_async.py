@@ -1,6 +1,6 @@
-"""Asyncio connections to servers, which redis-py opens, and over which the driver speaks itself.
+"""Asyncio connections to servers: redis-py opens them, this module sends and receives.
 
-Tasks share them: each gets the replies to its own requests, which come in the order in which they were sent.
+Tasks share a connection. Replies arrive in the order of the requests, so each task gets its own.
 """
 
 from __future__ import annotations
@@ -21,20 +21,22 @@ else:
     redis_errors = late("redis.exceptions")
 
 _MOST_QUEUED = 25
-"""So many requests are sent without waiting for those of more tasks, so that the engine has something to do."""
+"""The number of queued requests that are sent at once, without waiting for more tasks, to keep the engine busy."""
 
 _Future = asyncio.Future[list[Any]]
 _Split = Callable[[Any, int], list[Any]]
 
 _Request = tuple[_Future, bytes, int, Joint | None]
-"""What gets the replies, the commands and how many there are; of a joint one its own arguments alone."""
+"""A queued request: the future for its replies, its packed commands (only the own arguments if it is joint), their
+number, and the joint."""
 
 _Sent = tuple[list[_Future], _Split | None, int, float]
-"""What gets the replies, how one reply is split between many, how many come, and by when they have to (loop time)."""
+"""A sent request: the futures for its replies, the function that splits one reply among them, the number of expected
+replies, and their deadline (loop time)."""
 
 
 def _resolve(futures: list[_Future], split: _Split | None, replies: list[Any]) -> None:
-    """Hand replies to those who wait for them; tasks that were cancelled do not."""
+    """Set replies as the results of futures, except for those of cancelled tasks."""
     if split is None:
         parts = [replies]
     elif isinstance(replies[0], redis_errors.RedisError):
@@ -47,14 +49,14 @@ def _resolve(futures: list[_Future], split: _Split | None, replies: list[Any]) -
 
 
 def _fail(futures: list[_Future], error: Exception) -> None:
-    """Raise an error, a copy in each, in the tasks that still wait for a reply."""
+    """Raise a copy of an error in every task that still waits for a reply."""
     for future in futures:
         if not future.done():
             future.set_exception(copy(error))
 
 
 class AsyncLink(asyncio.Protocol):
-    """A connection to a server, which is opened once, in one event loop; replies take `timeout` seconds at most."""
+    """A connection to a server, opened once, in one event loop. Each reply must arrive within `timeout` seconds."""
 
     def __init__(self, connection: AsyncConnection, timeout: float) -> None:
         self._connection = connection
@@ -63,17 +65,17 @@ class AsyncLink(asyncio.Protocol):
         self._transport: Any = None
         self._queued: list[_Request] = []
         self._sent: deque[_Sent] = deque()
-        self._replies: list[Any] = []  # to the first of what was sent, until all are there
+        self._replies: list[Any] = []  # to the oldest sent request, until it has all
         self._timer: asyncio.TimerHandle | None = None
         self.is_open = self.is_closed = False
 
     @property
     def is_waiting(self) -> bool:
-        """Whether replies are to come."""
+        """Whether replies are outstanding."""
         return bool(self._sent)
 
     async def open(self) -> None:
-        """Open the socket, log in, and choose the database, unless another task did."""
+        """Open the socket, log in and select the database, unless another task has done so."""
         async with self._opening:
             if self.is_open:
                 return
@@ -82,7 +84,7 @@ class AsyncLink(asyncio.Protocol):
             connection = self._connection
             try:
                 await connection.connect()
-                if self.is_closed:  # meanwhile
+                if self.is_closed:  # by another task, meanwhile
                     raise redis_errors.ConnectionError(HUNG_UP)
             except BaseException:
                 await connection.disconnect(True)
@@ -91,7 +93,7 @@ class AsyncLink(asyncio.Protocol):
             self.is_open = True
 
     def _take_over(self, connection: AsyncConnection) -> None:
-        """Do without asyncio's streams from here on: they cost more than the rest of a driver."""
+        """Replace asyncio's streams, which cost more than the rest of a driver."""
         self._loop, self._reader = asyncio.get_running_loop(), reply_reader()
         self._lost: asyncio.Future[None] = self._loop.create_future()
         self._writer, connection._writer, connection._reader = connection._writer, None, None
@@ -99,12 +101,12 @@ class AsyncLink(asyncio.Protocol):
         self._transport.set_protocol(self)
 
     def exchange(self, commands: Commands, joint: Joint | None = None) -> Awaitable[list[Any]]:
-        """Send commands, and return their replies, errors among them.
+        """Send commands and return their replies, including errors.
 
-        While others wait for replies, what tasks ask for in one turn of the loop is sent together.
+        While replies are outstanding, all requests of one iteration of the event loop are sent together.
         """
         future: _Future = self._loop.create_future()
-        if not self.is_open:  # not any more
+        if not self.is_open:  # it was closed meanwhile
             future.set_exception(redis_errors.ConnectionError(HUNG_UP))
         elif not self._sent:
             packed = pack(commands) if joint is None else joint.packed()
@@ -123,7 +125,7 @@ class AsyncLink(asyncio.Protocol):
         return future
 
     def _flush(self) -> None:
-        """Send what is queued, and joint calls as one; what was cancelled meanwhile is not sent."""
+        """Send the queued requests, joint ones as one command, and skip those cancelled meanwhile."""
         together: dict[int, list[_Request]] = {}
         for request in self._queued:
             future, _, _, joint = request
@@ -149,40 +151,40 @@ class AsyncLink(asyncio.Protocol):
         self._close_if_done()
 
     def _expect(self, futures: list[_Future], count: int, split: _Split | None = None) -> None:
-        """Expect so many more replies from now on."""
+        """Expect `count` more replies within the timeout."""
         deadline = self._loop.time() + self._timeout
         if self._timer is None:
             self._timer = self._loop.call_at(deadline, self._check_deadline)
         self._sent.append((futures, split, count, deadline))
 
     def data_received(self, data: bytes) -> None:
-        """Hand out the replies that are complete."""
+        """Deliver the complete replies."""
         sent, replies, reader = self._sent, self._replies, self._reader
         try:
             reader.feed(data)
             while (reply := reader.gets()) is not UNREAD:
                 if not sent:
-                    raise redis_errors.ConnectionError(f"unasked: {reply}")
+                    raise redis_errors.ConnectionError(f"unexpected reply: {reply}")
                 replies.append(reply)
                 futures, split, count, _ = sent[0]
                 if len(replies) == count:
                     _resolve(futures, split, replies)
                     sent.popleft()
                     self._replies = replies = []
-        except Exception as error:  # a reply that nobody understands, for one
+        except Exception as error:  # such as a malformed reply
             if sent:
                 _fail(sent[0][0], error)
-            self._break(redis_errors.ConnectionError(f"Connection closed after a reply that is of no use: {error}"))
+            self._break(redis_errors.ConnectionError(f"Connection closed after an invalid reply: {error}"))
         self._close_if_done()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell those who wait."""
+        """Fail all waiting tasks."""
         self._lost.set_result(None)
-        said = HUNG_UP if exc is None else f"Error while reading from socket: {exc.args}"
-        self._break(redis_errors.ConnectionError(said))
+        message = HUNG_UP if exc is None else f"Error while reading from socket: {exc.args}"
+        self._break(redis_errors.ConnectionError(message))
 
     def _check_deadline(self) -> None:
-        """Break the connection if a reply is overdue, since those after it are late too; else look again later."""
+        """Break the connection if a reply is overdue, since later replies wait behind it; else set the timer again."""
         self._timer = None
         if self._sent:
             deadline = self._sent[0][-1]
@@ -192,7 +194,7 @@ class AsyncLink(asyncio.Protocol):
                 self._break(redis_errors.TimeoutError(f"no reply within {self._timeout:g} s"))
 
     def _break(self, error: Exception) -> None:
-        """Close the socket at once, and raise an error in all tasks that wait for a reply."""
+        """Close the socket at once and raise an error in all tasks that wait for a reply."""
         lost = [future for futures, *_ in self._sent for future in futures] + [queued[0] for queued in self._queued]
         self.is_open, self.is_closed = False, True
         self._queued = []
@@ -204,15 +206,15 @@ class AsyncLink(asyncio.Protocol):
         _fail(lost, error)
 
     def hang_up(self) -> None:
-        """End what tasks wait for: they are told that the connection broke."""
+        """Close the socket at once; tasks that wait for a reply get a ConnectionError."""
         self._break(redis_errors.ConnectionError(HUNG_UP))
 
     def close(self) -> None:
-        """Close the socket at once; who waits for a reply is told that the connection broke."""
+        """Close the socket at once; tasks that wait for a reply get a ConnectionError."""
         self._break(redis_errors.ConnectionError(HUNG_UP))
 
     async def aclose(self) -> None:
-        """Take no more requests, and close the socket when all are answered; wait for that if it is now."""
+        """Accept no more requests and close the socket once all are answered; wait only if they already are."""
         self.is_open, self.is_closed = False, True
         if self._transport is not None:
             self._close_if_done()

@@ -24,7 +24,7 @@ else:
 
 
 class Pool:
-    """The connections that are idle, and those in use; `make` makes one, `revive` its server."""
+    """The idle connections and those in use; `make` creates a connection, `revive` restarts the server."""
 
     def __init__(
         self,
@@ -41,17 +41,17 @@ class Pool:
         self._counts_errors = counts_errors
         self._idle: dict[Address, deque[Link]] = defaultdict(deque)
         self._busy: set[Link] = set()
-        self._sent: set[Link] = set()  # over which replies come that nobody waits for yet
+        self._sent: set[Link] = set()  # with outstanding replies that nobody waits for yet
         self._is_closed = False
         self.where = where
         self._pid = os.getpid()
 
     def _forget_parent(self) -> None:
-        """Let go of connections from before a fork: a child must not share its parent's sockets."""
+        """Drop the connections from before a fork: a child must not share its parent's sockets."""
         self._idle, self._busy, self._sent, self._pid = defaultdict(deque), set(), set(), os.getpid()
 
     def _take_sent(self, sent: Sent) -> Link:
-        """Return the connection over which replies come. Raises ConnectionError if it was closed meanwhile."""
+        """Return the connection that a call was sent on. Raises ConnectionError if it was closed meanwhile."""
         link: Link = sent.link
         forget, sent.forget = sent.forget, None
         try:
@@ -63,7 +63,7 @@ class Pool:
         return link
 
     def _forget(self, link: Link) -> None:
-        """Close a connection over which replies come that nobody wants any more."""
+        """Close a connection whose outstanding replies nobody will collect."""
         self._sent.discard(link)
         link.close()
 
@@ -82,21 +82,21 @@ class Pool:
         return call()
 
     def close(self) -> None:
-        """Close the connections, those in use when they come back; nothing can be sent any more."""
+        """Close the connections, those in use once they are returned; nothing can be sent afterwards."""
         self._is_closed = True
         self.disconnect()
 
     def disconnect(self) -> None:
-        """Close the idle connections, shared ones when all is answered; what is sent later opens others."""
+        """Close the idle connections, and shared ones once their replies are in; later calls open new ones."""
         for idle in list(self._idle.values()):
-            with suppress(IndexError):  # another thread may take the last one
+            with suppress(IndexError):  # another thread may have taken the last one
                 while True:
                     idle.pop().close()
         for link in list(self._sent):
             self._forget(link)
 
     def break_off(self) -> None:
-        """Close at once: what other threads wait for ends with BusClosed. For an engine that only reads."""
+        """Close at once; calls that other threads wait for raise BusClosed. Only for engines that only read."""
         self._is_closed = True
         for link in list(self._busy) if self._pid == os.getpid() else ():
             link.hang_up()

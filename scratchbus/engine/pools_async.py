@@ -31,14 +31,14 @@ else:
 
 class AsyncPool:
     # asyncio only:
-    """The connections that are idle, those in use, and those that tasks share; `make` makes one, `revive` its server.
+    """The idle connections, those in use, and those that tasks share.
 
-    `timeout` (seconds) bounds how long it takes to connect.
+    `make` creates a connection, `revive` restarts the server; connecting takes at most `timeout` seconds.
     """
 
     # end
     # blocking only:
-    # """The connections that are idle, and those in use; `make` makes one, `revive` its server."""
+    # """The idle connections and those in use; `make` creates a connection, `revive` restarts the server."""
     # end
 
     def __init__(
@@ -60,7 +60,7 @@ class AsyncPool:
         self._idle: dict[Address, deque[AsyncLink]] = defaultdict(deque)
         self._busy: set[AsyncLink] = set()
         # blocking only:
-        # self._sent: set[Link] = set()  # over which replies come that nobody waits for yet
+        # self._sent: set[Link] = set()  # with outstanding replies that nobody waits for yet
         # end
         self._is_closed = False
         self.where = where
@@ -76,11 +76,11 @@ class AsyncPool:
 
     # blocking only:
     # def _forget_parent(self) -> None:
-    #     """Let go of connections from before a fork: a child must not share its parent's sockets."""
+    #     """Drop the connections from before a fork: a child must not share its parent's sockets."""
     #     self._idle, self._busy, self._sent, self._pid = defaultdict(deque), set(), set(), os.getpid()
     #
     # def _take_sent(self, sent: Sent) -> Link:
-    #     """Return the connection over which replies come. Raises ConnectionError if it was closed meanwhile."""
+    #     """Return the connection that a call was sent on. Raises ConnectionError if it was closed meanwhile."""
     #     link: Link = sent.link
     #     forget, sent.forget = sent.forget, None
     #     try:
@@ -92,14 +92,14 @@ class AsyncPool:
     #     return link
     #
     # def _forget(self, link: Link) -> None:
-    #     """Close a connection over which replies come that nobody wants any more."""
+    #     """Close a connection whose outstanding replies nobody will collect."""
     #     self._sent.discard(link)
     #     link.close()
     #
     # end
     # asyncio only:
     async def _connect_in_time(self, link: AsyncLink) -> None:
-        """Connect to a server. Raises redis-py's TimeoutError, and BusClosed."""
+        """Connect to a server. Raises redis-py's TimeoutError or BusClosed."""
         try:
             async with asyncio.timeout(self._timeout) as wait:
                 self._waits.add(wait)
@@ -130,17 +130,17 @@ class AsyncPool:
         # end
 
     async def close(self) -> None:
-        """Close the connections, those in use when they come back; nothing can be sent any more."""
+        """Close the connections, those in use once they are returned; nothing can be sent afterwards."""
         self._is_closed = True
         await self.disconnect()
 
     async def disconnect(self) -> None:
-        """Close the idle connections, shared ones when all is answered; what is sent later opens others."""
+        """Close the idle connections, and shared ones once their replies are in; later calls open new ones."""
         # asyncio only:
         self._forget_other_loops()
         # end
         for idle in list(self._idle.values()):
-            with suppress(IndexError):  # another task may take the last one
+            with suppress(IndexError):  # another task may have taken the last one
                 while True:
                     await idle.pop().aclose()
         # blocking only:
@@ -153,7 +153,7 @@ class AsyncPool:
         # end
 
     async def break_off(self) -> None:
-        """Close at once: what other tasks wait for ends with BusClosed. For an engine that only reads."""
+        """Close at once; calls that other tasks wait for raise BusClosed. Only for engines that only read."""
         self._is_closed = True
         # asyncio only:
         self._forget_other_loops()
@@ -176,7 +176,7 @@ class AsyncPool:
             raise BusClosed
 
     def _forget_other_loops(self) -> None:
-        """Let go of connections that another event loop opened: in this one they are of no use."""
+        """Drop the connections of another event loop: they do not work in this one."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._idle, self._busy, self._shared, self._waits = defaultdict(deque), set(), {}, set()

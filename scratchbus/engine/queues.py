@@ -1,7 +1,7 @@
-"""Queues of jobs by key: a process does one job of a key at a time, and those that wait together.
+"""Queues of jobs by key: a process works on one batch of jobs per key at a time; jobs queued meanwhile form the next.
 
-A caller that finds no one at work does its own job in its own conversation. Jobs queued meanwhile are done by a
-thread or task of its own, so that a caller that is cancelled neither keeps others waiting nor leaves jobs half done.
+If a queue is idle, the caller does its own job in its own conversation. A separate thread or task does the jobs queued
+meanwhile, so that a cancelled caller neither delays the others nor leaves jobs half done.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ else:
     futures = late("concurrent.futures")
 
 GATHERING = 0.002
-"""Seconds for which a draining thread lets others queue more, since one batch of many costs less than many batches."""
+"""Seconds that a draining thread waits for more jobs, since one large batch costs less than many small ones."""
 
 Drive = Callable[[Step[None]], None]
 AsyncDrive = Callable[[Step[None]], Awaitable[None]]
@@ -38,7 +38,7 @@ class _QueuedJob(NamedTuple):
 
 
 class Queues:
-    """The queues of one bus. Threads may share them; of event loops, one may use them after the other."""
+    """The queues of one bus. Threads may share them; event loops may use them one after another, not at once."""
 
     def __init__(self) -> None:
         self._user: object = None
@@ -47,7 +47,7 @@ class Queues:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def run(self, queued: Queued, drive: Drive) -> Any:
-        """Do a job after those before it; return its result or raise its error."""
+        """Do a job after those queued before it; return its result or raise its error."""
         mine, is_first = self._join(queued, os.getpid())
         try:
             if is_first:
@@ -62,7 +62,7 @@ class Queues:
             raise
 
     async def run_async(self, queued: Queued, drive: AsyncDrive) -> Any:
-        """Do a job after those before it; return its result or raise its error."""
+        """Do a job after those queued before it; return its result or raise its error."""
         mine, is_first = self._join(queued, asyncio.get_running_loop())
         if is_first:
             try:
@@ -72,13 +72,13 @@ class Queues:
                     task = asyncio.create_task(self._drain_async(queued, drive))
                     self._tasks.add(task)
                     task.add_done_callback(self._tasks.discard)
-        if mine.future.done():  # to wrap it would take another turn of the loop
+        if mine.future.done():  # wrapping it would take another iteration of the loop
             return mine.future.result()
         return await asyncio.wrap_future(mine.future)
 
     def _join(self, queued: Queued, user: object) -> tuple[_QueuedJob, bool]:
-        """Queue a job; return it, and whether no one is at work."""
-        if self._user != user:  # a forked child, or another event loop: those at work are not there any more
+        """Queue a job; return it, and whether the queue was idle."""
+        if self._user != user:  # a forked child, or another event loop: the old workers are gone
             self._user, self._lock, self._waiting, self._tasks = user, threading.Lock(), {}, set()
         mine = _QueuedJob(queued.job, futures.Future())
         with self._lock:
@@ -91,14 +91,14 @@ class Queues:
         return mine, others is None
 
     def _has_more(self, key: Hashable) -> bool:
-        """Return whether more jobs wait; if none does, no one is at work from now on."""
+        """Return whether jobs are waiting; if not, mark the queue as idle."""
         with self._lock:
             if not self._waiting.get(key):
                 self._waiting.pop(key, None)
             return key in self._waiting
 
     def _take(self, key: Hashable) -> list[_QueuedJob]:
-        """Return the jobs that wait and were not cancelled; if there are none, no one is at work from now on."""
+        """Return the waiting jobs that were not cancelled; if there are none, mark the queue as idle."""
         with self._lock:
             found = [each for each in self._waiting.get(key, ()) if each.future.set_running_or_notify_cancel()]
             if found:
@@ -112,7 +112,7 @@ class Queues:
         while taken := self._take(queued.key):
             try:
                 drive(_do(queued, taken))
-            except Exception as error:  # such as that the bus was closed
+            except Exception as error:  # such as BusClosed
                 _fail(taken, error)
             time.sleep(GATHERING)
 
@@ -122,14 +122,14 @@ class Queues:
                 await drive(_do(queued, taken))
             except Exception as error:
                 _fail(taken, error)
-            except BaseException as error:  # its loop ends, and with it all that waits
+            except BaseException as error:  # the event loop ends, so no waiting job can run
                 _fail([*taken, *self._take(queued.key)], error)
                 self._take(queued.key)
                 raise
 
 
 def _do(queued: Queued, taken: list[_QueuedJob]) -> Step[None]:
-    """Do jobs together, and give each caller the outcome of its own."""
+    """Do jobs together and give each caller its own result or error."""
     outcomes = yield from queued.work([each.job for each in taken])
     for each, outcome in zip(taken, outcomes, strict=True):
         if isinstance(outcome, BaseException):

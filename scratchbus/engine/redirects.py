@@ -1,7 +1,7 @@
-"""How a call gets to the server that its shard is on: written once, driven sync and async.
+"""Sending a call to the server of its shard: written once, driven by blocking and asyncio code.
 
-What a server says when the shard is elsewhere, or nowhere just now, is dealt with here; the conversation above does
-not notice.
+This module handles redirects and servers that cannot serve the shard at the moment, so that the conversation above does
+not have to.
 """
 
 from __future__ import annotations
@@ -39,50 +39,50 @@ class Sending(NamedTuple):
 
 
 Conversation = Generator[Request | Sending, Any, T]
-"""What is driven: a `Step` of the log, or a call on its way to the server of its shard."""
+"""A generator that an engine drives: a `Step`, or the delivery of a call to the server of its shard."""
 
 Learning = Generator[Sending, Any, T]
-"""Finding out something about where the shards are. What the client library raises is thrown into it."""
+"""A generator that asks servers where the shards are. Errors of the client library are thrown into it."""
 
 
 class Topology(Protocol):
-    """What is known of where the shards are; one is shared by all drivers of an engine, in all threads."""
+    """The known locations of the shards, shared by all drivers of an engine in all threads."""
 
     @property
     def patience(self) -> float:
-        """For how many seconds a call waits for what will pass; a read is sent a few times in any case."""
+        """Seconds that a call waits for a transient failure to pass; a read is sent a few times in any case."""
         ...
 
     @property
     def only(self) -> Address | None:
-        """The one server there is; None where the server of a shard has to be known first."""
+        """The server, if there is only one; None if the server of a shard must be looked up first."""
         ...
 
     def address(self, shard: int) -> Address | None:
-        """Return the server of a shard; None when that is to be found out."""
+        """Return the server of a shard; None if it is unknown."""
         ...
 
     def learn(self) -> Learning[None]:
-        """Find out where the shards are. Raises ConnectionError when nobody says."""
+        """Find out where the shards are. Raises ConnectionError if no server answers."""
         ...
 
     def note(self, failure: Exception, shard: int, address: Address | None) -> bool:
-        """Take note of how a call of a shard failed at a server; return whether that will pass."""
+        """Note how a call for a shard failed at a server; return whether the failure is transient."""
         ...
 
 
 class OneServer:
-    """All shards are on one server, and always the same."""
+    """All shards are always on the same server."""
 
     patience = 0.0
     only = _HERE
 
     def address(self, shard: int) -> Address | None:
-        """Return a word for it."""
+        """Return the address that stands for it."""
         return _HERE
 
     def learn(self) -> Learning[None]:
-        """Do nothing: there is nothing to find out."""
+        """Do nothing: there is nothing to learn."""
         yield from ()
 
     def note(self, failure: Exception, shard: int, address: Address | None) -> bool:
@@ -91,14 +91,14 @@ class OneServer:
 
 
 def is_lost(failure: Exception) -> bool:
-    """Return whether the connection broke, so that a write may have happened or not."""
+    """Return whether the connection broke, so that a write may or may not have happened."""
     return is_broken(failure) and not isinstance(
         failure, redis_errors.AuthenticationError | redis_errors.BusyLoadingError
     )
 
 
 class Failover:
-    """What the topologies have in common in which another server may take over."""
+    """Base of the topologies in which another server may take over."""
 
     only = None
 
@@ -107,12 +107,15 @@ class Failover:
 
     @property
     def patience(self) -> float:
-        """How long a failover may take; who has never been reached is not waited for."""
+        """Seconds that a failover may take; 0 if no server has ever answered."""
         return PATIENCE if self.has_answered else 0.0
 
     @staticmethod
     def passes(failure: Exception) -> bool:
-        """Return whether servers answer this during a failover or a move. A write that gets it did not happen."""
+        """Return whether servers answer with this error during a failover or while a slot moves.
+
+        Unless the connection was lost, a write that failed with it did not happen.
+        """
         return is_lost(failure) or isinstance(
             failure,
             redis_errors.BusyLoadingError
@@ -126,10 +129,11 @@ class Failover:
 def deliver(
     topology: Topology, call: Call, where: str, failed: Exception | None = None, asked: Address | None = None
 ) -> Generator[Sending | Pause, Any, list[Any]]:
-    """Send a call to the server of its shard, and return the replies; `failed` is why the one `asked` did not answer.
+    """Send a call to the server of its shard and return the replies.
 
-    A read is sent again when the connection breaks; a write is not, and raises Interrupted. What a server refused
-    because the shard is not there, or no longer, is sent again, also a write: it did not happen.
+    After an attempt that already failed, `failed` is its error and `asked` its server. When the connection breaks, a
+    read is sent again, and a write raises Interrupted. Reads and writes that a server refused because it does not have
+    the shard are sent again, since they did not happen.
     """
     aside: Address | None = None
     deadline = 0.0
@@ -176,5 +180,5 @@ def deliver(
 
 
 def _may_go_aside(call: Call) -> bool:
-    """Return whether a call may follow its slot while that moves; a call with several keys waits for the end."""
+    """Return whether a call may follow its slot while it is being moved; writes and scripts wait for the end."""
     return not call.is_write and not any(str(command[0]).startswith("EVAL") for command in call.commands)

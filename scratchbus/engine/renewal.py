@@ -1,6 +1,6 @@
-"""Renewal of leases and claims in the background while work goes on, by one thread or task per bus.
+"""Renewal of leases and claims in the background, by one thread or task per bus.
 
-What is renewed says itself when it is due and how to renew it, and learns from that when it was lost.
+Each lease or claim says when it is due and how to renew it, and notices itself when it was lost.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ logger = stderr_logger()
 
 
 class Renewable(Protocol):
-    """A lease or claim to renew, or a live page whose clock has to be set."""
+    """A lease or claim to renew, or a live page whose clock must be updated."""
 
     def is_due(self, now: float) -> bool:
         """Return whether it is time to renew it, by the monotonic clock (seconds)."""
         ...
 
     def keep(self) -> Step[None]:
-        """Renew it. An error is logged, and it is tried again when it is next due."""
+        """Renew it. An error is logged, and the renewal is retried when it is next due."""
         ...
 
 
 class Keeper:
-    """Renews what a Bus holds, in a thread that runs while there is something to renew."""
+    """Renews the leases and claims of a Bus, in a thread that runs while there are any."""
 
     def __init__(self, run: Callable[[Step[None]], Any]) -> None:
         self._run = run
@@ -90,7 +90,7 @@ class Keeper:
 
 
 class AsyncKeeper:
-    """Renews what an AsyncBus holds, in a task that runs while there is something to renew."""
+    """Renews the leases and claims of an AsyncBus, in a task that runs while there are any."""
 
     def __init__(self, run: Callable[[Step[None]], Awaitable[Any]]) -> None:
         self._run = run

@@ -1,4 +1,4 @@
-"""Lua scripts: how one is declared in Python, sent to the engine, and answered.
+"""Lua scripts: their declaration in Python, the commands that run them, and their replies.
 
 The signature of a decorated function is the only place that knows the order of KEYS and ARGV:
 
@@ -8,8 +8,8 @@ The signature of a decorated function is the only place that knows the order of 
 
     command = fetch("7-1", "7-2", log=keys.log)
 
-Its Lua text begins with generated locals: one for each parameter, named as that is in capitals (`LOG`), as a number
-for an `int`, else as text; and `FIRST`, the index in ARGV of the first of `*stream_ids`. A default is "" or a number.
+Its Lua text begins with generated locals: one for each parameter, under its name in capitals (`LOG`), a number if it is
+an `int`, else a string; and `FIRST`, the index in ARGV of the first of `*stream_ids`. A default is "" or a number.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ Command = tuple[Any, ...]
 
 
 class Prefix(tuple[str, ...]):
-    """The beginning of many commands, which is packed once."""
+    """The first arguments of many commands, packed once."""
 
     @once
     def packed(self) -> bytes:
-        """Its parts as they are sent."""
+        """The arguments in wire format."""
         return packed_arguments(self)
 
 
 def packed_arguments(parts: tuple[str | bytes, ...]) -> bytes:
-    """Return parts of a command as they are sent."""
+    """Return some of a command's arguments in wire format."""
     packed: bytes = pack_command(parts)  # type: ignore[arg-type]  # it takes a tuple of any length
-    return packed[packed.index(b"\n") + 1 :]  # behind their number
+    return packed[packed.index(b"\n") + 1 :]  # without the line that counts them
 
 
 Key = Annotated[str, "KEYS"]
-"""A parameter of a script that goes with its KEYS. All others go with its ARGV."""
+"""A parameter that is passed in KEYS. All others are passed in ARGV."""
 
 Keys = Annotated[tuple[str, ...], "KEYS"]
-"""Any number of keys, which come last. Their Lua local is the index in KEYS of the first."""
+"""Any number of keys, passed after the others. Their Lua local is the index in KEYS of the first."""
 
 Constants = Mapping[str, str | Callable[..., str]]
-"""What Lua gets from Python: Lua expressions, or functions that return one for words."""
+"""Values for the placeholders in Lua: expressions, or functions that return one for the placeholder's words."""
 
 _PLACEHOLDER = re.compile(r"@([A-Z_]+)(?:\(([^)]*)\))?@")
 _FOLDER = Path(__file__).parents[1]
@@ -65,13 +65,13 @@ _FOLDER = Path(__file__).parents[1]
 class Script(Generic[P]):
     """A Lua script, called with named keys and arguments; returns the command that runs it.
 
-    The command sends the script's digest, or the whole script if the engine does not have it. A script that only reads
-    is marked read-only, so that users who may only read can run it. They may not send a whole script; other users load
-    it, when they connect and when one of their own scripts is missing.
+    The command sends the script's digest, or its text if the engine does not have the script. A script that only reads
+    is sent as EVALSHA_RO, so that users with read-only permissions can run it. They may not load scripts; users who may
+    load them do so when they connect, and when the engine lacks one of their own scripts.
     """
 
-    known: ClassVar[dict[str, str]] = {}
-    reading: ClassVar[list[tuple[str, ...]]] = []  # the commands that load those that only read
+    known: ClassVar[dict[str, str]] = {}  # texts by digest
+    reading: ClassVar[list[tuple[str, ...]]] = []  # the commands that load the read-only scripts
 
     def __init__(
         self, declared: Callable[P, object], names: Iterable[str], *, only_reads: bool = False, constants: Constants
@@ -101,12 +101,12 @@ class Script(Generic[P]):
 
     @once
     def text(self) -> str:
-        """The whole script, made when it is first used: what some constants need takes long to import."""
+        """The text of the script, built on first use because some constants need slow imports."""
         return _PLACEHOLDER.sub(partial(_fill, self._constants), self._source)
 
     @once
     def sha(self) -> str:
-        """The digest by which the engine knows it."""
+        """The SHA-1 digest that identifies the script to the engine."""
         digest = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
         Script.known[digest] = self.text
         return digest
@@ -122,13 +122,13 @@ class Script(Generic[P]):
         return (self._verb, self.sha, str(len(keys)), *keys, *map(values.__getitem__, self._arguments), *rest)
 
     def answer(self, reply: Any, *known: int) -> list[Any]:
-        """Return a reply of the script, a list that has to begin with one of these numbers. Raises EngineError."""
+        """Return a reply of the script. Raises EngineError unless it is a list that begins with a `known` number."""
         if isinstance(reply, list) and reply and reply[0] in known and isinstance(reply[0], int):
             return reply
         raise self.unknown(reply)
 
     def unknown(self, reply: object) -> EngineError:
-        """Return the error for a reply that this code does not know."""
+        """Return the error for an unexpected reply."""
         return EngineError(
             f"script {self.name!r} answered {shown(reply)}, which this code does not know; upgrade scratchbus"
             " everywhere, and check with `scratchbus verify` that the engine is whole"
@@ -138,19 +138,19 @@ class Script(Generic[P]):
 def lua_script(
     *names: str, only_reads: bool = False, constants: Constants | None = None
 ) -> Callable[[Callable[P, object]], Script[P]]:
-    """Return a decorator that makes the declaration of a script its wrapper.
+    """Return a decorator that turns the declaration of a script into a `Script`.
 
-    `names` are the Lua files, in the package's folder, whose text follows one another in the script. In it `@NAME@` is
-    the constant of that name, and `@NAME(word, word)@` what that returns for these words.
+    `names` are Lua files in the package's folder; the script is their concatenation. In it `@NAME@` stands for the
+    constant of that name, and `@NAME(word, word)@` for what the constant, a function, returns for these words.
     """
     return lambda declared: Script(declared, names, only_reads=only_reads, constants=constants or {})
 
 
 def packed(commands: Iterable[Command]) -> list[Any]:
-    """Return commands as arguments of a script: for each, how many parts it has, and these (see commands.lua)."""
+    """Return commands as arguments of a script: for each, its number of parts, then the parts (see commands.lua)."""
     parts: list[Any] = []
     for command in commands:
-        parts.append(str(len(command)))  # where all is text, packing does not look for numbers again
+        parts.append(str(len(command)))  # as text, so that `packable` finds no number to convert
         parts += command
     return parts
 

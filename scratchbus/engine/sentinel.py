@@ -1,4 +1,4 @@
-"""Which server the sentinels say is the master."""
+"""The master according to Redis Sentinel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ else:
 
 
 class Sentinels(Failover):
-    """The master that the sentinels named last. They are asked again whenever it fails, or says that it is none."""
+    """The master that the sentinels named last. They are asked again if it fails or is no longer the master."""
 
     def __init__(self, sentinels: Sequence[Address], master: str) -> None:
         super().__init__()
@@ -25,13 +25,13 @@ class Sentinels(Failover):
         self._master: Address | None = None
 
     def address(self, shard: int) -> Address | None:
-        """Return the master; it has all shards."""
+        """Return the master, which has all shards; None if it is unknown."""
         return self._master
 
     def learn(self) -> Learning[None]:
-        """Ask one sentinel after the other, and whether whom it names agrees.
+        """Ask the sentinels in turn until one names a server that confirms that it is the master.
 
-        Raises EngineMisconfigured when those that answer have never heard of the master.
+        Raises EngineMisconfigured if sentinels answer and none knows the master's name.
         """
         trouble: Exception | None = None
         for sentinel in list(self._sentinels):
@@ -55,14 +55,14 @@ class Sentinels(Failover):
         raise trouble
 
     def note(self, failure: Exception, shard: int, address: Address | None) -> bool:
-        """Doubt the master."""
+        """Forget the master if the failure is transient; return whether it is."""
         if self.passes(failure):
             self._master = None
         return self.passes(failure)
 
 
 def _is_master(address: Address) -> Learning[bool]:
-    """Ask a server for its role; one that does not tell this user is believed to be what the sentinels say."""
+    """Return whether a server says that it is a master; True also if this user may not ask."""
     try:
         (role,) = yield Sending(address, (("ROLE",),))
     except redis_errors.NoPermissionError:

@@ -8,10 +8,10 @@ _SLOTS = 16_384
 
 
 def hash_tag(bus: str, shard: int) -> str:
-    """Return the part of the keys of a shard by which Redis Cluster chooses their slot."""
+    """Return the part of a shard's keys that Redis Cluster hashes to choose their slot."""
     return f"{{{bus}:{shard}}}"
 
 
 def slot_of(tag: bytes) -> int:
-    """Return the slot of the keys that have this between their braces: its CRC16."""
+    """Return the slot of keys with this text between their braces: its CRC16, modulo the number of slots."""
     return crc_hqx(tag, 0) % _SLOTS

@@ -1,4 +1,4 @@
-"""Conversations with the engine, written once and driven sync or async.
+"""Conversations with the engine, written once and driven by blocking or asyncio code.
 
 A conversation is a generator: it yields a request, is sent the reply, and returns its result. It never awaits and
 never blocks. `Engine` and `AsyncEngine` drive it.
@@ -21,11 +21,11 @@ T = TypeVar("T")
 
 
 class Joint(Struct, frozen=True, gc=False):
-    """How the only command of a call is sent: it begins with `alone`, and goes on with `count` arguments of its `own`.
+    """The packed form of a call's only command: the prefix `alone`, then `count` arguments, packed as `own`.
 
-    Those are packed already, as `packed_arguments` does it. Calls with the same `together`, the very object, may be
-    joined, unless it is None: one command is sent that begins with it and goes on with the `own` of each. `split`
-    returns the reply for each, from the reply of the whole and how many there are.
+    `packed_arguments` packs them. Calls whose `together` is the same object, not None, may be joined: one command is
+    sent with this prefix and the `own` of each. `split` takes its reply and the number of calls, and returns the reply
+    of each call.
     """
 
     alone: Prefix
@@ -35,16 +35,16 @@ class Joint(Struct, frozen=True, gc=False):
     split: Callable[[Any, int], list[Any]] | None = None
 
     def packed(self) -> bytes:
-        """Return the command as it is sent alone."""
+        """Return the command in wire format, when it is sent alone."""
         return b"*%d\r\n%b%b" % (len(self.alone) + self.count, self.alone.packed, self.own)
 
 
 class Call(Struct, frozen=True, gc=False):
     """Commands for one shard's engine, sent in one round trip; the reply is the list of their replies.
 
-    A read is sent again by the driver when the connection breaks. A write is not: the conversation is told by
-    `Interrupted`, since only it knows how to find out whether the write happened. One with a `joint` is packed faster,
-    and those of several tasks may be sent as one.
+    If the connection breaks, the driver sends a read again. For a write it raises `Interrupted` in the conversation,
+    since only that can find out whether the write happened. A call with a `joint` is packed faster, and such calls of
+    several tasks may be sent as one.
     """
 
     shard: int
@@ -54,10 +54,10 @@ class Call(Struct, frozen=True, gc=False):
 
 
 class Sent:
-    """A call that was sent before its replies are needed; `Collect` returns them. Dropping it abandons the call.
+    """A call that was sent before its replies are needed; `Collect` returns them. Deleting it abandons the call.
 
-    `address` is where it was sent, None if it could not be, so that it is sent when its replies are wanted. `link` is
-    the connection that they come on; `replies` is set where they are waited for as asyncio does.
+    `address` is the server that it was sent to; None if it could not be sent, then `Collect` sends it. `link` is its
+    connection; `replies` is the future of its replies, with asyncio only.
     """
 
     __slots__ = ("address", "call", "forget", "link", "replies")
@@ -75,7 +75,7 @@ class Sent:
 
 
 class Send(NamedTuple):
-    """Send a call without waiting for the replies, so that the engine works meanwhile; the reply is a `Sent`.
+    """Send a call without waiting for the replies, while the engine works on it; the reply is a `Sent`.
 
     None of its commands may block.
     """
@@ -84,10 +84,10 @@ class Send(NamedTuple):
 
 
 class Collect(NamedTuple):
-    """Take the replies to a call that was sent; the reply is that of the call.
+    """Wait for the replies to a call that was sent; the reply is that of the call.
 
-    A read whose connection broke meanwhile is sent again; of a write, `Interrupted` tells then. The replies are as old
-    as the sending.
+    If the connection broke meanwhile, a read is sent again, and a write raises `Interrupted`. The replies reflect the
+    time of sending.
     """
 
     sent: Sent
@@ -100,15 +100,15 @@ class Pause(NamedTuple):
 
 
 class Fetch(NamedTuple):
-    """Call this, which takes its time over files or another network; the reply is what it returns."""
+    """Call a function that waits for files or for another network; the reply is its result."""
 
     call: Callable[[], Any]
 
 
 class Wrote(Struct, frozen=True, gc=False):
-    """A write is in the log; should what follows fail, the error says so. The reply is None.
+    """A write is in the log; if the conversation fails later, its error says so. The reply is None.
 
-    The first one of a conversation counts, which is the one to retry it with.
+    The first write of a conversation counts: its event id is the one to retry with.
     """
 
     event_id: str
@@ -117,13 +117,13 @@ class Wrote(Struct, frozen=True, gc=False):
 
 
 class Abandoned(NamedTuple):
-    """What was written is of no more use to the conversation, which begins again. The reply is None."""
+    """The conversation discards what it wrote and starts over. The reply is None."""
 
 
 class Queued(NamedTuple):
-    """Do a job when those that were queued before it under the same key are done; the reply is its result.
+    """Do a job after those queued before it under the same key; the reply is its result.
 
-    Jobs that wait are done together: `work` takes them in their order, and returns the result or the error of each.
+    Waiting jobs are done together: `work` takes them in order and returns the result or the error of each.
     """
 
     queues: Queues
@@ -138,7 +138,7 @@ Step = Generator[Request, Any, T]
 
 
 class Interrupted(Exception):
-    """The connection broke after a write was sent and before its reply came: it may have happened or not."""
+    """The connection broke after a write was sent and before its reply came: it may or may not have happened."""
 
 
 def ask(shard: int, *command: Any) -> Step[Any]:

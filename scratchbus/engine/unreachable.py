@@ -1,4 +1,4 @@
-"""Why there is no answer from an engine, as far as it shows, and what to do about it."""
+"""The message for an engine that cannot be reached: the likely cause, and what to do."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ _UNTRUSTED = re.compile(r"certificate verify failed: (.*?)\.? \(_ssl")
 _HUNG_UP = ("reset by peer", "closed by server", "EOF occurred", "certificate required")
 
 _HINTS: tuple[tuple[str, tuple[str, ...], str], ...] = (
-    ("redis://", _HUNG_UP, "; it may want TLS: rediss://"),
-    ("rediss://", _HUNG_UP, "; it may want a certificate of yours: ssl_certfile= and ssl_keyfile="),
-    ("rediss://", ("Timeout connecting", "no reply within"), "; it may not speak TLS there: redis://"),
+    ("redis://", _HUNG_UP, "; it may require TLS: rediss://"),
+    ("rediss://", _HUNG_UP, "; it may require a client certificate: ssl_certfile= and ssl_keyfile="),
+    ("rediss://", ("Timeout connecting", "no reply within"), "; it may not use TLS on this port: redis://"),
 )
-"""What else may be the matter, by the scheme of the URL and what is said of the connection."""
+"""Hints: the scheme of the URL, words in the client's message, and what to add to ours."""
 
 
 def explain(where: str, text: str) -> str:
-    """Return one line that says that the engine at `where` cannot be reached; `text` is the client's message."""
+    """Return a line that says that the engine at `where` cannot be reached; `text` is the client's message."""
     if untrusted := _UNTRUSTED.search(text):
         return (
             f"{where} is not trusted ({untrusted[1]}); fix its certificate, or name the CA that signed it:"

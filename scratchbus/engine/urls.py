@@ -1,4 +1,4 @@
-"""What a URL says of servers: how to make connections to them, and how to show it without its password."""
+"""Engine URLs: parsing them, creating connections from them, and showing them without their passwords."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ SCHEMES = (
 _FILES = {"ssl_ca_certs", "ssl_certfile", "ssl_keyfile"}
 """The options of a URL that name files."""
 
-_BARE_USER = re.compile(r"^([^:]*:/*).*@")  # of what lacks the // that a URL has
+_BARE_USER = re.compile(r"^([^:]*:/*).*@")  # in a malformed URL without //
 _PASSWORD_OPTION = re.compile(r"(password=)[^&]*", re.IGNORECASE)
 _PORT, _SENTINEL_PORT = 6379, 26379
 
 
 class Makers(NamedTuple):
-    """How to make connections: to the server that a URL names, or to one at another address that is like it."""
+    """Functions that create connections to the server of a URL, or with its options to another address."""
 
     blocking: Callable[..., Connection]
     nonblocking: Callable[..., AsyncConnection]
 
     def make(self, timeout: float | None, address: Address | None = None) -> Connection:
-        """Make a blocking connection; a reply takes `timeout` seconds at most."""
+        """Create a blocking connection; a reply may take at most `timeout` seconds."""
         return self.blocking(socket_timeout=timeout, **_at(address))
 
     def amake(self, address: Address | None = None) -> AsyncConnection:
-        """Make an asyncio connection."""
+        """Create an asyncio connection."""
         return self.nonblocking(socket_timeout=None, **_at(address))
 
 
@@ -55,7 +55,7 @@ def _at(address: Address | None) -> dict[str, Any]:
 
 
 def makers(url: str, options: Mapping[str, Any], shown: str) -> Makers:
-    """Return how to make connections with these options and those of a URL. Raises InvalidURL, quoting `shown`."""
+    """Return the makers of connections with these options and those of a URL. Raises InvalidURL, quoting `shown`."""
     try:
         parsed: dict[str, Any] = dict(blocking.parse_url(url))  # type: ignore[no-untyped-call]  # redis-py's
         aparsed: dict[str, Any] = dict(nonblocking.parse_url(url))
@@ -68,17 +68,17 @@ def makers(url: str, options: Mapping[str, Any], shown: str) -> Makers:
     akept = {**options, **{name: value for name, value in aparsed.items() if name not in own}}
     for option in _FILES & kept.keys():
         if not Path(kept[option]).is_file():
-            raise InvalidURL(f"{without_password(shown)!r}: {option}: there is no such file; check its path")
+            raise InvalidURL(f"{without_password(shown)!r}: the file of {option} does not exist; check its path")
     made = Makers(lambda **where: cls(**{**kept, **where}), lambda **where: acls(**{**akept, **where}))
     try:
-        made.make(None), made.amake()  # which looks at the options
+        made.make(None), made.amake()  # these validate the options
     except (ValueError, TypeError, redis_errors.RedisError) as error:
         raise _not_a_url(shown, error) from None
     return made
 
 
 class ManyHosts(NamedTuple):
-    """A URL of several hosts: their addresses, what stands behind them, and the URL of any one server among them."""
+    """A URL of several hosts: their addresses, the path, and URLs with the options for one server or sentinel."""
 
     addresses: list[Address]
     name: str
@@ -89,8 +89,8 @@ class ManyHosts(NamedTuple):
 def read_hosts(url: str) -> ManyHosts:
     """Read a URL like `redis+cluster://[user:pass@]host:port,host:port[/name][?options]`. Raises InvalidURL.
 
-    User and password are those of the servers; sentinels have their own, `sentinel_username` and `sentinel_password`
-    among the options.
+    The user and password are those of the servers; those of the sentinels are the options `sentinel_username` and
+    `sentinel_password`.
     """
     try:
         parts = urlsplit(url)
@@ -112,15 +112,15 @@ def read_hosts(url: str) -> ManyHosts:
 
 
 def _not_a_url(url: str, error: Exception) -> InvalidURL:
-    """Return the error for what is no URL of an engine."""
+    """Return the error for a text that is not an engine URL."""
     shown = without_password(url)
-    reason = str(error).rpartition("got an ")[2]  # of a wrong option without the name of the function it was given to
-    why = f": {reason}" if shown == url else ""  # the reason may quote a part of the password
+    reason = str(error).rpartition("got an ")[2]  # for an unknown option, without the name of redis-py's function
+    why = f": {reason}" if shown == url else ""  # the reason may quote part of the password
     return InvalidURL(f"{shown!r} is not an engine URL{why}; write one of: {SCHEMES}")
 
 
 def without_password(url: str) -> str:
-    """Return a URL with `***` for its password, wherever it stands, also when the URL is not well formed."""
+    """Return a URL with `***` for its passwords, wherever they are, even if the URL is malformed."""
     scheme, mark, rest = url.partition("://")
     if not mark and scheme.partition(":")[0].lower() not in ("embedded", "memory"):
         scheme = _BARE_USER.sub(r"\1***@", scheme)

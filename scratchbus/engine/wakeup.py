@@ -1,4 +1,4 @@
-"""Waits for an event that a thread, or a task, sets when there is something new."""
+"""Waiting for an event that a thread or task sets when there is news."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ else:
 
 
 def wait(woken: threading.Event, seconds: float | None) -> bool:
-    """Wait until an event is set, for this many seconds at most (None: for any time); return whether it is."""
+    """Wait until an event is set, for at most this many seconds (None: no limit); return whether it is set."""
     return woken.wait(seconds)
 
 
 async def wait_async(woken: asyncio.Event, seconds: float | None) -> bool:
-    """Wait until an event is set, for this many seconds at most (None: for any time); return whether it is."""
+    """Wait until an event is set, for at most this many seconds (None: no limit); return whether it is set."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await woken.wait()

@@ -52,7 +52,7 @@ the error also has its `position`, and for a claim the `fence`.
     │   ├── EngineMissing       there is no server binary to start
     │   ├── EngineNotStarted    the embedded server could not be started
     │   ├── EngineMisconfigured the server's configuration does not support it
-    │   ├── EngineForbidden     the server's ACL forbids it
+    │   ├── EngineForbidden     the server's ACL forbids the command
     │   ├── NotReplicated       written, but on too few replicas     (.copies, .wanted)
     │   └── ForeignData         the data directory belongs to another engine
     ├── ArchiveError            the archive of the log

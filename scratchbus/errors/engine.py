@@ -46,12 +46,12 @@ class EngineMisconfigured(EngineError):
 
 
 class NotReplicated(EngineError):
-    """The write is on the server, but on fewer replicas than `ack=replica` asks for."""
+    """The server has the write, but fewer replicas confirmed it than `ack=replica` requires."""
 
     def __init__(self, copies: int, wanted: int, event_id: str | None = None) -> None:
         super().__init__(
-            f"written, but only {copies} of {wanted} replicas have it; retry with event_id={event_id!r} to wait again,"
-            " or check that the replicas are up"
+            f"written, but confirmed by only {copies} of {wanted} replicas; check that they are up, and retry with"
+            f" event_id={event_id!r} to wait again"
         )
         self.event_id = event_id
         self.copies = copies
@@ -59,7 +59,7 @@ class NotReplicated(EngineError):
 
 
 class EngineForbidden(EngineError):
-    """The server's ACL forbids it."""
+    """The server's ACL forbids the command."""
 
 
 class ForeignData(EngineError):

@@ -16,9 +16,9 @@ from pydantic import ValidationError
 from pydantic_core import SchemaSerializer, core_schema, from_json, to_json
 
 from scratchbus.domain.events import ENVELOPE, EVENTS, SCHEMA, AnyEvent, Event
+from scratchbus.domain.models import MODEL_SLOTS
 from scratchbus.domain.position import Position
 from scratchbus.domain.upcasters import UPCASTERS, Upcaster, upcast
-from scratchbus.domain.values import MODEL_SLOTS
 from scratchbus.errors import CodeTooOld
 from scratchbus.eventlog.bodies import REFUSED, BodyDecoder, Fields
 from scratchbus.eventlog.layouts import NO_TAGS

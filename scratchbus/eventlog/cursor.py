@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from scratchbus.domain.checks import When, as_when
 from scratchbus.domain.position import START, BusPosition, Position
+from scratchbus.domain.time_checks import When, as_when
 from scratchbus.engine.steps import Sent, Step, ask, ask_all
 from scratchbus.errors import InvalidPosition, LogGap, LogRewound, PositionLost, shown
 from scratchbus.eventlog.below_floor import Floor, read_floor

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from scratchbus.domain.checks import When
 from scratchbus.domain.events import AnyEvent
+from scratchbus.domain.time_checks import When
 from scratchbus.engine.steps import Step
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.cursor import cursors

@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from typing import Any, Self
 
-from scratchbus.domain.checks import When
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.position import in_time
+from scratchbus.domain.time_checks import When
 from scratchbus.engine.steps import Step
 from scratchbus.engine.wakeup import wait_async
 from scratchbus.eventlog.bus_log import Log

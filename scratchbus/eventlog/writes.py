@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from scratchbus.domain.events import Event
 from scratchbus.domain.lifecycle import Lifecycle
+from scratchbus.domain.models import trusted
 from scratchbus.domain.position import Position
-from scratchbus.domain.values import trusted
 from scratchbus.engine.scripts import Constants
 from scratchbus.engine.steps import Wrote
 from scratchbus.errors import TooLarge

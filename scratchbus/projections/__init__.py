@@ -1,1 +1,1 @@
-"""The pure folds: events to documents, and the indexes over them."""
+"""Pure folds of events into documents, and the indexes over them."""

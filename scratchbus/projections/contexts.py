@@ -1,4 +1,4 @@
-"""The contexts that were shown to a session or an agent: their events are looked up, and leave no document."""
+"""The contexts that were rendered for a session or an agent: only their events are kept, without a document."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def subject_of(viewer: str) -> str:
 
 
 def evolve(document: Remembered | None, event: Event) -> Remembered | None:
-    """Return no document, whatever happens."""
+    """Return None: contexts have no document."""
     return None

@@ -1,4 +1,4 @@
-"""The conversation of one session in memory: its turns, and what stands for those that were summed up.
+"""The conversation of one session in memory: its turns, and the summaries that replace some of them.
 
 The caller feeds it events; it reads nothing itself. It is not thread-safe.
 """
@@ -10,18 +10,18 @@ from typing import Any
 
 from scratchbus.domain.conversations import SUMMARY, Turn
 from scratchbus.domain.event import Event
+from scratchbus.domain.models import trusted
 from scratchbus.domain.tasks import PREFIX as TASKS
 from scratchbus.domain.tasks import replacement
-from scratchbus.domain.values import trusted
 from scratchbus.projections import turns
 from scratchbus.projections.table import is_over, projection_of
 from scratchbus.projections.tasks import Task
 
-_BYTES = 1_500  # about what a turn or a task takes, besides its text
+_BYTES = 1_500  # approximate size of a turn or a task without its text
 
 
 class Conversation:
-    """The turns and tasks of a session, by their ids; `size` is about how many bytes they take."""
+    """The turns and tasks of a session, by their ids; `size` is their approximate size in bytes."""
 
     def __init__(self) -> None:
         self._turns: dict[str, Turn] = {}
@@ -29,12 +29,12 @@ class Conversation:
         self.size = 0
 
     def load(self, documents: Mapping[str, Any]) -> None:
-        """Take some of the turns and tasks that there are, by their ids, in any order."""
+        """Add some of the stored turns and tasks, by their ids, in any order."""
         for id, document in documents.items():
             self._put(id, document)
 
     def loaded(self) -> None:
-        """Do nothing: all that was loaded is there."""
+        """Do nothing: the loaded documents need no order."""
 
     def evolve(self, event: Event) -> None:
         """Fold an event; known events, and events that cannot follow the earlier ones, change nothing."""
@@ -58,7 +58,7 @@ class Conversation:
         return id in self._turns or id in self._tasks
 
     def said(self, after: str | None = None, limit: int | None = None) -> list[Turn]:
-        """Return the turns in order, without summaries: those after one of them, and so many at most."""
+        """Return the turns in order, without summaries: those after the turn with the id `after`, at most `limit`."""
         begin = -1 if after is None else _order(after)
         found = [turn for turn in self._in_order() if turn.role != SUMMARY and _order(turn.id) > begin]
         return found if limit is None else found[:limit]
@@ -72,17 +72,17 @@ class Conversation:
         return sorted(self._turns.values(), key=lambda turn: _order(turn.id))
 
     def shown(self) -> list[Turn]:
-        """Return what an agent is shown: turns, and where some were summed up what stands for them.
+        """Return the turns to show to an agent, with summaries in the place of the turns that they replace.
 
-        The summary of a task that is over stands, under the id of the task, for the turns that belong to it: those
-        that named it or no task, and were appended before it ended.
+        The summary of an ended task replaces, under the id of the task, the turns that belong to it: those appended
+        before its end that named it, or that named no task and came after its start.
         """
         replaced = {id for turn in self._turns.values() for id in turn.replaces}
         ended = self._ended_tasks()
         covered: dict[str, list[str]] = {id: [] for id in ended}
         places: dict[str, int] = {}
         tasks: dict[str, list[str]] = {}
-        for turn in sorted(self._turns.values(), key=lambda turn: turn.added_seq):  # what it replaces comes before it
+        for turn in sorted(self._turns.values(), key=lambda turn: turn.added_seq):  # turns come before their summaries
             place = min((places[id] for id in turn.replaces if id in places), default=_order(turn.id))
             own = [tasks[id] for id in turn.replaces if id in tasks]
             places[turn.id], tasks[turn.id] = place, _in_all(own) if own else _tasks_of(turn, ended)
@@ -97,7 +97,7 @@ class Conversation:
         return sorted(shown, key=lambda turn: places[turn.id])
 
     def _ended_tasks(self) -> dict[str, tuple[Task, list[str]]]:
-        """Return the tasks that are over by their ids, each with those that began before and ended after it."""
+        """Return the ended tasks by their ids, each with those that began before it and ended after it."""
         ended = {id: task for id, task in self._tasks.items() if task.summary is not None}
         return {
             id: (task, [other for other, its in ended.items() if its.added_seq < task.added_seq and task.seq < its.seq])
@@ -106,14 +106,14 @@ class Conversation:
 
 
 def conversation_of(documents: Mapping[str, Any]) -> Conversation:
-    """Return the conversation among the documents of a session, by their subjects."""
+    """Return the conversation in the documents of a session, which are given by subject."""
     conversation = Conversation()
     conversation.load({id: each for id, each in documents.items() if isinstance(each, Turn | Task)})
     return conversation
 
 
 def _tasks_of(turn: Turn, ended: Mapping[str, tuple[Task, list[str]]]) -> list[str]:
-    """Return the tasks that are over and that a turn belongs to: what came after the end is not in the summary."""
+    """Return the ended tasks that a turn belongs to; turns after the end are not part of the summary."""
     if turn.task is None:
         return [id for id, (task, _) in ended.items() if task.added_seq < turn.added_seq < task.seq]
     task, outer = ended.get(turn.task, (None, []))
@@ -121,14 +121,14 @@ def _tasks_of(turn: Turn, ended: Mapping[str, tuple[Task, list[str]]]) -> list[s
 
 
 def _in_all(lists: list[list[str]]) -> list[str]:
-    """Return what is in all of these lists; a summary belongs to the tasks to which all that it replaces does."""
+    """Return the items that all lists contain: a summary belongs to the tasks of all turns that it replaces."""
     return [id for id in lists[0] if all(id in other for other in lists[1:])]
 
 
 def _order(id: str) -> int:
-    """Return the millisecond in the id of a turn, which grows with each turn and stays as it is in a fork.
+    """Return the number in the id of a turn, which grows with each turn and stays the same in a fork.
 
-    It is in thousandths: a turn whose id the fork had given away has two more digits.
+    It is scaled to a common length: a turn of a parent whose id was taken in the fork has more digits.
     """
     return int(id.partition("_")[2].ljust(16, "0"))
 

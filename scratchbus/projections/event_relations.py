@@ -1,4 +1,4 @@
-"""What events tell of how things hang together."""
+"""The relations between events, observations and actions that events record."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from scratchbus.domain.events import Added, ContextRendered, Event, FactAsserted, Linked, Repeated
 
 RELATIONS = ("evidence", "links", "causes", "seen", "actions")
-"""The relations that an event may tell of; see `eventlog.keys.PageKeys`."""
+"""The names of the relations; see `eventlog.keys.PageKeys`."""
 
 
 def relations(event: Event) -> Iterator[tuple[str, str, str]]:
-    """Yield what an event tells: (relation, from what, to what), as `eventlog.keys.PageKeys` has it.
+    """Yield the relations that an event records, as (relation, from, to) in the form of `eventlog.keys.PageKeys`.
 
-    It stays true for ever, also when an observation has left its page.
+    They remain valid, even when an observation has left its page.
     """
     if isinstance(event, Added | Repeated | FactAsserted):
         for id in event.evidence:

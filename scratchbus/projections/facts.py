@@ -9,11 +9,11 @@ from scratchbus.projections.memory_document import begun, grown
 from scratchbus.projections.projection import FoldError
 
 PREFIX = "fact_"
-"""How the subject of a fact begins; the millisecond comes behind it."""
+"""The prefix of a fact's subject; the millisecond follows."""
 
 
 def evolve(fact: Fact | None, event: Event) -> Fact | None:
-    """Return a fact after an event; None once it is erased. What was retracted stays so for the first reason."""
+    """Return a fact after an event; None once it is erased. The first retraction of a fact stays."""
     if isinstance(event, FactAsserted):
         fields = {name: getattr(event, name) for name in _SAID}
         return begun(Fact, event, id=event.subject, subject=event.about, source=event.by, **fields)
@@ -21,7 +21,7 @@ def evolve(fact: Fact | None, event: Event) -> Fact | None:
         return None
     if isinstance(event, FactRetracted):
         if fact is None:
-            raise FoldError("the retraction of a fact that is not there")
+            raise FoldError("fact_retracted of a fact that does not exist")
         said = Retraction(by=event.by, reason=event.reason, refuted=event.refuted, ms=event.ms, seq=event.seq)
         return grown(fact, event, retraction=fact.retraction or said)
     return fact

@@ -10,7 +10,7 @@ from scratchbus.projections.memory_document import begun, begun_or_grown, grown
 from scratchbus.projections.projection import FoldError
 
 PREFIX = "file_"
-"""How the subject of a file begins; a hash of its path comes behind it."""
+"""The prefix of a file's subject; a hash of its path follows."""
 
 
 def evolve(file: ScratchFile | None, event: Event) -> ScratchFile | None:
@@ -23,6 +23,6 @@ def evolve(file: ScratchFile | None, event: Event) -> ScratchFile | None:
         return begun_or_grown(ScratchFile, file, event, **said, source=event.by, deleted=False)
     if isinstance(event, FileRemoved):
         if file is None:
-            raise FoldError("the end of a file that was never written")
+            raise FoldError("file_removed of a file that was never written")
         return grown(file, event, size=0, sha256="", source=event.by, deleted=True)
     return file

@@ -1,4 +1,4 @@
-"""What a list of observations is narrowed to, and the list of a page in memory."""
+"""The filters of lists of observations, and the list of a page in memory."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from functools import partial
 from itertools import islice, takewhile
 from typing import Annotated, Any, TypedDict
 
-from scratchbus.domain.checks import as_time, check_names, check_object, check_text
+from scratchbus.domain.checks import check_names, check_object, check_text
+from scratchbus.domain.models import CheckedBy, Given
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.values import CheckedBy, Given, Moment, check_confidence, millis
+from scratchbus.domain.time_checks import as_time
+from scratchbus.domain.values import Moment, check_confidence, millis
 from scratchbus.errors import InvalidField, UnknownField, key_text, shown
 from scratchbus.projections import scratch_page
 from scratchbus.projections.page_in_memory import LivePage
@@ -22,9 +24,9 @@ def _tags(given: Any) -> tuple[str, ...]:
 
 
 class Filter(Given):
-    """What a list is narrowed to. All that are given must match; of `tags`, `context` and `metadata` every one.
+    """The filters of a list. All given ones must match, and every entry of `tags`, `context` and `metadata`.
 
-    `confidence` is the least. `waiting` is for reminders that wait for an event.
+    `confidence` is the minimum. `waiting` selects reminders that wait for an event.
     """
 
     type: Annotated[str | None, CheckedBy(partial(check_text, "type"))] = None
@@ -72,7 +74,7 @@ def _has_all(values: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 
 class FilterKeywords(TypedDict, total=False):
-    """The keywords of `list` and `count` that narrow them; see `Page.list`."""
+    """The filter keywords of `list` and `count`; see `Page.list`."""
 
     type: str | None
     status: str | Collection[str] | None
@@ -87,7 +89,7 @@ class FilterKeywords(TypedDict, total=False):
 
 
 def filter_of(filters: Mapping[str, Any] | None, keywords: FilterKeywords) -> Filter:
-    """Return what filters given as a mapping, as keywords, or both, narrow to. Raises InvalidField or UnknownField."""
+    """Return the filter given as a mapping, as keywords, or both. Raises InvalidField or UnknownField."""
     known = dict.fromkeys(FilterKeywords.__annotations__)
     for name in keywords:
         if name not in known:
@@ -96,7 +98,7 @@ def filter_of(filters: Mapping[str, Any] | None, keywords: FilterKeywords) -> Fi
 
 
 def keywords_of(filters: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keywords of a `list` whose filters were given as a mapping; keywords beside it replace those.
+    """Return the keywords of a `list` whose filters were given as a mapping; keywords override those in the mapping.
 
     Raises InvalidField or UnknownField.
     """
@@ -112,7 +114,7 @@ def keywords_of(filters: Mapping[str, Any], given: Mapping[str, Any]) -> dict[st
 
 
 def matching(page: LivePage, wanted: Filter, limit: int | None, below: int | None) -> list[Observation]:
-    """Return the observations of a page in memory that match, newest first; `below` is a seq to go on below."""
+    """Return the matching observations of a page in memory, newest first; with `below`, those added before that seq."""
     found = page.walk(wanted.indexes(), below)
     if wanted.since is not None:
         start = millis(wanted.since)

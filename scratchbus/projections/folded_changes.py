@@ -1,4 +1,4 @@
-"""What each kind of event changes of an observation."""
+"""The changes that each kind of event makes to an observation."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ CHANGES: dict[str, Callable[[Observation, Any], dict[str, Any]]] = {
     "due": _due,
     "cleared": _cleared,
 }
-"""What each kind of event changes; the kinds that this projection folds, besides `added`."""
+"""The changes of each kind of event that this projection folds, except `added` and `erased`."""
 
 CHANGING = {kind.encode(): change for kind, change in CHANGES.items() if kind != "cleared"}
-"""The kinds of events after which an observation is still there, each with what returns the fields that it changes."""
+"""The kinds of events after which an observation is still on the page, each with the function for its changes."""

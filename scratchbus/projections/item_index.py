@@ -1,4 +1,4 @@
-"""The items of one store in memory, with what finds them: namespaces, filters, and the words of their texts.
+"""The items of one store in memory, with search by namespace, by filter and by words of their texts.
 
 The caller feeds it events; it reads nothing itself. It is not thread-safe.
 """
@@ -18,26 +18,26 @@ from scratchbus.projections.table import PROJECTIONS
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-_BYTES: Final = 2_000  # about what an item takes, besides its text
+_BYTES: Final = 2_000  # approximate size of an item without its text
 _WORD: Final = re.compile(r"\w+")
 _MOST_WORDS: Final = 64
 
 
 class FoundItem(NamedTuple):
-    """An item that was found; with a query, the higher its score the better it matches."""
+    """An item that was found; for a query, a higher score is a better match."""
 
     item: StoreItem
     score: float | None = None
 
 
 class NamespaceMatch(NamedTuple):
-    """A namespace that begins or ends with a path, in which `*` stands for any label."""
+    """A condition for namespaces: they begin or end with a path, in which `*` stands for any label."""
 
     end: Literal["prefix", "suffix"]
     path: Namespace
 
     def matches(self, namespace: Namespace) -> bool:
-        """Return whether a namespace does."""
+        """Return whether a namespace meets the condition."""
         if len(namespace) < len(self.path):
             return False
         path, its = (self.path, namespace) if self.end == "prefix" else (self.path[::-1], namespace[::-1])
@@ -45,7 +45,7 @@ class NamespaceMatch(NamedTuple):
 
 
 class ItemIndex:
-    """The items of a store, deleted ones too."""
+    """The items of a store, including deleted ones; `size` is their approximate size in bytes."""
 
     def __init__(self) -> None:
         self._all: dict[str, StoreItem] = {}
@@ -57,18 +57,18 @@ class ItemIndex:
         self.size = 0
 
     def load(self, documents: Mapping[str, StoreItem]) -> None:
-        """Take some of the items that there are, by their subjects, in any order."""
+        """Add some of the stored items, by their subjects, in any order."""
         for item in documents.values():
             self._put(item)
 
     def loaded(self) -> None:
-        """Bring the items into the order in which they were first put."""
+        """Sort the items into the order in which they were first put."""
         items, self._spaces = sorted(self._all.values(), key=lambda item: item.added_seq), {}
         for item in items:
             self._put(item)
 
     def evolve(self, event: Event) -> None:
-        """Fold an event; one that is already folded changes nothing."""
+        """Fold an event; known events change nothing."""
         before = self._all.get(event.subject)
         if event.subject.startswith(PREFIX) and (before is None or before.seq < event.seq):
             after, _ = PROJECTIONS["item"].fold(before, event)
@@ -77,11 +77,11 @@ class ItemIndex:
 
     @property
     def has_mortals(self) -> bool:
-        """Whether there is an item that may expire."""
+        """Whether any item may expire."""
         return bool(self._mortal)
 
     def get(self, namespace: Namespace, key: str, now_ms: float) -> StoreItem | None:
-        """Return an item, None if there is none, or it has expired."""
+        """Return an item, None if it does not exist or has expired."""
         item = self._spaces.get(namespace, {}).get(key)
         return item if item is not None and _lives(item, now_ms) else None
 
@@ -94,8 +94,8 @@ class ItemIndex:
     ) -> list[FoundItem]:
         """Return the items below a namespace that match a filter, and a query if it has words.
 
-        In the order in which they were first put; those that match a query best come first. Raises InvalidField for an
-        operator that does not exist.
+        They are in the order in which they were first put; with a query, the best matches come first. Raises
+        InvalidField for an unknown operator.
         """
         test = _test_of(wanted)
         if _WORD.search(query):
@@ -110,7 +110,7 @@ class ItemIndex:
     def namespaces(
         self, matches: Sequence[NamespaceMatch], max_depth: int | None, limit: int, offset: int, now_ms: float
     ) -> list[Namespace]:
-        """Return the namespaces that have items and match, cut to a depth, in alphabetical order."""
+        """Return the matching namespaces that have items, cut to a depth, in alphabetical order."""
         found = {
             namespace[:max_depth]
             for namespace, items in self._spaces.items()
@@ -142,14 +142,14 @@ class ItemIndex:
                 self._spaces.pop(tuple(before.namespace), None)
 
     def _matching(self, query: str) -> Iterator[FoundItem]:
-        """Yield the items that have some of the words of a query, best match first."""
+        """Yield the items that have any word of a query, best match first."""
         words = self._indexed()
         terms = " OR ".join(f'"{word}"' for word in _WORD.findall(query)[:_MOST_WORDS])
         rows = words.execute("SELECT id, -rank FROM items WHERE text MATCH ? ORDER BY rank, rowid", (terms,)).fetchall()
         yield from (FoundItem(self._all[id], score) for id, score in rows)
 
     def _indexed(self) -> Connection:
-        """Return the index of words with every item in it."""
+        """Return the full-text index, updated with all changed items."""
         if self._words is None:
             from sqlite3 import connect  # late: only a query needs it
 
@@ -171,7 +171,7 @@ class ItemIndex:
 
 
 def text_of(item: StoreItem) -> str:
-    """Return what a search finds an item by."""
+    """Return the text of an item that a query searches."""
     return "\n".join(_texts(item.value)) if item.text is None else item.text
 
 
@@ -194,9 +194,9 @@ _Test = Callable[[Any], bool]
 
 
 def _test_of(wanted: Any) -> _Test:
-    """Return the test whether a value is what a filter wants: equal, or as its operators say; objects field by field.
+    """Return a test of whether a value matches a filter: by equality or operators; objects field by field.
 
-    Raises InvalidField for an operator that does not exist.
+    Raises InvalidField for an unknown operator.
     """
     if isinstance(wanted, Mapping):
         if any(isinstance(name, str) and name.startswith("$") for name in wanted):
@@ -225,7 +225,7 @@ _OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 
 
 def _applied(name: Any, operand: Any) -> _Test:
-    """Return what an operator says of values; what cannot be compared does not match. Raises InvalidField."""
+    """Return the test of an operator; values that cannot be compared do not match. Raises InvalidField."""
     apply = _OPERATORS.get(name)
     if apply is None:
         raise InvalidField("filter", f"{shown(name)} is not an operator; use one of: {', '.join(_OPERATORS)}")
@@ -243,7 +243,7 @@ def _applied(name: Any, operand: Any) -> _Test:
 
 
 def _number(value: Any) -> Any:
-    """Return a text that is a number as that."""
+    """Return a text that is a number as a float, and any other value unchanged."""
     try:
         return float(value) if isinstance(value, str) else value
     except ValueError:

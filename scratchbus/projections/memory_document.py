@@ -1,4 +1,4 @@
-"""What the folds of all memories have in common: how a document begins, and how an event makes it grow."""
+"""Helpers of the folds of all memories: creating a document from its first event, and updating it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Remembered
-from scratchbus.domain.values import trusted
+from scratchbus.domain.models import trusted
 
 Document = TypeVar("Document", bound=Remembered)
 
@@ -14,7 +14,7 @@ _UNTOUCHED: dict[type[Remembered], dict[str, Any]] = {}
 
 
 def begun(cls: type[Document], event: Event, **fields: Any) -> Document:
-    """Return the document that begins with an event; fields that are not given have their defaults."""
+    """Return the document that an event creates; fields that are not given have their defaults."""
     return trusted(cls, {**_untouched(cls), "shard": event.shard, **_first(event), **fields})
 
 
@@ -35,7 +35,7 @@ def _first(event: Event) -> dict[str, int]:
 
 
 def _untouched(cls: type[Remembered]) -> dict[str, Any]:
-    """Return all fields of a document in their order, each with its default if there is one."""
+    """Return all fields of a document in order, with their defaults, if any."""
     found = _UNTOUCHED.get(cls)
     if found is None:
         fields = cls.model_fields.items()

@@ -1,4 +1,4 @@
-"""The notes of one session in memory, with what finds them.
+"""The notes of one session in memory, with search by text and tags.
 
 The caller feeds it events; it reads nothing itself. It is not thread-safe.
 """
@@ -14,12 +14,12 @@ from scratchbus.domain.memories import Note
 from scratchbus.projections import notes
 from scratchbus.projections.table import PROJECTIONS, is_over
 
-_BLOCK = 128  # notes whose texts are looked through as one
-_NOTE_BYTES = 1_500  # about what a note takes, besides its text twice
+_BLOCK = 128  # notes whose texts are searched as one
+_NOTE_BYTES = 1_500  # approximate size of a note without its text, which is kept twice
 
 
 class Notebook:
-    """The notes of a session, in the order in which they were taken; `size` is about how many bytes they take."""
+    """The notes of a session, in the order in which they were added; `size` is their approximate size in bytes."""
 
     def __init__(self, its_notes: Iterable[Note] = ()) -> None:
         self._unsorted: dict[str, Note] = {}
@@ -34,7 +34,7 @@ class Notebook:
         self.loaded()
 
     def load(self, documents: Mapping[str, Note]) -> None:
-        """Take some of the notes that there are, in any order."""
+        """Add some of the stored notes, in any order."""
         self._unsorted.update(documents)
 
     def loaded(self) -> None:
@@ -48,7 +48,7 @@ class Notebook:
 
     @property
     def total_tags(self) -> int:
-        """How many different tags there are."""
+        """The number of different tags."""
         return len(self._tags)
 
     def tags(self) -> dict[str, int]:
@@ -67,9 +67,9 @@ class Notebook:
                 self._put(before, after if isinstance(after, Note) else None)
 
     def search(self, query: str, tags: Sequence[str]) -> list[Note]:
-        """Return the notes that have a text in them and all these tags, in any case.
+        """Return the notes that contain a text and have all these tags, ignoring case.
 
-        Where the text comes earlier is first, then the newest.
+        They are sorted by where the text occurs, then newest first.
         """
         wanted = query.casefold()
         newest_first = self._with_all(tags) if tags else self._with_text(wanted)
@@ -129,7 +129,7 @@ class Notebook:
 
 
 class _Block:
-    """Some notes, whose texts are joined when they are looked through: most blocks do not have what is searched."""
+    """Some notes, whose texts are joined for a search: most blocks do not contain the query."""
 
     __slots__ = ("ids", "joined")
 
@@ -138,7 +138,7 @@ class _Block:
         self.joined: str | None = None
 
     def text(self, texts: dict[str, str]) -> str:
-        """Return the texts of its notes, one after the other."""
+        """Return the concatenated texts of its notes."""
         if self.joined is None:
             self.joined = "\0".join([texts[id] for id in self.ids])
         return self.joined

@@ -13,13 +13,13 @@ SUBJECT = "notepad"
 
 
 class NotepadDocument(Remembered):
-    """What is on a notepad."""
+    """The content of a notepad."""
 
     content: str = ""
 
 
 def evolve(document: NotepadDocument | None, event: Event) -> NotepadDocument | None:
-    """Return the notepad after an event. One that was erased is empty, and may be written again."""
+    """Return the notepad after an event. An erased notepad is empty and may be written again."""
     if isinstance(event, Erased):
         return begun(NotepadDocument, event, version=event.version)
     if isinstance(event, NotepadWritten):
@@ -31,7 +31,7 @@ def evolve(document: NotepadDocument | None, event: Event) -> NotepadDocument | 
 
 
 def edited(text: str, edit: NotepadEdited) -> str:
-    """Return a text after an edit. Raises FoldError when what should go is not in it."""
+    """Return a text after an edit. Raises FoldError if it does not contain the part to replace or delete."""
     match edit.operation:
         case "append":
             return text + edit.content
@@ -42,5 +42,5 @@ def edited(text: str, edit: NotepadEdited) -> str:
         case "delete":
             gone, new = edit.content, ""
     if not gone or gone not in text:
-        raise FoldError(f"{edit.operation} of a text that is not there")
+        raise FoldError(f"{edit.operation} of a text that is not in the notepad")
     return text.replace(gone, new, -1 if edit.replace_all else 1)

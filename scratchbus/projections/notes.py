@@ -11,7 +11,7 @@ from scratchbus.projections.memory_document import begun, grown
 from scratchbus.projections.projection import FoldError
 
 PREFIX = "note_"
-"""How the subject of a note begins; the millisecond comes behind it."""
+"""The prefix of a note's subject; the millisecond follows."""
 
 
 def evolve(note: Note | None, event: Event) -> Note | None:
@@ -22,7 +22,7 @@ def evolve(note: Note | None, event: Event) -> Note | None:
         return None
     if isinstance(event, NoteUpdated | NoteDeleted):
         if note is None:
-            raise FoldError(f"{event.kind} of a note that is not there")
+            raise FoldError(f"{event.kind} of a note that does not exist")
         if isinstance(event, NoteDeleted):
             return None
         changes: dict[str, Any] = {"content": event.content, "tags": event.tags}

@@ -1,6 +1,6 @@
-"""One page in memory: its observations, and indexes of its own that answer in microseconds.
+"""One page in memory: its observations, with indexes that answer in microseconds.
 
-Events and the time are passed in; it does no I/O. Two threads may not use it at once.
+Events and the time are passed in; it does no I/O. It is not thread-safe.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Name = tuple[str, str]
 """The name of an index: a kind, such as a tag, and its value."""
 
 Turn = tuple[Observation | None, Observation | None]
-"""An observation before and after an event, as the log has it; None where it is not on the page."""
+"""An observation before and after an event, as the log has it; None if it is not on the page."""
 
 _ALL = ("all", "")
 
 _MOST_STALE = 1_000
-"""How many alarms that no longer count are kept, besides one for each observation."""
+"""The number of obsolete alarms that are tolerated, besides one for each observation."""
 
 _SEQ_BITS = 50
 _SEQ_MASK = (1 << _SEQ_BITS) - 1
@@ -42,10 +42,10 @@ _seq_of, _id_of = attrgetter("added_seq"), attrgetter("id")
 
 
 class LivePage:
-    """The observations of a page, as they read at the latest time it was told.
+    """The observations of a page, as they read at the latest time passed to `advance`.
 
-    Those that it begins with may be in the form in which they are stored, until they are asked for. One that may be
-    paged out is dropped `keep_final_ms` after its last event; what is told of it then changes nothing.
+    The initial ones may stay in their stored form until they are read. One that may be paged out is dropped
+    `keep_final_ms` after its last event.
     """
 
     def __init__(self, documents: Iterable[AnyObservation], now_ms: int, keep_final_ms: int | None = None) -> None:
@@ -57,7 +57,7 @@ class LivePage:
         self._shown: dict[int, AnyObservation] = dict(zip(seqs, by_place, strict=True))
         self._indexes: defaultdict[Name, list[int]] = defaultdict(list, {_ALL: seqs})
         self._active: list[AnyObservation] = []
-        self._blocked = 0  # how many of these may be blocked
+        self._blocked = 0  # the number of these that may be blocked
         self._alarms: list[int] = []
         for document, seq in zip(by_place, seqs, strict=True):
             if isinstance(document, StoredObservation) and document.details is PLAIN:
@@ -70,7 +70,7 @@ class LivePage:
                 self._blocked += bool(document.blocked_by)
             self._alarms += self._alarms_of(document)
         self._active.reverse()
-        self._active.sort(key=attrgetter("priority"), reverse=True)  # the newest stay first within each
+        self._active.sort(key=attrgetter("priority"), reverse=True)  # the newest stay first within each priority
         heapify(self._alarms)
         self.next_ms: float = 0
         self.advance(now_ms)
@@ -94,7 +94,7 @@ class LivePage:
         return self.whole(document) if document is not None else None
 
     def active(self, limit: int | None) -> list[Observation]:
-        """Return what is open, not blocked, and does not wait for review, by priority, then newest first."""
+        """Return the active observations that are not blocked, by priority, then newest first."""
         found = unblocked(self._active, self._is_open) if self._blocked else self._active
         return [*map(self.whole, found[:limit])]
 
@@ -103,7 +103,7 @@ class LivePage:
         return document is not None and self._shown[document.added_seq].status_class == "open"
 
     def whole(self, document: AnyObservation) -> Observation:
-        """Return an observation on the page as it reads now, and keep it in the form that users see."""
+        """Return an observation on the page as it reads now, as a model, which replaces its stored form."""
         shown = self._shown[document.added_seq]
         if isinstance(shown, Observation):
             return shown
@@ -111,14 +111,14 @@ class LivePage:
         return made
 
     def has(self, name: Name) -> bool:
-        """Return whether anything on the page has this type, tag or owner."""
+        """Return whether any observation on the page has this type, tag or owner."""
         return name in self._indexes
 
     def walk(self, names: Collection[Name], below: int | None) -> Iterator[AnyObservation]:
-        """Yield what the smallest of these indexes has, or without any all there is, newest first.
+        """Yield the observations of the smallest of these indexes, or all if there are none, newest first.
 
-        What is wanted of it has to be made `whole`. With `below` only what was added below that seq. Nothing may change
-        until it has been used up or dropped.
+        They may be in their stored form; pass them to `whole` before use. With `below`, only those added before that
+        seq. The page must not change until the iterator is exhausted or dropped.
         """
         seqs: Sequence[int] = min((self._indexes.get(name, ()) for name in names or (_ALL,)), key=len)
         shown = self._shown
@@ -130,7 +130,7 @@ class LivePage:
     def evolve(self, event: Event) -> tuple[Turn, str]:
         """Fold an event; return what it changed, and the reason if it could not be folded.
 
-        An event that the observation has in it already changes nothing.
+        An event that is already folded changes nothing.
         """
         before = self._before(event.subject)
         if before is not None and event.seq <= before.seq:
@@ -151,7 +151,7 @@ class LivePage:
             if shown is None:
                 continue
             document = self.whole(shown)
-            its = self._documents[document.id]  # as the log has it: what has expired and was not swept is not final
+            its = self._documents[document.id]  # as the log has it: not final if no event records the expiry yet
             if self._keep is not None and scratch_page.may_be_paged_out(its) and its.ms + self._keep <= now:
                 self._drop(its)
             else:
@@ -188,15 +188,15 @@ class LivePage:
         return before, after
 
     def _drop(self, document: AnyObservation) -> None:
-        """Forget an observation that has been final for so long."""
+        """Remove an observation that has been final for `keep_final_ms`."""
         self._index(self._documents.pop(document.id), None)
         del self._shown[document.added_seq]
 
     def _alarms_of(self, observation: AnyObservation) -> list[int]:
-        """Return when time changes how an observation reads, or drops it.
+        """Return the times at which an observation changes or is dropped.
 
-        That is the millisecond, and in the low bits its place: one number each, since a page has many of them and
-        tuples would be a burden on the garbage collector.
+        Each is one number, with the milliseconds in the high bits and the observation's seq in the low bits: a page has
+        many of them, and tuples would burden the garbage collector.
         """
         is_open, expires_at, claim = observation.status_class == "open", observation.expires_at, observation.claim
         alarms = []
@@ -241,7 +241,7 @@ class LivePage:
 
 
 def _millis_from(at: datetime) -> int:
-    """Return the first millisecond since the epoch that is not before a time."""
+    """Return a time as milliseconds since the epoch, rounded up."""
     days, seconds, micros = (since := at - _EPOCH).days, since.seconds, since.microseconds
     return (days * 86_400 + seconds) * 1_000 + -(-micros // 1_000)
 

@@ -1,4 +1,4 @@
-"""What has a path on a page, in memory: files or texts.
+"""The files or texts of a page in memory, by path.
 
 The caller feeds it events; it reads nothing itself. It is not thread-safe.
 """
@@ -13,25 +13,25 @@ from scratchbus.domain.event import Event
 from scratchbus.projections import files, texts
 from scratchbus.projections.table import is_over, projection_of
 
-_BYTES = 1_000  # about what an entry takes, besides its text
+_BYTES = 1_000  # approximate size of an entry without its text
 
 Entry = ScratchFile | Text
 
 
 class Directory:
-    """The files or texts of a page, also those that are gone; `size` is about how many bytes they take."""
+    """The files or texts of a page, including deleted ones; `size` is their approximate size in bytes."""
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
         self.size = 0
 
     def load(self, documents: Mapping[str, Entry]) -> None:
-        """Take some of the entries that there are, by their subjects, in any order."""
+        """Add some of the stored entries, by their subjects, in any order."""
         for id, entry in documents.items():
             self._put(id, entry)
 
     def loaded(self) -> None:
-        """Do nothing: all that was loaded is there."""
+        """Do nothing: the loaded documents need no order."""
 
     def evolve(self, event: Event) -> None:
         """Fold an event; known events, and events that cannot follow the earlier ones, change nothing."""

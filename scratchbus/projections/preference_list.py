@@ -12,25 +12,25 @@ from scratchbus.domain.memories import Preference
 from scratchbus.projections.preferences import PREFIX
 from scratchbus.projections.table import PROJECTIONS
 
-_BYTES = 1_500  # about what a preference takes, besides its text
+_BYTES = 1_500  # approximate size of a preference without its text
 
 
 class PreferenceList:
-    """The preferences of a scope by subject, forgotten ones too."""
+    """The preferences of a scope by subject, including forgotten ones."""
 
     def __init__(self) -> None:
         self._all: dict[str, Preference] = {}
 
     def load(self, documents: Mapping[str, Preference]) -> None:
-        """Take some of the preferences that there are, in any order."""
+        """Add some of the stored preferences, in any order."""
         self._all.update(documents)
 
     def loaded(self) -> None:
-        """Do nothing: all that was loaded is there."""
+        """Do nothing: the loaded documents need no order."""
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes."""
+        """Its approximate size in bytes."""
         return sum(_BYTES + len(each.text) for each in self._all.values())
 
     def evolve(self, event: Event) -> None:
@@ -42,5 +42,5 @@ class PreferenceList:
                 self._all[event.subject] = after
 
     def all(self) -> list[Preference]:
-        """Return all, forgotten ones too, in the order in which they were first remembered."""
+        """Return all preferences, including forgotten ones, in the order in which they were first remembered."""
         return sorted(self._all.values(), key=lambda each: (each.added_seq, each.id))

@@ -1,4 +1,4 @@
-"""What every projection has in common: the documents it makes, its fold, and the mark of a damaged document."""
+"""The base of all projections: their documents, their fold, and the mark of a damaged document."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Remembered
+from scratchbus.domain.models import trusted
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.values import trusted
 
 Document = Observation | Remembered
 """The current state of a subject."""
@@ -17,19 +17,19 @@ Document = Observation | Remembered
 D = TypeVar("D", bound=Document)
 
 Store = Literal["docs", "memory"]
-"""Which hash of a page has a document, by its name in `PageKeys`."""
+"""The hash of a page that has the documents, by its name in `PageKeys`."""
 
 
 class FoldError(ValueError):
-    """An event that is well formed but cannot follow what came before it."""
+    """A well-formed event cannot follow the earlier events."""
 
 
 UNFOLDABLE = (ValueError, TypeError, OverflowError)
-"""What `evolve` raises for an event that cannot be folded."""
+"""The exceptions that `evolve` raises for an event that cannot be folded."""
 
 
 class Indexes(NamedTuple):
-    """How documents are listed and found.
+    """The indexes over documents.
 
     `entries` returns the (index, value) pairs under which a document is found; only `fields` can change them. `moment`
     returns when (ms) time changes the document next, None for never.
@@ -45,8 +45,8 @@ class Projection(Generic[D]):
     """One read model: its documents, where they are stored, and how events change them.
 
     `evolve` returns the document after an event, None once there is none; it reads no clock and no registry, and raises
-    FoldError for an event that cannot follow what came before it. Without `indexes` a document is found by its subject
-    alone.
+    FoldError for an event that cannot follow the earlier ones. Without `indexes`, documents are found only by their
+    subjects.
     """
 
     document: type[D]
@@ -55,7 +55,7 @@ class Projection(Generic[D]):
     indexes: Indexes | None = None
 
     def fold(self, document: D | None, event: Event) -> tuple[D | None, str]:
-        """Return the document after an event, and why it could not be folded, if so; then it is marked as damaged."""
+        """Return the document after an event, and "" or the reason why it could not be folded and is now damaged."""
         try:
             return self.evolve(document, event), ""
         except UNFOLDABLE as error:

@@ -1,6 +1,6 @@
-"""The Scratch Page: what the events of a page make of its observations.
+"""The Scratch Page: the fold of a page's events into its observations.
 
-`evolve` never reads a clock or the registry; whatever it needs was decided when the event was made.
+`evolve` never reads a clock or the registry; everything it needs was decided when the event was made.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from typing import Any
 from msgspec.structs import asdict
 
 from scratchbus.domain.events import Added, Event
+from scratchbus.domain.models import MODEL_SLOTS, trusted
 from scratchbus.domain.observation import Claim, Observation
 from scratchbus.domain.observation_models import ObservationFields
 from scratchbus.domain.schedule import is_scheduled
-from scratchbus.domain.values import LARGEST, MODEL_SLOTS, millis, moment, trusted
+from scratchbus.domain.values import LARGEST, millis, moment
 from scratchbus.projections.folded_changes import CHANGES
 from scratchbus.projections.projection import FoldError
 from scratchbus.projections.stored_observation import PLAIN, AnyObservation, StoredObservation
@@ -22,35 +23,35 @@ from scratchbus.projections.stored_observation import PLAIN, AnyObservation, Sto
 NAME = "scratch_page"
 
 FORM = 5
-"""The form of what is stored of it. It grows when stored documents or indexes would no longer be what a fold makes."""
+"""The version of the stored state. It grows when a fold would produce other documents or indexes than those stored."""
 
 PAGED = 6
-"""The form of state of which some documents were paged out: code that knows only `FORM` would take them for lost."""
+"""The version of a state with documents that were paged out: code that knows only `FORM` would consider them lost."""
 
 WAITING = ("waiting", "event")
 """The index of the reminders that wait for an event."""
 
 INDEXED = ("tags", "owner", "remind_on")
-"""The fields that can change and that an index follows."""
+"""The fields that can change and that an index depends on."""
 
 _PLAIN = dict.fromkeys(Observation.model_fields) | asdict(PLAIN) | {"displaced": ()}
-"""All fields in their order: a copy of it is filled faster than a dictionary that begins empty."""
+"""All fields in order: filling a copy of it is faster than filling an empty dictionary."""
 
 _new = object.__new__
 _set_values, _set_given, _set_extra, _set_private = MODEL_SLOTS
 _NONE_GIVEN = set[str]()
-"""The names of the fields that were given to a model made of a stored form: one empty set for all."""
+"""The set of given fields that all models made from stored forms share."""
 
 
 def evolve(observation: Observation | None, event: Event, *, in_place: bool = False) -> Observation | None:
-    """Return the observation after the event; None once it is off the page.
+    """Return the observation after the event; None once it has left the page.
 
-    Events that are not about observations leave it as it is. With `in_place` nobody else has the observation yet, so it
-    is changed and not copied, which is half the work. Raises FoldError for an event about an observation that was never
-    added.
+    Events that are not about observations do not change it. With `in_place`, the observation is changed and not copied,
+    which is half the work; the caller must be its only user. Raises FoldError for an event about an observation that
+    was never added.
     """
     if isinstance(event, Added):
-        given = event.__dict__  # half as dear as the attributes
+        given = event.__dict__  # half the cost of attribute access
         place = given["ms"], given["seq"], given["shard"]
         return added(given["subject"], given["page"], given["type"], given, place)
     if event.kind == "erased":
@@ -71,8 +72,8 @@ def evolve(observation: Observation | None, event: Event, *, in_place: bool = Fa
 
 
 def whole(observation: AnyObservation) -> Observation:
-    """Return an observation as users see it. What is inside is its own where the details are plain."""
-    if not isinstance(observation, StoredObservation):  # models are slow to tell what they are
+    """Return an observation as the model that users see; unless its details are plain, it shares their objects."""
+    if not isinstance(observation, StoredObservation):  # isinstance is slow for models
         return observation
     details, values = observation.details, _PLAIN.copy()
     values["added_ms"] = values["ms"] = observation.added_ms
@@ -91,7 +92,7 @@ def whole(observation: AnyObservation) -> Observation:
     values["type"], values["source"] = observation.type, observation.source
     values["content"], values["tags"] = observation.content, observation.tags
     values["priority"], values["expires_at"] = observation.priority, observation.expires_at
-    made = _new(Observation)  # as `trusted` does it
+    made = _new(Observation)  # like `trusted`
     _set_values(made, values)
     _set_given(made, _NONE_GIVEN)
     _set_extra(made, None)
@@ -100,12 +101,12 @@ def whole(observation: AnyObservation) -> Observation:
 
 
 def settled(observation: AnyObservation, now_ms: int) -> Observation:
-    """Return the observation as it reads at this time: archived once it has expired, swept or not."""
+    """Return the observation as it reads at this time: archived once expired, even if no event records it yet."""
     return whole(settled_all([observation], now_ms)[0])
 
 
 def settled_all(observations: Iterable[AnyObservation], now_ms: int) -> list[AnyObservation]:
-    """Return observations as they read at this time; those that time has not changed in the form in which they are."""
+    """Return observations as they read at this time; those that time has not changed keep their form."""
     now, read = moment(now_ms), list[AnyObservation]()
     for each in observations:
         expires_at = each.expires_at
@@ -142,7 +143,7 @@ def _expired(observation: Observation) -> Observation:
 
 
 def is_active(observation: AnyObservation) -> bool:
-    """Return whether an observation is open, and waits neither for review nor for its time."""
+    """Return whether an observation is open, and neither pending review nor scheduled for later."""
     if isinstance(observation, StoredObservation) and observation.details is PLAIN:
         return True
     is_open = observation.status_class == "open" and observation.status != "pending_review"
@@ -152,17 +153,17 @@ def is_active(observation: AnyObservation) -> bool:
 
 
 def is_ready(observation: AnyObservation) -> bool:
-    """Return whether an observation is active, and neither claimed nor resting; it may still be blocked."""
+    """Return whether an observation is active, neither claimed nor in backoff; it may still be blocked."""
     return is_active(observation) and observation.claim is None and observation.not_before is None
 
 
 def by_priority(observation: AnyObservation) -> tuple[int, int]:
-    """Return what sorts observations by priority, then newest first."""
+    """Return a sort key: by priority, then newest first."""
     return (-observation.priority, -observation.added_seq)
 
 
 def next_moment(observation: AnyObservation) -> int | None:
-    """Return when (ms) time does something to the observation next, if it ever does."""
+    """Return when (ms) time changes the observation next, None for never."""
     moments = [observation.archive_at, observation.remind_at]
     if observation.status_class == "open":
         moments.append(observation.expires_at)
@@ -173,7 +174,7 @@ def next_moment(observation: AnyObservation) -> int | None:
 
 
 def may_be_paged_out(observation: AnyObservation) -> bool:
-    """Return whether a document is final, and follows from its events alone."""
+    """Return whether a document is final and can be folded again from its events."""
     is_done = observation.status_class == "final" and next_moment(observation) is None
     return is_done and not observation.damaged
 
@@ -193,10 +194,10 @@ _NEW = {
     name: None if field.is_required() or field.default_factory else field.default
     for name, field in Observation.model_fields.items()
 }
-"""What a new observation has where its event says nothing; lists and dicts are made for each."""
+"""The default values of a new observation; lists and dicts are created for each one."""
 
 _SAID = frozenset(ObservationFields.model_fields)
-"""The fields that an observation has as the event that adds it says them."""
+"""The fields that an observation takes unchanged from the event that adds it."""
 
 
 def added(
@@ -207,12 +208,13 @@ def added(
     place: tuple[int, int, int] | None,
     begun: Observation | None = None,
 ) -> Observation:
-    """Return the observation that begins with an event at a place, in whose body these fields may not be default.
+    """Return the observation that an event adds, with these fields of its body; missing fields have their defaults.
 
-    While the place is not known yet it is None, and what this then returned is `begun` later.
+    `place` is the event's (ms, seq, shard), None while it is not known; the returned observation is then passed as
+    `begun` to complete it.
     """
     if begun is None:
-        values = _NEW.copy()  # faster than to set each
+        values = _NEW.copy()  # faster than setting each
         values["context"], values["tags"], values["metadata"], values["evidence"] = {}, [], {}, []
         values["links"], values["chain"], values["seen_by"], values["followed"] = [], [], [], []
         values["blocked_by"] = []
@@ -222,7 +224,7 @@ def added(
         values["source"] = fields.get("source") or fields["by"]
         if "times" in fields:
             values["occurrences"] = min(fields["times"], LARGEST)
-        begun = _new(Observation)  # as `trusted` does it
+        begun = _new(Observation)  # like `trusted`
         _set_values(begun, values)
         _set_given(begun, set())
         _set_extra(begun, None)

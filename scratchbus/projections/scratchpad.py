@@ -1,4 +1,4 @@
-"""The scratchpad of an agent: one text, from one run to the next."""
+"""The scratchpad of an agent: one text, kept between runs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ SUBJECT = "scratchpad"
 
 
 class Pad(Remembered):
-    """What a scratchpad says."""
+    """The content of a scratchpad."""
 
     content: str = ""
 
 
 def evolve(document: Pad | None, event: Event) -> Pad | None:
-    """Return the scratchpad after an event; a run that is over is part of its history, and changes nothing it says."""
+    """Return the scratchpad after an event; the end of a run is in its history, but does not change its content."""
     if isinstance(event, Erased):
         return begun(Pad, event, version=event.version)
     if isinstance(event, ScratchpadWritten):

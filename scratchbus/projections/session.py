@@ -1,4 +1,4 @@
-"""What is known of a session itself: its parent, its children, and whether it is over."""
+"""The session itself: its parent, its children, and whether it has ended."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from scratchbus.projections.memory_document import begun, grown
 SUBJECT = "session"
 
 PAGES = "session:"
-"""How the name of a session's page begins; its id comes behind it."""
+"""The prefix of the name of a session's page; its id follows."""
 
 
 def evolve(session: Session | None, event: Event) -> Session | None:
-    """Return a session after an event. It begins with the first event about it."""
+    """Return a session after an event. The first event about it creates it."""
     changes: dict[str, object] = {}
     if isinstance(event, SessionSpawned):
         known = session.children if session else []

@@ -1,8 +1,8 @@
-"""What is left of a log when some sources had been silent.
+"""The part of a log that remains if some sources are silenced.
 
 Left out are their own events, and dependent ones: all events about observations that then do not exist, events that
 name a left-out one as evidence or cause, and those by which the append script made room for a left-out event.
-What others would have done instead, nobody knows: a sighting that was counted on a left-out observation goes with it.
+What others would have done instead is unknown: a sighting that was counted on a left-out observation is left out too.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from scratchbus.domain.position import Position
 from scratchbus.errors import InvalidPosition
 
 _MADE_WAY = re.compile(r"(.*)\.(?:k|l|[xd]\d+)", re.DOTALL)
-"""The id of an event that the append script added to make way for another, whose id it begins with."""
+"""The id of an event that the append script added to make room for another: the other's id and a suffix."""
 
 
 class SourceExclusion:
-    """Divides the events of a bus, in the order of time, into those that are left out and those that are kept."""
+    """Divides the events of a bus, in order of time, into those that are left out and those that are kept."""
 
     def __init__(self, sources: Collection[str]) -> None:
         self.sources = frozenset(sources)
@@ -28,7 +28,7 @@ class SourceExclusion:
         self._left_out: defaultdict[int, bytearray] = defaultdict(bytearray)  # by shard, one bit for each seq
 
     def keep(self, batch: Sequence[Event]) -> list[Event]:
-        """Return which events of a whole batch happen all the same, and remember the others."""
+        """Return the events of a whole batch that are kept, and remember the others."""
         out = {event.id for event in batch if self._is_left_out(event)}
         kept = []
         for event in batch:
@@ -65,7 +65,7 @@ class SourceExclusion:
         try:
             return self.has_left_out(Position.parse(cause))
         except InvalidPosition:
-            return False  # a cause of some other system
+            return False  # a cause in another system
 
     def _leave_out(self, event: Event) -> None:
         byte, bit = divmod(event.seq, 8)

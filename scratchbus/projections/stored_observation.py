@@ -1,6 +1,6 @@
-"""Observations in the form in which they are stored, and held in memory until someone looks at them.
+"""Observations in their stored form, which they also keep in memory until a user reads them.
 
-That takes half the time, and a fifth of the memory, of a model.
+It takes half the time, and a fifth of the memory, of a model.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from scratchbus.domain.observation_models import ObservationFields
 from scratchbus.domain.values import LARGEST
 
 SURE: float = ObservationFields.model_fields["confidence"].default
-"""The confidence of most: this very object, by which msgspec knows that it can be left out."""
+"""The default confidence. msgspec leaves it out if the value is this same object."""
 
 Whole = Annotated[int, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
 Confidence = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class StoredClaim(msgspec.Struct, omit_defaults=True, gc=False):
-    """A `Claim`, as it is stored."""
+    """The stored form of a `Claim`."""
 
     by: str
     fence: int
@@ -32,9 +32,9 @@ class StoredClaim(msgspec.Struct, omit_defaults=True, gc=False):
 
 
 class Details(msgspec.Struct, omit_defaults=True, gc=False, frozen=True):
-    """The fields of an observation that most leave at their defaults; stored as a JSON object without those.
+    """The fields that most observations leave at their defaults; stored as a JSON object without these.
 
-    Those of `ObservationFields` come first, in the same order. `ms` and `seq` are 0 while the event that added the
+    The fields of `ObservationFields` come first, in the same order. `ms` and `seq` are 0 while the event that added the
     observation is the last one about it.
     """
 
@@ -71,7 +71,7 @@ class Details(msgspec.Struct, omit_defaults=True, gc=False, frozen=True):
 
 
 PLAIN = Details()
-"""The details of an observation that has only defaults."""
+"""The details of an observation with only defaults."""
 
 
 def _detail(name: str) -> Any:
@@ -80,10 +80,10 @@ def _detail(name: str) -> Any:
 
 
 class StoredObservation(msgspec.Struct, array_like=True, gc=False):
-    """An `Observation`, as it is stored: the same fields, which are checked in the same way.
+    """The stored form of an `Observation`: the same fields with the same checks.
 
-    Its JSON is an array of the fields that nearly all have, in this order, and of its details; without these if they
-    are plain.
+    Its JSON is an array of the fields that nearly all observations have, in this order, then its details, which are
+    left out if they are plain.
     """
 
     id: str
@@ -126,7 +126,7 @@ class StoredObservation(msgspec.Struct, array_like=True, gc=False):
 
     @property
     def ms(self) -> int:
-        """The time of the last event about it."""
+        """The time (ms) of the last event about it."""
         return self.details.ms if self.details.seq else self.added_ms
 
     @property
@@ -136,9 +136,9 @@ class StoredObservation(msgspec.Struct, array_like=True, gc=False):
 
 
 BASICS = StoredObservation.__struct_fields__[:-1]
-"""The fields that are stored by their place."""
+"""The fields that are stored by position in the array."""
 
 _basics_of, _details_of = attrgetter(*BASICS), attrgetter(*Details.__struct_fields__)
 
 AnyObservation = Observation | StoredObservation
-"""An observation, in either form."""
+"""An observation in either form."""

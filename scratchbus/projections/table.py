@@ -1,4 +1,4 @@
-"""The table of projections: for every subject, the read model that its events make.
+"""The table of projections: the read model of every subject.
 
 To add a read model, write its `evolve` in a module of its own and add a row to `PROJECTIONS`.
 """
@@ -43,7 +43,7 @@ SCRATCH_PAGE = Projection(
 )
 
 IN_PLACE = replace(SCRATCH_PAGE, evolve=partial(scratch_page.evolve, in_place=True))
-"""The same for a fold that alone has the observations: it changes them instead of copying, which is half the work."""
+"""The same for a fold that is the only user of the observations: it changes them in place, at half the cost."""
 
 PROJECTIONS: dict[str, Projection[Any]] = {
     "": SCRATCH_PAGE,
@@ -61,16 +61,16 @@ PROJECTIONS: dict[str, Projection[Any]] = {
     "text": Projection(Text, texts.evolve),
     "item": Projection(StoreItem, items.evolve),
 }
-"""By the subject, or the part of it before the `_`; "" is the row of observations, whose subjects are their ids."""
+"""By subject, or its part before the `_`; "" is the row of observations, whose subjects are their ids."""
 
 
 def projection_of(subject: str) -> Projection[Any]:
-    """Return the projection that the events about a subject belong to."""
+    """Return the projection of a subject."""
     return PROJECTIONS.get(subject.partition("_")[0], SCRATCH_PAGE)
 
 
 def is_remembered(subject: str) -> bool:
-    """Return whether a subject is something that an agent remembers, and not an observation."""
+    """Return whether a subject is a memory rather than an observation."""
     return projection_of(subject) is not SCRATCH_PAGE
 
 
@@ -80,7 +80,7 @@ def check_subject(id: object) -> str:
 
 
 def is_over(event: Event) -> bool:
-    """Return whether an event archives everything its page remembers, except the session itself."""
+    """Return whether an event ends a session, which archives all memories of its page except the session itself."""
     return event.kind == "session_ended" and is_remembered(event.subject)
 
 

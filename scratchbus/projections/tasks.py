@@ -10,7 +10,7 @@ from scratchbus.projections.projection import FoldError
 
 
 class Task(Remembered):
-    """A task, and its summary once it is over."""
+    """A task, and its summary once it has ended."""
 
     title: str
     summary: str | None = None
@@ -24,6 +24,6 @@ def evolve(task: Task | None, event: Event) -> Task | None:
         return None
     if isinstance(event, TaskEnded):
         if task is None:
-            raise FoldError("the end of a task that was never begun")
+            raise FoldError("task_ended of a task that was never begun")
         return grown(task, event, summary=event.summary)
     return task

@@ -10,7 +10,7 @@ from scratchbus.projections.memory_document import begun, begun_or_grown, grown
 from scratchbus.projections.projection import FoldError
 
 PREFIX = "text_"
-"""How the subject of a text begins; a hash of its path comes behind it."""
+"""The prefix of a text's subject; a hash of its path follows."""
 
 
 def evolve(text: Text | None, event: Event) -> Text | None:
@@ -22,7 +22,7 @@ def evolve(text: Text | None, event: Event) -> Text | None:
         return begun_or_grown(Text, text, event, **said)
     if isinstance(event, TextEdited | TextDeleted):
         if text is None or text.deleted:
-            raise FoldError(f"{event.kind} of a text that is not there")
+            raise FoldError(f"{event.kind} of a text that does not exist")
         if isinstance(event, TextDeleted):
             return grown(text, event, content="", source=event.by, deleted=True)
         return grown(text, event, content=edited(text.content, event), source=event.by)
@@ -34,14 +34,14 @@ def edited(content: str, edit: TextEdited) -> str:
     if edit.line is not None:
         lines = lines_of(content)
         if not 0 <= edit.line <= len(lines):
-            raise FoldError(f"a line behind {edit.line} of {len(lines)} lines")
+            raise FoldError(f"a line inserted after line {edit.line} of {len(lines)}")
         lines.insert(edit.line, edit.content)
         return "\n".join([*lines, ""])
     if not edit.find or edit.find not in content:
-        raise FoldError("an edit of a part that is not there")
+        raise FoldError("an edit of a part that is not in the text")
     return content.replace(edit.find, edit.content, 1)
 
 
 def lines_of(content: str) -> list[str]:
-    """Return the lines of a text; a line break at its end begins no other line."""
+    """Return the lines of a text; a line break at its end does not start another line."""
     return content.removesuffix("\n").split("\n") if content else []

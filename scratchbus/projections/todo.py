@@ -15,14 +15,14 @@ SUBJECT = "todo"
 
 
 class TodoDocument(Remembered):
-    """What is on a todo list, and how often that has changed."""
+    """The items of a todo list, and the number of its changes."""
 
     todos: list[TodoItem] = Field(default_factory=list)
     revision: int = 0
 
 
 def evolve(document: TodoDocument | None, event: Event) -> TodoDocument | None:
-    """Return the todo list after an event. One that was erased is empty, and may be written again."""
+    """Return the todo list after an event. An erased list is empty and may be written again."""
     if isinstance(event, Erased):
         return begun(TodoDocument, event, version=event.version, revision=event.version)
     if isinstance(event, TodoWritten):

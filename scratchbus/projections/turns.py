@@ -1,4 +1,4 @@
-"""The turns of a session: each is a document of its own, and so is each summary of some."""
+"""The turns of a session and the summaries that replace some: each is a document of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from scratchbus.domain.event import Event
 from scratchbus.projections.memory_document import begun
 
 PREFIX = "turn_"
-"""How the subject of a turn begins; the millisecond comes behind it."""
+"""The prefix of a turn's subject; the millisecond follows."""
 
 
 def evolve(turn: Turn | None, event: Event) -> Turn | None:

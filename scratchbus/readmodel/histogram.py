@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 
-from scratchbus.domain.checks import as_time
 from scratchbus.domain.position import START, Position, in_time
+from scratchbus.domain.time_checks import as_time
 from scratchbus.domain.values import LARGEST, Moment, check_page, check_whole, millis, moment
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import InvalidField

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from scratchbus.domain.checks import When
+from scratchbus.domain.time_checks import When
 from scratchbus.domain.values import Duration, check_page, check_whole, duration_ms
 from scratchbus.errors import InvalidName, shown
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from scratchbus.domain.checks import When as When
-from scratchbus.domain.checks import as_when
 from scratchbus.domain.position import BusPosition, Position
+from scratchbus.domain.time_checks import When as When
+from scratchbus.domain.time_checks import as_when
 from scratchbus.domain.values import millis, moment
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidPosition, shown

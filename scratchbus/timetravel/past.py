@@ -175,9 +175,9 @@ def _undone(core: Core, names: PageKeys, cut: Cut, last: Position, most: int) ->
         documents = decode_observations([row for row in rows if row])
         cost += sum(document.version for document in documents)
         if cost > most or any(document.damaged for document in documents):
-            return None  # its chain may lack the event that damaged it
+            return None  # the chain of a damaged document may lack the event that damaged it
     try:
         states = yield from states_before(log, page, changed.before)
     except PositionLost:
-        return None  # a snapshot may have it
+        return None  # events are gone; a snapshot may still hold the state
     return StoredPage(log, page, core.fresh, UndoneEvents(cut.ms, Known(changed.cursor, states)))

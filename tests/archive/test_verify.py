@@ -156,7 +156,7 @@ def test_a_last_segment_that_is_another_is_found(archive: Path):
     file = manifests(archive)[-1]
     manifest = Manifest.parse(file.read_bytes())
     file.write_bytes(Manifest(manifest.chain.model_copy(update={"events": "0" * 64}), manifest.files).encode())
-    assert any("one of them has changed" in each for each in problems(archive))
+    assert any("one of them was changed" in each for each in problems(archive))
 
 
 def test_the_file_that_names_the_end_is_checked_too(archive: Path):
@@ -166,7 +166,7 @@ def test_the_file_that_names_the_end_is_checked_too(archive: Path):
         file.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
         assert problems(archive), f"byte {at}"
     file.unlink()
-    assert any("end.json: it is gone" in each for each in problems(archive))
+    assert any("end.json: it is missing" in each for each in problems(archive))
 
 
 def test_an_archiver_notes_the_end_for_one_that_was_killed_before_it_did(archived: Bus, directory: Path):
@@ -215,7 +215,7 @@ def test_a_file_that_is_inserted_is_found(archive: Path, kind):
 
 def test_a_manifest_of_another_bus_is_found(archive: Path):
     folder(archive).rename(archive / "kept" / "0001")
-    assert any("it is of bus 'kept', shard 0" in each for each in problems(archive))
+    assert any("it belongs to bus 'kept', shard 0" in each for each in problems(archive))
 
 
 def test_a_manifest_of_a_newer_format_says_what_to_do(archive: Path):

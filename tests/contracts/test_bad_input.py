@@ -100,7 +100,7 @@ FIELDS: list[tuple[dict[str, Any], type[InvalidInput], str]] = [
     ({"evidence": "01ARZ3NDEKTSV4RRFFQ69G5FAV"}, InvalidField, "evidence: .* is not a list"),
     ({"evidence": 5}, InvalidField, "evidence: 5 is not a list"),
     ({"remind_at": "1950-01-01T00:00:00Z"}, InvalidField, "remind_at: .* is before 1970"),
-    ({"dedupe_key": ""}, InvalidField, "dedupe_key: has to have 1 to 512 bytes"),
+    ({"dedupe_key": ""}, InvalidField, "dedupe_key: must have 1 to 512 bytes"),
     ({"dedupe_key": "\ud800"}, InvalidField, "dedupe_key: is not valid Unicode"),
     ({"times": 0}, InvalidField, "times: 0 is not a whole number from 1 to 1000000000"),
     ({"dedupe_key": 5}, InvalidField, "dedupe_key"),
@@ -117,7 +117,7 @@ FIELDS: list[tuple[dict[str, Any], type[InvalidInput], str]] = [
     ({"evidence": ["01ARZ3NDEKTSV4RRFFQ69G5FAV"] * 1001}, TooLarge, "evidence: 1001 ids is over the limit of 1000"),
     ({"status": "resolved"}, InvalidField, "status: 'resolved' cannot be the first status; start with: active"),
     ({"status": ""}, InvalidField, "status: '' cannot be the first status; start with: active"),
-    ({"expires_at": "2000-01-01T00:00:00Z"}, InvalidTTL, "expires_at: .* is in the past; give a later moment"),
+    ({"expires_at": "2000-01-01T00:00:00Z"}, InvalidTTL, "expires_at: .* is in the past; give a later time"),
     ({"event_id": "two words"}, InvalidId, "event_id"),
     ({"fence": 0}, InvalidField, "fence: 0"),
     ({"remind_on": {"type": "risk_alrt"}}, UnknownType, "did you mean 'risk_alert'"),
@@ -294,7 +294,7 @@ def test_who_asks_for_none_at_all_is_told_at_once_rather_than_never(bus, page, f
     if field == "types":
         asking.append(lambda: page.claim_next(types=[]))
     for ask in asking:
-        with pytest.raises(InvalidField, match=f"{field}: is empty; name some, or leave it out for all"):
+        with pytest.raises(InvalidField, match=f"{field}: is empty; name at least one, or leave it out for all"):
             ask()
 
 

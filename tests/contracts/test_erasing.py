@@ -568,7 +568,7 @@ def test_what_was_erased_without_the_archive_leaves_it_with_the_next_archiver(
     assert in_files(folder, SECRET)
     (finding, *_) = archived.verify().findings
     assert finding.kind == "archive"
-    assert "were erased, and are still in it; `scratchbus log-archive run` ends that" in finding.what
+    assert "which were erased; `scratchbus log-archive run` removes them" in finding.what
     archive(archived)
     assert in_files(folder, SECRET) == []
     assert archived.verify().findings == []

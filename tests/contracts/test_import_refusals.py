@@ -119,7 +119,7 @@ def test_no_update_lets_something_recur(bus: Bus, copy: Bus) -> None:
     first, last = export(bus)
     line = json.loads(last)
     _body(line)["changes"] = {"every": "1h"}
-    with pytest.raises(InvalidExport, match=r"^line 2: .*lets something recur that did not"):
+    with pytest.raises(InvalidExport, match=r"^line 2: .*makes an observation recur that did not"):
         copy.import_events([first, json.dumps(line)])
     assert_untouched(copy)
 

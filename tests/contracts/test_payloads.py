@@ -66,12 +66,12 @@ def test_a_payload_that_does_not_fit_is_explained(page: Page):
     with pytest.raises(InvalidField, match=r"content\.card: .* does not fit FraudAlert: field required"):
         other.payload(FraudAlert)
     page.resolve(other.id)
-    with pytest.raises(InvalidField, match=r"content: is not here; Login is in events that are `added`"):
+    with pytest.raises(InvalidField, match=r"content: is empty here; observations and `added` events have it"):
         page.history(other.id)[-1].payload(Login)
 
 
 def test_a_model_without_a_type_is_explained_and_nothing_is_written(page: Page, bus: Bus):
-    with pytest.raises(InvalidField, match=r"Login is the payload of no type; decorate it with @payload_of\(type\)"):
+    with pytest.raises(InvalidField, match=r"Login is not the payload of a type; decorate it with @payload_of\(type\)"):
         page.add(Login(user="ada"), source="d")
     with pytest.raises(InvalidField, match="content: is given twice; it is the FraudAlert"):
         page.add(FraudAlert(card="1", amount=1), "text", source="d")

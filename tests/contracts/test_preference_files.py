@@ -107,7 +107,7 @@ def test_everything_outside_the_marks_stays_byte_for_byte(preferences, file, aro
         ("# Rules".encode("utf-16"), "is not UTF-8 (the byte 0xff in line 1)"),
         ("# Rules".encode("utf-16-le"), "is not a text: it has null bytes"),
         (b"x" * (4 * 1024 * 1024 + 1), "is larger than 4 MiB"),
-        (f"{BEGIN}\nfree text\n{END}".encode(), "line 2: 'free text' is no preference"),
+        (f"{BEGIN}\nfree text\n{END}".encode(), "line 2: 'free text' is not a preference"),
         (f"{BEGIN}\n".encode(), "has these marks: begin in line 1"),
         (f"{BEGIN}\n<!-- scope eve. -->\n{END}".encode(), "has the preferences of scope 'eve'"),
     ],

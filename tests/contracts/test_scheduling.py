@@ -111,7 +111,7 @@ def test_what_cannot_be_scheduled_is_refused(bus, page, clock):
         ({"every": 60}, "every"),
         (
             {"every": "1h", "ttl": "1h"},
-            "ttl: cannot be given together with every: they last as long as their type says",
+            "ttl: cannot be given together with every: each gets the ttl of its type",
         ),
         ({"every": "1h", "remind_at": soon}, "remind_at"),
     )

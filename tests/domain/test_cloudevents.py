@@ -108,7 +108,7 @@ def test_a_text_is_one_a_list_or_one_a_line():
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"specversion": "0.3"}, "specversion is '0.3'; only 1.0 is known"),
+        ({"specversion": "0.3"}, "specversion is '0.3'; only 1.0 is supported"),
         ({"specversion": None}, "specversion is None"),
         *[({name: value}, f"{name} is missing") for name in ("id", "source", "type") for value in (None, "", 7)],
         ({"data_base64": "?"}, "data_base64 is not base64"),

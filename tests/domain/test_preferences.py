@@ -112,9 +112,9 @@ def test_the_order_and_the_line_ends_of_a_file_are_kept():
 @pytest.mark.parametrize(
     ("inside", "said"),
     [
-        ("always double quotes", "line 3: 'always double quotes' is no preference"),
-        ("- always double quotes", "line 3: '- always double quotes' is no preference"),
-        ("### Style", "line 3: '### Style' is no preference"),
+        ("always double quotes", "line 3: 'always double quotes' is not a preference"),
+        ("- always double quotes", "line 3: '- always double quotes' is not a preference"),
+        ("### Style", "line 3: '### Style' is not a preference"),
         ("- **a**: x\n- A: y", "lines 3 and 4: 'a' and 'A' are the same key"),
         ("- **a**:", "line 3: text: is empty"),
         ("- ...: x", "line 3: key: '...' names nothing"),

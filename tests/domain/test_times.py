@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from scratchbus.domain.checks import as_future, as_time, as_when
 from scratchbus.domain.position import BusPosition, Position
+from scratchbus.domain.time_checks import as_future, as_time, as_when
 from scratchbus.domain.times import read_moment
 from scratchbus.domain.values import duration_ms
 from scratchbus.errors import InvalidField, InvalidPosition, InvalidTTL

@@ -115,13 +115,13 @@ WRONG: dict[str, tuple[str, type[ScratchbusError], str]] = {
     "no certificate of ours": (
         "rediss://:{}@<mutual>?ssl_ca_certs=FILE:ca.pem",
         EngineUnreachable,
-        "it may want a certificate of yours: ssl_certfile",
+        "it may require a client certificate: ssl_certfile",
     ),
-    "no TLS where it is needed": ("redis://:{}@<good>", EngineUnreachable, "it may want TLS: rediss://"),
+    "no TLS where it is needed": ("redis://:{}@<good>", EngineUnreachable, "it may require TLS: rediss://"),
     "a file that is not there": (
         "rediss://:{}@<good>?ssl_ca_certs=FILE:nowhere.pem",
         InvalidURL,
-        "ssl_ca_certs: there is no such file",
+        "the file of ssl_ca_certs does not exist",
     ),
     "a file that is no certificate": (
         "rediss://:{}@<good>?ssl_ca_certs=FILE:empty.pem",
@@ -183,9 +183,9 @@ async def test_what_is_wrong_is_said_in_one_line(places: Places, name: str) -> N
 async def test_tls_where_there_is_none_is_said(places: Places) -> None:
     """A server without TLS waits for more, so it is the patience of the client that ends."""
     url = places.url("rediss://<plain>?ssl_ca_certs=FILE:ca.pem")
-    with pytest.raises(EngineUnreachable, match="it may not speak TLS there: redis://"):
+    with pytest.raises(EngineUnreachable, match="it may not use TLS on this port: redis://"):
         Bus.connect(url, socket_timeout="100ms")
-    with pytest.raises(EngineUnreachable, match="it may not speak TLS there: redis://"):
+    with pytest.raises(EngineUnreachable, match="it may not use TLS on this port: redis://"):
         await AsyncBus.connect(url, socket_timeout="100ms")
 
 

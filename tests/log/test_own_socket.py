@@ -167,7 +167,7 @@ def test_who_listens_behind_a_file_of_ones_own_is_told_nothing(directory):
     engine.socket.unlink(missing_ok=True)
     with impostor(engine.socket, owner=os.geteuid()) as stranger:
         for ask in (ensure_running, find_running):
-            with pytest.raises(EngineUnreachable, match=r"another user \(uid 65534\) listens at .*remove it"):
+            with pytest.raises(EngineUnreachable, match=r"another user \(uid 65534\) listens at .*remove the socket"):
                 ask(directory)
         eventually(lambda: stranger.words().count("closed") == 2)
         assert stranger.was_told() == []

@@ -1,3 +1,3 @@
-"""Making an equal bus of an export: the whole file is checked before anything is written, then all of it appears."""
+"""The import of an export into an identical bus: it is checked completely before anything is written."""
 
 from scratchbus.archive.importing.importer import import_events as import_events

@@ -1,4 +1,4 @@
-"""Rules about events, each alone and after those before it: the live bus appends no event that breaks one of them."""
+"""Rules about single events and about their order: the live bus appends no event that breaks one of them."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ from scratchbus.readmodel.verify.expected import PageState, Subject
 
 
 def check_event(event: Event) -> None:
-    """Raise InvalidInput for an event that nobody could have appended to a live bus."""
+    """Raise InvalidInput for an event that a live bus would not append."""
     check_fields(event.kind, event.__dict__)
-    with because(event.cause, traceparent=event.traceparent):  # which checks them
+    with because(event.cause, traceparent=event.traceparent):  # this checks them
         pass
     if (event.page == SYSTEM_PAGE) != isinstance(event, TypesChanged | RelationsChanged):
         raise InvalidField("page", f"{event.kind} does not belong on page {event.page!r}")
@@ -65,7 +65,7 @@ def check_event(event: Event) -> None:
     elif isinstance(event, ContextRendered):
         viewer = f"session:{event.session}" if event.session is not None else f"agent:{event.agent or event.by}"
         if event.subject != subject_of(viewer):
-            raise InvalidField("subject", f"{shown(event.subject)} is not what {viewer} is shown")
+            raise InvalidField("subject", f"{shown(event.subject)} is not the subject of the context of {viewer}")
     elif isinstance(event, ItemPut):
         if event.subject != item_of(event.namespace, event.key):
             raise InvalidField("subject", f"{shown(event.subject)} is not the subject of the key {shown(event.key)}")
@@ -87,9 +87,9 @@ def problem_with(page: PageState, event: Event) -> str:
     match event:
         case Erased():
             is_there = known.events and (known.gone is None or known.gone.status != ERASED)
-            return "erases events that are still there" if is_there else ""
+            return "erases events that are still in the file" if is_there else ""
         case Added() | NoteAdded() | TaskBegun() | FactAsserted() | TurnAppended() | TurnsCompacted() if known.events:
-            return "adds what was there before"
+            return f"adds {event.subject}, which was added before"
     if is_remembered(event.subject):
         return _problem_in_memory(page, event)
     before = page.observation(event.subject)
@@ -99,26 +99,26 @@ def problem_with(page: PageState, event: Event) -> str:
 def _problem_after(before: Observation, event: Event) -> str:
     match event:
         case Updated() | StatusChanged() if before.status_class == "final":
-            return f"changes what is {before.status}, which is final"
+            return f"changes an observation with the final status {before.status}"
         case Updated() if "every" in event.changes and before.every is None:
-            return "lets something recur that did not"
+            return "makes an observation recur that did not"
         case Repeated() if not before.is_open:
-            return f"counts what is {before.status} again"
+            return f"repeats an observation that is {before.status}"
         case Repeated() if before.occurrences + event.times > LARGEST:
-            return "counts more than can be counted"
+            return f"raises the occurrences above the limit of {LARGEST:,}"
         case Claimed() if not before.is_open:
-            return f"claims what is {before.status}"
+            return f"claims an observation that is {before.status}"
         case Claimed(fence=None) if before.claim is not None:
-            return "claims what is claimed"
+            return "claims an observation that is already claimed"
         case Claimed(fence=int(fence)) if before.claim is None or before.fence != fence:
-            return "renews a claim that is over"
+            return "renews a claim that has ended"
         case Released() | Lapsed() if before.claim is None:
-            return f"is a {event.kind} of a claim that is over"
+            return f"is a {event.kind} event of a claim that has ended"
     return ""
 
 
 def _problem_of_key(page: PageState, event: Event, before: Observation | None) -> str:
-    """Return who has the dedupe key of an observation that becomes open, if anyone else does."""
+    """Return the problem if another open observation has the dedupe key of one that becomes open."""
     key = event.dedupe_key if isinstance(event, Added) else None
     if isinstance(event, StatusChanged) and before is not None and not before.is_open and event.status_class == "open":
         key = before.dedupe_key
@@ -135,7 +135,7 @@ def _problem_in_memory(page: PageState, event: Event) -> str:
         if _length_after(text, event) > MOST_NOTEPAD:
             return f"makes a notepad of more than {MOST_NOTEPAD:,} characters"
     if isinstance(event, PreferenceForgotten) and not (isinstance(before, Preference) and not before.forgotten):
-        return "forgets a preference that is not there"
+        return "forgets a preference that does not exist"
     if isinstance(event, TextEdited) and isinstance(before, Text):
         size = len(before.content) + len(event.content)
         return f"makes a text of more than {MOST_NOTEPAD:,} characters" if size > MOST_NOTEPAD else ""
@@ -147,7 +147,7 @@ def _problem_in_memory(page: PageState, event: Event) -> str:
 
 
 def _length_after(text: str, edit: NotepadEdited) -> int:
-    """Return how long a notepad is after an edit, without making it: a short edit may make a very long text."""
+    """Return the length of a notepad after an edit, without applying it: a short edit may make a very long text."""
     if edit.operation == "delete":
         return len(text)  # at most
     if edit.operation != "find_replace" or not edit.find:

@@ -1,4 +1,4 @@
-"""Rules about the fields of events: live writes keep each in one form only."""
+"""Rules about the fields of events: live writes store each in one form only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing_extensions import TypedDict
 
 from scratchbus.domain.checks import (
     MAX_EVIDENCE,
-    as_time,
     check_action,
     check_content,
     check_label,
@@ -33,6 +32,7 @@ from scratchbus.domain.relation_registry import parse_relations
 from scratchbus.domain.runs import MOST_STEPS
 from scratchbus.domain.scratchpad import check_content as check_scratchpad
 from scratchbus.domain.tasks import check_text as check_task
+from scratchbus.domain.time_checks import as_time
 from scratchbus.domain.todo import given, written
 from scratchbus.domain.values import (
     LARGEST,
@@ -51,12 +51,12 @@ MOST_NOTEPAD = 1_000_000
 """The most characters of a notepad, whatever the settings."""
 
 _MOST_TYPES = 8 * 1024 * 1024  # characters of a registry
-_LONGEST_MS = 100 * 365 * 86_400_000  # that anything lasts
-_RESERVED = ("cleared", "erased")  # what the append script calls a head that is off the page
+_LONGEST_MS = 100 * 365 * 86_400_000  # the longest duration
+_RESERVED = ("cleared", "erased")  # the append script marks a head that has left the page with these
 
 
 def _checked(check: Callable[..., object], *first: object, **named: object) -> Any:
-    """Return the rule that a field is as a check of live writes returns it."""
+    """Return the rule that a field equals what this check of live writes returns for it."""
     return Annotated[Any, PlainValidator(partial(check, *first, **named))]
 
 
@@ -83,7 +83,7 @@ _Id = Annotated[str, AfterValidator(check_id)]
 _Session = _checked(lambda name: page_of_session(name).removeprefix(PAGES))
 
 _RULES: dict[str, Any] = {
-    "id": Annotated[str, Field(pattern=r"^[\x21-\x7e]{1,1000}$")],  # callers' have up to 200; ours are made of theirs
+    "id": Annotated[str, Field(pattern=r"^[\x21-\x7e]{1,1000}$")],  # callers' have up to 200; ours derive from them
     "page": _checked(check_page),
     "by": _checked(check_source, field="by"),
     "type": Annotated[str, Field(pattern="^([a-z][a-z0-9_]{0,63})?$")],
@@ -189,11 +189,11 @@ _RULES: dict[str, Any] = {
         list[Annotated[Any, PlainValidator(partial(check_object, "steps"))]], Field(max_length=MOST_STEPS)
     ],
 }
-"""What live writes append in each field. `note.content` is the field of kinds that begin with `note_`."""
+"""The values that live writes append, by field. `note.content` is the field of kinds that begin with `note_`."""
 
 
 def check_fields(kind: str, fields: Mapping[str, Any]) -> None:
-    """Raise InvalidInput for a field that is not as live writes keep it."""
+    """Raise InvalidInput for a field that is not in the form in which live writes store it."""
     given = {name: value for name, value in fields.items() if value is not None}
     try:
         kept = _checker_of(kind).validate_python(given)
@@ -207,7 +207,7 @@ def check_fields(kind: str, fields: Mapping[str, Any]) -> None:
 
 @cache
 def _checker_of(kind: str) -> TypeAdapter[dict[str, Any]]:
-    """Return the compiled rules of a kind of event, or of the changes of an update; None is in no field."""
+    """Return the compiled rules of a kind of event, or of the changes of an update; they do not allow None."""
     names = EVENTS[kind].model_fields if kind in EVENTS else Changes.__annotations__
     group = kind.partition("_")[0]
     rules = {

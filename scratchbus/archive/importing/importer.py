@@ -1,4 +1,4 @@
-"""The import of an export, in two passes: the file is checked as a whole, then written and shown at once."""
+"""The import of an export, in two passes: the whole file is checked, then written and made visible at once."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from scratchbus.eventlog.raw_entries import RawEntry
 from scratchbus.readmodel.scope import Core
 from scratchbus.readmodel.verify.expected import ExpectedState, PageState
 
-_BETWEEN_PAUSES = 500  # lines that are checked before others in the process have their turn
-_MOST_MISSING = 100_000_000  # events in a row: more than any tombstones explain
-_TOGETHER = 200  # heads, scores or keys that one command writes
+_BETWEEN_PAUSES = 500  # lines to check before yielding to other tasks
+_MOST_MISSING = 100_000_000  # events in a row; more than tombstones can cover
+_TOGETHER = 200  # heads, scores or keys per command
 
 
 def import_events(
     core: Core, lines: Iterable[str | bytes], progress: Callable[[int], object] | None = None
 ) -> Step[int]:
-    """Make an equal bus of an export; return how many events it has.
+    """Import an export into an identical bus; return how many events it has.
 
-    All lines are checked, as the live bus checks what it appends, before anything is written. What is written cannot be
-    read until it is whole: each log then appears at once. A bus that has the first events of the file, or some of its
-    logs, gets the rest.
+    All lines are checked by the rules of live writes before anything is written. Nothing can be read until all is
+    written; then each log appears at once. A bus that has the first events of the file, or some of its logs, gets the
+    rest.
 
-    Raises InvalidExport with the line and what is wrong with it, CodeTooOld, NotEmpty when the bus has other events, or
-    Conflict when another import has begun.
+    Raises InvalidExport with the line and what is wrong with it, CodeTooOld, NotEmpty if the bus has other events, or
+    Conflict if another import has begun.
     """
     if isinstance(lines, str | bytes) or not isinstance(lines, Iterable):
         raise InvalidField("lines", f"{shown(lines)} is not a list of lines; pass the lines of an export")
@@ -61,7 +61,7 @@ def import_events(
 
 
 def _take(line: str | bytes, number: int, logs: list[_ImportedLog]) -> None:
-    """Check a line and take it in. Raises InvalidExport, NotEmpty or CodeTooOld."""
+    """Check a line and add its event to its log. Raises InvalidExport, NotEmpty or CodeTooOld."""
     try:
         entry, event = read_line(line, len(logs))
         check_event(event)
@@ -71,7 +71,7 @@ def _take(line: str | bytes, number: int, logs: list[_ImportedLog]) -> None:
 
 
 def _write(logs: list[_ImportedLog]) -> Step[None]:
-    """Write the logs that are not there yet; show none of them before all are written."""
+    """Write the logs that are not there yet; make none visible before all are written."""
     missing: list[_ImportedLog] = []
     for log in logs:
         missing += [] if (yield from log.is_there()) else [log]
@@ -80,7 +80,7 @@ def _write(logs: list[_ImportedLog]) -> Step[None]:
             yield from log.staging.take()
             yield from log.staging.write(log.commands())
         for log in missing:
-            yield from log.is_there()  # so that nobody who wrote meanwhile finds half of the logs changed
+            yield from log.is_there()  # refuse a bus that was written to meanwhile before any log changes
         for log in missing:
             yield from log.staging.switch(log.was, log.becomes)
     except Exception:
@@ -90,9 +90,9 @@ def _write(logs: list[_ImportedLog]) -> Step[None]:
 
 
 class _ImportedLog:
-    """One log of the file: each event is checked against the state that those before it leave.
+    """One log of the file: each event is checked against the state after the events before it.
 
-    `was` is the tail that the log had, "" if it was empty, and `becomes` the one that it gets.
+    `was` is the log's tail before the import, "" if it was empty, and `becomes` its tail after it.
     """
 
     def __init__(self, log: Log, shard: int, spill: Spill) -> None:
@@ -101,7 +101,7 @@ class _ImportedLog:
         self.was = self.becomes = ""
         self._state = ExpectedState(pages=_SpilledPages(spill, shard))
         self._entries = Spilled(spill, f"{shard} entries")
-        self._line = self._count = 0  # the line of the last event, and how many there are
+        self._line = self._count = 0  # the line of the last event, and the number of events
         self._erased: set[int] = set()
 
     def tail(self) -> Step[str]:
@@ -109,18 +109,18 @@ class _ImportedLog:
         return ((yield from ask(self._keys.shard, "GET", self._keys.tail)) or b"").decode()
 
     def take(self, entry: RawEntry, event: Event, line: int, size: int) -> None:
-        """Take in the next event. Raises InvalidInput, or NotEmpty when the log has another one there."""
+        """Add the next event. Raises InvalidInput, or NotEmpty if the log has another event in its place."""
         if self._log.shard(event.page) != self._keys.shard:
             raise InvalidInput(f"page {shown(event.page)} is on another shard of this bus")
         if (missing := event.seq - self._state.at.seq - 1) > _MOST_MISSING:
-            raise InvalidInput(f"the event at {event.position} comes {missing:,} events too early")
+            raise InvalidInput(f"{missing:,} events are missing before the event at {event.position}")
         if problem := problem_with(self._state.page(event.page), event):
             raise InvalidInput(f"the event at {event.position} {problem}")
         self._state.apply(entry, event, _refuse)
         self._state.gaps.clear()
         for text in event.positions if isinstance(event, Erased) else ():
             if _name(seq := Position.parse(text).seq) in self._entries:
-                raise InvalidInput(f"the event at {event.position} says that {text} was erased, and it is there")
+                raise InvalidInput(f"the event at {event.position} says that {text} was erased, but the file has it")
             self._erased.add(seq)
         self.becomes = f"{event.position.stream_id}|{event.id}"
         if event.seq == self._seq_before and self.becomes != self.was:
@@ -133,7 +133,7 @@ class _ImportedLog:
         return Position.parse(self.was.partition("|")[0]).seq if self.was else 0
 
     def end(self, number: int) -> None:
-        """Check that nothing is missing. Raises InvalidExport, or NotEmpty when the log has more than that."""
+        """Check that no event is missing. Raises InvalidExport, or NotEmpty if the log has more events."""
         index, total = self._state.batch
         if index != total:
             raise InvalidExport(self._line or number, "ends in the middle of a batch")
@@ -154,14 +154,14 @@ class _ImportedLog:
         raise AssertionError("no events are missing")
 
     def is_there(self) -> Step[bool]:
-        """Return whether the whole log is there already. Raises NotEmpty when someone has written to it meanwhile."""
+        """Return whether the whole log is there already. Raises NotEmpty if it was written to meanwhile."""
         tail = yield from self.tail()
         if tail not in (self.was, self.becomes):
             raise NotEmpty(self._keys.shard)
         return tail == self.becomes
 
     def commands(self) -> Iterator[Command]:
-        """Yield what writes the events, and what the append script keeps of them."""
+        """Yield the commands that write the events, and the keys that the append script derives from them."""
         keys = self.staging.staged
         for _, (id, flat) in self._entries.values():
             yield ("XADD", keys.log, id, *flat)
@@ -176,7 +176,7 @@ class _ImportedLog:
 
 
 class _SpilledPages(dict[str, PageState]):
-    """The pages of a log; what is known of each is in the spill."""
+    """The pages of a log, whose state is in the spill."""
 
     def __init__(self, spill: Spill, shard: int) -> None:
         super().__init__()
@@ -184,17 +184,17 @@ class _SpilledPages(dict[str, PageState]):
         self._page = lru_cache(256)(lambda name: PageState(*(Spilled(spill, kind, name) for kind in kinds)))
 
     def get(self, name: str, default: Any = None) -> PageState:
-        """Return a page; each is there."""
+        """Return a page; every name has one."""
         return self._page(name)
 
 
 def _refuse(kind: str, where: str, what: str) -> None:
-    if kind != "gap":  # a tombstone may explain it, later on
+    if kind != "gap":  # a later tombstone may cover it
         raise InvalidInput(f"the event at {where} {what}")
 
 
 def _name(seq: int) -> str:
-    return f"{seq:015d}"  # so that names are in order
+    return f"{seq:015d}"  # so that names sort by number
 
 
 def _grouped(verb: str, key: str, pairs: Iterable[tuple[Any, Any]]) -> Iterator[Command]:

@@ -1,4 +1,4 @@
-"""Mappings in bounded memory: what does not fit is in a temporary database."""
+"""Mappings in bounded memory: values that do not fit are in a temporary database."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from scratchbus.errors import ScratchbusError
 from scratchbus.eventlog.stored_documents import encode_document, read_document
 
 KEPT_BYTES = 64 * 1024 * 1024
-"""About how many bytes of values are kept in memory."""
+"""The approximate size of the values kept in memory, in bytes."""
 
-_OVERHEAD = 1_500  # about what a value takes besides its text
+_OVERHEAD = 1_500  # approximate bytes of a value besides its text
 
 _Key = tuple[str, str, str]  # kind, page, name
 
 
 @contextmanager
 def temporary_spill() -> Iterator[Spill]:
-    """Yield a spill that is gone once the process ends, however it ends. Raises ScratchbusError when the disk fails."""
+    """Yield a spill, which disappears however the process ends. Raises ScratchbusError if the disk fails."""
     try:
         with closing(sqlite3.connect("", isolation_level=None, check_same_thread=False)) as database:
             for command in (
@@ -44,7 +44,7 @@ def temporary_spill() -> Iterator[Spill]:
 
 
 class Spill:
-    """The values of all mappings, by kind, page and name; None is no value."""
+    """The values of all mappings, by kind, page and name; None means no value."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
@@ -62,7 +62,7 @@ class Spill:
         return self._kept[key]
 
     def put(self, key: _Key, value: Any, size: int = 0) -> None:
-        """Set a value of about so many bytes."""
+        """Set a value of about `size` bytes."""
         self._make_room(size)
         self._kept[key] = value
         self._unsaved.add(key)
@@ -98,7 +98,7 @@ def _encode(value: Any) -> bytes | None:
 
 
 def _decode(name: str, row: bytes) -> Any:
-    return read_document(name, row) if row[:1] in b"[{" else pickle.loads(row)  # noqa: S301  # nobody else wrote it
+    return read_document(name, row) if row[:1] in b"[{" else pickle.loads(row)  # noqa: S301  # this process wrote it
 
 
 class Spilled(MutableMapping[str, Any]):

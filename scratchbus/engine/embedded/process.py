@@ -16,7 +16,7 @@ from scratchbus.errors import EngineNotStarted
 _LOG_PREFIX = re.compile(r"^\d+:\w \d+ \w+ \d+ [\d:.]+ \S ")
 _LOG_LINES = 3
 
-# Paths in it are relative to the directory, which is the server's working directory: no quoting, no length limit.
+# Its paths are relative to the directory, the server's working directory, so they need no quotes and stay short.
 _CONFIG = """\
 # Written by scratchbus at every start of this engine; changes made here are lost.
 port 0
@@ -37,7 +37,7 @@ maxmemory-policy noeviction
 
 @dataclass(frozen=True)
 class Launch:
-    """A start under way, and what is needed when it fails."""
+    """A start in progress, with the data to undo and explain it if it fails."""
 
     directory: Path
     record_before: files.Record | None
@@ -45,7 +45,7 @@ class Launch:
 
 
 def launch(directory: Path, appendfsync: str, lock: int, deadline: float) -> Launch:
-    """Run the server, which takes over the lock. It may still fail after this has returned."""
+    """Run the server, which takes over the lock. It may still fail after this returns."""
     binary = find_binary(files.data_origin(directory), directory)
     place = files.planned_socket(directory)
     files.make_room_for(directory / place, directory)
@@ -66,7 +66,7 @@ def launch(directory: Path, appendfsync: str, lock: int, deadline: float) -> Lau
 
 
 def failure(launch: Launch) -> EngineNotStarted:
-    """Undo the record of a server that gave up, and return the error that carries its last words."""
+    """Undo the record of a server that exited, and return an error with the last lines of its log."""
     files.write_record(launch.directory, launch.record_before)
     log = launch.directory / files.LOG
     with open(log, "rb") as file:
@@ -77,7 +77,7 @@ def failure(launch: Launch) -> EngineNotStarted:
 
 
 def _spawn(binary: EngineBinary, directory: Path, lock: int, deadline: float) -> None:
-    """Run the server until it has detached itself; what it says before that goes to the log too."""
+    """Run the server until it has daemonized; its output until then also goes to the log."""
     with open(directory / files.LOG, "ab") as log:
         subprocess.run(
             [binary.path, files.CONFIG],
@@ -86,7 +86,7 @@ def _spawn(binary: EngineBinary, directory: Path, lock: int, deadline: float) ->
             stdout=log,
             stderr=log,
             pass_fds=[lock],
-            start_new_session=True,  # a Ctrl-C meant for the starter must not reach it before it has detached
+            start_new_session=True,  # a Ctrl-C for the starting process must not reach it before it has daemonized
             umask=0o077,
             timeout=max(1.0, deadline - time.monotonic()),
             check=True,
@@ -94,7 +94,7 @@ def _spawn(binary: EngineBinary, directory: Path, lock: int, deadline: float) ->
 
 
 def _quoted(path: str) -> str:
-    """Write a path for the server's configuration file."""
+    """Return a path as a quoted string of the server's configuration file."""
     escaped = "".join(
         chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\x{byte:02x}" for byte in os.fsencode(path)
     )

@@ -1,8 +1,8 @@
 """The embedded engine: one private server per directory, shared by all local processes of its user.
 
-The first process that needs it starts it. It outlives its starter, listens on a unix socket only, and keeps its data
-across any crash. The lock that it holds tells that a server lives, its own answer tells which one; a recorded process
-id is never trusted.
+The first process that needs it starts it. It outlives that process, listens on a unix socket only, and keeps its data
+across any crash. The lock that it holds shows that a server is alive, and its own reply which one it is; a recorded
+process id is never trusted.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from scratchbus.engine.embedded import directory as files
 from scratchbus.engine.embedded.socket import check_peer, check_place
 from scratchbus.errors import EngineLoading, EngineNotStarted, EngineUnreachable, SettingsError
 
-_PATIENCE = 5.0  # seconds for a server that is there to answer
+_PATIENCE = 5.0  # seconds within which a running server must reply
 _FSYNC_CHOICES = ("always", "everysec", "no")
 
 
 @dataclass(frozen=True)
 class EmbeddedEngine:
-    """A server that runs: where, what, and how it syncs its log to disk (``always``, ``everysec`` or ``no``)."""
+    """A running server; `appendfsync` says when it syncs its log to disk (``always``, ``everysec`` or ``no``)."""
 
     directory: Path
     socket: Path
@@ -44,7 +44,7 @@ class _PingReply(NamedTuple):
 
 
 def default_directory() -> Path:
-    """Return the user's own directory: $SCRATCHBUS_HOME, else below the platform's place for user data."""
+    """Return the user's own directory: $SCRATCHBUS_HOME, else one below the platform's directory for user data."""
     home = os.environ.get("SCRATCHBUS_HOME")
     if home:
         return Path(home).expanduser()
@@ -55,9 +55,9 @@ def default_directory() -> Path:
 
 
 def find_running(directory: Path | str) -> EmbeddedEngine | None:
-    """Return the engine that runs on the directory, also while it loads its data; None when there is none.
+    """Return the engine that runs on the directory, even while it loads its data; None if there is none.
 
-    Raises EngineUnreachable when one is there and does not answer.
+    Raises EngineUnreachable if there is one that does not answer.
     """
     directory = _absolute(directory)
     with files.explained(directory, EngineUnreachable):
@@ -66,7 +66,7 @@ def find_running(directory: Path | str) -> EmbeddedEngine | None:
 
 
 def directory_of(url: str | None = None, home: Path | None = None) -> Path | None:
-    """Return the directory of the embedded engine that a URL and settings name; None for another engine."""
+    """Return the directory of the embedded engine that a URL or settings name; None for any other engine."""
     scheme, _, place = (url or "embedded:").partition(":")
     if scheme.lower() != "embedded":
         return None
@@ -76,10 +76,10 @@ def directory_of(url: str | None = None, home: Path | None = None) -> Path | Non
 def ensure_running(
     directory: Path, *, appendfsync: str = "everysec", timeout: float = 20.0, unless_stopped: bool = False
 ) -> EmbeddedEngine:
-    """Return the engine that runs on the directory, starting it when there is none. Any number may call at once.
+    """Return the engine that runs on the directory; start it if there is none. Processes may call this concurrently.
 
-    An engine that runs already keeps its ``appendfsync``; the answer says which. With ``unless_stopped`` it is started
-    only after a crash: one that `stop` ended, or whose directory was taken away, stays away. Raises EngineMissing,
+    An engine that is already running keeps its ``appendfsync``, which the result contains. With ``unless_stopped`` it
+    is started only after a crash, not if `stop` ended it or its directory was removed. Raises EngineMissing,
     ForeignData, EngineNotStarted, EngineLoading or EngineUnreachable; a server that is merely slow is left running.
     """
     if appendfsync not in _FSYNC_CHOICES:
@@ -103,10 +103,10 @@ def ensure_running(
 
 
 def stop(directory: Path | str, timeout: float = 10.0) -> bool:
-    """End the directory's engine and return once its process is gone; False when none ran. Nothing is lost.
+    """Stop the directory's engine and wait until its process is gone; return False if none ran. No data is lost.
 
-    It stays down until it is started explicitly; its present clients do not restart it. Raises EngineUnreachable when
-    it is still there at the end of the timeout.
+    It stays down until it is started explicitly; its current clients do not restart it. Raises EngineUnreachable if
+    it is still running after `timeout` seconds.
     """
     directory = _absolute(directory)
     deadline = time.monotonic() + timeout
@@ -123,19 +123,20 @@ def stop(directory: Path | str, timeout: float = 10.0) -> bool:
 
 
 def _start(directory: Path, appendfsync: str, deadline: float) -> EmbeddedEngine:
-    """Start the server and wait for it, holding the start lock.
+    """Start the server and wait until it answers, under the start lock.
 
-    One that a starter left behind halfway is awaited instead, and one that is about to end is outwaited.
+    If another process left a server that is still starting, wait for that one; if one is shutting down, wait until it
+    is gone.
     """
     from scratchbus.engine.embedded import (
-        process as engine_launch,  # here, because finding a running engine needs none of what it imports
+        process as engine_launch,  # late: finding a running engine does not need its imports
     )
 
     launch: engine_launch.Launch | None = None
     for _ in files.ticks(deadline):
         engine = _ready(directory, deadline)
         if engine is not None:
-            _write_down(engine)
+            _record(engine)
             return engine
         lock = files.try_lock(directory / files.ENGINE_LOCK)
         if lock is None:
@@ -146,11 +147,11 @@ def _start(directory: Path, appendfsync: str, deadline: float) -> EmbeddedEngine
             launch = engine_launch.launch(directory, appendfsync, lock, deadline)
         finally:
             os.close(lock)
-    raise _mute(directory)
+    raise _unresponsive(directory)
 
 
-def _write_down(engine: EmbeddedEngine) -> None:
-    """Record the engine that runs, unless it is recorded already."""
+def _record(engine: EmbeddedEngine) -> None:
+    """Record the running engine, unless it is recorded already."""
     before = files.read_record(engine.directory)
     if before is not None and before.pid == engine.pid:
         return
@@ -160,7 +161,7 @@ def _write_down(engine: EmbeddedEngine) -> None:
 
 
 def _end(directory: Path, deadline: float) -> bool:
-    """Tell the server to shut down until its lock is free, holding the start lock."""
+    """Send SHUTDOWN until the server's lock is free, under the start lock; return whether one ran."""
     ran = False
     for _ in files.ticks(deadline):
         lock = files.try_lock(directory / files.ENGINE_LOCK)
@@ -172,16 +173,16 @@ def _end(directory: Path, deadline: float) -> bool:
     raise EngineUnreachable(f"{_holder(directory)} did not stop; kill it (its log: {directory / files.LOG})")
 
 
-# -- asking --------------------------------------------------------------------------------------------------------
+# -- talking to the server -----------------------------------------------------------------------------------------
 
 
 def _absolute(directory: Path | str) -> Path:
-    """One spelling of the directory for all processes."""
+    """Return the directory's canonical path, the same in all processes."""
     return Path(os.path.realpath(Path(directory).expanduser()))
 
 
 def _ready(directory: Path, deadline: float) -> EmbeddedEngine | None:
-    """Return the directory's engine as soon as it has loaded its data; None when none answers."""
+    """Return the directory's engine once it has loaded its data; None if none is listening."""
     for _ in files.ticks(deadline):
         answer = _ask(directory, deadline)
         if answer is None or not answer.loading:
@@ -190,7 +191,7 @@ def _ready(directory: Path, deadline: float) -> EmbeddedEngine | None:
 
 
 def _ask(directory: Path, deadline: float) -> _PingReply | None:
-    """Ask the directory's server who it is; None when nobody listens."""
+    """Ask the directory's server what it is; return None if none is listening."""
     place = files.socket_of(directory)
     for _ in files.ticks(deadline):
         replies = _converse(directory, place, b"INFO server persistence\r\nCONFIG GET appendfsync\r\n", 2, deadline)
@@ -203,8 +204,8 @@ def _ask(directory: Path, deadline: float) -> _PingReply | None:
                 pid = int(fields["process_id"])
                 running = EmbeddedEngine(directory, place, pid, engine, version, appendfsync.decode())
                 return _PingReply(running, fields["loading"] == "1")
-        # Else it is alive but has no time yet, or says so: BUSY while a script runs for seconds.
-    raise _mute(directory)
+        # Otherwise it is alive but too slow, or it replied BUSY because a script has been running for seconds.
+    raise _unresponsive(directory)
 
 
 def _identity(info: dict[str, str]) -> tuple[str, str]:
@@ -214,10 +215,10 @@ def _identity(info: dict[str, str]) -> tuple[str, str]:
 
 
 def _converse(directory: Path, place: Path, commands: bytes, count: int, deadline: float) -> list[object] | None:
-    """Send commands and return their replies; fewer when there is no time for more, None when nobody is there.
+    """Send commands and return their replies; fewer if time runs out, None if no server is listening.
 
-    Raises EngineUnreachable, and sends nothing, when somebody else is there.
-    Spoken over a bare socket, because importing the client library takes a hundred times as long as this.
+    Raises EngineUnreachable, and sends nothing, if another user's process is listening. Uses a bare socket, because
+    importing the client library takes a hundred times as long.
     """
     if not check_place(place, directory):
         return None
@@ -238,7 +239,7 @@ def _converse(directory: Path, place: Path, commands: bytes, count: int, deadlin
                     replies.append(reply)
         except (FileNotFoundError, NotADirectoryError, ConnectionError):
             return None
-        except (TimeoutError, BlockingIOError):  # the latter: too many wait to connect
+        except (TimeoutError, BlockingIOError):  # BlockingIOError: the backlog is full
             pass
     return replies
 
@@ -249,7 +250,7 @@ def _stopped(directory: Path) -> EngineUnreachable:
     )
 
 
-def _mute(directory: Path) -> EngineUnreachable:
+def _unresponsive(directory: Path) -> EngineUnreachable:
     return EngineUnreachable(f"{_holder(directory)} does not answer; stop it and try again")
 
 

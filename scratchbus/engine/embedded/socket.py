@@ -1,8 +1,8 @@
 """Checks that the socket of an embedded engine, and the server behind it, belong to this user.
 
-Anyone may create a file in a directory for temporary files. So the owner and mode of the socket and its directory are
-checked before each connection, and the server's user right after it, before the first byte is sent: that also finds
-out a socket that was replaced in between.
+Anyone may create files in a directory for temporary files. So the owner and mode of the socket and its directory are
+checked before connecting, and the server's user after connecting, before the first byte is sent. The second check
+detects a socket that was replaced in between.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _OPTIONS = {
     # LOCAL_PEERCRED at SOL_LOCAL: struct xucred has a version, effective uid, and groups
     "darwin": (0, 1, struct.Struct("IIh2x16I"), 1),
 }
-"""By platform, the socket option that tells who listens: its level, its name, its answer, and where the uid is."""
+"""By platform, the socket option that returns the listener's user: level, name, format, and the index of the uid."""
 
 
 class Socket(Protocol):
-    """What is used of a socket, be it Python's or that of an event loop."""
+    """The part that we use of a socket, Python's or an event loop's."""
 
     def getsockopt(self, level: int, option: int, size: int, /) -> bytes:
         """Return an option."""
@@ -53,16 +53,16 @@ def check_place(place: Path, directory: Path) -> bool:
 
 
 def check_peer(connection: Socket, place: Path) -> None:
-    """Raise EngineUnreachable if another user's process listens, as far as the system tells."""
+    """Raise EngineUnreachable if another user's process listens, as far as the system reports it."""
     uid = peer_uid(connection)
     if uid is not None and uid != os.geteuid():
         raise EngineUnreachable(
-            f"another user (uid {uid}) listens at {place}; nothing was sent. Find out who, remove it"
+            f"another user (uid {uid}) listens at {place}; nothing was sent. Find out who it is, and remove the socket"
         )
 
 
 def peer_uid(connection: Socket) -> int | None:
-    """Return the user who listens at the other end; None where the system does not tell."""
+    """Return the uid of the listener at the other end; None if the system does not report it."""
     option = _OPTIONS.get(sys.platform)
     if option is None:
         return None
@@ -71,7 +71,7 @@ def peer_uid(connection: Socket) -> int | None:
 
 
 def shared_place_problem(place: Path) -> str | None:
-    """Return what is wrong with a directory below the one for temporary files; None if it is this user's alone."""
+    """Return what is wrong with a directory below the one for temporary files; None if only this user has access."""
     status = place.lstat()
     if not stat.S_ISDIR(status.st_mode):
         problem = "is not a directory; remove it"
