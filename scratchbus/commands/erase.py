@@ -80,7 +80,7 @@ def _erase_one(
         raise
     yield from archiving.leave()
     yield from catch_up(core.log, keys.shard)  # so that the document is removed at once
-    yield from _forget_letters(core, tombstone)
+    yield from _delete_dead_letters(core, tombstone)
     return tombstone
 
 
@@ -164,8 +164,8 @@ def _erase_archived(core: Core, archiving: Archiving, tombstone: Erased) -> Step
         yield from archiving.keep()
 
 
-def _forget_letters(core: Core, tombstone: Erased) -> Step[None]:
-    """Delete the data of subscriptions about the erased events."""
+def _delete_dead_letters(core: Core, tombstone: Erased) -> Step[None]:
+    """Delete the erased events from the dead letters of subscriptions, including those to be redelivered."""
     keys, shard = core.log.keys(0), core.log.shard(tombstone.page)
     places = [str(Position.parse(place)._replace(shard=shard)) for place in tombstone.positions]
     if places:
