@@ -1,9 +1,9 @@
--- Writes the log of an export, with what follows from it, under names that nobody reads, and then gives it its own
--- names: all of it at once. Whoever lost the import to another one changes nothing.
+-- Imports a log: writes it, and the keys that derive from it, under staged names that nobody reads, then renames all of
+-- them at once. An import that another one has replaced changes nothing.
 --
--- Reply: {1, …} done, now or before; {0} the log ends elsewhere; {-1} another import has begun
+-- Reply: {1, …} done, now or before; {0} the log has another tail than expected; {-1} another import has begun
 --
--- The import is a hash: its `token`, and the number of the last `part` that was written.
+-- IMPORTING is a hash: the `token` of the import, and the number of the last `part` that was written.
 
 local call = redis.call
 local PREFIX = @PREFIX(LOG)@
@@ -11,7 +11,7 @@ local STAGED = PREFIX .. @STAGED@
 
 local holder = call('HGET', IMPORTING, 'token')
 
-if OPERATION == 'take' then -- reply: 1 if something of another import may be left
+if OPERATION == 'take' then -- the second number is 1 if another import may have left something
   if holder == TOKEN then return {1, 1} end
   call('HSET', IMPORTING, 'token', TOKEN, 'part', '0')
   return {1, holder and 1 or 0}
@@ -28,7 +28,7 @@ if OPERATION == 'part' then
   if tonumber(call('HGET', IMPORTING, 'part')) >= PART then return {1} end
   run_commands()
   call('HSET', IMPORTING, 'part', PART)
-elseif OPERATION == 'clear' then -- of what was written under other names, these keys
+elseif OPERATION == 'clear' then -- deletes these staged keys
   call('DEL', unpack(ARGV, FIRST))
 elseif OPERATION == 'leave' then
   call('DEL', IMPORTING)
