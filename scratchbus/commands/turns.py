@@ -22,7 +22,8 @@ from scratchbus.domain.values import CheckedBy, check_whole
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, InvalidId, NotFound, TooLarge, shown
 from scratchbus.eventlog.cursor import cursors
-from scratchbus.eventlog.reader import Narrow, decode_wanted, read
+from scratchbus.eventlog.narrow import Narrow, decode_wanted
+from scratchbus.eventlog.reader import read
 from scratchbus.projections.session import PAGES
 from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.projections.table import is_over
