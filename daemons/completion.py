@@ -45,7 +45,7 @@ def _duration(value: Any) -> timedelta:
 def _field(name: str) -> str:
     part, _, key = name.partition(".")
     if name not in ("owner", "confidence") and (part not in _PARTS or not key):
-        raise YamlProblem(f"{name!r} is no usable field; use context.<key>, metadata.<key>, owner or confidence")
+        raise YamlProblem(f"{name!r} is not a usable field; use context.<key>, metadata.<key>, owner or confidence")
     return name
 
 

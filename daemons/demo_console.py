@@ -1,4 +1,4 @@
-"""The demo in a browser: a server of its page, and a pace at which people can watch."""
+"""The demo in a browser: a server of its page, and a pace that people can follow."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Serve = Callable[[Any], "AbstractContextManager[scratchbus.HttpServing]"]  # as 
 """A context manager that serves over HTTP: `scratchbus.serving_http`."""
 
 PAUSE = 4.0
-"""Seconds between two steps that are watched."""
+"""The seconds between two steps, so that people can follow."""
 
 PORTIONS = 12
-"""How many steps the log is read in."""
+"""The number of steps in which the log is read."""
 
 
 @contextmanager

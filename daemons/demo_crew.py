@@ -109,7 +109,7 @@ class Crew:
 
     def _ended(self, name: str, code: int) -> DemoFailed:
         lines = (self.logs / f"{name}.log").read_text(errors="replace").split("\n")
-        last = next((line for line in reversed(lines) if line.strip()), "it said nothing")
+        last = next((line for line in reversed(lines) if line.strip()), "no output")
         return DemoFailed(f"{name} ended with exit code {code}: {last}")
 
 

@@ -30,9 +30,9 @@ CONTRADICTS = "contradicts:"
 APPROVED = "approved"
 """The metadata of an observation that someone has reviewed and approved."""
 
-_GONE = ("expired", "displaced", "archived", "refuted")  # how evidence ends that no longer counts
+_GONE = ("expired", "displaced", "archived", "refuted")  # evidence that ended in this way no longer counts
 REVIEW = "pending_review"
-"""The status of what waits for review."""
+"""The status of observations that wait for review."""
 
 _DONE = {"resolve": "resolved", "review": "sent to review", "reopen": "approved"}
 _MOST_REMEMBERED = 10_000  # histories
@@ -99,11 +99,11 @@ class Evaluator:
                     expected_version=one.version,
                     event_id=f"evaluator:{one.id}:{one.version}:{verb}",
                 )
-        except (InvalidTransition, InvalidField) as problem:  # its lifecycle does not have it
+        except (InvalidTransition, InvalidField) as problem:  # the lifecycle does not allow it
             self._refused[one.id, verb] = one.version
-            logger.warning("left", observation=one.id, to=verb, reason=str(problem))
+            logger.warning("left unchanged", observation=one.id, to=verb, reason=str(problem))
         except (Conflict, NotFound) as problem:  # it changed meanwhile; the next pass sees it
-            logger.info("left", observation=one.id, to=verb, reason=str(problem))
+            logger.info("left unchanged", observation=one.id, to=verb, reason=str(problem))
         else:
             logger.info(_DONE[verb], observation=one.id, reason=reason)
 
@@ -172,7 +172,7 @@ class _Look:
                 self._suggestions[one.evidence[0]].append(one)
 
     def _counts(self, one: Observation) -> bool:
-        """Return whether anything may follow from an observation: it is neither doubtful nor untrue."""
+        """Return whether an observation counts as evidence: it is neither doubtful nor refuted."""
         is_doubtful = one.status == REVIEW or one.confidence < (self._rules.review.confidence_below or 0.0)
         return not is_doubtful and one.reason_code != "refuted"
 
@@ -237,7 +237,7 @@ class _Look:
         if review.confidence_below is not None and one.confidence < review.confidence_below:
             return f"its confidence of {one.confidence:g} is below {review.confidence_below:g}"
         if review.evidence_gone and one.evidence and all(map(self._is_gone, one.evidence)):
-            return f"what it rests on is gone ({', '.join(one.evidence)})"
+            return f"its evidence is gone ({', '.join(one.evidence)})"
         return ""
 
     def _is_gone(self, id: str) -> bool:

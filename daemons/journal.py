@@ -107,7 +107,7 @@ class Journal:
     def _end(self, process: subprocess.Popen[bytes]) -> None:
         """Close a journalctl that has ended; the next one continues after it.
 
-        Raises InvalidInput if it failed before it gave anything. Later it may be killed, or lose its journald.
+        Raises InvalidInput if it failed before its first entry. A later failure is only logged.
         """
         code = process.wait()
         self._errors.seek(0)
@@ -115,10 +115,10 @@ class Journal:
         has_read, self._has_read = self._has_read, False
         self.close()
         if code and has_read:
-            logger.warning("journalctl has ended; going on", unit=self._unit.name, exit_code=code, reason=said)
+            logger.warning("journalctl failed; continuing", unit=self._unit.name, exit_code=code, reason=said)
         elif code:
             raise InvalidInput(
-                f"{self._unit}: journalctl failed with exit code {code}: {said or 'it said nothing'};"
+                f"{self._unit}: journalctl failed with exit code {code}: {said or 'no error message'};"
                 " check that you may read the journal, and use --from-start if its cursor is lost"
             )
 
@@ -147,7 +147,7 @@ def _text(value: Any) -> str:
 
 
 def _digest(cursor: str) -> str:
-    """Return what names an entry forever, also when another file holds it."""
+    """Return the part of a cursor that identifies an entry in any journal file."""
     parts = dict(part.partition("=")[::2] for part in cursor.split(";"))
     stable = ";".join(f"{key}={parts[key]}" for key in _STABLE if key in parts) or cursor
     return hashlib.sha256(stable.encode()).hexdigest()[:16]

@@ -195,7 +195,7 @@ class Router:
 
 
 class _Minute:
-    """Is set when `stop` is, or when a minute is over."""
+    """An event that is set when `stop` is set, or when a minute is over."""
 
     def __init__(self, stop: threading.Event) -> None:
         self._stop = stop
@@ -203,7 +203,7 @@ class _Minute:
 
     @property
     def is_over(self) -> bool:
-        """Whether the minute has passed, and the work goes on."""
+        """Whether the minute is over and `stop` is not set."""
         return not self._stop.is_set() and time.monotonic() > self._end
 
     def is_set(self) -> bool:
@@ -211,7 +211,7 @@ class _Minute:
 
 
 def _is_actionable(one: Observation) -> bool:
-    """Return whether an observation may be acted on: nobody has, it needs no review, and is not from here."""
+    """Return whether to suggest an action: nobody has acted yet, it needs no review, and no router published it."""
     is_ours = one.type == SUGGESTION or FOR_EXECUTOR in one.tags
     return one.is_open and one.status != "pending_review" and not one.links and not is_ours
 

@@ -37,7 +37,7 @@ def watch_backups(page: Page, directory: Path, hours: float) -> None:
 
 
 def report(page: Page, key: str, type: str, problem: str | None) -> None:
-    """Publish a problem, counted again while it lasts, or resolve what was published of it."""
+    """Publish a problem, as another occurrence while it lasts, or resolve its observation once it is gone."""
     if problem is not None:
         page.add(type, problem, dedupe_key=key, tags=["homelab"], metadata={"key": key}, ttl="1d")
         return

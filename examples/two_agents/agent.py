@@ -70,7 +70,7 @@ def run(name: str, repository: Path, model: Model = scripted_model) -> None:
         page = bus.page("repo")
         while page.list(status="active", tags="task", limit=1):
             job = page.claim_next(tags="task", ttl="2m")
-            if job is None:  # what is left is held by another agent, or waits for what it does
+            if job is None:  # other agents hold the remaining tasks, or the tasks that block them
                 time.sleep(0.02)
                 continue
             with job:

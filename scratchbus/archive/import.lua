@@ -1,7 +1,7 @@
--- Writes the log of an export, with its derived keys, under staged names that nobody reads, then renames all of them
--- at once. An import that was superseded by another one changes nothing.
+-- Imports a log: writes it, and the keys that derive from it, under staged names that nobody reads, then renames all of
+-- them at once. An import that another one has replaced changes nothing.
 --
--- Reply: {1, …} done, now or by an earlier call; {0} the log has another end; {-1} another import has begun
+-- Reply: {1, …} done, now or before; {0} the log has another tail than expected; {-1} another import has begun
 --
 -- IMPORTING is a hash: the `token` of the import, and the number of the last `part` that was written.
 

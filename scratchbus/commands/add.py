@@ -1,4 +1,4 @@
-"""Adding an observation."""
+"""Add observations."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from msgspec import Struct
 from pydantic import ValidationError
 from pydantic_core import SchemaValidator, core_schema
 
-from scratchbus.commands.outcome import check_statuses, recall_all
-from scratchbus.commands.references import check_blockers, check_there
+from scratchbus.commands.outcome import recall_all
+from scratchbus.commands.references import check_blockers, check_there, check_trigger
 from scratchbus.domain.checks import check_size
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.events import ENVELOPE, Added, Repeated
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 def add(core: Core, page: str, given: Mapping[str, Any]) -> Step[Observation]:
     """Add an observation, or count it as a repeat of the open one with its dedupe key.
 
-    `given` are the arguments of `Page.add` by name, those that it does not know under "unknown".
+    `given` has the arguments of `Page.add` by name; those that it does not have are under "unknown".
     """
     if not isinstance(given["type"], str):
         given = spread(given)
@@ -59,30 +59,30 @@ def add(core: Core, page: str, given: Mapping[str, Any]) -> Step[Observation]:
 
 
 def parse(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what callers of `add` give, each value as it is kept, without what is None or no argument of `add`.
+    """Return the arguments of `add`, validated and converted, without those that are None or unknown.
 
-    Raises InvalidInput for the first value that is not acceptable. What depends on the type, the settings or the time
-    is still to be decided.
+    Raises InvalidInput for the first invalid value. `decide` makes the checks that depend on the type, the settings or
+    the time.
     """
     said = dict.fromkeys(_REQUIRED)
     for name, value in given.items():
         if value is not None:
             said[name] = value
     try:
-        return _SAID.validate_python(said)  # type: ignore[no-any-return]  # it is a dict of these
+        return _VALIDATOR.validate_python(said)  # type: ignore[no-any-return]  # a dict of the arguments
     except ValidationError as error:
         raise refusal_in(error) from None
 
 
 def name_item(error: InvalidInput, index: int, total: int) -> None:
-    """Let an error say which item of a batch it is about."""
+    """Add the number of the item to an error about one item of a batch."""
     if total > 1:
-        error.index = index  # type: ignore[attr-defined]  # as what the append script refuses has it
+        error.index = index  # type: ignore[attr-defined]  # like the error for an item that the append script refuses
         error.args = (f"item {index + 1} of {total}: {error}; nothing was written",)
 
 
 def add_all(core: Core, page: str, items: Sequence[dict[str, Any]], event_id: str | None) -> Step[list[Observation]]:
-    """Add parsed observations in one batch; with `event_id` they share that of their caller."""
+    """Add parsed observations in one batch. With `event_id`, the ids of its events derive from that one."""
     sharing = len(items) if event_id is not None else 1
     reached = core.log.bounds.get(core.log.page(page).keys.shard)
     first = event_id or (next(event_ids.words) + reached if reached else (yield from fresh_id(core.log, page)))
@@ -97,7 +97,7 @@ def add_all(core: Core, page: str, items: Sequence[dict[str, Any]], event_id: st
         for index, said in enumerate(items):
             kind = types.get(said["type"]) or (yield from type_of(core, said["type"]))
             if "remind_on" in said:
-                yield from _check_known(core, said["remind_on"])
+                yield from check_trigger(core, said["remind_on"])
             own = event_id or said.get("event_id")
             id = said.get("event_id") or (f"{first}/{index}" if index else first)
             ids = Ids(event_ids.new_id(), id, sharing if own else 0)
@@ -133,7 +133,7 @@ def add_all(core: Core, page: str, items: Sequence[dict[str, Any]], event_id: st
     if stale:
         added |= yield from get(core.log, page, list(stale), core.fresh)
         for subject, row in stale.items():
-            if subject not in added:  # repeated here, and cleared by someone else before it was read
+            if subject not in added:  # repeated here, then cleared by someone else before it was read
                 (added[subject],) = yield from recall_all(core, page, [row.position])
     for newcomer, gone in done.displaced.items():
         added[newcomer] = added[newcomer].model_copy(update={"displaced": gone})
@@ -141,7 +141,7 @@ def add_all(core: Core, page: str, items: Sequence[dict[str, Any]], event_id: st
 
 
 def _begin(page: str, writes: list[Write], begun: dict[str, Observation]) -> None:
-    """Make the observations that are about to be added, while the engine adds them."""
+    """Build the observations, still without positions, while the engine adds them."""
     for write in writes:
         said = write.said
         if isinstance(said, Draft):
@@ -149,27 +149,20 @@ def _begin(page: str, writes: list[Write], begun: dict[str, Observation]) -> Non
 
 
 def _check_keys(writes: list[Write], found: list[Observation]) -> None:
-    """Raise EventIdReused for a retry, under an id of our own making, that repeats another key than it did.
+    """Raise EventIdReused if a retry with a generated id has another dedupe key than the first attempt.
 
-    An event that counts a repeat does not have the key.
+    Comparing the events does not show this: a `repeated` event does not have the key.
     """
     for write, observation in zip(writes, found, strict=True):
         if bound_of(write.event.id) is not None and cast(Added, write.event).dedupe_key != observation.dedupe_key:
             raise EventIdReused(writes[0].event.id)
 
 
-def _check_known(core: Core, trigger: Mapping[str, Any]) -> Step[None]:
-    """Raise UnknownType or InvalidField for a reminder that would wait for what cannot happen."""
-    if "type" in trigger:
-        yield from type_of(core, trigger["type"])
-    if "status" in trigger:
-        yield from check_statuses(core, "remind_on.status", [trigger["status"]])
-
-
 class Ids(Struct, frozen=True, gc=False):
-    """The ids of what is added and of its event, and how many events share the one that their caller gave, 0 for none.
+    """The ids of an observation and of the event that adds it.
 
-    In a batch, each event gets the caller's id with a number appended.
+    `sharing` is the number of events whose ids derive from one id of their caller: all but the first have a number
+    appended to it. It is 0 without such an id.
     """
 
     subject: str
@@ -186,9 +179,9 @@ def decide(
     page: str,
     why: Mapping[str, Any],
 ) -> Write:
-    """Return the write that adds what was said of an observation, with the defaults of its type and the settings.
+    """Return the write that adds an observation, with the defaults of its type and of the settings.
 
-    `said` is what `parse` returns. Raises InvalidInput.
+    `said` is the result of `parse`. Raises InvalidInput.
     """
     given, life, by = said.get, kind.lifecycle, settings.source
     source = given("source") or by or check_source(None)
@@ -201,10 +194,10 @@ def decide(
     fence, argument = given("fence"), ""
     _check_type(settings, kind, status, given)
     status_class = life.statuses[status]
-    fields = {"by": by or source, **why}  # of the body, without what is default: callers may say that
+    fields = {"by": by or source, **why}  # the body, without default values, even if the caller gave them
     for name, value in said.items():
-        if name not in _DECIDED and value != _UNSAID.get(name):
-            fields[name] = value  # noqa: PERF403  # a comprehension is a call more
+        if name not in _DECIDED and value != _DEFAULTS.get(name):
+            fields[name] = value  # noqa: PERF403  # a comprehension would be another call
     if wake is not None:
         fields["remind_at"] = wake
     if start is not None:
@@ -213,11 +206,11 @@ def decide(
         fields["source"] = source
     if kind.default_owner is not None:
         fields.setdefault("owner", kind.default_owner)
-    if status != _UNSAID["status"]:
+    if status != _DEFAULTS["status"]:
         fields["status"] = status
-    if status_class != _UNSAID["status_class"]:
+    if status_class != _DEFAULTS["status_class"]:
         fields["status_class"] = status_class
-    if kind.priority != _UNSAID["priority"]:
+    if kind.priority != _DEFAULTS["priority"]:
         fields["priority"] = kind.priority
     if given("times", 1) != 1:
         fields["times"] = said["times"]
@@ -225,13 +218,8 @@ def decide(
         fields["ttl"] = ttl
     elif expires_at is not None:
         fields["expires_at"] = expires_at
-    if kind.dedupe and "dedupe_key" not in said and "every" not in said:
-        key = kind.dedupe_key_of(fields | {"type": kind.name, "source": source})
-        if key is not None:
-            fields["dedupe_key"] = key
-    if "dedupe_key" in fields:
-        again = encode_body(Repeated(**{name: fields[name] for name in _REPEATED & fields.keys()}))
-        argument = f"{len(again)}:{again.decode()}{fields['dedupe_key']}"
+    if kind.dedupe or "dedupe_key" in said:
+        argument = _decide_key(kind, source, fields)
     blocked_by = fields.get("blocked_by")
     return Write(
         Draft(Added, ids.event, page, ids.subject, kind.name, fields),
@@ -253,13 +241,28 @@ def decide(
     )
 
 
+def _decide_key(kind: ObservationType, source: str, fields: dict[str, Any]) -> str:
+    """Add the type's dedupe key to the fields if they have none; return the argument of the write, "" without a key.
+
+    The argument holds the key, and the body of the `repeated` event in case an open observation has it already.
+    """
+    if "dedupe_key" not in fields and "every" not in fields:
+        key = kind.dedupe_key_of(fields | {"type": kind.name, "source": source})
+        if key is not None:
+            fields["dedupe_key"] = key
+    if "dedupe_key" not in fields:
+        return ""
+    again = encode_body(Repeated(**{name: fields[name] for name in _REPEATED & fields.keys()}))
+    return f"{len(again)}:{again.decode()}{fields['dedupe_key']}"
+
+
 def _digest(page: str, said: Mapping[str, Any], settings: Settings, sharing: int) -> str:
-    """Return by what a retry with the caller's own event id is told from another addition."""
+    """Return the digest that distinguishes a retry with the caller's own event id from another addition."""
     return digest_of("add", page, {name: said[name] for name in said if name not in GUARDS}, settings.source, sharing)
 
 
 def _check_type(settings: Settings, kind: ObservationType, status: str, given: Callable[..., Any]) -> None:
-    """Raise InvalidInput for what the type, or a setting, does not allow."""
+    """Raise InvalidInput for values that the type or the settings do not allow."""
     content, tags, limit = given("content"), given("tags", ()), min(kind.max_content, settings.max_content)
     if status not in kind.lifecycle.initial:
         known = ", ".join(kind.lifecycle.initial)
@@ -277,7 +280,7 @@ def _check_type(settings: Settings, kind: ObservationType, status: str, given: C
 def _life_span(
     now: datetime, settings: Settings, kind: ObservationType, ttl: int | str | None, expires_at: datetime | None
 ) -> tuple[int | None, datetime | None]:
-    """Return how long it lives (ms), or when it ends."""
+    """Return the lifetime (ms) or the end, whichever is known; both are None if it never expires."""
     if expires_at is not None:
         if ttl is not None:
             raise InvalidTTL("ttl: give ttl or expires_at, not both")
@@ -288,19 +291,20 @@ def _life_span(
 
 
 _REPEATED = Repeated.model_fields.keys() & Added.model_fields.keys() - ENVELOPE
-"""What the event of a repeat says as that of the addition would have."""
+"""The fields that a `repeated` event takes from the addition that it replaces."""
 
-_UNSAID = {
+_DEFAULTS = {
     name: field.get_default(call_default_factory=True)
     for name, field in Added.model_fields.items()
     if not field.is_required()
 }
-"""What an `added` says by default."""
+"""The default values of an `added` event."""
 
 _DECIDED = frozenset({*GUARDS, "type", "source", "status", "times", "ttl", "expires_at"})
-"""What callers say that is not in the body of the event, or not always as they say it."""
+"""The arguments that are not in the body of the event, or not always as given."""
+
 _REQUIRED = [name for name, field in NewObservation.model_fields.items() if field.is_required()]
-_SAID = SchemaValidator(
+_VALIDATOR = SchemaValidator(
     core_schema.typed_dict_schema(
         {
             name: core_schema.typed_dict_field(checked(field), required=False)
@@ -308,4 +312,4 @@ _SAID = SchemaValidator(
         }
     )
 )
-"""The checks of all arguments of `add` in one call."""
+"""Validates all arguments of `add` in one call."""

@@ -1,4 +1,4 @@
-"""Adding a batch of observations."""
+"""Add a batch of observations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scratchbus.readmodel.scope import Core
 
 
 def add_many(core: Core, page: str, items: Sequence[NewObservation], event_id: str | None) -> Step[list[Observation]]:
-    """Add a batch: all of it or nothing."""
+    """Add all observations of a batch, or none."""
     if not isinstance(items, Collection):
         raise InvalidField("items", f"{shown(items)} is not a list of NewObservation")
     for index, item in enumerate(items):
@@ -28,7 +28,7 @@ def add_many(core: Core, page: str, items: Sequence[NewObservation], event_id: s
         raise TooLarge("batch", len(items), MAX_BATCH, "observations", SPLIT_BATCH)
     own = sum(item.event_id is not None for item in items)
     if own not in (0, len(items)) or (own and event_id is not None):
-        raise InvalidField("event_id", "give every item of a batch one, or the batch as a whole, or none")
+        raise InvalidField("event_id", "give one for each item of a batch, or one for the whole batch, or none")
     if own and len({item.event_id for item in items}) < len(items):
         raise InvalidField("event_id", "two items of the batch have the same one; give each its own")
     if not items:
@@ -36,7 +36,7 @@ def add_many(core: Core, page: str, items: Sequence[NewObservation], event_id: s
     parsed: list[dict[str, Any]] = []
     try:
         for item in items:
-            parsed.append(parse(item.__dict__))  # noqa: PERF401  # its length says which one failed
+            parsed.append(parse(item.__dict__))  # noqa: PERF401  # the length tells which one failed
     except InvalidInput as error:
         name_item(error, len(parsed), len(items))
         raise

@@ -168,7 +168,7 @@ class Reopen(_Transition):
     ttl: Annotated[int | str | None, CheckedBy(duration_of)] = None
 
     def said(self, by: str) -> tuple[object, ...]:
-        """See `Command`; retries from before `ttl` existed have none to repeat."""
+        """See `Command`. Events from before `ttl` existed have a digest without it."""
         ttl = () if self.ttl is None else (self.ttl,)
         return self.reason, self.expected_version, *ttl
 

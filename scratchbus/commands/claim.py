@@ -108,7 +108,10 @@ TRIED = Back()
 
 
 class Picked(NamedTuple):
-    """A picked observation and its claim; requested at a monotonic second, from which it lasts at least."""
+    """A picked observation and its claim.
+
+    `asked` is when it was requested, in monotonic seconds; the claim lasts for its full duration from then at least.
+    """
 
     observation: Observation
     claim: Claim

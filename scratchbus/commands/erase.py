@@ -80,7 +80,7 @@ def _erase_one(
         raise
     yield from archiving.leave()
     yield from catch_up(core.log, keys.shard)  # so that the document is removed at once
-    yield from _forget_letters(core, tombstone)
+    yield from _delete_dead_letters(core, tombstone)
     return tombstone
 
 
@@ -157,15 +157,15 @@ def _erase_archived(core: Core, archiving: Archiving, tombstone: Erased) -> Step
     shard, seqs = archiving.keys.shard, [Position.parse(place).seq for place in tombstone.positions]
     floor = yield from read_floor(core.log, shard)
     if core.log.past is None and all(seq > floor.position.seq for seq in seqs):
-        return  # if the events are archived all the same, the next archiver detects it
+        return  # if an archiver has already stored the events, the next one detects it
     what = f"the history of {tombstone.subject}"
     steps = yield from from_archive(core.log, shard, what, lambda past: past.erase(shard, floor.origin, seqs))
     while not (yield Fetch(partial(next, steps, True))):
         yield from archiving.keep()
 
 
-def _forget_letters(core: Core, tombstone: Erased) -> Step[None]:
-    """Delete the data of subscriptions about the erased events."""
+def _delete_dead_letters(core: Core, tombstone: Erased) -> Step[None]:
+    """Delete the erased events from the dead letters of subscriptions, including those to be redelivered."""
     keys, shard = core.log.keys(0), core.log.shard(tombstone.page)
     places = [str(Position.parse(place)._replace(shard=shard)) for place in tombstone.positions]
     if places:

@@ -87,7 +87,7 @@ def different(core: Core, page: str, most: int) -> Step[list[Fact]]:
 def neighbours(
     core: Core, page: str, entity: str, depth: int, at: Moment | None, until: Position | None, limit: int | None
 ) -> Step[list[Neighbour]]:
-    """Return the entities within so many facts of an entity, the nearest first."""
+    """Return the entities that are at most `depth` facts away from an entity, the nearest first."""
     check_limit(limit)
     check_label("entity", entity)
     check_whole("depth", depth, most=DEEPEST)

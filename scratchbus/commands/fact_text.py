@@ -25,7 +25,7 @@ def render(
     at: Moment | None,
     until: Position | None,
 ) -> Step[str]:
-    """Return the facts that are true now as lines, the last asserted first, in at most so many tokens."""
+    """Return the facts that are true now as lines, the last asserted first, in at most `budget` tokens."""
     check_whole("budget", budget)
     name = None if subject is None else check_label("subject", subject)
     ms, most = moment_of(at), most_in(budget, count)

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import Field
 
-from scratchbus.commands.add_many import add_many
-from scratchbus.commands.change import Resolve
-from scratchbus.commands.execution import Occasion, execute
+from scratchbus.commands.contested_facts import ask_about, settle_contests
+from scratchbus.commands.execution import Occasion
 from scratchbus.commands.fact_reads import fact_not_found, read_facts
 from scratchbus.commands.memory import edit
 from scratchbus.commands.memory_edit import MemoryEdit, put
 from scratchbus.commands.references import check_there
 from scratchbus.domain.checks import MAX_REASON, check_content, check_evidence, check_label
-from scratchbus.domain.digest import digest_of
 from scratchbus.domain.event import Event
 from scratchbus.domain.fact_events import FactAsserted, FactRetracted
 from scratchbus.domain.facts import Fact, plain_entity
-from scratchbus.domain.knowledge import Span
 from scratchbus.domain.models import CheckedBy, EventId, Given
-from scratchbus.domain.observation import Observation
-from scratchbus.domain.observation_models import NewObservation
 from scratchbus.domain.relation_registry import SAME_AS, RelationRegistry
 from scratchbus.domain.time_checks import as_time
 from scratchbus.domain.times import settle
@@ -36,19 +30,12 @@ from scratchbus.errors import Conflict, InvalidField, InvalidId, InvalidInput, N
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.writes import MAX_BATCH
 from scratchbus.projections.facts import PREFIX, evolve
-from scratchbus.projections.stored_observation import AnyObservation
 from scratchbus.readmodel.history import known_events
-from scratchbus.readmodel.known_facts import KnownFacts
-from scratchbus.readmodel.queries import active
 from scratchbus.readmodel.relations import find_pages, gather
 from scratchbus.readmodel.relations_in_force import relations_for
 from scratchbus.readmodel.scope import Core
 
-CONTEST = "fact_contest"
-"""The tag of the observations that ask which of several facts is true."""
-
 _ID = re.compile(PREFIX + r"\d{1,16}")
-_TYPE = "pending_confirmation"
 _NEVER = -1  # no subject has this version
 
 
@@ -151,7 +138,7 @@ def assert_all(core: Core, page: str, commands: Sequence[AssertFact], occasion: 
         facts += [cast(Fact, evolve(None, event)) for event in some]
     if facts:
         yield Wrote(occasion.event_id, facts[0].position)
-        yield from _ask_about(core, page, facts)
+        yield from ask_about(core, page, facts)
     return facts
 
 
@@ -180,7 +167,7 @@ def _check_evidence(core: Core, page: str, ids: list[str]) -> Step[InvalidField 
 def retract(core: Core, page: str, given: Mapping[str, Any]) -> Step[Fact]:
     """Retract a fact."""
     fact = yield from edit(core, page, RetractFact.parse(given))
-    yield from _settle(core, page)
+    yield from settle_contests(core, page)
     return cast(Fact, fact)
 
 
@@ -221,87 +208,3 @@ def _check_two(a: object, b: object) -> None:
     """Raise InvalidField unless these are two names."""
     if plain_entity(check_label("a", a)) == plain_entity(check_label("b", b)):
         raise InvalidField("b", f"{shown(b)} is the same name as a; give two names of one entity")
-
-
-# -- contested facts ---------------------------------------------------------------------------------------------------
-
-
-def pending_review(core: Core, page: str) -> Step[list[Observation]]:
-    """Return the open observations that ask which of several facts is true."""
-    waiting = yield from _waiting(core, page)
-    if not waiting:
-        return []
-    contested = yield from read_facts(
-        core, page, None, lambda known: {id for id in _ids(waiting) if _is_open(known, id)}
-    )
-    return [each for each in waiting if contested.intersection(_ids([each]))]
-
-
-def _ask_about(core: Core, page: str, facts: Sequence[Fact]) -> Step[None]:
-    """Add an observation for each time at which these facts and others contest each other.
-
-    Only facts with a `valid_at` can: of the others, the last one always counts.
-    """
-    relations = core.relations
-    dated = [fact for fact in facts if fact.valid_at is not None and relations.read(fact.relation).relation.is_single]
-    if not dated:
-        return
-    found = yield from read_facts(core, page, None, lambda known: _rivals(known, dated))
-    asked = {}
-    for span, rivals in found:
-        if span.state == "contested":
-            sides = [fact for fact in rivals if fact.id in span.contested_by]
-            key = digest_of(CONTEST, plain_entity(span.fact.subject), span.fact.relation, span.begins.isoformat())
-            asked[key] = _question(key, sorted([*sides, span.fact], key=lambda fact: fact.added_seq))
-    yield from add_many(core, page, list(asked.values()), None)
-    if found and not asked:
-        yield from _settle(core, page)
-
-
-def _rivals(known: KnownFacts, facts: Sequence[Fact]) -> list[tuple[Span, list[Fact]]]:
-    """Return those of these facts that contest others, each with these others."""
-    found = [(fact, known.at_same_moment(fact.added_seq)) for fact in facts]
-    return [(known.span(fact.added_seq), rivals) for fact, rivals in found if rivals]
-
-
-def _question(key: str, both: Sequence[Fact]) -> NewObservation:
-    first = both[0]
-    sides = "; ".join(f"{fact.source} says {fact.object} ({fact.id})" for fact in both)
-    since = f"{first.valid_at:%Y-%m-%d %H:%M:%S} UTC".removesuffix(" 00:00:00 UTC")
-    content = f"{first.subject} -> {first.relation}: which is true from {since}? {sides}. Retract what is wrong."
-    return NewObservation(
-        type=_TYPE,
-        content=content,
-        status="pending_review",
-        tags=[CONTEST],
-        dedupe_key=f"{CONTEST}:{key}",
-        evidence=list(dict.fromkeys(id for fact in both for id in fact.evidence)),
-        context={"subject": first.subject, "relation": first.relation, "facts": [fact.id for fact in both]},
-    )
-
-
-def _settle(core: Core, page: str) -> Step[None]:
-    """Resolve the observations whose facts no longer contest each other."""
-    waiting = yield from _waiting(core, page)
-    if waiting:
-        still = {each.id for each in (yield from pending_review(core, page))}
-        for each in waiting:
-            if each.id not in still:
-                with suppress(Conflict, NotFound):  # someone else was faster
-                    yield from execute(core, page, Resolve, {"id": each.id, "reason": "the facts agree now"})
-
-
-def _waiting(core: Core, page: str) -> Step[list[Observation]]:
-    return (yield from active(core.log, page, core.fresh, None, wanted=_asks))
-
-
-def _asks(observation: AnyObservation) -> bool:
-    return observation.status_class == "open" and CONTEST in observation.tags
-
-
-def _ids(observations: Iterable[Observation]) -> list[str]:
-    return [id for each in observations for id in each.context.get("facts", ()) if isinstance(id, str)]
-
-
-def _is_open(known: KnownFacts, id: str) -> bool:
-    return any(known.span(fact.added_seq).state == "contested" for fact in known.facts([id]))

@@ -178,7 +178,7 @@ def sync(core: Core, root: str) -> Step[list[ScratchFile]]:
 
 
 def place(core: Core, root: str, path: str | None) -> Step[Path]:
-    """Return the path of the directory, or of a file in it; create the directory."""
+    """Create the directory; return its path, or that of a file in it."""
     below = check_path(path) if path is not None else ""
     its = directory(core, root)
     yield Fetch(its.make)
@@ -241,7 +241,7 @@ def _locked(core: Core, root: str) -> Step[IO[bytes]]:
         if held is not None:
             return held
         yield Pause(_NAP)
-    raise FilesUnavailable(str(its.path), "another process does not give back its lock")
+    raise FilesUnavailable(str(its.path), "another process keeps holding the lock")
 
 
 def _bytes(content: object) -> bytes:

@@ -44,10 +44,8 @@ def copies_in_forks(core: Core, page: str, subject: str) -> Step[list[Copy]]:
 
 def _copies_in(core: Core, first: SessionSpawned, subject: str) -> Step[list[Copy]]:
     child = page_of_session(first.session)
-    for name in (
-        f"{subject}{AFTER}",
-        subject,
-    ):  # with the first of them, the fork has something of its own by the other
+    renamed = f"{subject}{AFTER}"  # if this exists, the fork has something of its own under the original's id
+    for name in (renamed, subject):
         events = yield from history(core.log, child, name)
         if events and (isinstance(events[-1], Erased) or events[0].id == copied_event_id(first, name, 1)):
             return [Copy(child, name)]

@@ -96,7 +96,7 @@ def write(core: Core, page: str, changes: Iterable[ItemChange]) -> Step[int]:
 
 
 def use(core: Core, page: str, items: Iterable[StoreItem]) -> Step[int]:
-    """Restart the time to live of items; return of how many. Items that never expire are left out."""
+    """Restart the time to live of items; return the number restarted. Items that never expire are left out."""
     used: list[_Said] = [(ItemUsed, item.id, {}) for item in items if item.ttl is not None]
     return (yield from _append(core, page, used))
 

@@ -20,7 +20,8 @@ from scratchbus.domain.models import CheckedBy, trusted
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, InvalidId, NotFound, TooLarge, shown
 from scratchbus.eventlog.cursor import cursors
-from scratchbus.eventlog.reader import Narrow, decode_wanted, read
+from scratchbus.eventlog.narrow import Narrow, decode_wanted
+from scratchbus.eventlog.reader import read
 from scratchbus.projections.notebook import Notebook
 from scratchbus.projections.notes import PREFIX, evolve
 from scratchbus.projections.session import PAGES

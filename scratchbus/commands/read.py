@@ -17,7 +17,7 @@ from scratchbus.domain.values import check_id, check_page
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, NotFound, UnknownType, shown
 from scratchbus.eventlog.bus_log import Log
-from scratchbus.eventlog.reader import Narrow
+from scratchbus.eventlog.narrow import Narrow
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.scratch_page import is_ready
 from scratchbus.projections.table import check_subject

@@ -1,19 +1,21 @@
-"""Check that the observations named as evidence or as blockers exist."""
+"""Check that what an observation refers to exists: its evidence, its blockers, and what its reminder waits for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
+from scratchbus.commands.outcome import check_statuses
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import InvalidField
 from scratchbus.readmodel.relations import find_pages, may_be_archived
-from scratchbus.readmodel.scope import Core
+from scratchbus.readmodel.scope import Core, type_of
 
 
 def check_there(core: Core, page: str, ids: Iterable[str], field: str = "evidence") -> Step[dict[str, str]]:
-    """Raise InvalidField for ids that were never on any page of the bus; return those of other pages, each with its.
+    """Raise InvalidField for ids that were never on any page of the bus; return the page of each id on another page.
 
-    What was cleared, and then archived, is looked for in the archive, where there is one.
+    Ids that are no longer on a page are looked up in the archive, if there is one.
     """
     keys, ids = core.log.keys(core.log.shard(page)), list(dict.fromkeys(ids))
     heads = yield from ask(keys.shard, "HMGET", keys.heads(page), *ids)
@@ -34,3 +36,11 @@ def check_blockers(core: Core, page: str, ids: Iterable[str]) -> Step[None]:
         raise InvalidField(
             "blocked_by", f"{id} is on page {other!r}; pass ids of page {page!r}, or name it in evidence instead"
         )
+
+
+def check_trigger(core: Core, trigger: Mapping[str, Any]) -> Step[None]:
+    """Raise UnknownType or InvalidField for a `remind_on` with a type or a status that does not exist."""
+    if "type" in trigger:
+        yield from type_of(core, trigger["type"])
+    if "status" in trigger:
+        yield from check_statuses(core, "remind_on.status", [trigger["status"]])

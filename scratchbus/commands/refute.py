@@ -34,7 +34,7 @@ def _said(reason: str | None) -> str:
 
 
 class Refute(Command):
-    """Archive it as refuted."""
+    """Archive an observation as refuted."""
 
     verb = "refute"
     reason: Annotated[str, CheckedBy(_said)]
@@ -59,7 +59,8 @@ class Refute(Command):
 def refute(core: Core, page: str, given: Mapping[str, Any]) -> Step[Observation]:
     """Archive an observation as refuted, and send its open dependents to review.
 
-    Its own page is one batch, of up to 1,000 events; the rest follows. A retry with the same event id goes on.
+    Dependents on its own page are in the same batch, of up to 1,000 events; the rest follows. A retry with the same
+    event id continues.
     """
     command = Refute.parse(given)
     occasion = command.on(core, page)
@@ -94,7 +95,10 @@ def _only_a_retry(core: Core, before: Observation, write: Write) -> Step[Appende
 
 
 def _with_dependents(core: Core, write: Write, *, is_guarded: bool) -> Step[Appended]:
-    """Refute, and review on the same page, in one batch; guarded, only if nothing more came to rest on it meanwhile."""
+    """Append the refutation and the reviews on the same page as one batch.
+
+    If `is_guarded`, the script refuses it if further observations rest on the refuted one by then.
+    """
     relations = yield from open_relations(core.log)
     seen = yield from exposure_of(core, relations, write.event.page, write.event.subject)
     event = cast(StatusChanged, write.event).model_copy(

@@ -1,4 +1,4 @@
-"""Moving what time does to an observation: when it becomes active, when it recurs next, when it is due."""
+"""Reschedule an observation: change when it becomes active, when it recurs next, or when it is due."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from scratchbus.domain.values import millis, moment
 from scratchbus.errors import InvalidField
 
 FIELDS: Final = frozenset(("not_before", "every", "remind_at"))
-"""The fields of an update that this is about."""
+"""The fields of an update that reschedule an observation."""
 
 
 class Rescheduled(NamedTuple):
-    """The fields that change, the statuses in which they may, and `wake` and `rest` of the write."""
+    """The changed fields, the statuses in which they may change, and the `wake` and `rest` of the write."""
 
     fields: dict[str, Any]
     allowed: frozenset[str]
@@ -31,7 +31,7 @@ class Rescheduled(NamedTuple):
 def rescheduled(
     given: Mapping[str, Any], before: Observation, kind: ObservationType | None, occasion: Occasion
 ) -> Rescheduled:
-    """Return what the changes of an update come to. Raises InvalidField and InvalidTTL."""
+    """Return the changes that follow from an update of the schedule. Raises InvalidField and InvalidTTL."""
     if "status" in given:
         raise InvalidField(
             "status", f"cannot be given together with {_first(given)}: a change of status ends a schedule"
@@ -42,26 +42,26 @@ def rescheduled(
     if before.every is not None:
         return _recurring(given, before, occasion, statuses)
     if "every" in given:
-        raise InvalidField("every", f"{before.id} does not recur; add what recurs, as in add(…, every='1h')")
+        raise InvalidField("every", f"{before.id} does not recur; add a new one that does: add(…, every='1h')")
     if "remind_at" in given:
         return _reminded(given["remind_at"], before, statuses)
     return _scheduled(given, before, kind, occasion, statuses - {"pending_review"})
 
 
 def _first(given: Mapping[str, Any]) -> str:
-    """Return the first of these fields that was given; `remind_at` is the last."""
+    """Return the first of these fields that was given, `remind_at` last."""
     return next(name for name in ("not_before", "every", "remind_at") if name in given)
 
 
 def _recurring(
     given: Mapping[str, Any], before: Observation, occasion: Occasion, statuses: frozenset[str]
 ) -> Rescheduled:
-    """Set another next slot, of what recurs as often as before or otherwise."""
+    """Set when a recurring observation recurs next and, if `every` is given, how often."""
     for name in ("every", "not_before"):
         if name in given and given[name] is None:
-            raise InvalidField(name, f"{before.id} recurs, so it needs one; archive it to end that")
+            raise InvalidField(name, f"{before.id} recurs and must have one; archive it to end the recurrence")
     if "remind_at" in given:
-        raise InvalidField("remind_at", f"{before.id} recurs; give not_before, when it does so next")
+        raise InvalidField("remind_at", f"{before.id} recurs; give not_before, the time when it recurs next")
     every, now = given.get("every") or before.every, occasion.now
     assert every is not None  # noqa: S101 - it recurs
     slot = first_slot(every, now, given.get("not_before"))
@@ -72,9 +72,9 @@ def _recurring(
 
 
 def _reminded(at: datetime | None, before: Observation, statuses: frozenset[str]) -> Rescheduled:
-    """Set when it is due, or that it is not."""
+    """Set when an observation is due, or that it never is."""
     if is_scheduled(before):
-        raise InvalidField("remind_at", f"{before.id} is scheduled; give not_before, when it becomes active")
+        raise InvalidField("remind_at", f"{before.id} is scheduled; give not_before, the time when it becomes active")
     return Rescheduled({"remind_at": at}, statuses, _text(at))
 
 
@@ -85,16 +85,16 @@ def _scheduled(
     occasion: Occasion,
     statuses: frozenset[str],
 ) -> Rescheduled:
-    """Set when it becomes active, which is also when it is due; a reminder is put off by it.
+    """Set when an observation becomes active; it is due at that time, which replaces any reminder. None unschedules it.
 
-    An end that would come before that gives way to the life of its type from then on.
+    If it would expire before then, it gets the lifetime of its type, counted from then.
     """
     start, now = given["not_before"], occasion.now
     if start is None:
         fields = {"not_before": None} | ({"remind_at": None} if is_scheduled(before) else {})
         return Rescheduled(fields, statuses, "0" if len(fields) > 1 else "", "0")
     if before.remind_on is not None:
-        raise InvalidField("not_before", f"{before.id} waits for an event (remind_on); what is scheduled does not")
+        raise InvalidField("not_before", f"{before.id} waits for an event (remind_on) and cannot be scheduled too")
     fields = {"not_before": start, "remind_at": start}
     if "expires_at" in given:
         end_after(start, now, None, given["expires_at"], recurs=False)

@@ -1,7 +1,7 @@
-"""A private directory: every path in it is walked name by name, and none leads out of it.
+"""A private directory that no path leads out of.
 
-Each directory on the way is opened by its name in the one before it (`openat`), never through a symbolic link. So it
-does not matter what others do to the names between a check and a use. Files are replaced as a whole.
+Each directory on a path is opened relative to the one before it (`openat`), never through a symbolic link. So it does
+no harm if others rename or replace one between a check and a use. Files are replaced as a whole.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _CHUNK = 1024 * 1024  # bytes that are read at once
 _MOST_NAME = 200  # characters of the name of a session's directory
-_NO_WAY = (errno.ENOTDIR, errno.ELOOP)
-_NO_FILE = (errno.EISDIR, errno.ENXIO, errno.ENOTEMPTY)
+_NOT_A_DIRECTORY = (errno.ENOTDIR, errno.ELOOP)
+_NOT_A_FILE = (errno.EISDIR, errno.ENXIO, errno.ENOTEMPTY)
 
 _BRAIN, _FILES, _INCOMING, _LOCK = "brain", "scratch", "incoming", "lock"
 
@@ -44,7 +44,7 @@ class FileOnDisk(NamedTuple):
 
 
 def name_of(bus: str, session: str) -> str:
-    """Return the name of the directory of a session: one component, another one for every session of every bus."""
+    """Return the name of a session's directory: one path component, unique for each session of each bus."""
     name = session if bus == "scratchbus" else f"{bus}+{session}"  # no session has a `+` in its id
     encoded = quote(name, safe="+")
     if encoded.startswith("."):
@@ -55,7 +55,7 @@ def name_of(bus: str, session: str) -> str:
 
 
 def session_of(bus: str, name: str) -> str | None:
-    """Return the session whose directory has this name; None for one of another bus, or whose name was shortened."""
+    """Return the session whose directory has this name; None if it is of another bus, or the name was shortened."""
     session = unquote(name.rpartition("+")[2])
     return session if session and "~" not in name and name_of(bus, session) == name else None
 
@@ -71,7 +71,7 @@ def names_in(home: Path) -> list[str]:
 class ScratchDirectory:
     """The private files of one session, in `<home>/brain/<name>/scratch`.
 
-    Methods raise InvalidField for a path that leads through a symbolic link or to something that is no regular file,
+    Methods raise InvalidField for a path that leads through a symbolic link or to anything but a regular file,
     NotFound, and FilesUnavailable.
     """
 
@@ -81,16 +81,16 @@ class ScratchDirectory:
 
     @property
     def path(self) -> Path:
-        """Where the files are."""
+        """The path of the directory."""
         return self._home / _BRAIN / self._name / _FILES
 
     def make(self) -> None:
-        """Make the directory, for this user alone."""
+        """Create the directory, accessible to this user only."""
         with self._explained(""), self._opened(_FILES, is_new=True):
             pass
 
     def try_lock(self) -> IO[bytes] | None:
-        """Return the lock of the directory, held until it is closed; None when someone else holds it."""
+        """Return the lock of the directory, held until it is closed; None if someone else holds it."""
         with self._explained(""), self._opened("", is_new=True) as base:
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             lock = os.fdopen(os.open(_LOCK, flags, 0o600, dir_fd=base), "rb+", buffering=0)
@@ -105,13 +105,13 @@ class ScratchDirectory:
             return lock
 
     def put(self, path: str, content: bytes) -> None:
-        """Write a file as a whole, and the directories above it; hold the lock.
+        """Write a whole file, and create the directories above it. The caller must hold the lock.
 
-        Until all of it is on disk, the file is as it was before.
+        A file at this path is replaced only when the new content is on disk.
         """
         check_path(path)
         with self._explained(path), self._opened(_INCOMING, is_new=True) as incoming:
-            for old in os.listdir(incoming):  # of a process that was killed, since the lock is ours
+            for old in os.listdir(incoming):  # left by a process that was killed: we hold the lock
                 os.unlink(old, dir_fd=incoming)
             with self._parent(path, is_new=True) as (parent, name):
                 self._check_regular(path, parent, name)
@@ -126,7 +126,7 @@ class ScratchDirectory:
                 os.fsync(parent)
 
     def get(self, path: str, most: int) -> bytes:
-        """Return the content of a file. Raises TooLarge for one of more bytes."""
+        """Return the content of a file. Raises TooLarge if it has more than `most` bytes."""
         check_path(path)
         with self._explained(path), self._file(path) as file:
             size = os.fstat(file.fileno()).st_size
@@ -135,7 +135,7 @@ class ScratchDirectory:
             return file.read(size)
 
     def remove(self, path: str) -> bool:
-        """Delete a file, and the directories that it leaves empty; return whether it was there."""
+        """Delete a file, and the directories that it leaves empty; return whether it existed."""
         check_path(path)
         names = path.split("/")
         with self._explained(path):
@@ -150,7 +150,7 @@ class ScratchDirectory:
         return True
 
     def scan(self) -> list[FileOnDisk]:
-        """Return all regular files, by path; what has a name that no path here can have is left out."""
+        """Return all regular files, by path, without those whose names are not valid here."""
         found: list[FileOnDisk] = []
         with self._explained(""):
             try:
@@ -161,7 +161,7 @@ class ScratchDirectory:
         return sorted(found)
 
     def discard(self, before: float) -> int:
-        """Delete what was last written before a time (seconds), and what is empty then; return how many files."""
+        """Delete files last written before a time (seconds), then empty directories; return the number of files."""
         count = 0
         with self._explained(""), self._opened("") as base:
             for _, directories, files, opened in os.fwalk(_FILES, topdown=False, dir_fd=base):
@@ -174,7 +174,7 @@ class ScratchDirectory:
                         os.rmdir(name, dir_fd=opened)
         with suppress(OSError), self._opened("") as base:
             os.rmdir(_FILES, dir_fd=base)
-            shutil.rmtree(self.path.parent)  # only what is ours is left: the lock, and what a killed writer began
+            shutil.rmtree(self.path.parent)  # only the lock is left, and files of writers that were killed
         return count
 
     @contextmanager
@@ -190,7 +190,7 @@ class ScratchDirectory:
 
     @contextmanager
     def _parent(self, path: str, *, is_new: bool = False) -> Iterator[tuple[int, str]]:
-        """Open the directory that a path is in, and return it with the last name of the path."""
+        """Open the directory that a path is in; yield it with the last component of the path."""
         *above, name = path.split("/")
         with self._opened(_FILES, is_new=is_new) as opened, ExitStack() as stack:
             for each in above:
@@ -204,34 +204,34 @@ class ScratchDirectory:
             file = os.fdopen(os.open(name, _READ, dir_fd=parent), "rb")
         with file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise _no_file(path)
+                raise _not_a_file(path)
             yield file
 
     def _check_regular(self, path: str, parent: int, name: str) -> None:
-        """Raise InvalidField for what is there and no regular file; the use after it is safe in any case."""
+        """Raise InvalidField if there is anything but a regular file. Safety does not depend on this check."""
         with suppress(FileNotFoundError):
             if not stat.S_ISREG(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
-                raise _no_file(path)
+                raise _not_a_file(path)
 
     @contextmanager
     def _explained(self, path: str) -> Iterator[None]:
-        """Turn what the operating system refuses into an error that says what to do."""
+        """Turn an error of the operating system into one that says what to do."""
         try:
             yield
         except OSError as error:
-            if path and error.errno in _NO_WAY:
+            if path and error.errno in _NOT_A_DIRECTORY:
                 problem = f"{shown(path)} leads through a symbolic link or a file; choose another path"
                 raise InvalidField("path", problem) from error
-            if path and error.errno in _NO_FILE:
-                raise _no_file(path) from error
+            if path and error.errno in _NOT_A_FILE:
+                raise _not_a_file(path) from error
             if path and error.errno == errno.ENAMETOOLONG:
-                raise InvalidField("path", f"{shown(path)} is too long for this disk; choose a shorter one") from error
+                raise InvalidField("path", f"{shown(path)} is too long for the file system; shorten it") from error
             if path and isinstance(error, FileNotFoundError):
                 raise NotFound(f"there is no file {shown(path)}; list the files of the session") from error
             raise FilesUnavailable(str(self.path), error.strerror or str(error)) from error
 
 
-def _no_file(path: str) -> InvalidField:
+def _not_a_file(path: str) -> InvalidField:
     return InvalidField("path", f"{shown(path)} is a directory, a symbolic link or a device; choose another path")
 
 

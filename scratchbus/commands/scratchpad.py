@@ -1,4 +1,4 @@
-"""Reading and writing the scratchpad of an agent: nobody else may."""
+"""Read and write the scratchpad of an agent; no one else may."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class WriteScratchpad(MemoryEdit):
 
 
 class RecordRun(MemoryEdit):
-    """Append the event of a run that is over."""
+    """Record a run that has ended."""
 
     verb, subject = "record_run", SUBJECT
     run: dict[str, Any]
@@ -81,5 +81,5 @@ def _check_own(core: Core, agent: str) -> None:
 
 
 def content_of(document: Remembered | None) -> str:
-    """Return a document as a scratchpad."""
+    """Return the text of a scratchpad."""
     return document.content if isinstance(document, Pad) else ""

@@ -1,8 +1,8 @@
-"""Beginning sessions from others, and ending them.
+"""Begin sessions from others, and end them.
 
-To begin one concerns two pages, so it takes two writes: the parent says that it begins the other one, then that one
-begins, in one batch, under ids made of the first event's. A fork then copies the conversation, in as many batches as
-it takes (`commands/forks.py`). What is cut short in between goes on when it is called again.
+Beginning a session concerns two pages, so it takes two writes: an event on the page of the parent announces the
+session, then one batch begins it, with event ids that derive from the first. A fork then copies the conversation, in as
+many batches as it takes (`commands/forks.py`). If this is interrupted, the next call continues it.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from scratchbus.readmodel.scope import Core
 
 
 def get_session(core: Core, id: str) -> Step[Session | None]:
-    """Return what is known of a session itself."""
+    """Return the record of a session; None if it has none."""
     found = yield from recollect(core.log, page_of_session(id), [SUBJECT], core.fresh)
     document = found.get(SUBJECT)
     return document if isinstance(document, Session) else None
 
 
 class EndSession(MemoryEdit):
-    """Archive all that is remembered in a session with one event; one that has ended stays as it is."""
+    """End a session: one event archives all its memories. A session that has ended is left unchanged."""
 
     verb, subject, ends_as = "end_session", SUBJECT, "ended"
 
@@ -61,7 +61,7 @@ def end(core: Core, id: str, event_id: str | None) -> Step[Session]:
 
 
 class BeginSession(MemoryEdit):
-    """Say that another session begins from this one."""
+    """Record that another session begins from this one."""
 
     verb, subject = "begin_session", SUBJECT
     session: str
@@ -71,14 +71,14 @@ class BeginSession(MemoryEdit):
     def decide(self, occasion: Occasion, document: Session | None) -> Event | None:
         """See `MemoryEdit`."""
         if document is not None and self.session in document.children:
-            return None  # this goes on with what was cut short long ago
+            return None  # this continues an interrupted call
         return occasion.event(SessionSpawned, SUBJECT, session=self.session, fork=self.fork, copied=self.copied)
 
 
 class _Beginning(NamedTuple):
-    """A session that is to begin from its parent, by the event with the id `own`.
+    """A session to begin from its parent. `own` is the id of the event that announces it.
 
-    That id was given by the caller, or generated; one that `is_fresh` was generated for this call alone.
+    That id `is_given` by the caller, `is_fresh` if generated for this call, or else derives from the two sessions.
     """
 
     parent: str
@@ -91,7 +91,7 @@ class _Beginning(NamedTuple):
 
 
 def begin(core: Core, parent: str, id: str | None, is_fork: bool, copy: bool, event_id: str | None) -> Step[str]:
-    """Begin a session from another one, with its notepad as it is or an empty one; return its id.
+    """Begin a session from another one, with a copy of its notepad or an empty one; return its id.
 
     Raises SessionOver for a parent that has ended, SessionExists, and EventIdReused.
     """
@@ -112,7 +112,7 @@ def begin(core: Core, parent: str, id: str | None, is_fork: bool, copy: bool, ev
 
 
 def _begin(core: Core, new: _Beginning) -> Step[str]:
-    """Begin a session, or go on with one that begins; return its id."""
+    """Begin a session, or continue if it was interrupted; return its id."""
     page = page_of_session(new.parent)
     if (yield from _is_begun(core, new)):
         if new.is_given:
@@ -136,7 +136,7 @@ def _begin(core: Core, new: _Beginning) -> Step[str]:
 
 
 def _id_of(core: Core, event_id: str) -> str:
-    """Return the id of the session that an event begins; it depends on the writer, as event ids are per source."""
+    """Return the id of the session that an event begins. It depends on the writer, as event ids belong to a writer."""
     return f"s-{_word(f'{core.by} {event_id}')}"
 
 
@@ -145,7 +145,7 @@ def _word(text: str) -> str:
 
 
 def _is_begun(core: Core, new: _Beginning) -> Step[bool]:
-    """Return whether a session is there, just as it would be begun now. Raises SessionExists for any other one."""
+    """Return whether the session has begun, from the same parent and in the same way. Else raises SessionExists."""
     child = page_of_session(new.id)
     keys = core.log.keys(core.log.shard(child))
     if not (yield from ask(keys.shard, "HLEN", keys.heads(child))):
@@ -157,7 +157,7 @@ def _is_begun(core: Core, new: _Beginning) -> Step[bool]:
 
 
 def _first(core: Core, page: str, id: str) -> Step[SessionSpawned]:
-    """Return the event by which a parent began a session."""
+    """Return the event of the parent that announced a session."""
     for event in (yield from history(core.log, page, SUBJECT)):
         if isinstance(event, SessionSpawned) and event.session == id:
             return event
@@ -165,7 +165,7 @@ def _first(core: Core, page: str, id: str) -> Step[SessionSpawned]:
 
 
 def _start(core: Core, new: _Beginning, first: SessionSpawned) -> Step[None]:
-    """Begin a session with what its parent had noted when it said so."""
+    """Begin an announced session; a copied notepad is as it was at the announcement."""
     child = page_of_session(new.id)
     occasion = Occasion.of(core, child, first.id, "start_session", new.parent, first.fork, first.copied)
     occasion = occasion._replace(by=first.by, why={**occasion.why, "cause": str(first.position)})

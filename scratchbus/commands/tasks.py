@@ -66,7 +66,7 @@ class EndTask(MemoryEdit):
         return [self.summary]
 
     def decide(self, occasion: Occasion, document: Task | None) -> Event | None:
-        """See `MemoryEdit`. Raises NotFound, Conflict when it is over."""
+        """See `MemoryEdit`. Raises NotFound, and Conflict if it has ended with another summary."""
         if not isinstance(document, Task):
             raise NotFound(f"there is no task {str(self.task)!r}; pass the id that begin_task returned")
         if document.summary == self.summary:
@@ -84,7 +84,7 @@ def end(core: Core, given: Mapping[str, Any]) -> Step[str]:
 
 
 def report(core: Core, session: str, result: str, event_id: str | None) -> Step[Observation]:
-    """Put the result of a session onto the page of its parent. Raises NotFound when it has none."""
+    """Add the result of a session to the page of its parent. Raises NotFound if it has no parent."""
     page = page_of_session(session)
     check_guards(event_id)
     found = yield from recollect(core.log, page, [SESSION], core.fresh)

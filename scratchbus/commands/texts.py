@@ -1,7 +1,7 @@
-"""Writing, editing, moving and deleting the texts of a scope.
+"""Write, edit, move and delete the texts of a scope.
 
-Each edit applies to the text as it is when the edit is appended, so writers at once lose nothing. What concerns
-several texts, such as the rename of a directory, is one batch.
+Each edit applies to the text as it is when the edit is appended, so concurrent writers lose nothing. A change of
+several texts, such as renaming a directory, is one batch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TRIES = 100
 _LONGEST_REST = 0.1  # seconds, when others write too
 
 Decide = Callable[[Mapping[str, Text], Occasion], list[Event]]
-"""Returns the events that a change makes of the texts as they are, by path."""
+"""Returns the events of a change, given the current texts by path."""
 
 
 class _OfText(MemoryEdit):
@@ -52,7 +52,7 @@ class _OfText(MemoryEdit):
 
 
 class CreateText(_OfText):
-    """Write a text where there is none."""
+    """Write a new text."""
 
     verb = "create_text"
     content: Annotated[str, CheckedBy(partial(check_text, "content"))]
@@ -66,7 +66,7 @@ class CreateText(_OfText):
 
 
 class ReplaceInText(_OfText):
-    """Replace a part of a text that is in it once."""
+    """Replace a part of a text that occurs once."""
 
     verb = "replace_in_text"
     old: Annotated[str, CheckedBy(partial(check_text, "old"))]
@@ -78,7 +78,7 @@ class ReplaceInText(_OfText):
         count = text.content.count(self.old) if self.old else 0
         if count != 1:
             raise InvalidField(
-                "old", f"{shown(self.old)} is {count} times in {shown(self.path)}; give a part that is in it once"
+                "old", f"{shown(self.old)} occurs {count} times in {shown(self.path)}; give a part that occurs once"
             )
         event = occasion.event(TextEdited, self.about, find=self.old, content=self.new)
         _check_size(occasion, edited(text.content, event))
@@ -86,7 +86,7 @@ class ReplaceInText(_OfText):
 
 
 class InsertIntoText(_OfText):
-    """Insert lines into a text, behind some of its lines."""
+    """Insert lines into a text, after the line with this number; 0 inserts them at the start."""
 
     verb = "insert_into_text"
     line: Annotated[int, CheckedBy(partial(check_whole, "line", least=0))]
@@ -104,7 +104,7 @@ class InsertIntoText(_OfText):
 
 
 def create(core: Core, page: str, given: Mapping[str, Any]) -> Step[Text]:
-    """Write a text where there is none. Raises Conflict where there is one, or a directory."""
+    """Write a new text. Raises Conflict if there is a text or a directory at its path."""
     command = CreateText.parse(given)
     texts = yield from _texts(core, page)
     is_text = next((each for each in _above(command.path) if each in texts), None)
@@ -116,7 +116,7 @@ def create(core: Core, page: str, given: Mapping[str, Any]) -> Step[Text]:
 
 
 def change(core: Core, page: str, kind: type[MemoryEdit], given: Mapping[str, Any]) -> Step[Text]:
-    """Edit a text as it is."""
+    """Edit a text."""
     return cast(Text, (yield from edit(core, page, kind.parse(given))))
 
 
@@ -147,11 +147,11 @@ def delete(core: Core, page: str, path: str, event_id: str | None) -> Step[None]
 
 
 def rename(core: Core, page: str, path: str, to: str, event_id: str | None) -> Step[None]:
-    """Move a text, or all texts in a directory. Raises NotFound, and Conflict where there is something already."""
+    """Move a text, or all texts in a directory. Raises NotFound, and Conflict if the target exists."""
     check_path(path)
     check_path(to, "to")
     if f"{to}/".startswith(f"{path}/"):
-        raise InvalidField("to", f"{shown(to)} is {shown(path)} itself, or in it; choose another path")
+        raise InvalidField("to", f"{shown(to)} is {shown(path)} itself or inside it; choose another path")
 
     def decide(texts: Mapping[str, Text], occasion: Occasion) -> list[Event]:
         moved = _at(texts, path)
@@ -168,22 +168,22 @@ def rename(core: Core, page: str, path: str, to: str, event_id: str | None) -> S
 
 def _moved(occasion: Occasion, number: int, text: Text, to: str) -> list[Event]:
     subject, content = subject_of(PREFIX, to), text.content
-    written = occasion.event(TextWritten, subject, _behind(number), path=to, content=content, source=text.path)
+    written = occasion.event(TextWritten, subject, _suffix(number), path=to, content=content, source=text.path)
     return [written, _deleted(occasion, number + 1, text, to)]
 
 
 def _deleted(occasion: Occasion, number: int, text: Text, to: str | None = None) -> Event:
-    return occasion.event(TextDeleted, text.id, _behind(number), target=to)
+    return occasion.event(TextDeleted, text.id, _suffix(number), target=to)
 
 
-def _behind(number: int) -> str:
+def _suffix(number: int) -> str:
     return f"/{number}" if number else ""
 
 
 def _change_all(
     core: Core, page: str, verb: str, said: Sequence[str], event_id: str | None, decide: Decide
 ) -> Step[None]:
-    """Append what a change makes of several texts as one batch; when someone else was faster it is decided again."""
+    """Append the change of several texts as one batch; it is decided again if another writer was faster."""
     check_guards(event_id)
     occasion = Occasion.of(core, page, event_id, verb, *said)
     if event_id is not None and (yield from is_known(core, occasion, PREFIX)):
@@ -203,19 +203,19 @@ def _change_all(
             )
             return
         except VersionConflict:
-            yield Pause(random.uniform(0, min(_LONGEST_REST, 0.002 * (attempt + 1))))  # jitter: another is at it
+            yield Pause(random.uniform(0, min(_LONGEST_REST, 0.002 * (attempt + 1))))  # jitter: another is writing
     raise Conflict(f"{said[0]} keeps changing; try again")
 
 
 def _texts(core: Core, page: str) -> Step[dict[str, Text]]:
-    """Return the texts of a scope by their paths, in order."""
+    """Return the texts of a scope by path, in order."""
     held = yield from core.directories.fresh(core.log, page)
     with held.lock:
         return {each.path: each for each in held.memory.present() if isinstance(each, Text)}
 
 
 def _at(texts: Mapping[str, Text], path: str) -> list[str]:
-    """Return the path if it is that of a text, else those in the directory. Raises NotFound."""
+    """Return the path if it is a text's, else the paths of the texts in that directory. Raises NotFound."""
     found = [path] if path in texts else _below(texts, path)
     if not found:
         raise _not_found(path)

@@ -1,4 +1,4 @@
-"""Reading and changing the todo list of a session."""
+"""Read and change the todo list of a session."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scratchbus.readmodel.scope import Core
 
 
 def read(core: Core, page: str) -> Step[TodoList]:
-    """Return the todo list; an empty one when it was never written."""
+    """Return the todo list; an empty one if it was never written."""
     found = yield from recollect(core.log, page, [SUBJECT], core.fresh)
     return list_of(found.get(SUBJECT))
 
@@ -47,8 +47,8 @@ class WriteTodo(MemoryEdit):
         check_based_on("todo list", self.revision, known_list.revision, before)
         after = written(before, self.todos, self.merge)
         if after == before and self.event_id is None:
-            return None  # with an id it is kept, so that a retry is known whatever comes in between
+            return None  # with an event id the event is written, so that a retry is recognised later
         merges = self.merge or after == before
-        known = {item.id: item for item in before}  # to look through a list for each takes the square of its length
+        known = {item.id: item for item in before}  # searching a list for each would take quadratic time
         told = [item for item in after if known.get(item.id) != item] if merges else after
         return occasion.event(TodoWritten, SUBJECT, todos=told, merge=merges)

@@ -20,9 +20,9 @@ _AT_ONCE = 500
 
 
 def trace(moment: Moment, page: str, action: str) -> Step[Trace]:
-    """Return the observations of a page that led to an action, with their evidence on any page, and so on.
+    """Return the observations of a page that led to an action, with their direct and indirect evidence on any page.
 
-    Raises NotFound for an action that nothing on the page is linked to.
+    Raises NotFound if no observation of the page was ever linked to the action.
     """
     core = moment.core
     action, shard = check_action(action), core.log.shard(page)
@@ -34,7 +34,7 @@ def trace(moment: Moment, page: str, action: str) -> Step[Trace]:
     for event in (yield from _events_at(moment, spots)):
         motives.setdefault(event.subject, Motive(id=event.subject, by=event.by, at=event.at))
     if not motives:
-        raise NotFound(f"nothing on page {page!r} is linked to {action!r}; see the `links` of what is there")
+        raise NotFound(f"nothing on page {page!r} is linked to {action!r}; see the `links` of its observations")
     observations = yield from _with_evidence(moment, page, list(motives))
     return Trace(
         action=action,
@@ -90,7 +90,7 @@ def consequences(moment: Moment, page: str, id: str) -> Step[Consequences]:
 
 
 def _caused_by(moment: Moment, relations: Relations, history: list[AnyEvent]) -> Step[list[AnyEvent]]:
-    """Return the events that say that one of these was their cause, in time's order."""
+    """Return the events caused by one of these, in order of time."""
     effects = yield from relations.leading_from("causes", [str(event.position) for event in history])
     spots = [Position.parse(end)._replace(shard=shard) for ends in effects.values() for shard, end in ends]
     return (yield from _events_at(moment, spots))

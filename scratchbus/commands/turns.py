@@ -1,4 +1,4 @@
-"""Appending turns to the conversation of a session, and summing some of them up."""
+"""Append turns to the conversation of a session, and replace turns with summaries."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from scratchbus.domain.values import check_whole
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, InvalidId, NotFound, TooLarge, shown
 from scratchbus.eventlog.cursor import cursors
-from scratchbus.eventlog.reader import Narrow, decode_wanted, read
+from scratchbus.eventlog.narrow import Narrow, decode_wanted
+from scratchbus.eventlog.reader import read
 from scratchbus.projections.session import PAGES
 from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.projections.table import is_over
@@ -43,7 +44,7 @@ def _check_id(field: str, id: object, pattern: re.Pattern[str] = _ID) -> str:
 
 def _content(field: str, content: object) -> str:
     if isinstance(content, str) and (not content or content.isspace()):
-        raise InvalidField(field, "is empty; append only turns in which something was said")
+        raise InvalidField(field, "is empty; give a text of at least one character that is not whitespace")
     return check_text(field, content)
 
 
@@ -52,7 +53,9 @@ def _check_ids(ids: object) -> list[str]:
         raise InvalidField("turns", f"{shown(ids)} is not a list of ids")
     found = list(dict.fromkeys(_check_id("turns", id, _SHOWN_ID) for id in ids))
     if not found:
-        raise InvalidField("turns", "is empty; name the turns to replace, or leave it out for all that are shown")
+        raise InvalidField(
+            "turns", "is empty; give the ids of the turns to replace, or leave it out to replace all shown"
+        )
     return found
 
 
@@ -82,7 +85,7 @@ class AppendTurn(MemoryEdit):
 
 
 class CompactTurns(MemoryEdit):
-    """Let a summary take the place of turns; the append script gives it its id."""
+    """Replace turns with a summary; the append script gives it its id."""
 
     verb, subject = "compact_turns", PREFIX
     summary: Annotated[str, CheckedBy(partial(_content, "summary"))]
@@ -120,9 +123,9 @@ def _is_over(core: Core, page: str) -> Step[bool]:
 
 
 def compact(core: Core, page: str, given: Mapping[str, Any]) -> Step[Turn]:
-    """Let a summary take the place of turns: of those that are named, else of all that are shown.
+    """Replace turns with a summary: the named ones, else all that are shown.
 
-    A retry says the same; what is shown then does not count. Raises NotFound for a turn that is not there.
+    A retry is recognised by its arguments, whatever is shown by then. Raises NotFound for a turn that does not exist.
     """
     command = CompactTurns.parse(given)
     occasion = command.on(core, page)
@@ -132,8 +135,9 @@ def compact(core: Core, page: str, given: Mapping[str, Any]) -> Step[Turn]:
         missing = [id for id in named if id not in held.memory]
     if (missing or not named) and not (yield from is_known(core, occasion, PREFIX)):
         session = page.removeprefix(PAGES)
-        what = f"there is no {missing[0]}" if missing else "nothing was said"
-        raise NotFound(f"{what} in session {session!r}; list its turns for their ids")
+        if not missing:
+            raise NotFound(f"session {session!r} has no turns to replace; append some first")
+        raise NotFound(f"there is no {missing[0]} in session {session!r}; list its turns for their ids")
     return (yield from _append(core, command.model_copy(update={"turns": named or None}), occasion))
 
 
@@ -145,7 +149,7 @@ def _append(core: Core, command: AppendTurn | CompactTurns, occasion: Occasion) 
 
 
 def said(core: Core, page: str, after: str | None, limit: int | None) -> Step[list[Turn]]:
-    """Return the turns in order: those after one of them, and so many at most."""
+    """Return the turns in order, after a given one, up to a limit."""
     check_slice(after, limit)
     held = yield from core.conversations.fresh(core.log, page)
     with held.lock:
@@ -153,14 +157,14 @@ def said(core: Core, page: str, after: str | None, limit: int | None) -> Step[li
 
 
 def check_slice(after: str | None, limit: int | None) -> None:
-    """Raise InvalidId unless `after` is the id of a turn, InvalidField unless `limit` is positive; None is neither."""
+    """Raise InvalidId unless `after` is None or the id of a turn, InvalidField unless `limit` is None or positive."""
     check_limit(limit)
     if after is not None:
         _check_id("after", after)
 
 
 def shown_turns(core: Core, page: str) -> Step[list[Turn]]:
-    """Return the turns, with summaries in the place of those that they replace."""
+    """Return the turns, with summaries in place of those they replace."""
     held = yield from core.conversations.fresh(core.log, page)
     with held.lock:
         return held.memory.shown()

@@ -56,12 +56,12 @@ def _append(
     mode: Literal["all", "each"],
     meanwhile: Callable[[], object] | None,
 ) -> Step[Appended]:
-    """Append events of one page: all or, when one is refused, none; mode "each" skips what is refused.
+    """Append events of one page: all or none; in mode "each", all that are not refused.
 
-    `room` is how many open observations the page may have, 0 for no limit. Raises what the first refused event was
-    refused for. A write whose reply is lost is looked for in the log before it is sent again, so it is never
-    appended twice. An EngineError has the id of the first event. `meanwhile` is called while the engine adds several,
-    if it is called at all.
+    `room` is the most open observations that the page may have, 0 for no limit. Raises the error of the first refused
+    event. If a reply is lost, the events are looked up in the log before they are sent again, so none is appended
+    twice. An EngineError has the id of the first event. `meanwhile` is called while the engine adds several
+    observations; it may not be called at all.
     """
     if page == SYSTEM_PAGE and any(write.op != Op.PUT for write in writes):
         raise InvalidName(f"page: {page!r} is reserved for the bus's own events; write to another page")
@@ -124,7 +124,7 @@ def _append(
 
 
 def _not_replicated(log: Log, copies: int, first: str, outcome: Appended) -> NotReplicated:
-    """Return the error for what fewer replicas have than should, with what was written."""
+    """Return the error for too few replicas, with the position and the fence of the write."""
     short = NotReplicated(copies, log.replicas, first)
     if outcome.wrote is not None:
         short.position, short.fence = outcome.wrote.position, outcome.wrote.fence
@@ -142,7 +142,7 @@ def _add(
     wait: tuple[Command, ...],
     meanwhile: Callable[[], object] | None,
 ) -> Step[list[Any]]:
-    """Send additions to the scripts for them; return the reply, and that of what is sent with it."""
+    """Send plain additions to the scripts in `add_lua/`; return the reply, followed by that of WAIT if it was sent."""
     shard, prefixes = where.keys.shard, log.additions(page, room, on_full)
     replies: list[Any]
     if len(writes) > 1:
@@ -171,14 +171,14 @@ def _add(
 
 
 def _remember(pages: dict[str, float], page: str) -> None:
-    """Note that additions to a page are sent otherwise for a while."""
+    """Note that additions to a page are to be sent in another way for a while."""
     if len(pages) >= MOST_PAGES:
         pages.clear()
     pages[page] = time.monotonic() + _REMEMBERED
 
 
 def _addition(write: Write) -> tuple[str | bytes, ...]:
-    """Return what the scripts for additions take of a plain write, in the order of `Addition`."""
+    """Return the arguments of a plain addition for its script, in the order of `Addition`."""
     said = write.said
     span, start = _placing(write.status, write.status_class, said.type, write.priority or 0)
     return (
@@ -200,7 +200,7 @@ def _placing(status: str, status_class: str, type: str, priority: int) -> tuple[
 
 
 def _read_added(log: Log, shard: int, writes: list[Write], reply: bytes | list[bytes]) -> Appended:
-    """Return what became of plain additions, of which the first has the stream id that is answered, and count them."""
+    """Return the outcome of plain additions, and count them; the reply has the stream id of the first."""
     is_lone = isinstance(reply, bytes)
     stream_id = (reply if isinstance(reply, bytes) else reply[1]).decode()
     displaced: dict[str, tuple[str, ...]] = (
@@ -223,7 +223,7 @@ def _read_added(log: Log, shard: int, writes: list[Write], reply: bytes | list[b
 
 
 def split_added(reply: Any, count: int) -> list[Any]:
-    """Return the reply to each of so many additions that were sent as one."""
+    """Return the reply to each of several additions that were sent as one call."""
     if not isinstance(reply, bytes):  # nothing was written
         return [reply] * count
     ms, _, seq = reply.partition(b"-")

@@ -1,4 +1,4 @@
--- The engine's time in ms, and numbers as text: Lua itself prints them in 14 digits.
+-- The engine's time in ms, and numbers as text: Lua itself prints only 14 digits.
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)

@@ -1,10 +1,11 @@
--- Runs the commands among the arguments from FIRST on (see `packed` in engine/scripts.py), and returns their replies.
--- Besides the engine's, there are
---   UNLIST: it removes a field of a hash, given both, if a third key does not exist;
---   ADDITIONS: it stores additions to a page, and lists them. Given are the keys of documents and of when they are due
---   ('' if none ever is), what follows an id there, how many there are, the seq of the first ('' if others are between),
---   each id and document, when each is due ('' for never), each seq if others are between, and the keys of indexes, each
---   with the numbers, from 0, of the additions in it: two bytes for each.
+-- Runs the commands in the arguments from FIRST on (see `packed` in engine/scripts.py), and returns their replies.
+-- Two commands are not the engine's, and have no reply:
+--   UNLIST hash field key: deletes the field unless the key exists.
+--   ADDITIONS: stores additions to a page, and adds them to indexes. Its arguments:
+--     the key of the documents; the key of the due set ('' if none is ever due); the text after an id in its members;
+--     the number of additions; the seq of the first ('' if their seqs have gaps); the id and the document of each;
+--     if there is a due set, when each is due ('' for never); if there are gaps, the seq of each;
+--     then the key of each index, with the numbers, from 0, of the additions in it, two bytes each.
 
 local WIDEST = 2000 -- arguments of one command; unpack fails near 8,000
 

@@ -1,4 +1,4 @@
-"""Conversations about a durable subscription. All are safe to send twice."""
+"""Conversations about a durable subscription. All are safe to repeat."""
 
 from __future__ import annotations
 
@@ -9,52 +9,14 @@ from typing import Any, NamedTuple
 
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.domain.values import moment
-from scratchbus.engine.scripts import Key, lua_script
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import LeaseLost, NotFound, PositionLost, SubscriptionHeld, SubscriptionMismatch
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.cursor import Cursor, cursors
 from scratchbus.eventlog.keys import ShardKeys
+from scratchbus.eventlog.subscription_script import run_script, subscription_script
 
 _EVENT_ID = re.compile(r"[!-~]{1,1000}")
-
-
-@lua_script("eventlog/clock", "eventlog/consumers")
-def subscription_script(
-    *positions: str,
-    subscription: Key,
-    names: Key,
-    dead: Key,
-    again: Key,
-    never: Key,
-    operation: str,
-    token: str = "",
-    name: str = "",
-    lease_ms: int = 0,
-    who: str = "",
-    filters: str = "",
-    start: str = "",
-    reset: int = 0,
-    cursor: str = "",
-    events: str = "",
-    origins: str = "",
-    position: str = "",
-    attempts: int = 0,
-    wait_ms: int = 0,
-    letter: str = "",
-    idle_ms: int = 0,
-    out: str = "",
-    state: str = "",
-    url: str = "",
-    secret: str = "",
-) -> None:
-    """Change a subscription; the operation says which of the arguments it needs.
-
-    `names` is the set of all subscriptions, `dead` and `again` are its dead letters and those to deliver again. With
-    `reset` it begins at `start` again. `position` is the position of an event that failed `attempts` times and is
-    retried after `wait_ms`. `out` has the events handed out to a pulling client, and `state` is the new state of those
-    at `positions` (see `pulls`).
-    """
 
 
 class CursorEnd(NamedTuple):
@@ -295,20 +257,3 @@ def dropped(name: str, ms: int, cursor: bytes, who: bytes) -> PositionLost:
         f" than subscription_ttl; it was at {cursor.decode()}, its last consumer was {who.decode() or 'unknown'}:"
         " subscribe with reset=True to start again"
     )
-
-
-def run_script(keys: ShardKeys, name: str, operation: str, *positions: str, **needed: Any) -> Step[list[Any]]:
-    """Run an operation of the script on a subscription; return its answer."""
-    command = subscription_script(
-        *positions,
-        subscription=keys.subscription(name),
-        names=keys.subscriptions,
-        dead=keys.dead(name),
-        again=keys.again(name),
-        never=keys.again(""),  # every script that writes needs one, see `ShardKeys.ids`
-        operation=operation,
-        name=name,
-        **needed,
-    )
-    reply: list[Any] = yield from ask(keys.shard, *command)
-    return reply

@@ -10,15 +10,8 @@ from scratchbus.domain.time_checks import When
 from scratchbus.engine.steps import Step
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.cursor import cursors
-from scratchbus.eventlog.reader import (
-    LONGEST_BLOCK_MS,
-    STOPPABLE_BLOCK_MS,
-    Narrow,
-    Stop,
-    decode_some_at_a_time,
-    decode_wanted,
-    read,
-)
+from scratchbus.eventlog.narrow import Narrow, decode_some_at_a_time, decode_wanted
+from scratchbus.eventlog.reader import LONGEST_BLOCK_MS, STOPPABLE_BLOCK_MS, Stop, read
 from scratchbus.eventlog.tail_readers import Feeds
 
 

@@ -16,7 +16,8 @@ from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.log_entry import LogEntry
-from scratchbus.eventlog.reader import LONGEST_BLOCK_MS, STOPPABLE_BLOCK_MS, Narrow, Stop
+from scratchbus.eventlog.narrow import Narrow
+from scratchbus.eventlog.reader import LONGEST_BLOCK_MS, STOPPABLE_BLOCK_MS, Stop
 from scratchbus.eventlog.tail import Feed, TailCursor
 from scratchbus.eventlog.tail_readers import AsyncFeeds
 from scratchbus.telemetry.logs import stderr_logger

@@ -12,9 +12,9 @@ from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.foreign import appended
 from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.narrow import EVERYTHING, Narrow, decode_wanted
 from scratchbus.eventlog.positions import read_positions_back
 from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_position
-from scratchbus.eventlog.reader import EVERYTHING, Narrow, decode_wanted
 
 LARGEST_CHUNK = 2_000
 """The most entries that are requested at once."""

@@ -1,4 +1,4 @@
-"""Conversations about the events that a subscription hands out to pulling clients. All are safe to send twice."""
+"""Conversations about the events that a subscription hands out to pulling clients. All are safe to repeat."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from scratchbus.eventlog.consumers import (
     dropped,
     read_hash,
     removed,
-    run_script,
-    subscription_script,
     texts_of,
 )
 from scratchbus.eventlog.keys import ShardKeys
+from scratchbus.eventlog.subscription_script import run_script, subscription_script
 
 OUT, ACKED, WAITING = "o", "a", "w"
 """The states of an event handed out."""

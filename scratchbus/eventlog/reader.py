@@ -1,43 +1,38 @@
-"""Read the log in order, from a cursor on; nothing is ever skipped silently."""
+"""Read the log in order after a cursor; nothing is ever skipped silently."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
-from scratchbus.domain.events import AnyEvent
-from scratchbus.domain.position import Position, in_time
+from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Call, Collect, Send, Step, ask, ask_all
 from scratchbus.errors import LogGap
 from scratchbus.eventlog.archived import Stretch
 from scratchbus.eventlog.below_floor import Floor, archived_after, entries_at, not_of, read_floor
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
-from scratchbus.eventlog.codec import AT_ONCE, Poison, decode_items
 from scratchbus.eventlog.cursor import ANEW, Cursor, check, trimmed
 from scratchbus.eventlog.foreign import appended
 from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.log_reader import LONGEST_BATCH, is_complete, whole_batches
 from scratchbus.eventlog.positions import read_positions
-from scratchbus.eventlog.raw_entries import RawEntry, batch_place, entry_fields, entry_id, entry_position, is_batch_end
-from scratchbus.telemetry.logs import stderr_logger
+from scratchbus.eventlog.raw_entries import RawEntry, batch_place, entry_id, entry_position, is_batch_end
 
 CHUNK = 200
-"""How many entries are requested at once, more if batches are longer. So many of the usual size fit into the socket
-of an engine on the same host, which can then send them while earlier ones are processed."""
+"""The entries requested at once; more if batches are longer. This many of the usual size fit into the socket of an
+engine on the same host, which can then send them while earlier ones are processed."""
 
 OLD_CHUNK = 500
-"""How many are requested at once by a page's index, or from the archive."""
+"""The entries requested at once by the history index of a page, or from the archive."""
 
 LONGEST_BLOCK_MS = 5_000
 STOPPABLE_BLOCK_MS = 500
 
 Chunks = list[tuple[int, list[RawEntry]]]
 """Entries by shard."""
-
-logger = stderr_logger()
 
 
 class Stop(Protocol):
@@ -46,44 +41,6 @@ class Stop(Protocol):
     def is_set(self) -> bool:
         """Return whether it is time to stop."""
         ...
-
-
-class Narrow(NamedTuple):
-    """A filter of events; None matches all."""
-
-    pages: frozenset[bytes] | None = None
-    types: frozenset[bytes] | None = None
-    kinds: frozenset[bytes] | None = None
-    subjects: frozenset[bytes] | None = None
-
-    @classmethod
-    def of(
-        cls,
-        pages: Collection[str] | None,
-        types: Collection[str] | None,
-        kinds: Collection[str] | None,
-        subjects: Collection[str] | None = None,
-    ) -> Narrow:
-        """Return the filter for the arguments of a caller: a text counts as a list of one."""
-        return cls(_names(pages), _names(types), _names(kinds), _names(subjects))
-
-    def wants(self, fields: dict[bytes, bytes]) -> bool:
-        """Return whether an entry with these fields is wanted."""
-        return (
-            (self.pages is None or fields.get(b"page") in self.pages)
-            and (self.types is None or fields.get(b"type") in self.types)
-            and (self.kinds is None or fields.get(b"kind") in self.kinds)
-            and (self.subjects is None or fields.get(b"subject") in self.subjects)
-        )
-
-
-EVERYTHING = Narrow()
-
-
-def _names(given: Collection[str] | None) -> frozenset[bytes] | None:
-    if given is None:
-        return None
-    return frozenset(name.encode() for name in ([given] if isinstance(given, str) else given))
 
 
 def read(log: Log, cursors: list[Cursor], block_ms: int | None = None) -> Step[Chunks]:
@@ -311,29 +268,3 @@ def wait(log: Log, behind: Mapping[int, Position], seconds: float) -> Step[bool]
     if answer and not has_event:
         yield from _wait_behind_foreign(log, shards, ms)
     return has_event
-
-
-def decode_wanted(chunks: Chunks, narrow: Narrow) -> list[AnyEvent]:
-    """Decode the wanted entries, in the order of time across shards; log and skip entries that are not events."""
-    events = []
-    for shard, entries in chunks:
-        if narrow != EVERYTHING:
-            entries = [entry for entry in entries if narrow.wants(entry_fields(entry))]
-        for _, item in decode_items(entries, shard):
-            if isinstance(item, Poison):
-                logger.warning("not an event", position=str(item.position), reason=item.reason)
-            else:
-                events.append(item)
-    if len(chunks) > 1:
-        events.sort(key=in_time)
-    return events
-
-
-def decode_some_at_a_time(chunks: Chunks, narrow: Narrow) -> Iterator[list[AnyEvent]]:
-    """Decode as `decode_wanted` does, some entries at a time if all are of one shard."""
-    if len(chunks) != 1:
-        yield decode_wanted(chunks, narrow)
-        return
-    ((shard, entries),) = chunks
-    for at in range(0, len(entries), AT_ONCE):
-        yield decode_wanted([(shard, entries[at : at + AT_ONCE])], narrow)

@@ -17,7 +17,8 @@ from scratchbus.eventlog.below_floor import Floor
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.cursor import Cursor
 from scratchbus.eventlog.log_entry import LogEntry
-from scratchbus.eventlog.reader import EVERYTHING, Narrow, read
+from scratchbus.eventlog.narrow import EVERYTHING, Narrow
+from scratchbus.eventlog.reader import read
 
 KEPT = 4_096
 """The most entries that a feed keeps for followers that are a little behind."""

@@ -1,123 +1,48 @@
 """Streams of events (SSE): one reader of the log for all streams of a process, each event encoded once per filter.
 
-A group has all streams with the same filters. It keeps the last frames as bytes, and a stream is a number in them. A
-stream that has fallen behind them, or has just come with a `Last-Event-ID`, reads the log by itself, up to where the
-group stands, and goes on with that: without a gap, since `id` is a position in every shard, and without a duplicate.
+A group has all streams with the same filters. It keeps the last frames as bytes, in numbered chunks, and a stream is
+the number of its next one. A stream that has fallen behind them, or is new and has a `Last-Event-ID`, reads the log by
+itself up to the position of the group, then continues with the chunks: without a gap, since `id` is a position in every
+shard, and without a duplicate.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final
 
 from scratchbus import AsyncBus, BusPosition, Event
 from scratchbus.daemon import stderr_logger
 from scratchbus.errors import LogError, LogRewound, ScratchbusError
 from scratchbus.http.frames import EventFilter, Vector, frame, moved, name_of, text_of, trouble
+from scratchbus.http.stream_group import CHUNK, EventStream, Group
 
 HEARTBEAT: Final = 15.0
-"""Seconds after which a stream says that it lives, and where it is."""
-
-CHUNK: Final = 32 * 1024
-"""The most bytes that are sent at once, unless one event has more."""
+"""The seconds between two heartbeats; a heartbeat has the current position."""
 
 KEPT: Final = 8 * 2**20
-"""The most bytes of frames that are kept, of all groups; each keeps `LEAST_KEPT`."""
+"""The most bytes of frames kept for all groups together; each group may keep `LEAST_KEPT`."""
 
 LEAST_KEPT: Final = 64 * 1024
 
 PER_STREAM: Final = 0.0002
-"""Seconds for each stream of the process in which events are collected, up to `LONGEST_TICK`, to be sent together."""
+"""The seconds for which events are collected to be sent together, per stream of the process, up to `LONGEST_TICK`."""
 
 LONGEST_TICK: Final = 0.2
 
 LOOK: Final = 2.0
-"""Seconds between two looks at what ends streams."""
+"""The seconds between two checks for streams to end."""
 
 STUCK: Final = 15.0
-"""Seconds for which a client may read nothing."""
+"""The seconds for which a client may read nothing before its stream ends."""
 
 logger = stderr_logger()
 
 
-class _Chunk(NamedTuple):
-    frames: bytes
-    end: Vector  # the position behind them
-
-
-class Group:
-    """All streams with the same filters, and the last frames of these; `first` is the number of the oldest chunk."""
-
-    def __init__(self, wanted: EventFilter) -> None:
-        self.wanted = wanted
-        self.streams: set[EventStream] = set()
-        self.first = 0
-        self._chunks: deque[_Chunk] = deque()
-        self._size = 0
-        self._new: list[bytes] = []
-
-    @property
-    def next(self) -> int:
-        """The number of the next chunk."""
-        return self.first + len(self._chunks)
-
-    def add(self, frames: bytes) -> None:
-        """Take frames that the next flush sends."""
-        self._new.append(frames)
-
-    def flush(self, end: Vector, limit: int) -> None:
-        """Hand new frames to all streams; drop the oldest ones beyond the limit, in bytes."""
-        if not self._new:
-            return
-        chunk = _Chunk(b"".join(self._new), end)
-        self._new.clear()
-        self._chunks.append(chunk)
-        self._size += len(chunk.frames)
-        while self._size > limit and len(self._chunks) > 1:
-            self._size -= len(self._chunks.popleft().frames)
-            self.first += 1
-        for stream in self.streams:
-            stream.woken.set()
-
-    def take(self, number: int) -> tuple[bytes, int, Vector]:
-        """Return frames from a chunk on, not many at once, and the number and position behind them."""
-        found: list[bytes] = []
-        size, at, end = 0, number, self._chunks[number - self.first].end
-        while at < self.next:
-            chunk = self._chunks[at - self.first]
-            if found and size + len(chunk.frames) > CHUNK:
-                break
-            found.append(chunk.frames)
-            size, at, end = size + len(chunk.frames), at + 1, chunk.end
-        return b"".join(found) if len(found) > 1 else found[0], at, end
-
-
-class EventStream:
-    """One client's stream: where it is, and whether it is to end."""
-
-    __slots__ = ("at", "blocked_since", "end", "group", "is_over", "is_valid", "where", "woken")
-
-    def __init__(self, where: Vector, is_valid: Callable[[], bool], end: Callable[[], object]) -> None:
-        self.where = where
-        self.is_valid = is_valid
-        self.end = end
-        self.at = 0
-        self.group: Group | None = None
-        self.woken = asyncio.Event()
-        self.is_over = False
-        self.blocked_since: float | None = None
-
-    def close(self) -> None:
-        """Let it end."""
-        self.is_over = True
-        self.woken.set()
-
-
 class Streams:
-    """All streams of this process, and the one reader of the log that feeds them, from the first one on."""
+    """All streams of this process, and the one reader of the log that feeds them; the first stream starts it."""
 
     def __init__(self, own_bus: Callable[[], Awaitable[AsyncBus]]) -> None:
         self._own_bus = own_bus
@@ -135,7 +60,7 @@ class Streams:
         return self._count
 
     async def run(self, stream: EventStream, wanted: EventFilter, send: Callable[[bytes], Awaitable[None]]) -> None:
-        """Send the events behind a stream's position, until it is closed. Raises EngineError before the first."""
+        """Send the events after a stream's position until it is closed. Raises EngineError only before the first."""
         async with self._turn:
             if self._where is None:
                 await self._start()
@@ -171,10 +96,10 @@ class Streams:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
 
-    # -- what one stream needs ----------------------------------------------------------------------------------------
+    # -- one stream ---------------------------------------------------------------------------------------------------
 
     async def _catch_up(self, stream: EventStream, group: Group, send: Callable[[bytes], Awaitable[None]]) -> None:
-        """Send the events between a stream and its group, from the log."""
+        """Send the events between the positions of a stream and of its group, read from the log."""
         wanted, bus = group.wanted, await self._own_bus()
         try:
             await self._wait_for(stream, bus)
@@ -201,7 +126,10 @@ class Streams:
             await self._send(stream, trouble(name_of(problem), text_of(stream.where), problem), send)
 
     async def _wait_for(self, stream: EventStream, bus: AsyncBus) -> None:
-        """Wait until this process has read as much as the one that the client was at before. Raises LogRewound."""
+        """Wait until this process has read up to the client's position, which may come from another server.
+
+        Raises LogRewound if the log ends before it.
+        """
         while not stream.is_over and any(at.seq > end.seq for at, end in zip(stream.where, self._end(), strict=True)):
             for at, end in zip(stream.where, (await bus.position()).shards, strict=True):
                 if at.seq > end.seq:
@@ -233,7 +161,7 @@ class Streams:
         self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._watch())]
 
     async def _read(self) -> None:
-        """Read the log for all streams, for as long as there are any."""
+        """Read the log for all streams until cancelled, retrying after errors."""
         failures = 0
         while True:
             try:
@@ -250,7 +178,7 @@ class Streams:
             await asyncio.sleep(min(2.0, 0.05 * 2 ** min(failures, 6)))
 
     async def _begin_again(self, problem: LogError) -> None:
-        """Tell all streams that events are missing, and go on at the end of the log."""
+        """Tell all streams that events are missing, and continue at the end of the log."""
         with suppress(ScratchbusError):
             self._where = (await (await self._own_bus()).position()).shards
             told = trouble(name_of(problem), text_of(self._where), problem)
@@ -278,10 +206,10 @@ class Streams:
         for group in self._groups.values():
             group.flush(self._end(), self._limit())
 
-    # -- what ends streams --------------------------------------------------------------------------------------------
+    # -- heartbeats and ends ------------------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
-        """End the streams whose callers are no longer welcome, or do not read; send heartbeats to the others."""
+        """End the streams whose callers are no longer authorized or do not read; send heartbeats to the others."""
         loop = asyncio.get_running_loop()
         last = loop.time()
         while True:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scratchbus.commands import fact_reads, facts, ingest
+from scratchbus.commands import contested_facts, fact_reads, facts, ingest
 from scratchbus.commands.fact_text import render
 from scratchbus.domain.facts import Fact
 from scratchbus.domain.knowledge import Extractor, Neighbour, Span, Why
@@ -148,7 +148,7 @@ class Facts:
 
     def pending_review(self) -> list[Observation]:
         """Return the open observations that ask which contested fact is true; their `context` has the ids."""
-        return self._bus.converse(facts.pending_review(self._bus.core, self._page))
+        return self._bus.converse(contested_facts.pending_review(self._bus.core, self._page))
 
     def ingest(
         self,

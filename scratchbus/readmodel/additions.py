@@ -1,7 +1,7 @@
-"""Additions folded by column: from entries of the log to stored documents and indexes, without models in between.
+"""Fold additions by column: from entries of the log to stored documents and index entries, without models in between.
 
-Most events are additions of observations about which nothing else has happened yet. What `scratch_page.added` makes of
-them is said here a second time, for speed; `scratchbus verify` folds all events one by one and compares.
+Most events are additions of observations that no other event is about yet. For speed, this repeats what
+`scratch_page.added` does; `scratchbus verify` folds all events one by one and compares.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _basics: Callable[[Fields], tuple[Any, ...]] = attrgetter(*filter(ObservationFie
 _DETAILS = [*filter(ObservationFields.model_fields.__contains__, Details.__struct_fields__)]
 _details: Callable[[Fields], tuple[Any, ...]] = attrgetter(*_DETAILS, "times")
 _PLAIN_DETAILS = *attrgetter(*_DETAILS)(PLAIN), 1
-"""What the details of most additions are."""
+"""The details of most additions."""
 _stored: Callable[..., StoredObservation] = StoredObservation
 _stored_details: Callable[..., Details] = Details
 _Members = defaultdict[str, list[int]]
 
 
 class PageAdditions:
-    """What a stretch of the log adds to one page: `documents` by `ids`, and which of them are in which index.
+    """The folded additions to one page: their `documents` in the order of `ids`, and their index entries.
 
-    `due` says of each when (ms) time changes it first, None if it never does. `places` has the ms and seq of each;
-    `relations` those that some of them tell of, as `event_relations.relations` has them.
+    `due` has for each the time (ms) that first changes it, None if none does. `places` alternates the ms and the seq of
+    each. `relations` has the relations of all, as `event_relations.relations` yields them.
     """
 
     def __init__(self, page: bytes) -> None:
@@ -52,7 +52,7 @@ class PageAdditions:
 
     @property
     def count(self) -> int:
-        """How many additions there are."""
+        """The number of additions."""
         return len(self.ids)
 
     def take(
@@ -64,7 +64,7 @@ class PageAdditions:
         seqs: Sequence[int],
         shard: int,
     ) -> None:
-        """Take all additions to the page, at most 65,536, given by column; each of them can be folded."""
+        """Fold all additions to the page, at most 65,536, given by column; all of them must be valid."""
         self.ids, self.seqs, names = ids, seqs, texts_of(ids)
         self.places = [part for place in zip(times, seqs, strict=True) for part in place]
         kinds = texts_of(types)
@@ -102,7 +102,7 @@ class PageAdditions:
 
     @property
     def indexes(self) -> Iterator[tuple[tuple[str, str], list[int]]]:
-        """The indexes that the additions are in, each with the numbers of those that are, from 0."""
+        """The indexes that list additions, each with the numbers, from 0, of those it lists."""
         for kind, values in ("type", self._types), ("tag", self._tags), ("owner", self._owners):
             yield from (((kind, value), members) for value, members in values.items())
         if self._waiting:
@@ -115,7 +115,7 @@ class PageAdditions:
 
 
 def _due(body: Fields, ms: int) -> int | None:
-    """Return when (ms) time changes an addition first, if it ever does."""
+    """Return the time (ms) that first changes an addition, None if none does."""
     if body.remind_at is None and body.ttl is not None and body.status_class == "open":
         return ms + int(body.ttl)
     moments = [body.remind_at, body.expires_at if body.status_class == "open" else None]
@@ -125,7 +125,7 @@ def _due(body: Fields, ms: int) -> int | None:
 def take_additions(
     entries: Sequence[RawEntry], decoded: Decoded, shard: int
 ) -> tuple[list[PageAdditions], Sequence[RawEntry], Decoded]:
-    """Return the additions, by page, that nothing else among these entries is about; and all other entries."""
+    """Return the additions of subjects that have no other entry among these, by page; and all other entries."""
     pages, others = defaultdict[bytes, list[int]](list), list[int]()
     _, subjects, names, kinds, types, *_ = decoded.columns
     times, seqs = entry_numbers(entries)
@@ -147,7 +147,7 @@ def take_additions(
 
 
 def _expires(body: Fields, ms: int) -> bool:
-    """Set when an addition expires; return whether it can be folded. The fold of single events says why not."""
+    """Set when an addition expires; return False if that is out of range. The fold of single events then rejects it."""
     if body.ttl is not None:
         try:
             body.expires_at = moment(ms + body.ttl)
@@ -157,16 +157,19 @@ def _expires(body: Fields, ms: int) -> bool:
 
 
 def _are_plain(subjects: Sequence[bytes], kinds: Sequence[bytes]) -> list[bool]:
-    """Return for each event whether it adds an observation that no other is about."""
+    """Return for each event whether it adds an observation that no other event is about."""
     events_of, ids = Counter(subjects), b"".join(subjects)
     if len(events_of) == len(subjects) == kinds.count(b"added") and ids.isupper() and ids.isascii():
         return [True] * len(subjects)
     return [
-        kind == b"added" and events_of[id] == 1 and id.isupper() and id.isascii()  # those of memories are in lower case
+        kind == b"added"
+        and events_of[id] == 1
+        and id.isupper()
+        and id.isascii()  # the ids of memories are in lower case
         for id, kind in zip(subjects, kinds, strict=True)
     ]
 
 
 def _some(wanted: list[int], column: Sequence[T]) -> Sequence[T]:
-    """Return those of a column that have these numbers."""
+    """Return the elements of a column at these indexes."""
     return column if len(wanted) == len(column) else [column[at] for at in wanted]

@@ -1,8 +1,8 @@
-"""Reading a page: what is folded, with what is not folded yet laid over it.
+"""Read a page: its stored documents, overlaid with those changed by events that are not folded yet.
 
-A read takes the log's tail in the same round trip as what it asks for, so it sees every write acknowledged before it
-began. When few events are not folded yet, they are folded in memory; when many, the reader folds and commits as a
-projector does, or in memory all the same where it may not write.
+A read takes the log's tail in the same round trip as the documents, so it sees every write acknowledged before it
+began. If few events are not folded yet, they are folded in memory; if many, the reader folds and commits them as a
+projector does, or also folds them in memory if it may not write.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ from scratchbus.domain.memories import Remembered
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.schedule import unblocked
-from scratchbus.engine.scripts import Key, Keys, lua_script
 from scratchbus.engine.steps import Call, Pause, Step, ask
 from scratchbus.errors import Behind, EngineForbidden, EngineReadOnly
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, check_end, read_checkpoint
 from scratchbus.eventlog.codec import decode_items
-from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.lag import end_of
-from scratchbus.eventlog.layouts import LUA, Head
+from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.raw_entries import text_of
 from scratchbus.eventlog.stored_documents import (
     UNREADABLE,
@@ -41,56 +40,27 @@ from scratchbus.projections.scratch_page import by_priority, is_active
 from scratchbus.projections.stored_observation import AnyObservation
 from scratchbus.readmodel.catch_up import fold_once, page_in
 from scratchbus.readmodel.fold import Fold, needed
-from scratchbus.readmodel.kept_folds import MOST_PAGES, NOTHING, KeptFold, Rows
+from scratchbus.readmodel.kept_folds import MOST_PAGES, NOTHING, KeptFold
 from scratchbus.readmodel.kept_reads import MOST_BYTES, MOST_READS, NO_READ, KeptRead
 from scratchbus.readmodel.overlay import Overlay, fold_ahead
-
-
-@lua_script("eventlog/clock", "eventlog/entries", "readmodel/query", only_reads=True, constants=LUA)
-def _query(
-    *arguments: object,
-    tail: Key,
-    checkpoint: Key,
-    log: Key,
-    docs: Key,
-    heads: Key,
-    open: Key,
-    types: Key,
-    sets: Keys,
-    page: str,
-    most: int,
-    folded: str,
-    kept_checkpoint: str,
-    kept_tail: str,
-    operation: str,
-    of_type: str,
-) -> None:
-    """Look at a page, and at up to `most` events behind the stream id `folded`, or behind the checkpoint when it is "".
-
-    On top of `kept_checkpoint` the events up to `kept_tail`, unless it is "", need not be returned.
-
-    The operations and their arguments: "get", ids; "active", how many (-1: all), and the `state` of a kept read, whose
-    documents need not be returned; "list", at least how many, below which seq ("" from the newest), statuses (",a,b,"
-    or ""), and a text that the document must contain ("" any). `open` is the sorted set that "active" walks, `sets` are
-    those that "list" intersects; without any it walks those of all `types`, whose names begin with `of_type`.
-    """
-
+from scratchbus.readmodel.query_script import query_script
 
 KeysOf = Callable[[PageKeys], Iterable[str]]
-"""Returns the sorted sets of a page that a list walks; none for all observations."""
+"""Returns the sorted sets that a list of a page intersects; none for all observations."""
 
 IN_MEMORY = 200
-"""With more unfolded events than this, a reader commits what it folds."""
+"""The most unfolded events that a reader folds in memory; if there are more, it commits what it folds."""
 
 _ALL = 1_000_000
-_LOOKS = 3  # for what is being paged in just then
+_LOOKS = 3  # for observations that are paged in meanwhile
 
 
 class Look(NamedTuple):
-    """One consistent look: the time of the engine, the stored documents that were found, and those since folded again.
+    """A consistent read: the engine's time (ms), the stored documents found, and the fold of the events after them.
 
-    `overlay` has the documents, by subject, that events came for since. `state` is the checkpoint and the tail, as the
-    engine stores them. `ahead` is given to the next look of the same read, so that it need not fold the same again.
+    `overlay` has the documents changed by these events, by subject; those of a kept fold are stored observations.
+    `state` is the checkpoint and the tail, as the engine stores them. `ahead` is passed to the next `look` of the same
+    read, so that it need not fold the same events again.
     """
 
     now: int
@@ -105,16 +75,16 @@ class Look(NamedTuple):
 
 
 class PastState(Protocol):
-    """A moment of the past, told by what has become of a page since."""
+    """A moment of the past, restored by undoing the later events of a page."""
 
     ms: int
 
     def undo(self, log: Log, page: str, tail: Position) -> Step[Mapping[str, Observation | None]]:
-        """Return, as they were, all that had events since then, up to this end of the log; None for what was not."""
+        """Return the earlier state of all observations with events from then to the tail; None if absent then."""
 
 
 class Freshness(NamedTuple):
-    """How fresh a read has to be; `timeout` (seconds) bounds the wait for a projection that is far behind."""
+    """How fresh a read must be; `timeout` (seconds) bounds the wait for a projection that is far behind."""
 
     stale_ok: bool = False
     timeout: float = 30.0
@@ -133,18 +103,17 @@ def look(
     keeps: bool = False,
     had: KeptRead = NO_READ,
 ) -> Step[Look]:
-    """Ask the query script once, or again after folding what is missing; as it was `earlier`, if so. Raises Behind.
+    """Run the query script, folding what is missing until little of it is left. Raises Behind.
 
-    `store` is the hash of the page that has the documents. One that `keeps` what it folds need not fold it again; what
-    it kept before is then in the overlay in the form in which it is stored. `had` are documents that it kept.
+    `store` is the hash with the documents. A look that `keeps` its fold saves the next one from repeating it. `had` are
+    documents kept from an earlier read, which the script need not return.
     """
-    keys = log.page(page).keys
-    shard, most = keys.shard, -1 if freshness.stale_ok else IN_MEMORY
-    build, deadline = ahead.checkpoint.build if ahead else keys.build, time.monotonic() + freshness.timeout
+    keys, deadline = log.page(page).keys, time.monotonic() + freshness.timeout
+    shard, build = keys.shard, ahead.checkpoint.build if ahead else keys.build
     while True:
         names = keys.page(page, build)
         kept = keys.folds.get(page, NOTHING) if keeps and ahead is None else NOTHING
-        command = _query(
+        command = query_script(
             *arguments,
             tail=keys.tail,
             checkpoint=keys.live,
@@ -155,7 +124,7 @@ def look(
             types=names.types,
             sets=tuple(keys_of(names)) if keys_of is not None else (),
             page=page,
-            most=most,
+            most=-1 if freshness.stale_ok else IN_MEMORY,
             folded=ahead.at.stream_id if ahead else "",
             kept_checkpoint=kept.checkpoint,
             kept_tail=kept.tail if kept.rows is not None else "",
@@ -171,39 +140,26 @@ def look(
         if reply[2] and not reply[1]:
             yield from read_checkpoint(keys)  # which raises if the log is empty, not if only its tail is lost
         elif freshness.stale_ok:
-            check_end(checkpoint, reply[1], None)
-        if reply[3] != -1:
-            fold = ahead.fold if ahead else Fold(shard, store=store)
-            is_held = bool(reply[4])
-            rows = kept.rows if is_held and kept.rows else {}
-            if (yield from _fold_rest(log, page, checkpoint, fold, reply, rows, stale=freshness.stale_ok)):
-                break
-            ahead = None
+            _check_stale(page, freshness, checkpoint, reply)
+        if reply[3] == -1:
+            if time.monotonic() > deadline:
+                raise _behind(page, freshness)
+            ahead = yield from _fold_some(log, page, store, checkpoint, ahead)
             continue
-        if time.monotonic() > deadline:
-            raise Behind(
-                f"page {page!r}: the projection is still behind after {freshness.timeout:g} s; start a projector"
-                " (`scratchbus up`), or read with stale_ok=True"
-            )
-        ahead = yield from _fold_some(log, page, store, checkpoint, ahead)
-    if freshness.stale_ok:
-        _check_age(page, freshness, reply)
-    now, tail, row, entries, _, _, _, documents, is_end, *below = reply
+        fold = ahead.fold if ahead else Fold(shard, store=store)
+        if (yield from _fold_rest(log, page, checkpoint, fold, reply, kept, stale=freshness.stale_ok)):
+            break
+        ahead = None
+    now, tail, row, entries, is_held, _, _, documents, is_end, *below = reply
     if documents is None:
         documents, is_end = had.rows, had.is_end
     if ahead:
         ahead.at = end_of(tail, shard)
-    asked = set(arguments) if operation == "get" else None
-    overlay: dict[str, Any] = dict(kept.documents(asked)) if is_held else {}
-    overlay |= {subject: document for (_, subject), document in fold.documents.items()}
+    overlay: dict[str, Any] = kept.documents(set(arguments) if operation == "get" else None) if is_held else {}
+    for (_, subject), document in fold.documents.items():
+        overlay[subject] = document
     if keeps and entries and ahead is None and not freshness.stale_ok and not checkpoint.is_paged:
-        folded = text_of(row)
-        if is_held or (kept.tail and kept.checkpoint == folded):
-            kept.keep(keys, page, text_of(tail), fold, is_held=is_held)
-        else:
-            if len(keys.folds) >= MOST_PAGES:
-                keys.folds.clear()
-            keys.folds[page] = KeptFold(folded, text_of(tail))
+        _keep(keys, page, kept, text_of(row), text_of(tail), fold, is_held=bool(is_held))
     if earlier is not None:
         now = earlier.ms
         overlay |= yield from earlier.undo(log, page, end_of(tail, shard))
@@ -211,8 +167,27 @@ def look(
     return Look(now, documents, fold, overlay, bool(is_end), place, checkpoint, state, ahead)
 
 
-def _check_age(page: str, freshness: Freshness, reply: list[Any]) -> None:
-    """Raise Behind for a stale read that leaves out an event from before the time that it may be behind."""
+def _keep(keys: ShardKeys, page: str, kept: KeptFold, checkpoint: str, tail: str, fold: Fold, *, is_held: bool) -> None:
+    """Keep a fold for the next read, or only its position if this is the first read at its checkpoint."""
+    if is_held or (kept.tail and kept.checkpoint == checkpoint):
+        kept.keep(keys, page, tail, fold, is_held=is_held)
+        return
+    if len(keys.folds) >= MOST_PAGES:
+        keys.folds.clear()
+    keys.folds[page] = KeptFold(checkpoint, tail)
+
+
+def _behind(page: str, freshness: Freshness) -> Behind:
+    """Return the error for a projection that stays behind."""
+    return Behind(
+        f"page {page!r}: the projection is still behind after {freshness.timeout:g} s; start a projector"
+        " (`scratchbus up`), or read with stale_ok=True"
+    )
+
+
+def _check_stale(page: str, freshness: Freshness, checkpoint: Checkpoint, reply: list[Any]) -> None:
+    """Check the end of the log. Raises Behind if a stale read leaves out an event older than the timeout."""
+    check_end(checkpoint, reply[1], None)
     now, since = reply[0], reply[3]
     if since and now - since > freshness.timeout * 1000:
         raise Behind(
@@ -222,7 +197,7 @@ def _check_age(page: str, freshness: Freshness, reply: list[Any]) -> None:
 
 
 def recollect(log: Log, page: str, subjects: Sequence[str], freshness: Freshness) -> Step[dict[str, Remembered]]:
-    """Return what is remembered on a page under these subjects; what is not there is left out. Raises Behind."""
+    """Return the memories of a page with these subjects, by subject, without missing ones. Raises Behind."""
     seen = yield from look(log, page, freshness, "get", *subjects, store="memory")
     found: dict[str, Document | None] = {
         subject: decode_document(subject, row)
@@ -234,18 +209,16 @@ def recollect(log: Log, page: str, subjects: Sequence[str], freshness: Freshness
 
 
 def _fold_rest(
-    log: Log, page: str, checkpoint: Checkpoint, fold: Fold, reply: list[Any], kept: Rows, *, stale: bool
+    log: Log, page: str, checkpoint: Checkpoint, fold: Fold, reply: list[Any], kept: KeptFold, *, stale: bool
 ) -> Step[bool]:
-    """Fold what a look found behind the checkpoint, or behind what is kept.
-
-    Return whether it holds, or something was paged in meanwhile.
-    """
-    entries, touched, rows = [] if stale else reply[3], reply[5], reply[6]
+    """Fold the events that the script returned; return False if documents were paged in meanwhile."""
+    entries, is_held, touched, rows = reply[3:7]
+    held = kept.rows if is_held and kept.rows else {}
     for subject, row in zip(touched, rows, strict=True):
         key = page, text_of(subject)
         if key not in fold.documents:
-            fold.load(key, kept.get(key[1], row))
-    items = decode_items(entries, fold.shard)
+            fold.load(key, held.get(key[1], row))
+    items = decode_items([] if stale else entries, fold.shard)
     if checkpoint.is_paged and (yield from page_in(log, fold, needed(item for _, item in items), checkpoint.build)):
         key_now = yield from ask(fold.shard, "GET", log.keys(fold.shard).live)
         if Checkpoint.parse(key_now, fold.shard) != checkpoint:
@@ -258,7 +231,7 @@ def _fold_rest(
 def _fold_some(
     log: Log, page: str, store: Store, checkpoint: Checkpoint, ahead: Overlay | None
 ) -> Step[Overlay | None]:
-    """Fold some of what is missing: for all, or where that is forbidden for this read alone, which is returned."""
+    """Fold some of the missing events and commit them; if that is forbidden, return their fold for this read alone."""
     if ahead is None:
         try:
             folded, _ = yield from fold_once(log, checkpoint.position.shard, checkpoint)
@@ -266,7 +239,7 @@ def _fold_some(
             ahead = Overlay.of(checkpoint, store)
         else:
             if folded.outcome is not Outcome.DONE:
-                yield Pause(random.uniform(0.001, 0.02))  # jitter: another projector is at it
+                yield Pause(random.uniform(0.001, 0.02))  # jitter: another projector is at work
             return None
     return ahead if (yield from fold_ahead(log, page, ahead)) else None
 
@@ -274,7 +247,7 @@ def _fold_some(
 def get(
     log: Log, page: str, ids: list[str], freshness: Freshness, earlier: PastState | None = None
 ) -> Step[dict[str, Observation]]:
-    """Return the observations with these ids, by id; those that are not on the page are left out."""
+    """Return the observations with these ids, by id, without those that are not on the page."""
     for _ in range(_LOOKS):
         seen = yield from look(log, page, freshness, "get", *ids, earlier=earlier, keeps=True)
         found: dict[str, AnyObservation] = {document.id: document for document in decode_observations(seen.rows)}
@@ -307,9 +280,9 @@ def active(
     earlier: PastState | None = None,
     wanted: Callable[[AnyObservation], bool] = is_active,
 ) -> Step[list[Observation]]:
-    """Return the open observations by priority, then newest first: those that do not wait for review, or all wanted.
+    """Return the open observations that are `wanted`, by priority, then newest first; by default the active ones.
 
-    Leaves out what an open one blocks. Raises InvalidField unless the limit is None or a positive whole number.
+    Leaves out those blocked by an open one. Raises InvalidField unless the limit is None or a positive whole number.
     """
     if limit is not None:
         check_limit(limit)
@@ -332,7 +305,7 @@ def active(
         except UNREADABLE:
             found = decode_stored(seen.rows)
         late = [document for document in seen.overlay.values() if document is not None]
-        if late and not seen.is_end:  # what ranks below the last that was found may have others before it
+        if late and not seen.is_end:  # below the last one found, others may come first
             last = max(map(by_priority, found), default=(-_ALL, 0))
             late = [document for document in late if by_priority(document) <= last]
         merged = found
@@ -342,7 +315,7 @@ def active(
         read = scratch_page.settled_all(merged, seen.now)
         out = list(filter(wanted, read))
         if any(each.blocked_by for each in out):
-            if not seen.is_end:  # what blocks it may rank below what was found
+            if not seen.is_end:  # a blocker may rank below those found
                 want = -1
                 continue
             out = unblocked(out, {each.id for each in read if each.status_class == "open"}.__contains__)
@@ -352,13 +325,13 @@ def active(
 
 
 def count_of_open(log: Log, page: str) -> Step[int]:
-    """Return how many observations of a page are open, what has expired and was not swept yet among them."""
+    """Return the number of open observations of a page, including expired ones that were not swept yet."""
     keys = log.keys(log.shard(page))
     return int((yield from ask(keys.shard, "ZCARD", keys.open(page))))
 
 
 def read_head(log: Log, page: str, id: str) -> Step[Head | None]:
-    """Return what the append script knows of a subject, if it knows it."""
+    """Return the head of a subject, None if it has none."""
     keys = log.keys(log.shard(page))
     row = yield from ask(keys.shard, "HGET", keys.heads(page), id)
     return Head.parse(row) if row else None

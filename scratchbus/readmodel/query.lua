@@ -1,9 +1,11 @@
--- One consistent look at a page: what was asked for, and the events that are not folded into it yet.
+-- Reads a page atomically: the requested documents, and the events of the page that are not folded into them yet.
 --
--- Reply: {now, tail, checkpoint, entries or -1 when there are too many or some are missing, 1 when these follow the fold
---         that the reader keeps, touched ids, touched docs, docs, 1 when there are no more, and where a list goes on}
--- The docs are nil if the reader keeps them, from a read at this very tail and checkpoint.
--- A list may answer with fewer than asked for, after 5,000 that it looked at; it says below which seq to go on.
+-- Reply: {now, tail, checkpoint, entries of these events, 1 if they follow the fold that the reader keeps, their
+--         subjects, the documents of these, the requested documents, 1 if there are no more of them, and for a list the
+--         seq below which it continues}
+-- Instead of entries: -1 if there are too many, or some are missing; in a read that may be stale, the time (ms) of the
+-- first event left out, 0 if there is none. A list ends early after 5,000 observations looked at.
+-- The documents of "active" are nil if the reader keeps them, from a read at the same checkpoint and tail.
 
 local call = redis.call
 
@@ -17,13 +19,13 @@ local function documents(ids)
 end
 
 local tail, checkpoint = call('GET', TAIL) or '', call('GET', CHECKPOINT) or ''
-now = math.max(now, tonumber(string.match(tail, @MS@) or 0)) -- a clock that was set back: the log's time stands still
+now = math.max(now, tonumber(string.match(tail, @MS@) or 0)) -- the log's time never runs backwards
 local reached = FOLDED ~= '' and FOLDED or string.match(checkpoint, @CHECKPOINT(stream_id)@) or ''
-local last = string.match(tail, @LAST(stream_id)@) -- what is behind it, someone added by hand
+local last = string.match(tail, @LAST(stream_id)@) -- entries behind it were added by hand
 local is_behind = tail ~= '' and last ~= reached
 local entries, touched, seen, is_held = {}, {}, {}, 0
 
--- Returns the events behind the fold that the reader keeps, if the log still has the event that it ended with.
+-- Returns the events after the fold that the reader keeps; nil if the log no longer has the last event of that fold.
 
 local function since_kept()
   if KEPT_TAIL == tail then return {} end
@@ -45,7 +47,7 @@ if MOST >= 0 and is_behind then
   end
   for _, entry in ipairs(rest) do
     local fields = entry[2]
-    local is_ours = fields[3] == 'subject' and fields[5] == 'page' -- else somebody wrote it by hand
+    local is_ours = fields[3] == 'subject' and fields[5] == 'page' -- else it was written by hand
     if (is_ours and fields[6] or field_of(entry, 'page')) == PAGE then
       local subject = is_ours and fields[4] or field_of(entry, 'subject') or ''
       entries[#entries + 1] = entry
@@ -56,7 +58,7 @@ if MOST >= 0 and is_behind then
     end
   end
 end
-local since = 0 -- when the first event came that a stale read leaves out
+local since = 0 -- the time (ms) of the first event that a stale read leaves out
 if MOST < 0 and is_behind then
   local first = call('XRANGE', LOG, reached == '' and '-' or '(' .. reached, last, 'COUNT', 1)[1]
   if first then since = tonumber(string.match(first[1], @MS@)) end
@@ -101,9 +103,10 @@ local function rows_of(set, from)
   return call('ZREVRANGEBYSCORE', set, from == '' and '+inf' or '(' .. from, '-inf', 'WITHSCORES', 'LIMIT', 0, step)
 end
 
--- Several sets are merged. Each has the rows read last, a member and its score, and at which of them it is.
+-- Several sets are merged by score. Of each, `rows` are the last rows read (members and scores alternate), and `at` is
+-- the index of the current one.
 
-local function go_on(walk)
+local function advance(walk)
   walk.at = walk.at + 2
   if walk.at > #walk.rows then
     walk.rows, walk.at = rows_of(walk.set, walk.below), 1
@@ -115,7 +118,7 @@ end
 local walks = {}
 for k, set in ipairs(#walked > 1 and walked or {}) do
   walks[k] = {set = set, below = below, rows = {}, at = 0}
-  go_on(walks[k])
+  advance(walks[k])
 end
 
 local function next_merged()
@@ -127,7 +130,7 @@ local function next_merged()
     end
     if not first.below then break end
     rows[r], rows[r + 1] = first.rows[first.at], first.below
-    go_on(first)
+    advance(first)
   end
   return rows
 end
@@ -154,7 +157,7 @@ while #ids < limit and looked < 5000 do
   if statuses ~= '' and #some > 0 then
     local kept = {}
     for i, head in ipairs(call('HMGET', HEADS, unpack(some))) do
-      if not head then -- dropped below the floor, when it was final; its document says how
+      if not head then -- it was final, and was dropped below the floor; the document has the status
         local doc = call('HGET', DOCS, some[i])
         for status in string.gmatch(doc or '', '"status":"([^"]*)"') do
           if string.find(statuses, ',' .. status .. ',', 1, true) then

@@ -1,4 +1,4 @@
-"""The writes that bring the state from before a fold to after it."""
+"""The commands that store what a fold changed: documents, indexes, relations and positions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from scratchbus.readmodel.fold import Fold
 from scratchbus.readmodel.type_indexes import unlist
 
 Writes = dict[Command, list[object]]
-"""The arguments of commands, by how these begin."""
+"""Arguments, by the verb and the key of the command that takes them."""
 
 _WIDEST = 2_000  # arguments of one command; Lua's unpack fails near 8,000
 
@@ -31,9 +31,9 @@ _WIDEST = 2_000  # arguments of one command; Lua's unpack fails near 8,000
 def commands(
     keys: ShardKeys, fold: Fold, checkpoint: Checkpoint, additions: Iterable[PageAdditions] = ()
 ) -> Iterator[Command]:
-    """Yield the writes that bring the state from before a stretch of the log to after it.
+    """Yield the commands that store what a fold changed.
 
-    `additions` are those of its events that the fold was not given.
+    `additions` are those of the same events that were folded by column instead.
     """
     writes: Writes = defaultdict(list)
     left = dict[Command, None]()
@@ -68,7 +68,7 @@ def commands(
         places[added.name] = _in_order(places[added.name], added.places)
     yield from fold.paged_in
     for page in fold.emptied:
-        yield ("DEL", keys.page(page, checkpoint.build).memory)  # first: what was remembered since is written again
+        yield ("DEL", keys.page(page, checkpoint.build).memory)  # first: later memories are written below
     for command, arguments in writes.items():
         for at in range(0, len(arguments), _WIDEST):
             yield (*command, *arguments[at : at + _WIDEST])
@@ -86,9 +86,9 @@ def commands(
 
 
 def _add(writes: Writes, name: PageKeys, added: PageAdditions) -> Command:
-    """Return the command that stores additions and lists them (see commands.lua); add what else is to be written.
+    """Return the ADDITIONS command for the additions to a page (see commands.lua); add their other writes to `writes`.
 
-    It names each of them once, whatever the indexes it is in.
+    It names each addition once, however many indexes list it.
     """
     indexes: list[object] = []
     for index, members in added.indexes:
@@ -109,7 +109,7 @@ def _add(writes: Writes, name: PageKeys, added: PageAdditions) -> Command:
 
 
 def _in_order(some: list[int], others: list[int]) -> list[int]:
-    """Return positions, the ms and seq of one after the other, in the order of the log."""
+    """Return two lists of positions, each an ms followed by a seq, as one list in the order of the log."""
     if not some:
         return others
     both = some + others
@@ -119,7 +119,7 @@ def _in_order(some: list[int], others: list[int]) -> list[int]:
 def _index(
     writes: Writes, name: PageKeys, indexes: Indexes, id: str, before: Document | None, after: Document | None
 ) -> None:
-    """Add the writes after which a document is listed and found as it is after the fold."""
+    """Add the writes that bring the index entries of a document up to date."""
     due, was_due = indexes.moment(after) if after else None, indexes.moment(before) if before else None
     if due is not None and due != was_due:
         writes["ZADD", name.due] += (due, f"{id}@{name.page}")

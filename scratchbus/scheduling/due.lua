@@ -1,4 +1,4 @@
--- What time has come for: the members of the due set up to now, each with its head.
+-- Reads the members of the due set whose time has come, each with its head.
 --
 -- Reply: {now, member, head or "", …}
 

@@ -1,9 +1,9 @@
 """Paging out: remove documents of observations that have long been final from the engine's memory.
 
-Only the position of the last event of each stays, some 60 bytes. A process that pages out follows the log: it removes
-observations that became final back then and have not changed since. It commits only if the state is as it was read;
-if a projector was faster, it reads again, as long as the documents stay the same. So any number of processes may page
-out, and be killed anywhere.
+Only the position of the last event of each stays, some 60 bytes. A process that pages out reads the log up to a given
+age, and removes observations that these events made final and that have not changed since. It commits only if the state
+is as it was read; if a projector was faster, it reads again, as long as the documents stay the same. So any number of
+processes may page out, and be killed at any point.
 """
 
 from __future__ import annotations

@@ -18,8 +18,9 @@ from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.log_reader import LogReader
+from scratchbus.eventlog.narrow import Narrow, decode_wanted
 from scratchbus.eventlog.raw_entries import entry_position
-from scratchbus.eventlog.reader import Chunks, Narrow, decode_wanted
+from scratchbus.eventlog.reader import Chunks
 from scratchbus.eventlog.stored_documents import decode_observations
 from scratchbus.eventlog.writes import Op, Write
 from scratchbus.projections.filters import Filter

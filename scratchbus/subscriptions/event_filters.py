@@ -14,7 +14,7 @@ from scratchbus.engine.steps import Step
 from scratchbus.errors import PositionLost
 from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.log_entry import LogEntry
-from scratchbus.eventlog.reader import Narrow
+from scratchbus.eventlog.narrow import Narrow
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.queries import get
 from scratchbus.readmodel.scope import Core

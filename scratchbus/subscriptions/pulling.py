@@ -21,8 +21,9 @@ from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.consumers import CursorEnd, Grant, HeldByOther, SubscriptionLease, open_cursors, origins_of
 from scratchbus.eventlog.cursor import Cursor
 from scratchbus.eventlog.log_entry import LogEntry
+from scratchbus.eventlog.narrow import Narrow
 from scratchbus.eventlog.pulls import OUT, WAITING, OutEntry, hand_out, read_out
-from scratchbus.eventlog.reader import Narrow, read
+from scratchbus.eventlog.reader import read
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.consumer import NAP
 from scratchbus.subscriptions.dead_letters import read_again

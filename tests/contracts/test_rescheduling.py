@@ -283,13 +283,13 @@ def test_what_cannot_be_moved_is_refused(bus, page, clock, one):
         (one.id, {"not_before": soon, "status": "pending_review"}, "status: cannot be given together with not_before"),
         (one.id, {"remind_at": soon}, "is scheduled; give not_before"),
         (one.id, {"not_before": soon, "remind_at": soon}, "remind_at: cannot be given together with not_before"),
-        (plain.id, {"every": "1h"}, f"every: {plain.id} does not recur; add what recurs"),
+        (plain.id, {"every": "1h"}, f"every: {plain.id} does not recur; add a new one that does"),
         (plain.id, {"every": None}, "does not recur"),
-        (hourly.id, {"every": None}, "every: .* recurs, so it needs one; archive it to end that"),
-        (hourly.id, {"not_before": None}, "not_before: .* recurs, so it needs one"),
+        (hourly.id, {"every": None}, "every: .* recurs and must have one; archive it to end the recurrence"),
+        (hourly.id, {"not_before": None}, "not_before: .* recurs and must have one"),
         (hourly.id, {"every": "10ms"}, "'10ms' is neither an interval"),
         (hourly.id, {"remind_at": soon}, "recurs; give not_before"),
-        (waiting.id, {"not_before": soon}, "waits for an event .remind_on.; what is scheduled does not"),
+        (waiting.id, {"not_before": soon}, "waits for an event .remind_on. and cannot be scheduled too"),
     ):
         with pytest.raises(InvalidField, match=says):
             page.update(id, **changes)

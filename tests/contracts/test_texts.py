@@ -85,7 +85,7 @@ def test_what_is_taken_is_not_overwritten(bus, texts):
     ):
         with pytest.raises(Conflict, match=says):
             act()
-    with pytest.raises(InvalidField, match="itself, or in it"):
+    with pytest.raises(InvalidField, match="itself or inside it"):
         texts.rename("d", "d/e")
     assert log_length(bus) == length
 

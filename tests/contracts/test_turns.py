@@ -384,7 +384,7 @@ def test_bad_turns_are_refused(bus, turns, role, content, more, error, says):
 
 
 def test_bad_compactions_are_refused(bus, turns):
-    with pytest.raises(NotFound, match="nothing was said"):
+    with pytest.raises(NotFound, match="has no turns to replace"):
         turns.compact("x")
     said = turns.append("user", "x")
     for given, error, says in (

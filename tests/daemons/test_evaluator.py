@@ -363,7 +363,7 @@ def test_what_rests_on_nothing_any_more_waits_for_review(page, evaluator, look):
     page.archive(grounds[1].id)
     look(evaluator)
     assert page.get(pattern.id).status == "pending_review"
-    assert page.get(pattern.id).reason.startswith("what it rests on is gone")
+    assert page.get(pattern.id).reason.startswith("its evidence is gone")
     assert page.get(kept.id).status == "active"
 
 

@@ -53,7 +53,7 @@ def test_what_is_scheduled_recurs_or_is_a_reminder_is_moved(cli: Cli):
     assert datetime.fromisoformat(moved(call, "--remind-at", "1h")["remind_at"]) > in_an_hour
     assert "remind_at" not in moved(call, "--remind-at", "never")
     refused = cli("update", later, "--every", "1h", "--source", "me")
-    assert (refused.code, "does not recur; add what recurs" in refused.err) == (5, True)
+    assert (refused.code, "does not recur; add a new one that does" in refused.err) == (5, True)
 
 
 def test_a_list_on_a_terminal_says_what_waits_for_its_time(cli: Cli):

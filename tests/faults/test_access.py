@@ -15,8 +15,8 @@ import pytest
 from scratchbus import AsyncBus, Bus, because
 from scratchbus.engine.scripts import Script
 from scratchbus.errors import EngineAuth, EngineForbidden, EngineLoading, InvalidTransition, LogBlocked
-from scratchbus.eventlog import consumers
 from scratchbus.eventlog.append_script import ADD, APPEND
+from scratchbus.eventlog.subscription_script import subscription_script
 from scratchbus.page import Page
 from scratchbus.readmodel.queries import IN_MEMORY
 from scratchbus.scheduling.paging_out import page_out
@@ -263,7 +263,7 @@ def test_a_publisher_cannot_see_whether_the_server_syncs(guarded: GuardedServer,
 SCRIPTS = {
     ADD: ("publisher", "projector", "admin"),
     APPEND: ("publisher", "projector", "admin"),
-    consumers.subscription_script: ("subscriber", "publisher", "admin"),
+    subscription_script: ("subscriber", "publisher", "admin"),
 }
 KEYS = {
     "LOG": "log", "TAIL": "tail", "ORIGIN": "origin", "PAGES": "pages", "due": "p1:due", "HEADS": "heads:main",

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from scratchbus import AsyncBus, Bus, Facts
-from scratchbus.commands.facts import CONTEST
+from scratchbus.commands.contested_facts import CONTEST
 from scratchbus.errors import (
     Conflict,
     EventIdReused,

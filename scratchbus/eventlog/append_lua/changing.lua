@@ -95,7 +95,7 @@ function change(...)
     if since and has_more_to_rest(since, ids) then return {'rested'} end
   end
 
-  -- Change the status; to become open takes the key and room again. Returns nil, or the reason.
+  -- Changes the status; a subject that becomes open takes its key and room again. Returns nil, or the reason.
 
   local function move(subject, head, id, to, class)
     if head.status_class ~= 'o' and class == 'o' then

@@ -22,7 +22,8 @@ from scratchbus.http.problems import Refusal
 from scratchbus.http.responses import EVENT, EVENT_KINDS
 from scratchbus.http.schemas import DATE_TIME, component, document, listed, record
 from scratchbus.http.server import ReadBus, caller_of, server_of
-from scratchbus.http.streams import EventStream, Streams
+from scratchbus.http.stream_group import EventStream
+from scratchbus.http.streams import Streams
 
 router = APIRouter(tags=["events"])
 

@@ -1,4 +1,4 @@
--- Several reads in one consistent look, with where the log ends and how far the state is folded.
+-- Runs several reads atomically; the reply also has the tail of the log and the checkpoint of the state.
 --
 -- Reply: {tail, checkpoint, a reply for each command}
 

@@ -12,7 +12,8 @@ from scratchbus import AsyncBus, BusPosition, Event
 from scratchbus.engine.steps import ask
 from scratchbus.http import streams as module
 from scratchbus.http.frames import EventFilter, vector_of
-from scratchbus.http.streams import EventStream, Streams
+from scratchbus.http.stream_group import EventStream
+from scratchbus.http.streams import Streams
 from tests.waiting import PATIENCE
 
 

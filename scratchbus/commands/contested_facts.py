@@ -1,0 +1,108 @@
+"""Contested facts: an observation asks which of them is true, until they no longer contest each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+from scratchbus.commands.add_many import add_many
+from scratchbus.commands.change import Resolve
+from scratchbus.commands.execution import execute
+from scratchbus.commands.fact_reads import read_facts
+from scratchbus.domain.digest import digest_of
+from scratchbus.domain.facts import Fact, plain_entity
+from scratchbus.domain.knowledge import Span
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.observation_models import NewObservation
+from scratchbus.engine.steps import Step
+from scratchbus.errors import Conflict, NotFound
+from scratchbus.projections.stored_observation import AnyObservation
+from scratchbus.readmodel.known_facts import KnownFacts
+from scratchbus.readmodel.queries import active
+from scratchbus.readmodel.scope import Core
+
+CONTEST = "fact_contest"
+"""The tag of the observations that ask which of several facts is true."""
+
+_TYPE = "pending_confirmation"
+
+
+def pending_review(core: Core, page: str) -> Step[list[Observation]]:
+    """Return the open observations that ask which of several facts is true."""
+    waiting = yield from _waiting(core, page)
+    if not waiting:
+        return []
+    contested = yield from read_facts(
+        core, page, None, lambda known: {id for id in _ids(waiting) if _is_open(known, id)}
+    )
+    return [each for each in waiting if contested.intersection(_ids([each]))]
+
+
+def ask_about(core: Core, page: str, facts: Sequence[Fact]) -> Step[None]:
+    """Add an observation for each time at which these facts and others contest each other.
+
+    Only facts with a `valid_at` can: of the others, the last one always counts.
+    """
+    relations = core.relations
+    dated = [fact for fact in facts if fact.valid_at is not None and relations.read(fact.relation).relation.is_single]
+    if not dated:
+        return
+    found = yield from read_facts(core, page, None, lambda known: _rivals(known, dated))
+    asked = {}
+    for span, rivals in found:
+        if span.state == "contested":
+            sides = [fact for fact in rivals if fact.id in span.contested_by]
+            key = digest_of(CONTEST, plain_entity(span.fact.subject), span.fact.relation, span.begins.isoformat())
+            asked[key] = _question(key, sorted([*sides, span.fact], key=lambda fact: fact.added_seq))
+    yield from add_many(core, page, list(asked.values()), None)
+    if found and not asked:
+        yield from settle_contests(core, page)
+
+
+def _rivals(known: KnownFacts, facts: Sequence[Fact]) -> list[tuple[Span, list[Fact]]]:
+    """Return those of these facts that contest others, each with these others."""
+    found = [(fact, known.at_same_moment(fact.added_seq)) for fact in facts]
+    return [(known.span(fact.added_seq), rivals) for fact, rivals in found if rivals]
+
+
+def _question(key: str, both: Sequence[Fact]) -> NewObservation:
+    first = both[0]
+    sides = "; ".join(f"{fact.source} says {fact.object} ({fact.id})" for fact in both)
+    since = f"{first.valid_at:%Y-%m-%d %H:%M:%S} UTC".removesuffix(" 00:00:00 UTC")
+    content = f"{first.subject} -> {first.relation}: which is true from {since}? {sides}. Retract what is wrong."
+    return NewObservation(
+        type=_TYPE,
+        content=content,
+        status="pending_review",
+        tags=[CONTEST],
+        dedupe_key=f"{CONTEST}:{key}",
+        evidence=list(dict.fromkeys(id for fact in both for id in fact.evidence)),
+        context={"subject": first.subject, "relation": first.relation, "facts": [fact.id for fact in both]},
+    )
+
+
+def settle_contests(core: Core, page: str) -> Step[None]:
+    """Resolve the observations whose facts no longer contest each other."""
+    waiting = yield from _waiting(core, page)
+    if waiting:
+        still = {each.id for each in (yield from pending_review(core, page))}
+        for each in waiting:
+            if each.id not in still:
+                with suppress(Conflict, NotFound):  # someone else was faster
+                    yield from execute(core, page, Resolve, {"id": each.id, "reason": "the facts agree now"})
+
+
+def _waiting(core: Core, page: str) -> Step[list[Observation]]:
+    return (yield from active(core.log, page, core.fresh, None, wanted=_asks))
+
+
+def _asks(observation: AnyObservation) -> bool:
+    return observation.status_class == "open" and CONTEST in observation.tags
+
+
+def _ids(observations: Iterable[Observation]) -> list[str]:
+    return [id for each in observations for id in each.context.get("facts", ()) if isinstance(id, str)]
+
+
+def _is_open(known: KnownFacts, id: str) -> bool:
+    return any(known.span(fact.added_seq).state == "contested" for fact in known.facts([id]))

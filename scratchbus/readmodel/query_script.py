@@ -1,0 +1,37 @@
+"""The script that reads a page."""
+
+from __future__ import annotations
+
+from scratchbus.engine.scripts import Key, Keys, lua_script
+from scratchbus.eventlog.layouts import LUA
+
+
+@lua_script("eventlog/clock", "eventlog/entries", "readmodel/query", only_reads=True, constants=LUA)
+def query_script(
+    *arguments: object,
+    tail: Key,
+    checkpoint: Key,
+    log: Key,
+    docs: Key,
+    heads: Key,
+    open: Key,
+    types: Key,
+    sets: Keys,
+    page: str,
+    most: int,
+    folded: str,
+    kept_checkpoint: str,
+    kept_tail: str,
+    operation: str,
+    of_type: str,
+) -> None:
+    """Read a page, and up to `most` events after the stream id `folded` or, if that is "", after the checkpoint.
+
+    If the checkpoint is still `kept_checkpoint`, the events up to `kept_tail`, unless it is "", need not be returned.
+
+    The operations and their arguments: "get": ids; "active": the limit (-1 for all) and the `state` of a kept read,
+    whose documents need not be returned; "list": the least number of results, the seq to continue below ("" for the
+    newest), statuses (",a,b," or ""), and a text that the document must contain (or ""). `open` is the sorted set that
+    "active" walks, `sets` are those that "list" intersects; without any it walks those of all `types`, whose names
+    begin with `of_type`.
+    """
