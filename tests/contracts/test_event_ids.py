@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from scratchbus import AsyncJob, AsyncPage, Job, NewObservation, Page
-from scratchbus.domain import checks
+from scratchbus.domain import time_checks
 from scratchbus.engine.steps import Call, ask
 from scratchbus.errors import EngineError, EngineUnreachable, EventIdReused, NotReplicated
 from tests.engines import ALL
@@ -224,7 +224,7 @@ def test_a_retry_may_repeat_a_time_that_counts_from_now(page, monkeypatch, field
     given = {"type": "observation", "content": "x", field: "2h"}
     first = page.add(**given, event_id="EV-1")
     many = page.add_many([NewObservation(**given)], event_id="EV-2")
-    monkeypatch.setattr(checks, "read_moment", lambda *_, **__: datetime(2030, 1, 1, tzinfo=UTC))  # it is later
+    monkeypatch.setattr(time_checks, "read_moment", lambda *_, **__: datetime(2030, 1, 1, tzinfo=UTC))  # it is later
     assert page.add(**given, event_id="EV-1") == first
     assert page.add_many([NewObservation(**given)], event_id="EV-2") == many
     assert type(getattr(page.add("observation", "y", **{field: "2h"}), field)) is datetime
@@ -237,7 +237,7 @@ def test_a_retry_of_an_update_or_a_fact_may_repeat_such_a_time(bus, page, monkey
     kept, facts = page.add("observation", "x"), bus.facts("world")
     changed = page.update(kept.id, expires_at="2h", event_id="EV-1")
     fact = facts.assert_fact("Ada", "knows", "Bob", valid_at="10m ago", event_id="EV-2")
-    monkeypatch.setattr(checks, "read_moment", lambda *_, **__: datetime(2030, 1, 1, tzinfo=UTC))
+    monkeypatch.setattr(time_checks, "read_moment", lambda *_, **__: datetime(2030, 1, 1, tzinfo=UTC))
     assert page.update(kept.id, expires_at="2h", event_id="EV-1") == changed
     assert facts.assert_fact("Ada", "knows", "Bob", valid_at="10m ago", event_id="EV-2") == fact
     assert log_length(bus) == 3
