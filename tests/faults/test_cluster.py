@@ -230,7 +230,7 @@ def test_a_cluster_that_is_not_there_is_unreachable_at_once() -> None:
         ("redis+cluster://me:s3cr3t@host:7000/1", "a cluster has no databases"),
         ("redis+cluster://", "names no host"),
         ("redis+cluster://me:s3cr3t@host:seven", "is not an engine URL"),
-        ("redis+cluster://me:s3cr3t@a,b?ssl_ca_certs=/nowhere", "no such file"),
+        ("redis+cluster://me:s3cr3t@a,b?ssl_ca_certs=/nowhere", "does not exist"),
         ("redis+sentinel://me:s3cr3t@a,b?sentinel_password=s3cr3t", "names no master"),
         ("redis+ring://me:s3cr3t@a", "is not an engine URL"),
     ],
