@@ -26,9 +26,9 @@ from scratchbus.eventlog.writes import Appended, Op, Write, Written, check_size
 from scratchbus.telemetry import tracing
 from scratchbus.telemetry.counters import counts
 
-_place = tuple.__new__  # what a named tuple does behind a function
-_NOTHING = START.stream_id  # what an empty log ends with
-_REMEMBERED = 1.0  # for how many seconds additions to a page are sent as the last one had to be
+_place = tuple.__new__  # creates a named tuple without its constructor, which is a Python function
+_NOTHING = START.stream_id  # the end of an empty log
+_REMEMBERED = 1.0  # seconds for which a page's additions take the way that the last one needed
 
 
 def append(

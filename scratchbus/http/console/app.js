@@ -1,4 +1,4 @@
-// The shell: header, banner, the view that the address names, the time bar below it, dialogs and messages.
+// The shell: header, banner, the view named in the URL, the time bar below it, dialogs and toasts.
 import { html, render, useEffect, useState } from "./lib/base.js";
 import { write } from "./lib/api.js";
 import { connection, noteState, probe } from "./lib/connection.js";

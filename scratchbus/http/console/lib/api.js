@@ -1,4 +1,4 @@
-// The HTTP API: reads at the moment shown, writes that may be sent again, problems as errors.
+// The HTTP API client: reads at the moment shown, writes that are safe to retry, problems as errors.
 import { connection, noteState } from "./connection.js";
 import { moment, setClockBy } from "./time.js";
 import { param } from "./route.js";

@@ -1,4 +1,4 @@
-// What every view imports: the rendering library and signals, in one place.
+// The rendering library and signals, imported by every view from one place.
 import { h } from "../vendor/preact.js";
 import htm from "../vendor/htm.js";
 

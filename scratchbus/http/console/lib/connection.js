@@ -1,4 +1,4 @@
-// Whether the server and its engine answer. Everything recovers by itself: `epoch` changes, and views load again.
+// Whether the server and its engine are reachable. After an outage `epoch` changes, and views reload.
 import { signal } from "./base.js";
 
 /** {state, since, detail}; state is "connecting", "live", "server-away", "engine-away" or "signed-out". */

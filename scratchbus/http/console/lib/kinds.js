@@ -1,4 +1,4 @@
-// The kinds of events, and how they are grouped and coloured.
+// The kinds of events, with their groups and colours.
 
 /** Every kind of event, as the server names them. */
 export const EVENT_KINDS = [

@@ -1,4 +1,4 @@
-// One stream of events for the whole console. It resumes after the last event, so none is missed and none comes twice.
+// One event stream for the whole console. It resumes after the last event, so each event arrives exactly once.
 import { signal, effect } from "./base.js";
 import { address, get } from "./api.js";
 import { connection, probe, reloadAll } from "./connection.js";

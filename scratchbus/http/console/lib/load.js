@@ -1,4 +1,4 @@
-// What a view shows, loaded: again when the moment, the page or the connection changes, and when events say so.
+// The data of a view: reloaded when the moment, the page or the connection changes, and after relevant events.
 import { useEffect, useRef, useState } from "./base.js";
 import { epoch } from "./connection.js";
 import { onEvents } from "./live.js";

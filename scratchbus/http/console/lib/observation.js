@@ -1,4 +1,4 @@
-// Observations as documents leave out what is as it begins; here they are whole, and compared.
+// Observation documents omit default values; here they are completed, and compared.
 import { types } from "./state.js";
 
 const BEGINNING = {

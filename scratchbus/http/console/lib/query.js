@@ -1,4 +1,4 @@
-// What is typed into a filter: `type:risk_alert tag:card -source:mail some words`.
+// The filter language: `type:risk_alert tag:card -source:mail some words`.
 
 /** Return [{name, value, not}]; words without a known name have the name "text". Quotes keep spaces: tag:"to do". */
 export function parseQuery(text, names) {

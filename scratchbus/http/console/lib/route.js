@@ -1,4 +1,4 @@
-// The address is the state: view, page, moment, filter and selection are all in it, so a link shows the same.
+// The URL is the state: view, page, moment, filter and selection are all in it, so a link shows the same.
 // It reads #/now?page=main&at=1795386059871-6&q=type:risk_alert&selected=01M82N…
 import { signal, computed } from "./base.js";
 

@@ -1,4 +1,4 @@
-// How wide the window is, for what style sheets cannot decide alone.
+// The width of the window, for what style sheets cannot decide alone.
 import { signal } from "./base.js";
 
 const query = matchMedia("(max-width: 760px)");

@@ -1,4 +1,4 @@
-// Text that comes from data: always shown as text, with what a terminal or a browser would obey made visible.
+// Text from data: always rendered as text, with control characters made visible.
 import { html } from "./base.js";
 
 // C0 and C1 controls, and characters that reorder or hide text

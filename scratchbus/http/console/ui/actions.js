@@ -1,4 +1,4 @@
-// What can be done with an observation: one table, offered where the caller may, as buttons, menu and keys.
+// The actions on an observation: one table, shown as buttons, menu items and shortcuts to those who may use them.
 import { html, useEffect, useRef, useState } from "../lib/base.js";
 import { get, newKey, pagePath, Problem, write } from "../lib/api.js";
 import { changedFields, mayBecome, whole } from "../lib/observation.js";

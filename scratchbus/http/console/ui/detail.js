@@ -1,4 +1,4 @@
-// One observation beside the list: every field, and what can be done with it.
+// One observation in a panel beside the list: every field, and the actions available.
 import { html } from "../lib/base.js";
 import { pagePath, Problem, read } from "../lib/api.js";
 import { useLoad } from "../lib/load.js";

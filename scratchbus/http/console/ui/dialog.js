@@ -1,4 +1,4 @@
-// Dialogs, one at a time. The browser keeps the focus inside and gives it back.
+// Dialogs, one at a time. The browser traps the focus inside and restores it.
 import { cloneElement, html, signal, useEffect, useId, useRef } from "../lib/base.js";
 
 const shown = signal(null);

@@ -1,4 +1,4 @@
-// What differs, as elements: deleted and inserted text, and fields with their values before and after.
+// Differences as elements: deleted and inserted text, and fields with their values before and after.
 import { html } from "../lib/base.js";
 import { diffText } from "../lib/diff.js";
 import { Text } from "../lib/text.js";

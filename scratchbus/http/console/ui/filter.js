@@ -1,4 +1,4 @@
-// A field that filters as one types, with suggestions for what may come after `type:`, `tag:` and so on.
+// A field that filters as the user types, and suggests values after `type:`, `tag:` and so on.
 import { html, useEffect, useId, useRef, useState } from "../lib/base.js";
 import { useKeys } from "../lib/keys.js";
 import { go } from "../lib/route.js";

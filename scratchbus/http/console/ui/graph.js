@@ -1,4 +1,4 @@
-// A graph on a canvas, laid out by dagre: it loads the library, moves, enlarges, and brings what has the focus into sight.
+// A graph on a canvas, laid out by dagre, which is loaded on demand: pan, zoom, and the focused node scrolled into view.
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib/base.js";
 import { useKeys } from "../lib/keys.js";
 

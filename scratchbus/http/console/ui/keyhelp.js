@@ -1,4 +1,4 @@
-// The list of shortcuts.
+// The list of keyboard shortcuts.
 import { html } from "../lib/base.js";
 import { keyList } from "../lib/keys.js";
 import { shortcuts } from "../lib/state.js";

@@ -1,4 +1,4 @@
-// The small signs that stand for observations and their fields.
+// Icons and badges for observations and their fields.
 import { html } from "../lib/base.js";
 import { link } from "../lib/route.js";
 import { page } from "../lib/state.js";

@@ -1,4 +1,4 @@
-// Errors and emptiness, with what to do next.
+// Errors and empty states, with what to do next.
 import { html } from "../lib/base.js";
 import { Problem } from "../lib/api.js";
 import { Text } from "../lib/text.js";

@@ -1,4 +1,4 @@
-// A note that some sources are switched off, so that nobody takes what is shown for what is.
+// A banner that says that some sources are switched off, so that a what-if is not mistaken for the real page.
 import { html } from "../lib/base.js";
 import { without } from "../lib/api.js";
 import { go, link } from "../lib/route.js";

@@ -1,4 +1,4 @@
-// A table whose rows are in the document only while they are visible: 100,000 rows scroll as well as a hundred.
+// A virtual table: only visible rows are in the document, so 100,000 rows scroll as smoothly as a hundred.
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib/base.js";
 
 const SPARE = 6; // rows beyond the visible ones, above and below

@@ -1,4 +1,4 @@
-// The time bar under every view: a histogram of events with a slider, steps, playing, and the way back to live.
+// The time bar below every view: a histogram of events with a slider, steps, playback, and the way back to live.
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib/base.js";
 import { get, pagePath, read } from "../lib/api.js";
 import { KIND_GROUPS, groupOf } from "../lib/kinds.js";

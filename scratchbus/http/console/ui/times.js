@@ -1,4 +1,4 @@
-// Times on the page: ages and countdowns that go on by themselves, and a field to type a time in.
+// Ages and countdowns that update themselves, and an input for times.
 import { html, useComputed, useState } from "../lib/base.js";
 import { clock, day, duration, now, parseTime, stamp, wall } from "../lib/time.js";
 

@@ -1,4 +1,4 @@
-// Moving through time: to a time, by events, by playing. The moment is a position in the address, so it is exact.
+// Time travel: to a time, by event, or by playback. The moment is a log position in the URL, so it is exact.
 import { signal, untracked } from "../lib/base.js";
 import { get } from "../lib/api.js";
 import { go } from "../lib/route.js";

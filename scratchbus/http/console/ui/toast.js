@@ -1,4 +1,4 @@
-// Short messages that come and go; screen readers hear them.
+// Toasts: short messages that disappear by themselves, announced to screen readers.
 import { html, signal } from "../lib/base.js";
 import { Text } from "../lib/text.js";
 

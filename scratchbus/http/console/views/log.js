@@ -1,4 +1,4 @@
-// Log: events as they come, and back to the first one that is kept.
+// Log: events as they arrive, and back to the oldest one kept.
 import { html, useEffect, useMemo, useRef, useSignal, useState } from "../lib/base.js";
 import { get } from "../lib/api.js";
 import { epoch } from "../lib/connection.js";

@@ -1,4 +1,4 @@
-// Memory: what is known by scope, what agents keep for themselves by session, and the context that they get of it.
+// Memory: knowledge by scope, the memories of agents by session, and the context assembled from them.
 import { html, useEffect, useRef } from "../lib/base.js";
 import { read } from "../lib/api.js";
 import { useKeys } from "../lib/keys.js";

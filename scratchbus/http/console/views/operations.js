@@ -1,4 +1,4 @@
-// Operations: the engine, the logs and what follows them, what was set aside, the archive, and the types.
+// Operations: the engine, the logs and their consumers, rejected events, the archive, and the types.
 import { html, useEffect } from "../lib/base.js";
 import { get } from "../lib/api.js";
 import { useLoad } from "../lib/load.js";

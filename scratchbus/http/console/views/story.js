@@ -1,4 +1,4 @@
-// Story: one observation, from what it rests on to what came of it.
+// Story: one observation, from its evidence to its consequences.
 import { html, useRef } from "../lib/base.js";
 import { pagePath, Problem, read } from "../lib/api.js";
 import { useLoad } from "../lib/load.js";

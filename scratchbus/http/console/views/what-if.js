@@ -1,4 +1,4 @@
-// What if: the page as it is, and as it would have been had some sources been silent.
+// What if: the real page beside the page as it would be if some sources had been silent.
 import { html, useMemo } from "../lib/base.js";
 import { without } from "../lib/api.js";
 import { useKeys } from "../lib/keys.js";

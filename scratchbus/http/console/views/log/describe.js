@@ -1,4 +1,4 @@
-// An event in a line.
+// One-line descriptions of events.
 import { duration } from "../../lib/time.js";
 import { count, shortIds } from "../../lib/text.js";
 

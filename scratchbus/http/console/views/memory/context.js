@@ -1,4 +1,4 @@
-// The context that an agent would get: its text by section, what each takes of the budget, and where each line comes from.
+// The context that an agent would get: its text by section, the budget of each, and the source of each line.
 import { html, useEffect, useState } from "../../lib/base.js";
 import { write } from "../../lib/api.js";
 import { useLoad } from "../../lib/load.js";

@@ -1,4 +1,4 @@
-// The conversation of a session as an agent is shown it; a summary opens to what it stands for.
+// The conversation of a session as its agent sees it; a summary expands to the turns that it replaces.
 import { html, useEffect, useState } from "../../lib/base.js";
 import { get } from "../../lib/api.js";
 import { useLoad } from "../../lib/load.js";

@@ -1,4 +1,4 @@
-// One fact whole: when it is true, what says so, what came before and after it, and what is around it.
+// One fact in full: when it is true, its evidence, its predecessors and successors, and its neighbours.
 import { html } from "../../lib/base.js";
 import { get, pagePath, read } from "../../lib/api.js";
 import { useLoad } from "../../lib/load.js";

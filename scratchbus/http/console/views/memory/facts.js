@@ -1,4 +1,4 @@
-// The facts of a scope: a table that is filtered as one types, and the selected fact whole.
+// The facts of a scope: a table that filters as the user types, and the selected fact in full.
 import { html, useMemo, useRef } from "../../lib/base.js";
 import { get, pagePath, read } from "../../lib/api.js";
 import { useKeys } from "../../lib/keys.js";

@@ -1,4 +1,4 @@
-// A form that writes: its dialog, what it says when it was refused, and when someone else was faster.
+// Forms that write: the dialog, its error messages, and conflicts with concurrent edits.
 import { html, useState } from "../../lib/base.js";
 import { Problem, write } from "../../lib/api.js";
 import { Text } from "../../lib/text.js";

@@ -1,4 +1,4 @@
-// What facts connect with an entity, as a graph: from subjects to objects, with the relation on the edge.
+// The neighbours of an entity as a graph: edges from subjects to objects, labelled with the relation.
 import { html, useMemo } from "../../lib/base.js";
 import { useLoad } from "../../lib/load.js";
 import { go, link, param } from "../../lib/route.js";

@@ -1,4 +1,4 @@
-// The notepad of a session: its text, its versions, the difference of any two, and correcting it.
+// The notepad of a session: its text, its versions, a diff of any two, and an editor.
 import { html } from "../../lib/base.js";
 import { useLoad } from "../../lib/load.js";
 import { go, param } from "../../lib/route.js";

@@ -1,4 +1,4 @@
-// The notes of a session: search, tags, add, correct, delete, history.
+// The notes of a session: search, tags, add, edit, delete, history.
 import { html, useEffect, useState } from "../../lib/base.js";
 import { useKeys } from "../../lib/keys.js";
 import { useLoad } from "../../lib/load.js";

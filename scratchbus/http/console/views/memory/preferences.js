@@ -1,4 +1,4 @@
-// The preferences of a scope: how someone wants things done, who said so, and what they said before.
+// The preferences of a scope: how someone wants things done, who recorded each, and earlier versions.
 import { html, useState } from "../../lib/base.js";
 import { get } from "../../lib/api.js";
 import { useKeys } from "../../lib/keys.js";

@@ -1,4 +1,4 @@
-// Reads of memories: at the moment shown, and whoever is switched off, since memories have no such question.
+// Reads of memories, at the moment shown. Silenced sources are ignored, since memories have no what-if.
 import { get, path, read } from "../../lib/api.js";
 import { moment } from "../../lib/time.js";
 

@@ -1,4 +1,4 @@
-// The knowledge of a scope: where it is, and reads of it as it was known at the moment shown.
+// The knowledge of a scope: its URLs, and reads of it as of the moment shown.
 import { get, path } from "../../lib/api.js";
 import { param } from "../../lib/route.js";
 import { millisOf, moment } from "../../lib/time.js";

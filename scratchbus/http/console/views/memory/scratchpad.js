@@ -1,4 +1,4 @@
-// The scratchpad of an agent, which nobody but the agent reads.
+// The scratchpad of an agent, which only that agent reads.
 import { html } from "../../lib/base.js";
 import { path, read, versionOf } from "../../lib/api.js";
 import { useLoad } from "../../lib/load.js";

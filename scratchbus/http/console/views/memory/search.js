@@ -1,4 +1,4 @@
-// Recall: what bears on a question, of all that the chosen memories have, each with why it was found.
+// Recall: what the selected memories know about a question, each result with the reasons for its rank.
 import { html, useEffect, useRef, useState } from "../../lib/base.js";
 import { get } from "../../lib/api.js";
 import { useKeys } from "../../lib/keys.js";

@@ -1,4 +1,4 @@
-// When a fact is true: in words, and as a bar on an axis of time.
+// When a fact is true: in words, and as a bar on a time axis.
 import { html } from "../../lib/base.js";
 import { clock, day, now } from "../../lib/time.js";
 

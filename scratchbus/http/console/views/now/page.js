@@ -1,4 +1,4 @@
-// The observations of a page, kept up to date by events; and what changed while nobody looked.
+// The observations of a page, kept up to date by events, and the changes since the user last looked.
 import { signal, useEffect, useMemo, useRef, useSignal } from "../../lib/base.js";
 import { get, pagePath, Problem, read } from "../../lib/api.js";
 import { onEvents } from "../../lib/live.js";

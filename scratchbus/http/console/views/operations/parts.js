@@ -1,4 +1,4 @@
-// Small parts that sections of Operations share.
+// Components shared by the sections of Operations.
 import { html } from "../../lib/base.js";
 import { Text } from "../../lib/text.js";
 

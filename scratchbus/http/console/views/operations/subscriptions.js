@@ -1,4 +1,4 @@
-// Subscriptions with their lag, and what they set aside.
+// Subscriptions, with their lag and dead letters.
 import { html, useState } from "../../lib/base.js";
 import { get, path, write } from "../../lib/api.js";
 import { useLoad } from "../../lib/load.js";

@@ -1,4 +1,4 @@
-// The observation types: their list, and an editor that checks while one types.
+// The observation types: their list, and an editor that validates as the user types.
 import { html, useEffect, useMemo, useRef, useState } from "../../lib/base.js";
 import { get, Problem, write } from "../../lib/api.js";
 import { useLoad } from "../../lib/load.js";

@@ -1,4 +1,4 @@
-// Verification: everything that is stored, compared with what follows from the log.
+// Verification: compares everything stored with what the log implies.
 import { html, useEffect, useRef, useState } from "../../lib/base.js";
 import { runWithProgress } from "../../lib/progress.js";
 import { count, Text } from "../../lib/text.js";

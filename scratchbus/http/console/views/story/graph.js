@@ -1,4 +1,4 @@
-// The graph of evidence: to the left what an observation rests on, to the right what rests on it and the actions it led to.
+// The evidence graph: evidence on the left; on the right, the observations and actions based on the observation.
 import { html, useMemo } from "../../lib/base.js";
 import { narrow } from "../../lib/screen.js";
 import { link } from "../../lib/route.js";

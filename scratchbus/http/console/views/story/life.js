@@ -1,4 +1,4 @@
-// The life of an observation: its events, each with the fields that it changed.
+// The lifecycle of an observation: its events, each with the fields that it changed.
 import { html, useMemo, useState } from "../../lib/base.js";
 import { groupOf } from "../../lib/kinds.js";
 import { go } from "../../lib/route.js";

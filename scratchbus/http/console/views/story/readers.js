@@ -1,4 +1,4 @@
-// Who had an observation in a prompt, and what they did next.
+// Who had an observation in a prompt, and the actions that followed.
 import { html } from "../../lib/base.js";
 import { link } from "../../lib/route.js";
 import { count, Text, visible } from "../../lib/text.js";

@@ -1,4 +1,4 @@
-// What an observation rests on and what rests on it, as they were at the moment shown.
+// The evidence of an observation and the observations based on it, at the moment shown.
 import { pagePath, read } from "../../lib/api.js";
 import { whole } from "../../lib/observation.js";
 

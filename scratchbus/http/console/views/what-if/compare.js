@@ -1,4 +1,4 @@
-// The page with and without some sources, at one moment, and what differs.
+// The page with and without some sources, at one moment, and the differences.
 import { get, pagePath, read } from "../../lib/api.js";
 import { byPriority, statusesOf, whole } from "../../lib/observation.js";
 import { moment } from "../../lib/time.js";

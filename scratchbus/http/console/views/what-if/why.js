@@ -1,4 +1,4 @@
-// Why an observation is gone, or is another, without some sources.
+// Why an observation is missing or different without some sources.
 import { html } from "../../lib/base.js";
 import { pagePath, read } from "../../lib/api.js";
 import { useLoad } from "../../lib/load.js";
