@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from scratchbus.domain.values import check_id
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import InvalidId, NotFound, shown
-from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
+from scratchbus.eventlog.index_entries import ids_in, whole
+from scratchbus.eventlog.index_tables import ids_like, table_names
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.projections.table import is_remembered
 from scratchbus.readmodel.type_indexes import type_indexes
@@ -76,6 +77,8 @@ def _find(log: Log, page: str, text: str) -> Step[set[str]]:
     at: object = b"0"
     while True:
         at, row = yield from ask(shard, "HSCAN", names.paged, at, "COUNT", _AT_ONCE)
-        take(paged_out.whole(id) for bucket in row[1::2] for id in paged_out.ids_in(bucket))
+        take(whole(id) for bucket in row[1::2] for id in ids_in(bucket))
         if at in (b"0", 0):
-            return found
+            break
+    tables = table_names((yield from ask(shard, "HGETALL", names.tables)))
+    return found | (yield from ids_like(log, shard, tables, text))
