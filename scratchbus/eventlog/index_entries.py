@@ -17,6 +17,9 @@ else:
     ulid = late("ulid")
 
 BUCKETS, RANGE = 4_096, 1_024
+ULID_LENGTH = 26
+"""How many characters a ULID has, of five bits each."""
+
 ID, PLACE = struct.Struct(">16sQ"), struct.Struct(">QQQQ")
 
 

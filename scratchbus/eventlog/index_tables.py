@@ -20,13 +20,14 @@ from scratchbus.errors import ArchiveDamaged
 from scratchbus.eventlog.archived import Past
 from scratchbus.eventlog.below_floor import lost
 from scratchbus.eventlog.bus_log import Log
-from scratchbus.eventlog.index_entries import ID, PLACE, PagedOut, bytes_of, whole
+from scratchbus.eventlog.index_entries import ID, PLACE, ULID_LENGTH, PagedOut, bytes_of, whole
 from scratchbus.eventlog.unzip import unzip, zstd
 
 MOST_LOADED = 8
 """The tables that a process keeps in memory, about a megabyte each."""
 
 _COUNT = struct.Struct(">Q")
+_DIGITS = str.maketrans("JKMNPQRSTVWXYZ", "IJKLMNOPQRSTUV")  # from the alphabet of ULIDs to that of Python's base 32
 _MOST_BYTES = 1 << 30
 
 
@@ -177,9 +178,14 @@ def find_in_tables(log: Log, shard: int, names: Sequence[TableName], ids: Iterab
 
 
 def ids_like(log: Log, shard: int, names: Sequence[TableName], text: str) -> Step[set[str]]:
-    """Return the ids in these tables that begin or end with a text."""
+    """Return the ids in these tables that end or begin with a text: its bits are the last or the first ones."""
+    wanted, bits = int(text.translate(_DIGITS), 32), 5 * len(text)
+    mask, shift = (1 << bits) - 1, 5 * ULID_LENGTH - bits
     found: set[str] = set()
     for name in names:
         table = yield from load_table(log, shard, name)
-        found.update(id for id in map(whole, table.ids()) if id.endswith(text) or id.startswith(text))
+        for id in table.ids():
+            number = int.from_bytes(id)
+            if number & mask == wanted or number >> shift == wanted:
+                found.add(whole(id))
     return found

@@ -18,8 +18,11 @@ from scratchbus.eventlog.unchanged import Read, write_if_unchanged
 from scratchbus.projections import scratch_page
 from scratchbus.telemetry.logs import stderr_logger
 
-MOST_KEPT = 16_384
-"""The index entries of a page that the engine keeps; with more, all of them move to the archive."""
+FEWEST, MOST = 1_024, 16_384
+"""The bounds of how many index entries of a page move at once."""
+
+SHARE = 64
+"""A part of what is in tables already that moves at once, within these bounds, so that no page has too many tables."""
 
 _WIDEST = 2_000  # arguments of one command
 
@@ -37,9 +40,10 @@ def move_index(log: Log, shard: int, page: str) -> Step[bool]:
     keys = log.keys(shard)
     checkpoint = Checkpoint.parse((yield from ask(shard, "GET", checkpoint_key(keys))), shard)
     names = PageKeys(keys, page, checkpoint.build)
-    fields = (names.tables, "kept"), (names.places, "moves"), (names.paging, "cursor")
+    fields = (names.tables, "kept"), (names.tables, "moved"), (names.places, "moves"), (names.paging, "cursor")
     rows = yield from ask_all(shard, [("HGET", *field) for field in fields])
-    if int(rows[0] or 0) < MOST_KEPT:
+    kept, moved = (int(row or 0) for row in rows[:2])
+    if kept < min(MOST, max(FEWEST, moved // SHARE)):
         return False
     reads = [Read(*field, row) for field, row in zip(fields, rows, strict=True)]  # entries change only with one of them
     paged, flat, tables = yield from ask_all(
@@ -61,7 +65,7 @@ def move_index(log: Log, shard: int, page: str) -> Step[bool]:
         ("DEL", names.paged),
         *(("HDEL", names.places, *numbers[at : at + _WIDEST]) for at in range(0, len(numbers), _WIDEST)),
         ("HSET", names.places, "moves", token_hex(6)),
-        ("HSET", names.tables, name.number, str(name), "kept", 0),
+        ("HSET", names.tables, name.number, str(name), "kept", 0, "moved", moved + len(ids)),
     ]
     return (yield from write_if_unchanged(keys, checkpoint, reads, writes, scratch_page.IN_TABLES))
 

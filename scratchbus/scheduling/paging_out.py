@@ -123,14 +123,16 @@ def _remove(
         names = PageKeys(keys, page, checkpoint.build)
         edit = paged_out.IndexEdit(names)
         asked = paged_out.reads(names, (each.id for each in some), (each.added_seq for each in some))
-        rows = yield from ask_all(keys.shard, asked)
+        *rows, kept = yield from ask_all(keys.shard, [*asked, ("HGET", names.tables, "kept")])
         edit.load(zip(asked, rows, strict=True))
+        reads.append(Read(names.tables, "kept", kept))
         for (_, key, *fields), found in zip(asked, rows, strict=True):
             reads += map(Read, repeat(key), fields, found)
         for document in some:
             edit.add(document)
             reads.append(Read(names.docs, document.id, documents[page, document.id]))
-        writes += [*_removals(names, some), *edit.commands(), ("HINCRBY", names.tables, "kept", len(some))]
+        writes += [*_removals(names, some), *edit.commands()]
+        writes.append(("HSET", names.tables, "kept", int(kept or 0) + len(some)))
     return (yield from write_if_unchanged(keys, checkpoint, reads, writes, scratch_page.PAGED))
 
 

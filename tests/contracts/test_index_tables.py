@@ -9,10 +9,12 @@ import pytest
 from scratchbus import NewObservation
 from scratchbus.errors import ArchiveDamaged, NotFound, PositionLost
 from scratchbus.eventlog import index_entries
+from scratchbus.eventlog.index_entries import PagedOut, whole
 from scratchbus.eventlog.index_tables import (
     MOST_LOADED,
     Table,
     TableName,
+    ids_like,
     load_table,
     name_table,
     pack_table,
@@ -31,7 +33,7 @@ FEW = 3
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
-    monkeypatch.setattr("scratchbus.scheduling.moving_index.MOST_KEPT", FEW)
+    monkeypatch.setattr("scratchbus.scheduling.moving_index.FEWEST", FEW)
 
 
 @pytest.fixture
@@ -110,14 +112,45 @@ def test_any_interleaving_is_answered_as_by_a_page_that_pages_nothing_out(bus, p
     assert_sound(bus)
 
 
+def test_tables_grow_with_what_is_in_tables_already(bus, page, monkeypatch):
+    monkeypatch.setattr("scratchbus.scheduling.moving_index.SHARE", 2)
+    monkeypatch.setattr("scratchbus.scheduling.moving_index.MOST", 8)
+    sizes = []
+    for _ in range(40):
+        page.archive(page.add("observation", "x").id)
+        page_all_out(bus)
+    names = tables_of(bus)
+    for name in reversed(names):
+        table = bus.converse(load_table(bus.core.log, keys_of(bus).shard, name))
+        sizes.append(len([*table.ids()]))
+    assert sizes == [3, 3, 3, 4, 6, 8, 8]
+    assert bus.verify().is_sound
+
+
 def test_an_id_is_found_by_its_end_in_a_table(bus, page):
     gone = [one for one in fill(page, 6) if one.content[-1] not in "0369"]
     page_all_out(bus)
     assert tables_of(bus)
     for one in gone:
-        assert bus.converse(whole_id(bus.core.log, "main", one.id[-10:])) == one.id
+        for some in (one.id[-10:], one.id[1:]):
+            assert bus.converse(whole_id(bus.core.log, "main", some)) == one.id
     with pytest.raises(NotFound):
         bus.converse(whole_id(bus.core.log, "main", "ZZZZZZZZ"))
+
+
+def test_ids_in_a_table_are_compared_as_their_texts_are(bus, page):
+    random, log, shard = Random(3), bus.core.log, keys_of(bus).shard
+    ids = {random.randbytes(16): number for number in range(100)}
+    places = {number: PagedOut(number, 1, 1, 0) for number in ids.values()}
+    content = pack_table(ids, places)
+    log.tables["it"] = Table(content)
+    name = name_table([], "it", ids, places)
+    texts = [whole(id) for id in ids]
+    for text in texts:
+        for some in (text[:length] for length in range(1, 26)):
+            for part in (some, text[-len(some) :]):
+                like = {each for each in texts if each.startswith(part) or each.endswith(part)}
+                assert bus.converse(ids_like(log, shard, [name], part)) == like
 
 
 def test_what_came_back_from_a_table_is_no_longer_paged_out(bus, page):
