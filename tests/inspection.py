@@ -15,10 +15,11 @@ from scratchbus.archive.archiver import Archived, archive_bus
 from scratchbus.domain.memories import Remembered
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Call, Step, ask, ask_all
-from scratchbus.eventlog import paged_out as paged
+from scratchbus.eventlog import index_tables
 from scratchbus.eventlog.below_floor import Floor
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key
 from scratchbus.eventlog.codec import decode_entry
+from scratchbus.eventlog.index_entries import PagedOut, ids_in, places_in, whole
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_position
@@ -223,17 +224,22 @@ def documents(bus: Bus) -> Documents:
     return state
 
 
-def paged_out(bus: Bus) -> dict[tuple[str, str], paged.PagedOut]:
+def paged_out(bus: Bus) -> dict[tuple[str, str], PagedOut]:
     """Return where the last events of paged-out observations are."""
-    found: dict[tuple[str, str], paged.PagedOut] = {}
+    found: dict[tuple[str, str], PagedOut] = {}
     for keys, page in _pages(bus):
         names = PageKeys(keys, page, _build(bus, keys))
-        places: dict[int, paged.PagedOut] = {}
+        places: dict[int, PagedOut] = {}
         for name, row in _pairs(bus, names.places):
-            places |= paged.places_in(row) if name.isdigit() else {}
-        ids = {id: at for _, row in _pairs(bus, names.paged) for id, at in paged.ids_in(row).items()}
-        assert sorted(ids.values()) == sorted(places), "the two halves of the index of what is paged out differ"
-        found |= {(page, paged.whole(id)): places[at] for id, at in ids.items()}
+            places |= places_in(row) if name.isdigit() else {}
+        ids = {id: at for _, row in _pairs(bus, names.paged) for id, at in ids_in(row).items()}
+        there = sorted(at for at, place in places.items() if place.seq)
+        assert sorted(ids.values()) == there, "the two halves of the index of what is paged out differ"
+        for table_name in index_tables.table_names(send(bus, "HGETALL", names.tables)):  # newest first
+            table = bus.converse(index_tables.load_table(bus.core.log, keys.shard, table_name))
+            places = {place.added: place for place in table.places(0, 1 << 62)} | places
+            ids = {id: table.find(id) or 0 for id in table.ids()} | ids
+        found |= {(page, whole(id)): places[at] for id, at in ids.items() if places[at].seq}
     return found
 
 
@@ -266,9 +272,7 @@ def assert_sound(bus: Bus) -> None:
             _assert_ordered(bus, bus.core.log.keys(shard))
         state, memories = _fold_log(bus)
         gone = paged_out(bus)
-        assert {key: paged.PagedOut.of(state[key]) for key in gone} == gone, (
-            "what is paged out is not the fold of the log"
-        )
+        assert {key: PagedOut.of(state[key]) for key in gone} == gone, "what is paged out is not the fold of the log"
         assert all(scratch_page.may_be_paged_out(state[key]) for key in gone), (
             "something is paged out that is not final"
         )

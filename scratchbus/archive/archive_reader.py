@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator, Sequence
+from hashlib import sha256 as hash_of
 from typing import TypeVar
 
 from scratchbus.archive.catalog import LRUCache, SegmentCatalog
 from scratchbus.archive.check import LogCheck
 from scratchbus.archive.erase_segments import erase_events
 from scratchbus.archive.lines import place_of, restore
-from scratchbus.archive.manifest import Manifest, folder_of
+from scratchbus.archive.manifest import Manifest, folder_of, table_file
 from scratchbus.archive.segment import Index
 from scratchbus.archive.stores import Store
 from scratchbus.domain.position import START, Position
@@ -105,6 +106,27 @@ class Archive:
                 if next(steps, True):
                     return
             yield
+
+    def table(self, shard: int, sha256: str) -> bytes:
+        """Return a table of the index of what is paged out. Raises ArchiveDamaged if it is missing or was changed."""
+        name = table_file(self._bus, shard, sha256)
+        content = self.store.get(name)
+        if content is None or hash_of(content).hexdigest() != sha256:
+            problem = "it is missing" if content is None else "it was changed"
+            raise ArchiveDamaged(
+                f"{self.where}/{name}: {problem}; restore it from a copy of the archive, or run `scratchbus rebuild`"
+            )
+        return content
+
+    def put_table(self, shard: int, content: bytes) -> str:
+        """Store a table of the index of what is paged out; return its SHA-256.
+
+        Raises ArchiveDamaged unless it reads back unchanged.
+        """
+        sha256 = hash_of(content).hexdigest()
+        self.store.put_new(table_file(self._bus, shard, sha256), content)
+        self.table(shard, sha256)
+        return sha256
 
     def check(self, shard: int, origin: str, until: Position, erased: Collection[int]) -> Iterator[Checked]:
         """Check the whole archive, which must reach at least to `until` and not contain the events in `erased`."""

@@ -162,6 +162,11 @@ def folder_of(bus: str, shard: int) -> str:
     return f"{'/'.join(parts)}/{shard:04d}/"
 
 
+def table_file(bus: str, shard: int, sha256: str) -> str:
+    """Return the name of the file that has a table of the index of what is paged out."""
+    return f"{folder_of(bus, shard)}index/{sha256}.zst"
+
+
 def manifest_name(first: int) -> str:
     """Return the name of the manifest of the segment that begins with this event number."""
     return f"{first:016d}{_SUFFIX}"

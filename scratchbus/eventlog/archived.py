@@ -57,6 +57,17 @@ class Past(Protocol):
         """Erase the archived events with these numbers; yield where the lease is renewed."""
         ...
 
+    def table(self, shard: int, sha256: str) -> bytes:
+        """Return a table of the index of what is paged out. Raises ArchiveDamaged if it is missing or was changed."""
+        ...
+
+    def put_table(self, shard: int, content: bytes) -> str:
+        """Store a table of the index of what is paged out; return its SHA-256.
+
+        Raises ArchiveDamaged unless it reads back unchanged.
+        """
+        ...
+
     def check(self, shard: int, origin: str, until: Position, erased: Collection[int]) -> Iterator[Checked]:
         """Check, some events at a time, that everything up to a position is in the archive, unchanged.
 

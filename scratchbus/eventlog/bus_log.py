@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache, partial
 from secrets import token_hex
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from scratchbus.domain.position import Position
 from scratchbus.engine.patience import PATIENCE
@@ -17,6 +17,9 @@ from scratchbus.eventlog.append_script import ADD, ADD_BATCH, displaced_body
 from scratchbus.eventlog.archived import Past
 from scratchbus.eventlog.keys import ShardKeys, shard_of
 from scratchbus.eventlog.layouts import read_last
+
+if TYPE_CHECKING:
+    from scratchbus.eventlog.index_tables import Table
 
 MOST_PAGES = 10_000
 """The number of pages whose keys, and way of adding, are remembered."""
@@ -48,7 +51,7 @@ class Log:
     `owner` is the owner token of the claims made here. `first` is where each log ended before the first write from
     here. `lone` describes the last append to a shard that wrote no other events: its time, its first and last seq.
     Additions to `crowded` pages are not joined, and those to `unusual` ones go to the append script, each until a time
-    of `time.monotonic`.
+    of `time.monotonic`. `tables` are those of the index of what is paged out that were read last, by their SHA-256.
     """
 
     bus: str
@@ -68,6 +71,7 @@ class Log:
     lone: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     crowded: dict[str, float] = field(default_factory=dict)
     unusual: dict[str, float] = field(default_factory=dict)
+    tables: dict[str, Table] = field(default_factory=dict)
 
     @cached_property
     def keys(self) -> Callable[[int], ShardKeys]:

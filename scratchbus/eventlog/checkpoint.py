@@ -42,8 +42,7 @@ def _commit(
 class Checkpoint(NamedTuple):
     """How far a projection is folded: the last folded event, in which log, and in which build of the state.
 
-    Its stored form names the form of the state: code that does not know it cannot use the state. If `is_paged`, some
-    documents may be paged out.
+    Its stored form names the form of the state: code that does not know it cannot use the state.
     """
 
     position: Position = START
@@ -51,7 +50,12 @@ class Checkpoint(NamedTuple):
     build: int = 1
     origin: str = ""
     token: str = ""
-    is_paged: bool = False
+    form: int = scratch_page.FORM
+
+    @property
+    def is_paged(self) -> bool:
+        """Whether some documents may be paged out."""
+        return self.form >= scratch_page.PAGED
 
     @classmethod
     @lru_cache(maxsize=1_024)  # most reads find the same checkpoint as the read before
@@ -66,7 +70,7 @@ class Checkpoint(NamedTuple):
         if stored is None:
             _refuse(shard, 0)  # the form before forms were numbered
         id, event_id, build, form, origin, token = stored.groups()
-        if int(form) not in (scratch_page.FORM, scratch_page.PAGED):
+        if not scratch_page.FORM <= int(form) <= scratch_page.IN_TABLES:
             _refuse(shard, int(form))
         try:
             position = Position.parse(id)._replace(shard=shard)
@@ -74,13 +78,12 @@ class Checkpoint(NamedTuple):
             raise not_folded_from(shard, id) from None
         if position.seq == 0:
             raise not_folded_from(shard, id)
-        return cls(position, event_id, int(build), origin, token, int(form) == scratch_page.PAGED)
+        return cls(position, event_id, int(build), origin, token, int(form))
 
     def __str__(self) -> str:
         if self.position.seq == 0:
             return ""
-        form = scratch_page.PAGED if self.is_paged else scratch_page.FORM
-        return f"{self.position.stream_id}|{self.event_id}|{self.build}|{form}|{self.origin}|{self.token}"
+        return f"{self.position.stream_id}|{self.event_id}|{self.build}|{self.form}|{self.origin}|{self.token}"
 
 
 def is_state_too_old(log: Log) -> Step[bool]:
@@ -96,8 +99,8 @@ def is_state_too_old(log: Log) -> Step[bool]:
 
 
 def _refuse(shard: int, form: int) -> NoReturn:
-    what = f"shard {shard}: the state is stored in form {form}, this code reads form {scratch_page.PAGED}"
-    if form > scratch_page.PAGED:
+    what = f"shard {shard}: the state is stored in form {form}, this code reads form {scratch_page.IN_TABLES}"
+    if form > scratch_page.IN_TABLES:
         raise CodeTooOld(f"{what}; upgrade scratchbus")
     raise StateTooOld(f"{what}; run `scratchbus rebuild`")
 
@@ -168,16 +171,12 @@ def prepare_commit(
     position: Position,
     event_id: bytes,
     commands: Iterable[Command],
-    *,
-    pages_out: bool = False,
 ) -> Commit:
     """Return the commit that writes the state and moves the checkpoint at `key`.
 
-    It commits only if both the log and the checkpoint are still as they were read. A commit that pages documents out
-    leaves the checkpoint where it is, and marks it as paged.
+    It commits only if both the log and the checkpoint are still as they were read.
     """
     now = was._replace(position=position, event_id=event_id.decode("utf-8", "replace"), token=token_hex(6))
-    now = now._replace(is_paged=was.is_paged or pages_out)
     command = _commit(
         *packed(commands),
         checkpoint=key,

@@ -183,6 +183,7 @@ class PageKeys:
     snapshots   hash: stream id -> the documents as they were then, compressed (see `log.snapshots`)
     paged       hash: bucket -> ids of paged-out observations, each with when it was added (see `log.paged`)
     places      hash: range of when they were added -> where the last event of each paged-out observation is
+    tables      hash: number -> a table of paged-out observations in the archive (see `log.index_tables`)
     paging      hash of the whole shard: `cursor` -> up to where events were looked at for what may be paged out
 
     heads, open: those of the page in `ShardKeys`, whatever the build
@@ -198,7 +199,7 @@ class PageKeys:
 
     __slots__ = (
         "_indexes", "_tag", "checkpoint", "docs", "due", "gaps", "heads", "memory", "of_type", "open", "page", "paged",
-        "paging", "places", "positions", "rejected", "snapshots", "types",
+        "paging", "places", "positions", "rejected", "snapshots", "tables", "types",
     )  # fmt: skip
 
     def __init__(self, shard: ShardKeys, page: str, build: int = 1) -> None:
@@ -216,6 +217,7 @@ class PageKeys:
         self.paging = f"{tag}paging"
         self.paged = f"{tag}paged:{page}"
         self.places = f"{tag}places:{page}"
+        self.tables = f"{tag}tables:{page}"
         self.heads = shard.heads(page)
         self.open = shard.open(page)
         self.of_type = f"{tag}type:{page}#"

@@ -211,6 +211,7 @@ LUA: Final[Constants] = {
     ),
     "ADDED_HEAD_TEXT": _head_text(version="start", wake="'0'", **_NEW_HEAD).replace(_STARTED, ""),
     "CHECKPOINT": CHECKPOINT.pattern,
+    "CHECKPOINT_TEXT": CHECKPOINT.text,
     "CHECKPOINT_KEY": f"'{ShardKeys('', 0).checkpoint(scratch_page.NAME).removeprefix(ShardKeys('', 0).tag)}'",
     "LAST": LAST.pattern,
     "LAST_TEXT": LAST.text,

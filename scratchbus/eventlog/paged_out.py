@@ -3,21 +3,19 @@
 Two hashes per page. `paged`: bucket of the id -> the ids in it (16 bytes each) with the `seq` of the event that added
 each. `places`: range of that `seq` -> the position of each last event, and the observation's traits, by which a list
 skips most of those that it does not want. About 56 bytes each, plus the engine's overhead. In `places`, `=<status>`
-says that some may have this status, and `moves` is another word each time something is paged in again.
+says that some may have this status, and `moves` is another word each time entries were paged in or left the engine.
+
+With an archive, a page's entries leave the engine for tables once there are many (see `index_tables`).
 
 Every change moves the checkpoint, so a reader of both knows whether its data is still valid.
 """
 
 from __future__ import annotations
 
-import struct
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from hashlib import blake2b
 from secrets import token_hex
-from typing import TYPE_CHECKING, NamedTuple
 
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
@@ -27,96 +25,35 @@ from scratchbus.errors import PositionLost
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.chains import walk_chains
 from scratchbus.eventlog.gaps import not_erased
+from scratchbus.eventlog.index_entries import (
+    ID,
+    PLACE,
+    PagedOut,
+    bucket_of,
+    bytes_of,
+    ids_in,
+    places_in,
+    range_of,
+)
+from scratchbus.eventlog.index_tables import TableName, find_in_tables, table_names
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.projections.table import IN_PLACE
-from scratchbus.telemetry.late import late
 
-if TYPE_CHECKING:
-    import ulid
-
-else:
-    ulid = late("ulid")
-
-BUCKETS, RANGE = 4_096, 1_024
-_ID, _PLACE = struct.Struct(">16sQ"), struct.Struct(">QQQQ")
 _AT_ONCE = 500
-
-
-class PagedOut(NamedTuple):
-    """A paged-out observation: when it was added, the position of its last event, and its traits."""
-
-    added: int
-    ms: int
-    seq: int
-    traits: int
-
-    @property
-    def stream_id(self) -> str:
-        """The stream id of its last event."""
-        return f"{self.ms}-{self.seq}"
-
-    @classmethod
-    def of(cls, document: Observation) -> PagedOut:
-        """Return the index entry for an observation that is to be paged out."""
-        return cls(document.added_seq, document.ms, document.seq, traits_of(document))
-
-
-@lru_cache(maxsize=4_096)
-def trait(name: str, value: str) -> int:
-    """Return three of 64 bits that represent a field with this value."""
-    number = int.from_bytes(blake2b(f"{name}\0{value}".encode(), digest_size=4).digest())
-    return 1 << (number & 63) | 1 << (number >> 6 & 63) | 1 << (number >> 12 & 63)
-
-
-def traits_of(document: Observation) -> int:
-    """Return the bits for all values that a list can filter by."""
-    bits = trait("type", document.type) | trait("source", document.source) | trait("status", document.status)
-    for tag in document.tags:
-        bits |= trait("tag", tag)
-    return bits | trait("owner", document.owner) if document.owner is not None else bits
-
-
-@lru_cache(maxsize=4_096)
-def _bytes_of(id: str) -> bytes:
-    """Return an id as stored in buckets; nothing for a subject that is not an observation."""
-    try:
-        return ulid.ULID.from_str(id).bytes
-    except ValueError:
-        return b""
-
-
-def bucket_of(id: str) -> str:
-    """Return the field of `paged` that an id is in."""
-    return str(int.from_bytes(_bytes_of(id)[-2:]) % BUCKETS)
-
-
-def range_of(added: int) -> str:
-    """Return the field of `places` for observations added by the event of this `seq`."""
-    return str(added // RANGE)
-
-
-def ids_in(row: bytes | None) -> dict[bytes, int]:
-    """Return the ids of a bucket, each with the seq at which it was added."""
-    return dict(_ID.iter_unpack(row or b""))
-
-
-def places_in(row: bytes | None) -> dict[int, PagedOut]:
-    """Return the index entries of a range, by the seq at which they were added."""
-    return {each[0]: PagedOut(*each) for each in _PLACE.iter_unpack(row or b"")}
-
-
-def whole(id: bytes) -> str:
-    """Return the text of an id that is stored in a bucket."""
-    return str(ulid.ULID(id))
 
 
 @dataclass(slots=True)
 class IndexEdit:
-    """Changes to the index of one page, on top of the fields they concern as they were read."""
+    """Changes to the index of one page, on top of the fields they concern as they were read.
+
+    `tables` are the tables of the page, newest first, and `in_tables` the entries found there, by id.
+    """
 
     names: PageKeys
     buckets: dict[str, dict[bytes, int]] = field(default_factory=dict)
     ranges: dict[str, dict[int, PagedOut]] = field(default_factory=dict)
+    tables: Sequence[TableName] = ()
+    in_tables: dict[str, PagedOut] = field(default_factory=dict)
     _fields: dict[tuple[str, str], object] = field(default_factory=dict)
     _has_moves: bool = False
 
@@ -131,13 +68,19 @@ class IndexEdit:
 
     def find(self, id: str) -> PagedOut | None:
         """Return the index entry of an observation, if it is paged out."""
-        added = self.buckets[bucket_of(id)].get(_bytes_of(id))
+        place = self._in_engine(id)
+        if place is None and (place := self.in_tables.get(id)) is not None:
+            place = self.ranges.get(range_of(place.added), {}).get(place.added, place)
+        return place if place is not None and place.seq else None
+
+    def _in_engine(self, id: str) -> PagedOut | None:
+        added = self.buckets[bucket_of(id)].get(bytes_of(id))
         return None if added is None else self.ranges.get(range_of(added), {}).get(added)
 
     def add(self, document: Observation) -> None:
         """Add an observation to the index."""
         bucket, span = bucket_of(document.id), range_of(document.added_seq)
-        self.buckets[bucket][_bytes_of(document.id)] = document.added_seq
+        self.buckets[bucket][bytes_of(document.id)] = document.added_seq
         self.ranges[span][document.added_seq] = PagedOut.of(document)
         self._touch(bucket, span)
         self._fields[self.names.places, f"={document.status}"] = 1
@@ -145,7 +88,11 @@ class IndexEdit:
     def remove(self, id: str, place: PagedOut) -> None:
         """Remove an observation from the index."""
         bucket, span = bucket_of(id), range_of(place.added)
-        del self.buckets[bucket][_bytes_of(id)], self.ranges[span][place.added]
+        self.buckets[bucket].pop(bytes_of(id), None)
+        if any(table.spans(place.added) for table in self.tables):
+            self.ranges[span][place.added] = place._replace(ms=0, seq=0, traits=0)
+        else:
+            del self.ranges[span][place.added]
         self._touch(bucket, span)
         self._has_moves = True
 
@@ -157,9 +104,9 @@ class IndexEdit:
         writes: dict[tuple[str, str], list[object]] = defaultdict(list)
         for (key, name), value in self._fields.items():
             if value is None and key == self.names.paged:
-                value = b"".join(_ID.pack(*each) for each in sorted(self.buckets[name].items()))
+                value = b"".join(ID.pack(*each) for each in sorted(self.buckets[name].items()))
             elif value is None:
-                value = b"".join(_PLACE.pack(*each) for _, each in sorted(self.ranges[name].items()))
+                value = b"".join(PLACE.pack(*each) for _, each in sorted(self.ranges[name].items()))
             if value:
                 writes["HSET", key] += (name, value)
             else:
@@ -182,20 +129,33 @@ def reads(names: PageKeys, ids: Iterable[str], added: Iterable[int]) -> list[Com
     return out
 
 
-def read_index(names: PageKeys, shard: int, ids: Collection[str]) -> Step[IndexEdit]:
-    """Return the parts of a page's index for these ids."""
+def read_index(log: Log, names: PageKeys, shard: int, ids: Collection[str]) -> Step[IndexEdit]:
+    """Return the parts of a page's index for these ids.
+
+    What leaves the engine meanwhile is found in its table, since the names of the tables are read last. Raises
+    PositionLost if an entry may be in an archive that cannot be read.
+    """
     edit = IndexEdit(names)
     buckets = reads(names, ids, ())
     edit.load(zip(buckets, (yield from ask_all(shard, buckets)), strict=True))
-    found = (edit.buckets[bucket_of(id)].get(_bytes_of(id)) for id in ids)
+    found = (edit.buckets[bucket_of(id)].get(bytes_of(id)) for id in ids)
     ranges = reads(names, (), (added for added in found if added is not None))
+    *rows, tables = yield from ask_all(shard, [*ranges, ("HGETALL", names.tables)])
+    edit.load(zip(ranges, rows, strict=True))
+    edit.tables = table_names(tables)
+    missing = [id for id in ids if edit.find(id) is None] if edit.tables else []
+    edit.in_tables = yield from find_in_tables(log, shard, edit.tables, missing)
+    ranges = reads(names, (), (place.added for place in edit.in_tables.values()))
     edit.load(zip(ranges, (yield from ask_all(shard, ranges)), strict=True))
     return edit
 
 
-def locate(names: PageKeys, shard: int, ids: Collection[str]) -> Step[dict[str, PagedOut]]:
-    """Return the index entries of these observations, as far as they are paged out."""
-    edit = yield from read_index(names, shard, ids)
+def locate(log: Log, names: PageKeys, shard: int, ids: Collection[str]) -> Step[dict[str, PagedOut]]:
+    """Return the index entries of these observations, as far as they are paged out.
+
+    Raises PositionLost if one may be in an archive that cannot be read.
+    """
+    edit = yield from read_index(log, names, shard, ids)
     return {id: place for id in ids if (place := edit.find(id)) is not None}
 
 

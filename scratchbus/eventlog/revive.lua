@@ -1,10 +1,11 @@
 -- Restores the head of an observation that was dropped, from its document or, if it is paged out, its events.
 --
--- SOURCE is a hash, FIELD a field and VALUE its value as read: the document, or the position of the events.
+-- SOURCE is a hash, FIELD a field and VALUE its value as read ('' for none): the document, or the positions of
+-- last events, which may lack this one's if that is in the archive.
 -- Reply: {1} the head is there; {0} it is not: the source has changed
 
 if redis.call('HEXISTS', HEADS, SUBJECT) == 0 then
-  if redis.call('HGET', SOURCE, FIELD) ~= VALUE then return {0} end
+  if (redis.call('HGET', SOURCE, FIELD) or '') ~= VALUE then return {0} end
   redis.call('HSET', HEADS, SUBJECT, HEAD)
 end
 return {1}

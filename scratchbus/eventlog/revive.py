@@ -20,6 +20,7 @@ from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.codec import encode_tags
+from scratchbus.eventlog.index_entries import places_in, range_of
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.layouts import CLASSES, Head
 from scratchbus.eventlog.stored_documents import decode_observation
@@ -51,16 +52,24 @@ def revive(log: Log, page: str, subject: str) -> Step[str | None]:
         key, name, stored = names.docs, subject, (yield from ask(keys.shard, "HGET", names.docs, subject))
         document = decode_observation(stored) if stored else None
         if document is None and checkpoint.is_paged:
-            place = (yield from paged_out.locate(names, keys.shard, [subject])).get(subject)
-            key, name = names.places, paged_out.range_of(place.added) if place else ""
+            index = yield from paged_out.read_index(log, names, keys.shard, [subject])
+            place = index.find(subject)
+            key, name = names.places, range_of(place.added) if place else ""
             stored = yield from ask(keys.shard, "HGET", key, name)
-            if place is not None and place == paged_out.places_in(stored).get(place.added):
+            otherwise = place if subject in index.in_tables else None
+            if place is not None and place == places_in(stored).get(place.added, otherwise):
                 document = next(iter((yield from paged_out.rebuild(log, keys.shard, [place]))), None)
         if document is None or document.status_class != "final":
             return None
         head = str(head_of(document))
         command = _revive(
-            heads=keys.heads(page), never=keys.ids, subject=subject, head=head, source=key, field=name, value=stored
+            heads=keys.heads(page),
+            never=keys.ids,
+            subject=subject,
+            head=head,
+            source=key,
+            field=name,
+            value=stored or b"",
         )
         (reply,) = yield Call(keys.shard, (command,))
         if _revive.answer(reply, 1, 0)[0]:

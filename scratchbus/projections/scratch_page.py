@@ -28,6 +28,9 @@ FORM = 5
 PAGED = 6
 """The version of a state with documents that were paged out: code that knows only `FORM` would consider them lost."""
 
+IN_TABLES = 7
+"""The version of a state of whose index of paged-out documents a part is in the archive: `PAGED` would miss it."""
+
 WAITING = ("waiting", "event")
 """The index of the reminders that wait for an event."""
 

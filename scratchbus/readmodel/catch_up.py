@@ -262,7 +262,7 @@ def page_in(log: Log, fold: Fold, wanted: Mapping[str, Sequence[str]], build: in
         if not missing:
             continue
         has_looked = True
-        index = yield from paged_out.read_index(log.keys(fold.shard).page(page, build), fold.shard, missing)
+        index = yield from paged_out.read_index(log, log.keys(fold.shard).page(page, build), fold.shard, missing)
         places = {id: place for id in missing if (place := index.find(id)) is not None}
         for document in (yield from paged_out.rebuild(log, fold.shard, list(places.values()))):
             fold.documents[page, document.id] = document

@@ -65,7 +65,7 @@ def _last_of(log: Log, page: str, subject: str) -> Step[str]:
         return document.position.stream_id
     if seen.checkpoint.is_paged:
         names = PageKeys(log.keys(log.shard(page)), page, seen.checkpoint.build)
-        for found in (yield from paged_out.locate(names, log.shard(page), [subject])).values():
+        for found in (yield from paged_out.locate(log, names, log.shard(page), [subject])).values():
             return found.stream_id
     floor = yield from read_floor(log, log.shard(page))
     if not floor.position.seq:

@@ -256,7 +256,7 @@ def get(
             break
         shard = log.shard(page)
         names = log.keys(shard).page(page, seen.checkpoint.build)
-        places = yield from paged_out.locate(names, shard, missing)
+        places = yield from paged_out.locate(log, names, shard, missing)
         found |= {
             document.id: document for document in (yield from paged_out.rebuild(log, shard, list(places.values())))
         }

@@ -167,7 +167,9 @@ def find_pages(log: Log, ids: list[str]) -> Step[dict[str, str]]:
                     found[id] = name
             for name in some if checkpoint.is_paged else ():
                 left = [id for id in ids if id not in found]
-                found |= dict.fromkeys((yield from paged_out.locate(PageKeys(keys, name, build), shard, left)), name)
+                found |= dict.fromkeys(
+                    (yield from paged_out.locate(log, PageKeys(keys, name, build), shard, left)), name
+                )
     return found
 
 

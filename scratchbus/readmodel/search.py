@@ -11,6 +11,8 @@ from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, read_checkpoint
+from scratchbus.eventlog.index_entries import RANGE, PagedOut, places_in, trait
+from scratchbus.eventlog.index_tables import Table, TableName, load_table, table_names
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.stored_documents import decode_stored
 from scratchbus.projections.filters import Filter
@@ -104,16 +106,17 @@ class _Walk:
     wanted: Filter
     moves: bytes | None
     ranges: list[int]
+    tables: list[TableName]
     has_status: bool
-    _read: dict[int, list[paged_out.PagedOut]] = field(default_factory=dict)
+    _read: dict[int, list[PagedOut]] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
         """Whether there are none."""
-        return not (self.ranges and self.has_status)
+        return not ((self.ranges or self.tables) and self.has_status)
 
     def holds(self) -> Step[bool]:
-        """Return whether none was paged in since."""
+        """Return whether none was paged in, and no entries left the engine, since."""
         moves = yield from ask(self.checkpoint.position.shard, "HGET", self.names.places, "moves")
         return bool(moves == self.moves)
 
@@ -129,16 +132,15 @@ class _Walk:
         shard = self.checkpoint.position.shard
         since = millis(self.wanted.since) if self.wanted.since is not None else 0
         size = _MOST if limit is None else max(_FEWEST, min(_MOST, limit))
-        places: list[paged_out.PagedOut] = []
-        ranges = [each for each in self.ranges if each >= low // paged_out.RANGE]
-        ranges = [each for each in ranges if high is None or each * paged_out.RANGE < high]
-        for at, number in enumerate(ranges):
+        places: list[PagedOut] = []
+        ranges = _Ranges(self, low, high)
+        while (number := (yield from ranges.next())) is not None:
             if number not in self._read:
-                yield from self._read_ranges(ranges[at : at + _RANGES])
+                yield from self._read_ranges(ranges.following(number), ranges.loaded)
             places += [
                 place for place in self._read[number] if low <= place.added and (high is None or place.added < high)
             ]
-            while len(places) >= size or (places and at == len(ranges) - 1):
+            while len(places) >= size or (places and ranges.is_end):
                 some, places = places[:size], places[size:]
                 found = yield from paged_out.rebuild(self.log, shard, some)
                 out += [each for each in found if each.id not in here and self.wanted.matches(each)]
@@ -149,37 +151,89 @@ class _Walk:
                     return out  # it was added before that, as were the following ones
         return out
 
-    def _read_ranges(self, numbers: Sequence[int]) -> Step[None]:
+    def _read_ranges(self, numbers: Sequence[int], tables: Sequence[Table]) -> Step[None]:
+        """Read the entries of some ranges, in the engine and in tables, newest first."""
         rows = yield from ask(self.checkpoint.position.shard, "HMGET", self.names.places, *numbers)
         must, one_of = _traits(self.wanted)
         self._read.clear()
         for number, row in zip(numbers, rows, strict=True):
-            places = sorted(paged_out.places_in(row).values(), reverse=True)
+            latest: dict[int, PagedOut] = {}
+            for table in reversed(tables):
+                latest |= {place.added: place for place in table.places(number * RANGE, (number + 1) * RANGE)}
+            latest |= places_in(row)
             self._read[number] = [
                 place
-                for place in places
-                if place.traits & must == must and (not one_of or any(place.traits & one == one for one in one_of))
+                for place in sorted(latest.values(), reverse=True)
+                if place.seq
+                and place.traits & must == must
+                and (not one_of or any(place.traits & one == one for one in one_of))
             ]
+
+
+class _Ranges:
+    """The ranges between two `seq`s that have entries, highest first; tables are loaded when the walk reaches them."""
+
+    def __init__(self, walk: _Walk, low: int, high: int | None) -> None:
+        self._walk = walk
+        self._lowest, self._highest = low // RANGE, None if high is None else (high - 1) // RANGE
+        self._left = [each for each in walk.ranges if self._is_within(each)]
+        self._tables = sorted(
+            (each for each in walk.tables if each.last >= low and (high is None or each.first < high)),
+            key=lambda each: each.last,
+        )
+        self._loaded: dict[TableName, Table] = {}
+
+    @property
+    def is_end(self) -> bool:
+        """Whether the last range was returned."""
+        return not (self._left or self._tables)
+
+    @property
+    def loaded(self) -> list[Table]:
+        """The tables that may have entries of the last range returned, newest first."""
+        return [self._loaded[name] for name in sorted(self._loaded, reverse=True)]
+
+    def next(self) -> Step[int | None]:
+        """Return the next range; None if there is none."""
+        while self._tables and (not self._left or self._tables[-1].last // RANGE >= self._left[0]):
+            name = self._tables.pop()
+            table = yield from load_table(self._walk.log, self._walk.checkpoint.position.shard, name)
+            self._loaded[name] = table
+            self._left = sorted({*self._left, *filter(self._is_within, table.numbers(RANGE))}, reverse=True)
+        if not self._left:
+            return None
+        self._loaded = {name: table for name, table in self._loaded.items() if name.first // RANGE <= self._left[0]}
+        return self._left.pop(0)
+
+    def following(self, number: int) -> list[int]:
+        """Return a range and some of those after it, above those of the next table."""
+        bound = self._tables[-1].last // RANGE if self._tables else -1
+        return [number, *(each for each in self._left[: _RANGES - 1] if each > bound)]
+
+    def _is_within(self, number: int) -> bool:
+        return self._lowest <= number and (self._highest is None or number <= self._highest)
 
 
 def _begin(log: Log, page: str, checkpoint: Checkpoint, wanted: Filter) -> Step[_Walk]:
     shard = checkpoint.position.shard
     keys = log.keys(shard)
     names = PageKeys(keys, page, checkpoint.build)
-    moves, fields = yield from ask_all(shard, [("HGET", names.places, "moves"), ("HKEYS", names.places)])
+    moves, fields, tables = yield from ask_all(
+        shard, [("HGET", names.places, "moves"), ("HKEYS", names.places), ("HGETALL", names.tables)]
+    )
     now = yield from read_checkpoint(keys)
     statuses = {name.decode()[1:] for name in fields if name.startswith(b"=")}
     has_status = wanted.status is None or not wanted.status.isdisjoint(statuses)
     numbers = sorted((int(name) for name in fields if name.isdigit()), reverse=True)
-    return _Walk(log, names, now, wanted, moves, numbers, has_status)
+    return _Walk(log, names, now, wanted, moves, numbers, table_names(tables), has_status)
 
 
 def _traits(wanted: Filter) -> tuple[int, list[int]]:
     """Return the traits that all matching ones have, and those of which they have at least one."""
     must = 0
     for name, value in _fields(wanted):
-        must |= paged_out.trait(name, value)
-    return must, [paged_out.trait("status", status) for status in wanted.status or ()]
+        must |= trait(name, value)
+    return must, [trait("status", status) for status in wanted.status or ()]
 
 
 def _fields(wanted: Filter) -> Iterator[tuple[str, str]]:

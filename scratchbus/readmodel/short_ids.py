@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from scratchbus.domain.values import check_id
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import InvalidId, NotFound, shown
-from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
+from scratchbus.eventlog.index_entries import ULID_LENGTH, ids_in, whole
+from scratchbus.eventlog.index_tables import ids_like, table_names
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.projections.table import is_remembered
 from scratchbus.readmodel.type_indexes import type_indexes
@@ -18,10 +19,7 @@ from scratchbus.readmodel.type_indexes import type_indexes
 SHORTEST = 6
 """The fewest characters of a short id."""
 
-WHOLE = 26
-"""How many characters a ULID has."""
-
-_SHORT = re.compile(rf"[0-9A-HJKMNP-TV-Z]{{{SHORTEST},{WHOLE - 1}}}")  # the alphabet of ULIDs
+_SHORT = re.compile(rf"[0-9A-HJKMNP-TV-Z]{{{SHORTEST},{ULID_LENGTH - 1}}}")  # the alphabet of ULIDs
 _AT_ONCE = 5_000  # heads per read: about a millisecond of the engine's time
 _LISTED = 5
 
@@ -37,11 +35,12 @@ def whole_id(log: Log, page: str, given: str) -> Step[str]:
     if is_remembered(given.strip()):
         return given.strip()
     text = given.strip().upper()
-    if len(text) >= WHOLE:
+    if len(text) >= ULID_LENGTH:
         return check_id(text)
     if not _SHORT.fullmatch(text):
         raise InvalidId(
-            f"id: {shown(given)} is not an id; give all {WHOLE} characters, or at least the last or first {SHORTEST}"
+            f"id: {shown(given)} is not an id; "
+            f"give all {ULID_LENGTH} characters, or at least the last or first {SHORTEST}"
         )
     found = sorted((yield from _find(log, page, text)))
     if not found:
@@ -70,12 +69,14 @@ def _find(log: Log, page: str, text: str) -> Step[set[str]]:
         cursor: object = b"0"
         while True:
             cursor, row = yield from ask(shard, scan, key, cursor, "MATCH", f"*{text}*", "COUNT", _AT_ONCE)
-            take(field.decode() for field in row[::2] if len(field) == WHOLE)
+            take(field.decode() for field in row[::2] if len(field) == ULID_LENGTH)
             if cursor in (b"0", 0):
                 break
     at: object = b"0"
     while True:
         at, row = yield from ask(shard, "HSCAN", names.paged, at, "COUNT", _AT_ONCE)
-        take(paged_out.whole(id) for bucket in row[1::2] for id in paged_out.ids_in(bucket))
+        take(whole(id) for bucket in row[1::2] for id in ids_in(bucket))
         if at in (b"0", 0):
-            return found
+            break
+    tables = table_names((yield from ask(shard, "HGETALL", names.tables)))
+    return found | (yield from ids_like(log, shard, tables, text))

@@ -200,7 +200,7 @@ def take(keys: ShardKeys, page: str, is_wanted: Callable[[], bool]) -> Step[bool
     shard, key = keys.shard, checkpoint_key(keys)
     checkpoint = yield from read_checkpoint(keys)
     names = PageKeys(keys, page, checkpoint.build)
-    if checkpoint.is_paged and (yield from ask(shard, "EXISTS", names.paged)):
+    if checkpoint.is_paged and (yield from ask(shard, "EXISTS", names.paged, names.tables)):
         return False
     last = yield from nearest(keys, names, checkpoint.position)
     before, events = yield from count_positions(shard, names.positions, last.position if last else START)

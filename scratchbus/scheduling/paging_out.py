@@ -1,17 +1,17 @@
 """Paging out: remove documents of observations that have long been final from the engine's memory.
 
 Only the position of the last event of each stays, some 60 bytes. A process that pages out reads the log up to a given
-age, and removes observations that these events made final and that have not changed since. It commits only if the state
-is as it was read; if a projector was faster, it reads again, as long as the documents stay the same. So any number of
-processes may page out, and be killed at any point.
+age, and removes observations that these events made final and that have not changed since. Documents, index and cursor
+must be as they were read, however far projectors have come meanwhile. So any number of processes may page out, and be
+killed at any point.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from itertools import chain, islice
+from itertools import repeat
 
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
@@ -20,7 +20,8 @@ from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import EngineForbidden, EngineReadOnly, PositionLost
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.bus_log import Log
-from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key, commit, prepare_commit
+from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key
+from scratchbus.eventlog.index_entries import PagedOut
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.lag import in_ms
 from scratchbus.eventlog.layouts import Head
@@ -28,23 +29,22 @@ from scratchbus.eventlog.log_reader import LogReader
 from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_position
 from scratchbus.eventlog.revive import drop_heads
 from scratchbus.eventlog.stored_documents import decode_observations
+from scratchbus.eventlog.unchanged import Read, write_if_unchanged
 from scratchbus.projections import scratch_page
 from scratchbus.projections.table import is_remembered
 from scratchbus.readmodel.scope import Core
 from scratchbus.readmodel.type_indexes import unlist
+from scratchbus.scheduling.moving_index import move_index
 from scratchbus.telemetry.logs import stderr_logger
 
-CHUNK = 50
-"""The events examined for one commit. With more, a busy projector nearly always commits before it."""
+CHUNK = 500
+"""The events examined at a time."""
 
-CHUNKS = 200
-"""The commits per shard in one call."""
+CHUNKS = 20
+"""How often that is done, per shard, in one call."""
 
 _TRIES = 3
 """The attempts before it is left to others who are paging out."""
-
-_COMMITS = 100
-"""The attempts to commit before a projector does."""
 
 _LASTING = (b"status_changed", b"linked", b"due")
 """The kinds of events that may be the last one of a final observation that is still on its page."""
@@ -54,8 +54,8 @@ logger = stderr_logger()
 Final = dict[str, list[Observation]]
 """The observations that may be paged out, by page."""
 
-Stored = dict[Command, Sequence[bytes | None]]
-"""Documents as they are stored, by the command that reads them."""
+Documents = dict[tuple[str, str], bytes | None]
+"""Documents as they are stored, by page and id."""
 
 
 def page_out(core: Core, keep_ms: int | None) -> Step[int]:
@@ -68,16 +68,20 @@ def page_out(core: Core, keep_ms: int | None) -> Step[int]:
         return count
     with suppress(EngineForbidden, EngineReadOnly):
         for shard in range(core.log.shards):
+            pages = set[str]()
             for _ in range(CHUNKS):
-                some, is_all = yield from _page_some_out(core.log, shard, keep_ms)
-                count += some
+                final, is_all = yield from _page_some_out(core.log, shard, keep_ms)
+                count += sum(map(len, final.values()))
+                pages.update(final)
                 if is_all:
                     break
+            for page in pages:
+                yield from move_index(core.log, shard, page)
     return count
 
 
-def _page_some_out(log: Log, shard: int, keep_ms: int) -> Step[tuple[int, bool]]:
-    """Examine the next events of a shard; return the number of documents paged out, and whether no events are left.
+def _page_some_out(log: Log, shard: int, keep_ms: int) -> Step[tuple[Final, bool]]:
+    """Examine the next events of a shard; return what was paged out, and whether no events are left.
 
     It stops at the checkpoint of the state.
     """
@@ -91,64 +95,51 @@ def _page_some_out(log: Log, shard: int, keep_ms: int) -> Step[tuple[int, bool]]
         entries, is_all, *_ = yield from LogReader(log, after, until=until, chunk=CHUNK, skips_lost=True).read()
         old = [entry for entry in entries if _is_old(entry_position(entry, shard), until, checkpoint)]
         if not old:
-            return 0, True
+            return {}, True
         final, documents = yield from _final(keys, checkpoint, old, until)
         final = yield from _provable(log, shard, final)
         cursor: Command = ("HSET", names.paging, "cursor", entry_position(old[-1], shard).stream_id)
         if final:
             yield from _drop(keys, final)
-            if not (yield from _commit(keys, checkpoint, final, documents, cursor, stored)):
+            reads = [Read(names.paging, "cursor", stored)]
+            if not (yield from _remove(keys, checkpoint, final, documents, reads, cursor)):
                 continue
         else:
             yield from ask(shard, *cursor)  # safe to repeat
-        return sum(map(len, final.values())), is_all or len(old) < len(entries)
-    return 0, True  # others are doing it: retry later
+        return final, is_all or len(old) < len(entries)
+    return {}, True  # others are doing it: retry later
 
 
 def _is_old(place: Position, until: int, checkpoint: Checkpoint) -> bool:
     return place.ms <= until and place.seq <= checkpoint.position.seq
 
 
-def _commit(
-    keys: ShardKeys, old: Checkpoint, final: Final, documents: Stored, cursor: Command, cursor_was: bytes | None
+def _remove(
+    keys: ShardKeys, checkpoint: Checkpoint, final: Final, documents: Documents, reads: list[Read], cursor: Command
 ) -> Step[bool]:
-    """Remove the documents and move the cursor; return False if any of them has changed.
-
-    The checkpoint is read first, so a commit that finds it unchanged finds the documents and the index unchanged too.
-    """
-    key, build = checkpoint_key(keys), old.build
-    reads: list[Command] = [("GET", key), ("HGET", PageKeys(keys, "", build).paging, "cursor"), *documents]
-    writes, index_reads = [cursor], dict[str, list[Command]]()
+    """Remove these documents, add them to the index and move the cursor; return False if any of that has changed."""
+    writes = [cursor]
     for page, some in final.items():
-        writes += _removals(PageKeys(keys, page, build), some)
-        index_reads[page] = paged_out.reads(
-            PageKeys(keys, page, build), (each.id for each in some), (each.added_seq for each in some)
-        )
-    for _ in range(_COMMITS):
-        rows = yield from ask_all(keys.shard, [*reads, *chain.from_iterable(index_reads.values())])
-        checkpoint, is_cursor_same = Checkpoint.parse(rows[0], keys.shard), rows[1] == cursor_was
-        is_same = rows[2 : len(reads)] == [*documents.values()]
-        if not is_cursor_same or not is_same or (checkpoint.build, checkpoint.origin) != (build, old.origin):
-            return False
-        indexes, left = list[Command](), iter(rows[len(reads) :])
-        for page, some in final.items():
-            edit = paged_out.IndexEdit(PageKeys(keys, page, build))
-            edit.load(zip(index_reads[page], islice(left, len(index_reads[page])), strict=True))
-            for document in some:
-                edit.add(document)
-            indexes += edit.commands()
-        place, event_id = checkpoint.position, checkpoint.event_id.encode()
-        prepared = prepare_commit(keys, key, checkpoint, place, event_id, [*writes, *indexes], pages_out=True)
-        outcome, _ = yield from commit(prepared)
-        if outcome is not Outcome.LOST:
-            return outcome is Outcome.DONE
-    return False
+        names = PageKeys(keys, page, checkpoint.build)
+        edit = paged_out.IndexEdit(names)
+        asked = paged_out.reads(names, (each.id for each in some), (each.added_seq for each in some))
+        *rows, kept = yield from ask_all(keys.shard, [*asked, ("HGET", names.tables, "kept")])
+        edit.load(zip(asked, rows, strict=True))
+        reads.append(Read(names.tables, "kept", kept))
+        for (_, key, *fields), found in zip(asked, rows, strict=True):
+            reads += map(Read, repeat(key), fields, found)
+        for document in some:
+            edit.add(document)
+            reads.append(Read(names.docs, document.id, documents[page, document.id]))
+        writes += [*_removals(names, some), *edit.commands()]
+        writes.append(("HSET", names.tables, "kept", int(kept or 0) + len(some)))
+    return (yield from write_if_unchanged(keys, checkpoint, reads, writes, scratch_page.PAGED))
 
 
 def _final(
     keys: ShardKeys, checkpoint: Checkpoint, entries: Iterable[RawEntry], until: int
-) -> Step[tuple[Final, Stored]]:
-    """Return the subjects of these events that are final and unchanged since `until`, and all their documents."""
+) -> Step[tuple[Final, Documents]]:
+    """Return the subjects of these events that are final and unchanged since `until`, and all documents as stored."""
     subjects: dict[str, dict[str, None]] = defaultdict(dict)
     for entry in entries:
         fields = entry_fields(entry)
@@ -160,11 +151,13 @@ def _final(
     ]
     found = yield from ask_all(keys.shard, reads)
     final: Final = {}
-    for page, rows in zip(subjects, found, strict=True):
-        documents = decode_observations([stored for stored in rows if stored])
+    stored: Documents = {}
+    for (page, some), rows in zip(subjects.items(), found, strict=True):
+        stored |= {(page, subject): row for subject, row in zip(some, rows, strict=True)}
+        documents = decode_observations([row for row in rows if row])
         if old := [one for one in documents if scratch_page.may_be_paged_out(one) and one.ms <= until]:
             final[page] = old
-    return final, dict(zip(reads, found, strict=True))
+    return final, stored
 
 
 def _provable(log: Log, shard: int, final: Final) -> Step[Final]:
@@ -172,7 +165,7 @@ def _provable(log: Log, shard: int, final: Final) -> Step[Final]:
     out: Final = {}
     for page, some in final.items():
         try:
-            made = yield from paged_out.rebuild(log, shard, [paged_out.PagedOut.of(document) for document in some])
+            made = yield from paged_out.rebuild(log, shard, [PagedOut.of(document) for document in some])
         except PositionLost:
             continue  # without permission to read them, do not page them out
         same = {document.id: document for document in made}

@@ -4,32 +4,50 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from scratchbus import Bus, NewObservation, Observation
+from scratchbus.eventlog.checkpoint import read_checkpoint
+from scratchbus.eventlog.index_tables import TableName, table_names
+from scratchbus.eventlog.keys import PageKeys
 from tests.faults import workers
 from tests.faults.processes import Crew, kill
 from tests.faults.servers import Server
-from tests.inspection import assert_sound, documents, paged_out, project
+from tests.inspection import assert_sound, documents, keys_of, paged_out, project, send
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.real
 
-ROUNDS, EACH = 8, 25
+ROUNDS, EACH, FEWEST = 8, 25, 4
+
+
+@pytest.fixture(params=["no archive", "an archive"])
+def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
+    return tmp_path / "archive" if request.param == "an archive" else None
 
 
 @pytest.fixture
-def bus(shared_server: Server, bus_name: str) -> Iterator[Bus]:
-    with Bus.connect(shared_server.url, bus=bus_name, source="parent", shards=2) as bus:
+def bus(shared_server: Server, bus_name: str, archive: Path | None) -> Iterator[Bus]:
+    with Bus.connect(shared_server.url, bus=bus_name, source="parent", shards=2, archive_url=archive) as bus:
         yield bus
 
 
+def tables_of(bus: Bus) -> list[TableName]:
+    keys = keys_of(bus)
+    names = PageKeys(keys, "main", bus.converse(read_checkpoint(keys)).build)
+    return table_names(send(bus, "HGETALL", names.tables))
+
+
 @pytest.mark.slow
-def test_who_pages_out_may_be_killed_anywhere(shared_server: Server, bus: Bus, crew: Crew) -> None:
+def test_who_pages_out_may_be_killed_anywhere(
+    shared_server: Server, bus: Bus, crew: Crew, archive: Path | None
+) -> None:
     page, random, name = bus.page("main"), Random(7), bus.core.log.bus
-    hands = [crew.start(workers.page_out, shared_server.url, name) for _ in range(2)]
+    work = workers.page_out, shared_server.url, name, archive, FEWEST
+    hands = [crew.start(*work) for _ in range(2)]
     projector = crew.start(workers.project, shared_server.url, name)
     told: dict[str, Observation] = {}
     for _ in range(ROUNDS):
@@ -42,13 +60,17 @@ def test_who_pages_out_may_be_killed_anywhere(shared_server: Server, bus: Bus, c
         assert page.get(old) == told[old]
         time.sleep(random.uniform(0, 0.05))  # so that it dies at another step each time
         kill(hands.pop(0))
-        hands.append(crew.start(workers.page_out, shared_server.url, name))
+        hands.append(crew.start(*work))
         assert {one.id: one for one in page.list(limit=None)} == told
     eventually(lambda: not documents(bus))
+    for one in page.add_many([NewObservation(type="observation", content="late", tags=["t"], owner="o")] * FEWEST):
+        told[one.id] = page.archive(one.id)  # so that what the last one killed left in the engine moves, too
+    eventually(lambda: not documents(bus) and (archive is None or tables_of(bus)))
     for process in (*hands, projector):
         kill(process)
     assert {id for _, id in paged_out(bus)} == told.keys()
     assert {one.id: one for one in page.list(status="archived", tags=["t"], owner="o", limit=None)} == told
+    assert archive is not None or not tables_of(bus)
     assert bus.verify().is_sound
     project(bus)
     assert_sound(bus)

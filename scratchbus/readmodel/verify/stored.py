@@ -10,9 +10,12 @@ from typing import Any, Literal, NamedTuple
 from scratchbus.domain.memories import Session
 from scratchbus.domain.position import START, Position
 from scratchbus.errors import shown
-from scratchbus.eventlog import paged_out, positions
+from scratchbus.eventlog import positions
+from scratchbus.eventlog.index_entries import PagedOut, ids_in, places_in, range_of, whole
+from scratchbus.eventlog.index_tables import TableName
 from scratchbus.eventlog.keys import SYSTEM_PAGE, ShardKeys
 from scratchbus.eventlog.layouts import Head
+from scratchbus.eventlog.paged_out import IndexEdit
 from scratchbus.eventlog.stored_documents import UNREADABLE, encode_document, read_as, read_document
 from scratchbus.projections.event_relations import RELATIONS
 from scratchbus.projections.projection import Document
@@ -62,6 +65,7 @@ class StoredKeys:
         self.absent: set[tuple[str, str]] = set()
         self.unindexed: set[tuple[str, str]] = set()
         self._ids: dict[str, dict[int, str]] = defaultdict(dict)
+        self._ids_at: dict[str, Position] = {}
 
     def names(self) -> set[str]:
         """Return the keys that must exist now."""
@@ -113,6 +117,8 @@ class StoredKeys:
                 return StoredKey("paged", key, "hash", tuple, str, partial(self._bucket_difference, page))
             case "places":
                 return StoredKey("paged", key, "hash", tuple, str, partial(self._range_difference, page))
+            case "tables":
+                return StoredKey("paged", key, "hash", tuple, str, _table_difference)
             case "gaps":
                 return StoredKey("gap", key, "hash", lambda: rows, rows.get, _text_difference)
             case "types":
@@ -184,11 +190,11 @@ class StoredKeys:
     def _bucket_difference(self, page: str, _: object, row: bytes) -> str:
         """Check the ids of a bucket, which may be paged in by the time their places are compared."""
         wrong = []
-        for id, added in paged_out.ids_in(row).items():
-            document = self.base.observation(page, paged_out.whole(id))
+        for id, added in ids_in(row).items():
+            document = self.base.observation(page, whole(id))
             if document is None or document.added_seq != added:
-                wrong.append(f"{paged_out.whole(id)} was not added by event {added}")
-            self.absent.add((page, paged_out.whole(id)))
+                wrong.append(f"{whole(id)} was not added by event {added}")
+            self.absent.add((page, whole(id)))
         return ", ".join(wrong)
 
     def _range_difference(self, page: str, name: str, row: bytes) -> str:
@@ -196,8 +202,10 @@ class StoredKeys:
         if not name.isdigit():
             return ""
         wrong = []
-        for added in paged_out.places_in(row):
+        for added, place in places_in(row).items():
             id = self._id_of(page, added)
+            if id is None and not place.seq:
+                continue  # erased after it was paged in
             if id is None:
                 wrong.append(f"event {added} added no observation to this page")
             else:
@@ -206,20 +214,24 @@ class StoredKeys:
 
     def _id_of(self, page: str, added: int) -> str | None:
         """Return the id of the observation that was added at this seq."""
-        if added not in self._ids[page]:
+        if added not in self._ids[page] and self._ids_at.get(page) != self.base.at:
+            self._ids_at[page] = self.base.at
             names = self.keys.page(page, self.base.build)
             rows = [self.base.rows[names.index("type", type)] for type in self.base.rows[names.types]]
             self._ids[page] = {int(score): id for row in rows for id, score in row.items()}
         return self._ids[page].get(added)
 
-    def problem_of_absent(self, page: str, id: str, row: bytes | None, index: paged_out.IndexEdit) -> str:
+    def problem_of_absent(self, page: str, id: str, row: bytes | None, index: IndexEdit) -> str:
         """Describe the fault of a document that must be either stored or paged out."""
         expected = self.base.observation(page, id)
         place = index.find(id)
-        if place is None or expected is None:
-            if expected is None or row is None:
+        if expected is None:
+            return _presence(expected, row) if place is None else "is paged out, and should not be there"
+        if place is None:
+            if row is None:
                 return _presence(expected, row)
-            if expected.added_seq in index.ranges.get(paged_out.range_of(expected.added_seq), ()):
+            entry = index.ranges.get(range_of(expected.added_seq), {}).get(expected.added_seq)
+            if entry is not None and entry.seq:
                 return "is stored, and still has a position in the index of what is paged out"
             is_unindexed = (page, id) in self.unindexed
             return _document_difference(expected, row) or ("is stored, and missing in an index" if is_unindexed else "")
@@ -227,7 +239,7 @@ class StoredKeys:
             return "is stored and paged out at once"
         if not may_be_paged_out(expected):
             return "is paged out and not final"
-        return _differences(place, paged_out.PagedOut.of(expected), paged_out.PagedOut._fields)
+        return _differences(place, PagedOut.of(expected), PagedOut._fields)
 
 
 def _presence(expected: object, row: bytes | None) -> str:
@@ -259,6 +271,16 @@ def _head_difference(is_of_system: bool, expected: Head, row: bytes) -> str:
     elif not expected.added:  # erased, with its former fields
         head = head._replace(priority=0, added=0, fence=0)
     return _differences(head, expected, Head._fields)
+
+
+def _table_difference(_: object, row: bytes) -> str:
+    if row.isdigit():
+        return ""  # how many entries the engine has
+    try:
+        TableName.parse(b"0", row)
+    except ValueError:
+        return f"cannot be read: {shown(row)}"
+    return ""
 
 
 def _document_difference(expected: Document, row: bytes) -> str:

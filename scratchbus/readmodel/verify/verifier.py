@@ -7,19 +7,21 @@ point before the comparison. So it does not matter what happens between two step
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from scratchbus.engine.steps import Fetch, Step, ask, ask_all
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign, LogRewound, shown
-from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.archived import Past
 from scratchbus.eventlog.below_floor import read_floor
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_unchecked
 from scratchbus.eventlog.foreign import read_foreign, up_to
 from scratchbus.eventlog.gaps import erased_between, not_erased
+from scratchbus.eventlog.index_entries import bucket_of, ids_in, places_in, range_of, whole
+from scratchbus.eventlog.index_tables import TableName, find_in_tables, load_table, table_names
 from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.paged_out import IndexEdit
 from scratchbus.eventlog.raw_entries import entry_fields
 from scratchbus.eventlog.retries import is_of
 from scratchbus.readmodel import snapshots
@@ -188,35 +190,47 @@ class _Shard:
 
     def _compare_paged(self) -> Step[None]:
         """Check each document that may be paged out: it is either stored or paged out."""
+        for page in self._wanted.tip.pages:
+            for name in (yield from self._tables(page)):
+                table = yield from load_table(self._log, self._shard, name)
+                self._wanted.absent |= {(page, whole(id)) for id in table.ids()}
         pages: dict[str, list[str]] = defaultdict(list)
         for page, id in sorted(self._wanted.absent):
             pages[page].append(id)
         for page, ids in pages.items():
             names = PageKeys(self._keys, page, self._wanted.base.build)
             for some in batches(ids, _AT_ONCE):
-                buckets = sorted({paged_out.bucket_of(id) for id in some})
+                buckets = sorted({bucket_of(id) for id in some})
                 spans = sorted(
                     {
-                        paged_out.range_of(document.added_seq)
+                        range_of(document.added_seq)
                         for id in some
                         if (document := self._wanted.base.observation(page, id))
                     }
                 ) or ["0"]
-                rows, found, places = yield from self._look(
+                rows, found, places, tables = yield from self._look(
                     [
                         ("HMGET", names.docs, *some),
                         ("HMGET", names.paged, *buckets),
                         ("HMGET", names.places, *spans),
+                        ("HGETALL", names.tables),
                     ]
                 )
-                index = paged_out.IndexEdit(
+                there = _names(tables)
+                index = IndexEdit(
                     names,
-                    {name: paged_out.ids_in(row) for name, row in zip(buckets, found, strict=True)},
-                    {name: paged_out.places_in(row) for name, row in zip(spans, places, strict=True)},
+                    {name: ids_in(row) for name, row in zip(buckets, found, strict=True)},
+                    {name: places_in(row) for name, row in zip(spans, places, strict=True)},
+                    there,
+                    (yield from find_in_tables(self._log, self._shard, there, some)),
                 )
                 for id, row in zip(some, rows, strict=True):
                     if wrong := self._wanted.problem_of_absent(page, id, row, index):
                         self._verified.add("paged", f"{names.paged} {id}", wrong)
+
+    def _tables(self, page: str) -> Step[list[TableName]]:
+        names = PageKeys(self._keys, page, self._wanted.base.build)
+        return _names((yield from ask(self._shard, "HGETALL", names.tables)))
 
     def _compare_positions(self, key: str) -> Step[None]:
         """Compare the positions of a page with those of its events."""
@@ -306,3 +320,11 @@ class _Shard:
             self._verified.add("foreign", self._keys.tag + name, what)
             return
         self._verified.add("unknown", self._keys.tag + name, "should not be there")
+
+
+def _names(flat: Sequence[bytes]) -> list[TableName]:
+    """Return the tables of a page; those whose names cannot be read are reported with the key."""
+    try:
+        return table_names(flat)
+    except ValueError:
+        return []

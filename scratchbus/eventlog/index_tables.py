@@ -1,0 +1,191 @@
+"""Tables of paged-out observations: index entries that have left the engine for the archive.
+
+When a page has many entries in the engine, they are written to the archive as one table, which never changes. The hash
+`tables` of the page has the number of each table, and what its entries range over; `kept` counts those in the engine.
+
+Of an observation's entries the latest holds: that in the engine, else that in the newest table. An entry without a
+`seq` says that the observation was paged in again.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from scratchbus.engine.steps import Fetch, Step
+from scratchbus.errors import ArchiveDamaged
+from scratchbus.eventlog.archived import Past
+from scratchbus.eventlog.below_floor import lost
+from scratchbus.eventlog.bus_log import Log
+from scratchbus.eventlog.index_entries import ID, PLACE, ULID_LENGTH, PagedOut, bytes_of, whole
+from scratchbus.eventlog.unzip import unzip, zstd
+
+MOST_LOADED = 8
+"""The tables that a process keeps in memory, about a megabyte each."""
+
+_COUNT = struct.Struct(">Q")
+_DIGITS = str.maketrans("JKMNPQRSTVWXYZ", "IJKLMNOPQRSTUV")  # from the alphabet of ULIDs to that of Python's base 32
+_MOST_BYTES = 1 << 30
+
+
+class TableName(NamedTuple):
+    """A table: its number, its SHA-256, and the least and the greatest id and `added` of its entries."""
+
+    number: int
+    sha256: str
+    first_id: bytes
+    last_id: bytes
+    first: int
+    last: int
+
+    @classmethod
+    def parse(cls, field: bytes, value: bytes) -> TableName:
+        """Read the stored form."""
+        sha256, first_id, last_id, first, last = value.decode().split()
+        return cls(int(field), sha256, bytes.fromhex(first_id), bytes.fromhex(last_id), int(first), int(last))
+
+    def __str__(self) -> str:
+        return f"{self.sha256} {self.first_id.hex()} {self.last_id.hex()} {self.first} {self.last}"
+
+    def may_have(self, id: bytes) -> bool:
+        """Return whether an id is in the range of the table's ids."""
+        return self.first_id <= id <= self.last_id
+
+    def spans(self, added: int) -> bool:
+        """Return whether a `seq` is in the range of the table's entries."""
+        return self.first <= added <= self.last
+
+
+def table_names(flat: Sequence[bytes]) -> list[TableName]:
+    """Return the tables that the hash `tables` of a page names, newest first."""
+    pairs = zip(flat[::2], flat[1::2], strict=True)
+    return sorted((TableName.parse(*pair) for pair in pairs if pair[0].isdigit()), reverse=True)
+
+
+class Table:
+    """The entries of a table: ids in order, each with its `added`, and places in the order of `added`."""
+
+    __slots__ = ("_ids", "_places")
+
+    def __init__(self, content: bytes) -> None:
+        """Unpack a table as it is stored. Raises ValueError."""
+        raw = unzip(content, _MOST_BYTES)
+        (count,) = _COUNT.unpack_from(raw)
+        middle = _COUNT.size + ID.size * count
+        if middle > len(raw) or (len(raw) - middle) % PLACE.size:
+            raise ValueError("it is cut short")
+        self._ids, self._places = raw[_COUNT.size : middle], raw[middle:]
+
+    def find(self, id: bytes) -> int | None:
+        """Return when an observation was added; None if the table does not have its id."""
+        ids = self._ids
+        at = bisect_left(range(len(ids) // ID.size), id, key=lambda n: ids[n * ID.size : n * ID.size + 16]) * ID.size
+        if ids[at : at + 16] != id:
+            return None
+        added: int = ID.unpack_from(ids, at)[1]
+        return added
+
+    def place(self, added: int) -> PagedOut | None:
+        """Return the entry for the observation that was added at this `seq`."""
+        at = self._offset(added)
+        entry = PagedOut(*PLACE.unpack_from(self._places, at)) if at < len(self._places) else None
+        return entry if entry is not None and entry.added == added else None
+
+    def places(self, low: int, high: int) -> Iterator[PagedOut]:
+        """Yield the entries with an `added` from one `seq` on and below another."""
+        for each in PLACE.iter_unpack(self._places[self._offset(low) : self._offset(high)]):
+            yield PagedOut(*each)
+
+    def ids(self) -> Iterator[bytes]:
+        """Yield the ids of all entries."""
+        for id, _ in ID.iter_unpack(self._ids):
+            yield id
+
+    def numbers(self, width: int) -> set[int]:
+        """Return which ranges of this many `seq`s have entries."""
+        return {added // width for added, *_ in PLACE.iter_unpack(self._places)}
+
+    def _offset(self, added: int) -> int:
+        """Return where the entries from this `seq` on begin."""
+        places, size = self._places, PLACE.size
+        return (
+            bisect_left(range(len(places) // size), added, key=lambda n: _COUNT.unpack_from(places, n * size)[0]) * size
+        )
+
+
+def pack_table(ids: Mapping[bytes, int], places: Mapping[int, PagedOut]) -> bytes:
+    """Return entries as a table: the `added` of each id, and the entry for each `added`."""
+    rows = b"".join(ID.pack(*each) for each in sorted(ids.items()))
+    entries = b"".join(PLACE.pack(*each) for _, each in sorted(places.items()))
+    content = _COUNT.pack(len(ids)) + rows + entries
+    return zstd.compress(content, options={zstd.CompressionParameter.checksum_flag: 1})
+
+
+def name_table(
+    others: Sequence[TableName], sha256: str, ids: Mapping[bytes, int], places: Mapping[int, PagedOut]
+) -> TableName:
+    """Return the name of a new table with these entries, beside the others of its page."""
+    number = 1 + max((each.number for each in others), default=0)
+    return TableName(number, sha256, min(ids), max(ids), min(places), max(places))
+
+
+def load_table(log: Log, shard: int, name: TableName) -> Step[Table]:
+    """Return a table. Raises PositionLost if no archive is set, ArchiveDamaged if the table is missing or changed."""
+    loaded = log.tables.pop(name.sha256, None)
+    if loaded is None:
+        if log.past is None:
+            raise lost(shard, "the index of what is paged out")
+        content: bytes = yield Fetch(partial(_fetch, log.past, shard, name.sha256))
+        try:
+            loaded = Table(content)
+        except (ValueError, struct.error) as problem:
+            raise ArchiveDamaged(f"{log.past.where}: the index table {name.sha256} cannot be read: {problem}") from None
+    log.tables[name.sha256] = loaded
+    while len(log.tables) > MOST_LOADED:
+        log.tables.pop(next(iter(log.tables)), None)
+    return loaded
+
+
+def _fetch(past: Past, shard: int, sha256: str) -> bytes:
+    return past.table(shard, sha256)
+
+
+def find_in_tables(log: Log, shard: int, names: Sequence[TableName], ids: Iterable[str]) -> Step[dict[str, PagedOut]]:
+    """Return the latest entries that these tables, newest first, have for observations, by id."""
+    found: dict[str, PagedOut] = {}
+    for id in ids:
+        key = bytes_of(id)
+        for at, name in enumerate(names):
+            if not key or not name.may_have(key):
+                continue
+            table = yield from load_table(log, shard, name)
+            if (added := table.find(key)) is None:
+                continue
+            place = table.place(added)
+            for newer in names[:at]:
+                if newer.spans(added):
+                    later = (yield from load_table(log, shard, newer)).place(added)
+                    if later is not None:
+                        place = later
+                        break
+            if place is not None:
+                found[id] = place
+            break
+    return found
+
+
+def ids_like(log: Log, shard: int, names: Sequence[TableName], text: str) -> Step[set[str]]:
+    """Return the ids in these tables that end or begin with a text: its bits are the last or the first ones."""
+    wanted, bits = int(text.translate(_DIGITS), 32), 5 * len(text)
+    mask, shift = (1 << bits) - 1, 5 * ULID_LENGTH - bits
+    found: set[str] = set()
+    for name in names:
+        table = yield from load_table(log, shard, name)
+        for id in table.ids():
+            number = int.from_bytes(id)
+            if number & mask == wanted or number >> shift == wanted:
+                found.add(whole(id))
+    return found

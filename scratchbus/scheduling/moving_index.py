@@ -1,0 +1,74 @@
+"""Moving the index of what is paged out from the engine to tables in the archive."""
+
+from __future__ import annotations
+
+from functools import partial
+from secrets import token_hex
+
+from scratchbus.engine.scripts import Command
+from scratchbus.engine.steps import Fetch, Step, ask, ask_all
+from scratchbus.errors import ArchiveDamaged, ArchiveUnavailable
+from scratchbus.eventlog.archived import Past
+from scratchbus.eventlog.bus_log import Log
+from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key
+from scratchbus.eventlog.index_entries import ids_in, places_in
+from scratchbus.eventlog.index_tables import name_table, pack_table, table_names
+from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.unchanged import Read, write_if_unchanged
+from scratchbus.projections import scratch_page
+from scratchbus.telemetry.logs import stderr_logger
+
+FEWEST, MOST = 1_024, 16_384
+"""The bounds of how many index entries of a page move at once."""
+
+SHARE = 64
+"""A part of what is in tables already that moves at once, within these bounds, so that no page has too many tables."""
+
+_WIDEST = 2_000  # arguments of one command
+
+logger = stderr_logger()
+
+
+def move_index(log: Log, shard: int, page: str) -> Step[bool]:
+    """Move a page's index entries to a table in the archive if there are many; return whether they were moved.
+
+    Without an archive, or if it cannot be written, they stay. A process killed in between leaves a table that nothing
+    names.
+    """
+    if log.past is None:
+        return False
+    keys = log.keys(shard)
+    checkpoint = Checkpoint.parse((yield from ask(shard, "GET", checkpoint_key(keys))), shard)
+    names = PageKeys(keys, page, checkpoint.build)
+    fields = (names.tables, "kept"), (names.tables, "moved"), (names.places, "moves"), (names.paging, "cursor")
+    rows = yield from ask_all(shard, [("HGET", *field) for field in fields])
+    kept, moved = (int(row or 0) for row in rows[:2])
+    if kept < min(MOST, max(FEWEST, moved // SHARE)):
+        return False
+    reads = [Read(*field, row) for field, row in zip(fields, rows, strict=True)]  # entries change only with one of them
+    paged, flat, tables = yield from ask_all(
+        shard, [("HGETALL", names.paged), ("HGETALL", names.places), ("HGETALL", names.tables)]
+    )
+    ids = {id: added for bucket in paged[1::2] for id, added in ids_in(bucket).items()}
+    ranges = {field: row for field, row in zip(flat[::2], flat[1::2], strict=True) if field.isdigit()}
+    places = {added: place for row in ranges.values() for added, place in places_in(row).items()}
+    if not ids:
+        return False
+    try:
+        sha256 = yield Fetch(partial(_put, log.past, shard, pack_table(ids, places)))
+    except (ArchiveDamaged, ArchiveUnavailable) as problem:
+        logger.warning("the index of what is paged out stays in the engine", page=page, problem=str(problem))
+        return False
+    name = name_table(table_names(tables), sha256, ids, places)
+    numbers = list(ranges)
+    writes: list[Command] = [
+        ("DEL", names.paged),
+        *(("HDEL", names.places, *numbers[at : at + _WIDEST]) for at in range(0, len(numbers), _WIDEST)),
+        ("HSET", names.places, "moves", token_hex(6)),
+        ("HSET", names.tables, name.number, str(name), "kept", 0, "moved", moved + len(ids)),
+    ]
+    return (yield from write_if_unchanged(keys, checkpoint, reads, writes, scratch_page.IN_TABLES))
+
+
+def _put(past: Past, shard: int, content: bytes) -> str:
+    return past.put_table(shard, content)
