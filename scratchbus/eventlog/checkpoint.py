@@ -50,7 +50,7 @@ class Checkpoint(NamedTuple):
     build: int = 1
     origin: str = ""
     token: str = ""
-    form: int = scratch_page.FORM
+    form: int = 0
 
     @property
     def is_paged(self) -> bool:
@@ -65,7 +65,7 @@ class Checkpoint(NamedTuple):
         Raises StateTooOld or CodeTooOld for state of another form, LogRewound for an impossible event id.
         """
         if not row:
-            return cls(START._replace(shard=shard))
+            return cls(START._replace(shard=shard), form=scratch_page.FORM)
         stored = CHECKPOINT.regex.fullmatch(row.decode("utf-8", "replace"))
         if stored is None:
             _refuse(shard, 0)  # the form before forms were numbered

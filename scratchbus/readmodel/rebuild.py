@@ -95,14 +95,15 @@ def rebuild(core: Core, progress: Progress | None = None) -> Step[Rebuilt]:
 
 
 def renew(core: Core) -> Step[None]:
-    """Rebuild state that an older version stored in another form, or wait for the process that does so.
+    """Rebuild state that an older version stored in another form, once, or wait for the process that does so.
 
-    If it cannot be rebuilt from here, it is left unchanged, and reads raise an error.
+    If it cannot be rebuilt from here, or a process of that version stores it again, reads raise an error.
     """
     while (yield from is_state_too_old(core.log)):
         logger.warning("an older version stored the state; rebuilding it from the log")
         try:
             yield from rebuild(core, _log_progress())
+            return
         except RebuildHeld:
             yield Pause(_WAIT)
         except (EngineError, LogError) as problem:
