@@ -51,11 +51,7 @@ class Checkpoint(NamedTuple):
     origin: str = ""
     token: str = ""
     form: int = 0
-
-    @property
-    def is_paged(self) -> bool:
-        """Whether some documents may be paged out."""
-        return self.form >= scratch_page.PAGED
+    is_paged: bool = False  # some documents may be paged out
 
     @classmethod
     @lru_cache(maxsize=1_024)  # most reads find the same checkpoint as the read before
@@ -78,7 +74,7 @@ class Checkpoint(NamedTuple):
             raise not_folded_from(shard, id) from None
         if position.seq == 0:
             raise not_folded_from(shard, id)
-        return cls(position, event_id, int(build), origin, token, int(form))
+        return cls(position, event_id, int(build), origin, token, int(form), int(form) >= scratch_page.PAGED)
 
     def __str__(self) -> str:
         if self.position.seq == 0:

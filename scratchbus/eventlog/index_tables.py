@@ -13,7 +13,7 @@ import struct
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from scratchbus.engine.steps import Fetch, Step
 from scratchbus.errors import ArchiveDamaged
@@ -21,7 +21,12 @@ from scratchbus.eventlog.archived import Past
 from scratchbus.eventlog.below_floor import lost
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.index_entries import ID, PLACE, ULID_LENGTH, PagedOut, bytes_of, whole
-from scratchbus.eventlog.unzip import unzip, zstd
+from scratchbus.telemetry.late import late
+
+if TYPE_CHECKING:
+    from scratchbus.eventlog import unzip as zipped
+else:
+    zipped = late("scratchbus.eventlog.unzip")
 
 MOST_LOADED = 8
 """The tables that a process keeps in memory, about a megabyte each."""
@@ -72,7 +77,7 @@ class Table:
 
     def __init__(self, content: bytes) -> None:
         """Unpack a table as it is stored. Raises ValueError."""
-        raw = unzip(content, _MOST_BYTES)
+        raw = zipped.unzip(content, _MOST_BYTES)
         (count,) = _COUNT.unpack_from(raw)
         middle = _COUNT.size + ID.size * count
         if middle > len(raw) or (len(raw) - middle) % PLACE.size:
@@ -121,7 +126,7 @@ def pack_table(ids: Mapping[bytes, int], places: Mapping[int, PagedOut]) -> byte
     rows = b"".join(ID.pack(*each) for each in sorted(ids.items()))
     entries = b"".join(PLACE.pack(*each) for _, each in sorted(places.items()))
     content = _COUNT.pack(len(ids)) + rows + entries
-    return zstd.compress(content, options={zstd.CompressionParameter.checksum_flag: 1})
+    return zipped.zstd.compress(content, options={zipped.zstd.CompressionParameter.checksum_flag: 1})
 
 
 def name_table(
