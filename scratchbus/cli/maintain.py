@@ -38,8 +38,9 @@ def verify(session: Invocation) -> None:
     """Compare all data in the engine with the log.
 
     Prints one finding per line: its kind, where it is, and what is wrong. Writers continue meanwhile. Exits with 1 if
-    there is a finding. `scratchbus rebuild` repairs the state, `scratchbus repair` removes what is `foreign`. The log
-    itself, and what the append script keeps beside it (heads, room, keys), can only be restored from a backup.
+    there is a finding; if there is none, --json prints one document of the kind `sound` that says how much was
+    compared. `scratchbus rebuild` repairs the state, `scratchbus repair` removes what is `foreign`. The log itself, and
+    what the append script keeps beside it (heads, room, keys), can only be restored from a backup.
     """
     with session.connect() as bus, progress_bar("Verifying") as progress:
         verified = bus.verify(progress)
@@ -50,6 +51,9 @@ def verify(session: Invocation) -> None:
     looked += f" on {plural(verified.pages, 'page')}"
     if verified.is_sound:
         session.out.note(f"Everything is consistent: {looked}.")
+        if session.as_json:
+            compared = {"events": verified.events, "documents": verified.documents, "pages": verified.pages}
+            session.out.document({"kind": "sound", **compared})
         return
     session.out.note(f"{plural(verified.count, 'finding')} in {looked}.")
     raise click.exceptions.Exit(INTERNAL)
