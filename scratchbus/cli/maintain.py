@@ -19,15 +19,19 @@ from scratchbus.errors import InvalidField
 
 
 @command(examples=("scratchbus rebuild",))
+@click.option("--over-gaps", is_flag=True, help="Go on without events that the log has lost and the state contains.")
 @pass_session
-def rebuild(session: Invocation) -> None:
+def rebuild(session: Invocation, over_gaps: bool) -> None:
     """Rebuild the state from the whole log.
 
     Readers and writers continue meanwhile; the new state replaces the old one atomically when it is complete. Use it
     after an upgrade that says so, and when `status` shows rejected events that can be read by now.
+
+    It refuses if the log has lost events that the state contains, since the new state would be without them. Restore
+    the engine from a backup; if there is none, --over-gaps gives them up.
     """
     with session.connect() as bus, progress_bar("Rebuilding") as progress:
-        done = bus.rebuild(progress)
+        done = bus.rebuild(progress, over_gaps=over_gaps)
     document = {"events": done.events, "seconds": round(done.seconds, 3)}
     session.out.result(document, Cell("rebuilt", "green"), Cell(f"from {plural(done.events, 'event')}"))
 
