@@ -209,8 +209,9 @@ def _check_gaps(lease: RebuildLease, new: Checkpoint) -> Step[None]:
         missing = count - sum(before[at] for at in before if here.seq - count <= at.seq <= here.seq)
         if here <= end and missing > 0:
             raise LogGap(
-                f"shard {keys.shard}: the log has lost {missing} of the events before {here} that the state in use contains;"
-                " restore the engine from a backup, or give up what they said with `scratchbus rebuild --over-gaps`"
+                f"shard {keys.shard}: the log has lost {missing} of the events before {here} that the state in use"
+                " contains; restore the engine from a backup, or give up what they said with"
+                " `scratchbus rebuild --over-gaps`"
             )
 
 
