@@ -19,15 +19,19 @@ from scratchbus.errors import InvalidField
 
 
 @command(examples=("scratchbus rebuild",))
+@click.option("--over-gaps", is_flag=True, help="Go on without events that the log has lost and the state contains.")
 @pass_session
-def rebuild(session: Invocation) -> None:
+def rebuild(session: Invocation, over_gaps: bool) -> None:
     """Rebuild the state from the whole log.
 
     Readers and writers continue meanwhile; the new state replaces the old one atomically when it is complete. Use it
     after an upgrade that says so, and when `status` shows rejected events that can be read by now.
+
+    It refuses if the log has lost events that the state contains, since the new state would be without them. Restore
+    the engine from a backup; if there is none, --over-gaps gives them up.
     """
     with session.connect() as bus, progress_bar("Rebuilding") as progress:
-        done = bus.rebuild(progress)
+        done = bus.rebuild(progress, over_gaps=over_gaps)
     document = {"events": done.events, "seconds": round(done.seconds, 3)}
     session.out.result(document, Cell("rebuilt", "green"), Cell(f"from {plural(done.events, 'event')}"))
 
@@ -38,8 +42,9 @@ def verify(session: Invocation) -> None:
     """Compare all data in the engine with the log.
 
     Prints one finding per line: its kind, where it is, and what is wrong. Writers continue meanwhile. Exits with 1 if
-    there is a finding. `scratchbus rebuild` repairs the state, `scratchbus repair` removes what is `foreign`. The log
-    itself, and what the append script keeps beside it (heads, room, keys), can only be restored from a backup.
+    there is a finding; if there is none, --json prints one document of the kind `sound` that says how much was
+    compared. `scratchbus rebuild` repairs the state, `scratchbus repair` removes what is `foreign`. The log itself, and
+    what the append script keeps beside it (heads, room, keys), can only be restored from a backup.
     """
     with session.connect() as bus, progress_bar("Verifying") as progress:
         verified = bus.verify(progress)
@@ -50,6 +55,9 @@ def verify(session: Invocation) -> None:
     looked += f" on {plural(verified.pages, 'page')}"
     if verified.is_sound:
         session.out.note(f"Everything is consistent: {looked}.")
+        if session.as_json:
+            compared = {"events": verified.events, "documents": verified.documents, "pages": verified.pages}
+            session.out.document({"kind": "sound", **compared})
         return
     session.out.note(f"{plural(verified.count, 'finding')} in {looked}.")
     raise click.exceptions.Exit(INTERNAL)
