@@ -115,6 +115,15 @@ def test_an_mcp_server_over_standard_input_and_output_answers_without_the_sdk():
     names = imported_by(code, input="\n".join(lines))
     assert {"scratchbus.mcp.json_rpc", "scratchbus.views"} <= names
     assert not names & {"mcp", "mcp_types", "starlette", "uvicorn", "httpx2", "jsonschema", "rich", "structlog"}
+    assert not names & {"scratchbus.context", "scratchbus.memory.notes_async", "scratchbus.timetravel", "yaml"}
+
+
+def test_memories_do_not_import_the_past():
+    memories = ("facts", "files", "notepad", "notes", "preferences", "scratchpad", "texts", "todo", "turns")
+    names = imported_by(
+        "\n".join(f"import scratchbus.memory.{name}_async, scratchbus.memory.{name}" for name in memories)
+    )
+    assert "scratchbus.timetravel" not in names
 
 
 def test_the_bus_knows_the_scripts_that_readers_need():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from scratchbus import Registry
+if TYPE_CHECKING:
+    from scratchbus import Registry
+
 
 TYPES: Final = "x-types"
 """Marks the name of an observation type in a schema; its value says whether to include the meanings."""

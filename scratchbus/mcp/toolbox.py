@@ -14,12 +14,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import cache
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ValidationError, create_model
 from pydantic_core import from_json, to_json
 
-from scratchbus import Registry
 from scratchbus.daemon import counts, stderr_logger
 from scratchbus.errors import (
     EngineError,
@@ -35,6 +34,9 @@ from scratchbus.errors import (
 from scratchbus.mcp.notices import Notices
 from scratchbus.mcp.tool_schemas import with_types
 from scratchbus.mcp.workspace import Workspace
+
+if TYPE_CHECKING:
+    from scratchbus import Registry
 
 SETTLED: Final = frozenset({"source", "by", "agent", "page", "session", "kind", "instance"})
 """Values fixed by the connection; refused as arguments."""
