@@ -49,7 +49,7 @@ check: setup ## check format, lint, types, and the direction of imports
 	@$(BIN)/python tools/generate_types.py --check
 	@$(BIN)/python tools/generate_reference.py --check
 
-generate: setup ## write the blocking facades, the text of --help, the MCP tools, the shipped types, and the reference of public names
+generate: setup ## write what is derived from the code: blocking facades, help, MCP tools, shipped types, reference
 	@$(BIN)/python tools/generate_blocking.py
 	@$(BIN)/python tools/generate_help.py
 	@$(BIN)/python tools/generate_types.py

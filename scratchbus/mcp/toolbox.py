@@ -1,7 +1,7 @@
 """Declare tools, call them and return their answers.
 
 A tool is a method: its signature gives the schema of its arguments, its return type the schema of its answers. Both are
-derived by `tools/generate_tools.py`, since that takes a fifth of the start of a server. The SDK is not used for this
+derived by `tools/generate_tools.py`, since that takes an eighth of the start of a server. The SDK is not used for this
 because it ignores unknown arguments (a forged `source` among them), parses any text that looks like JSON, and spreads
 an argument error over many lines.
 """
