@@ -45,11 +45,15 @@ check: setup ## check format, lint, types, and the direction of imports
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python tools/generate_blocking.py --check
 	@$(BIN)/python tools/generate_help.py --check
+	@$(BIN)/python tools/generate_tools.py --check
+	@$(BIN)/python tools/generate_types.py --check
 	@$(BIN)/python tools/generate_reference.py --check
 
-generate: setup ## write the blocking facades, the text of --help, and the reference of public names
+generate: setup ## write what is derived from the code: blocking facades, help, MCP tools, shipped types, reference
 	@$(BIN)/python tools/generate_blocking.py
 	@$(BIN)/python tools/generate_help.py
+	@$(BIN)/python tools/generate_types.py
+	@$(BIN)/python tools/generate_tools.py
 	@$(BIN)/python tools/generate_reference.py
 
 house: setup ## measure the code: its size, its rooms, and what one add and one active pass through

@@ -24,7 +24,7 @@ SEEN_BY_FEW = {
     "scratchbus.readmodel.rebuild", "scratchbus.readmodel.status", "scratchbus.readmodel.verify",
     "scratchbus.scheduling", "scratchbus.subscriptions", "scratchbus.timetravel", "scratchbus.views", "scratchbus.work",
 }  # fmt: skip
-"""What reading a page does not need, nor adding to it but for the registry."""
+"""What neither reading a page nor adding to it needs."""
 
 
 def imported_by(code: str, *arguments: str, input: str = "") -> set[str]:
@@ -52,20 +52,17 @@ def test_importing_the_bus_imports_nothing_that_opening_it_needs(name: str):
     }  # fmt: skip
 
 
-_OF_THE_SHIPPED_REGISTRY = (
-    "readmodel.registry_files", "domain.registry", "domain.registry_yaml", "domain.yaml_model",
-)  # fmt: skip
-
-
-def test_an_open_bus_has_imported_what_the_first_addition_needs():
+def test_an_open_bus_has_imported_what_the_first_addition_and_the_first_read_need():
     code = (
         "import sys\nfrom scratchbus import Bus\n"
         "bus = Bus.connect('memory://first', source='test')\nbefore = set(sys.modules)\n"
-        "bus.page().add('observation', 'something')\nprint(*sorted(set(sys.modules) - before))"
+        "bus.page().add('observation', 'something')\nbus.page().active()\nprint(*sorted(set(sys.modules) - before))"
     )
-    late = {name for name in _ran(code).stdout.split() if name.startswith(("pydantic", "scratchbus"))}
-    late -= {name for name in late if name.startswith("pydantic.plugin")}  # of the first schema, that of the registry
-    assert late <= {f"scratchbus.{name}" for name in _OF_THE_SHIPPED_REGISTRY}
+    late = {
+        name for name in _ran(code).stdout.split() if name.startswith(("importlib", "pydantic", "scratchbus", "yaml"))
+    }
+    shipped_types = {"readmodel.registry_files", "domain.registry", "domain.shipped_types"}
+    assert late <= {f"scratchbus.{name}" for name in shipped_types}
 
 
 @pytest.mark.real
@@ -75,9 +72,26 @@ def test_showing_a_page_of_the_embedded_engine_imports_no_client_library(tmp_pat
         with Bus.connect(url, source="test") as bus:
             bus.page().add("observation", "short")
         code = "import sys; from scratchbus.cli import main; main(['--url', sys.argv[1], 'active'])"
-        assert not imported_by(code, url) & {"asyncio", "redis", *SEEN_BY_FEW}
+        assert not imported_by(code, url) & {"asyncio", "importlib.metadata", "redis", *SEEN_BY_FEW}
     finally:
         stop(tmp_path)
+
+
+@pytest.mark.real
+def test_an_asyncio_bus_on_the_embedded_engine_imports_no_client_library(tmp_path: Path):
+    code = (
+        "import asyncio, sys\nfrom scratchbus import AsyncBus\n"
+        "async def add():\n    async with AsyncBus.connect(sys.argv[1], source='test') as bus:\n"
+        "        await bus.page().add('observation', 'short')\n        await bus.page().active()\n"
+        "asyncio.run(add())"
+    )
+    url = f"embedded:{tmp_path}"
+    try:
+        for _ in range(3):  # the first ones start the engine and give it the scripts
+            names = imported_by(code, url)
+    finally:
+        stop(tmp_path)
+    assert names & {"importlib.metadata", "redis", *SEEN_BY_FEW} == set()
 
 
 def test_an_mcp_server_over_standard_input_and_output_answers_without_the_sdk():
@@ -94,10 +108,22 @@ def test_an_mcp_server_over_standard_input_and_output_answers_without_the_sdk():
         json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
         for id, (method, params) in enumerate(asked)
     ]
-    code = "from scratchbus.cli import main; main(['--url', 'memory://start', 'mcp', '--agent', 'a', '--session', 's'])"
+    code = (
+        "from scratchbus.cli import main; main(['--url', 'memory://start', 'mcp', '--agent', 'a', '--session', 's'])\n"
+        "from scratchbus.mcp.toolbox import arguments_model; assert arguments_model.cache_info().misses == 1"
+    )
     names = imported_by(code, input="\n".join(lines))
     assert {"scratchbus.mcp.json_rpc", "scratchbus.views"} <= names
     assert not names & {"mcp", "mcp_types", "starlette", "uvicorn", "httpx2", "jsonschema", "rich", "structlog"}
+    assert not names & {"scratchbus.context", "scratchbus.memory.notes_async", "scratchbus.timetravel", "yaml"}
+
+
+def test_memories_do_not_import_the_past():
+    memories = ("facts", "files", "notepad", "notes", "preferences", "scratchpad", "texts", "todo", "turns")
+    names = imported_by(
+        "\n".join(f"import scratchbus.memory.{name}_async, scratchbus.memory.{name}" for name in memories)
+    )
+    assert "scratchbus.timetravel" not in names
 
 
 def test_the_bus_knows_the_scripts_that_readers_need():

@@ -19,9 +19,10 @@ def warm_up(*packages: str, but: Collection[str] = ()) -> None:
     for model in _models(importlib.import_module("pydantic").BaseModel):
         if model.__module__.startswith(packages):
             model.model_rebuild()  # its schema, which is else built when it is first used
-    names = ("readmodel.registry_files", "settings")
-    registry_files, settings = (importlib.import_module(f"scratchbus.{name}") for name in names)
-    registry_files.as_registry(settings.shipped("observation_types.yaml"))  # and JSON Schema with it
+    names = ("domain.registry_yaml", "settings")
+    registry_yaml, settings = (importlib.import_module(f"scratchbus.{name}") for name in names)
+    file = settings.shipped("observation_types.yaml")
+    registry_yaml.parse_registry(file.read_text("utf-8"), str(file))  # and JSON Schema with it
     gc.collect()
     gc.freeze()
 

@@ -96,7 +96,8 @@ class Invocation:
 
     def settings(self) -> Settings:
         """Return the settings in force, without connecting to an engine."""
-        from scratchbus.settings import load_settings  # late: pydantic takes longer to import than `--help` may take
+        with uncollected():
+            from scratchbus.settings import load_settings  # late: it imports pydantic, which `--help` does not need
 
         return load_settings(self.config, url=self.url, source=self.source, instance=self.instance, bus=self.bus)
 

@@ -17,6 +17,7 @@ import scratchbus
 from scratchbus.cli.commands import OUTPUT, PAGE, BusGroup, given, listed
 from scratchbus.cli.invocation import Invocation, pass_session
 from scratchbus.cli.output import Cell, Column, Columns
+from scratchbus.cli.starting import keep_all, uncollected
 from scratchbus.daemon import configure_logging_late, metrics_options, start_exporter
 from scratchbus.errors import SettingsError
 
@@ -110,7 +111,9 @@ def mcp(
     settings = {"url": session.url, "config": session.config, "bus": session.bus, "instance": instance}
     if http is None:
         identity = _identity(session, {**who, "session": who["session"] or scratchbus.new_id()}, groups)
-        serve = _served("serve_mcp_stdio")
+        with uncollected():
+            serve = _served("serve_mcp_stdio")
+            keep_all()
         configure_logging_late(lambda: session.settings().log_level)
         _measure(session, metrics_host, metrics_port)
         serve(identity, settings)

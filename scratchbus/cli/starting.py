@@ -22,5 +22,5 @@ def uncollected() -> Iterator[None]:
 
 @cache  # only once: a process that calls `main` repeatedly makes garbage that should be collected
 def keep_all() -> None:
-    """Exclude all objects that exist once a command has opened its bus from later collections."""
+    """Exclude all objects from later collections, once a command has opened its bus or imported its server."""
     gc.freeze()

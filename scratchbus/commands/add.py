@@ -18,7 +18,7 @@ from scratchbus.domain.checks import check_size
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.events import ENVELOPE, Added, Repeated
 from scratchbus.domain.given_observation import spread
-from scratchbus.domain.models import checked, refusal_in
+from scratchbus.domain.models import checked, default_of, refusal_in
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.observation_models import GUARDS, GivenObservation, NewObservation
 from scratchbus.domain.schedule import blockers_in_head, end_after, start_of
@@ -293,11 +293,7 @@ def _life_span(
 _REPEATED = Repeated.model_fields.keys() & Added.model_fields.keys() - ENVELOPE
 """The fields that a `repeated` event takes from the addition that it replaces."""
 
-_DEFAULTS = {
-    name: field.get_default(call_default_factory=True)
-    for name, field in Added.model_fields.items()
-    if not field.is_required()
-}
+_DEFAULTS = {name: default_of(field) for name, field in Added.model_fields.items() if not field.is_required()}
 """The default values of an `added` event."""
 
 _DECIDED = frozenset({*GUARDS, "type", "source", "status", "times", "ttl", "expires_at"})

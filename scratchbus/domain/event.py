@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
-from scratchbus.domain.models import trusted
+from scratchbus.domain.models import default_of, trusted
 from scratchbus.domain.payloads import PLACES, Model, ModelClass, Place, read_payload
 from scratchbus.domain.position import Position
 from scratchbus.domain.representation import readable
@@ -73,9 +73,7 @@ class Event(BaseModel):
         first = [(name, getattr(self, name)) for name in _FIRST]
         others = ((name, getattr(self, name)) for name in fields if name not in (*ENVELOPE, *_FIRST))
         said = [
-            (name, value)
-            for name, value in others
-            if fields[name].is_required() or value != fields[name].get_default(call_default_factory=True)
+            (name, value) for name, value in others if fields[name].is_required() or value != default_of(fields[name])
         ]
         return readable([*first, *said, ("id", self.id)])
 

@@ -51,6 +51,12 @@ class Given(BaseModel):
             raise refusal_in(error) from None
 
 
+def default_of(field: FieldInfo) -> Any:
+    """Return a field's default value; `field.get_default` first parses the signature of its factory, which is slow."""
+    make: Callable[[], Any] | None = field.default_factory  # type: ignore[assignment]  # ours take no arguments
+    return field.default if make is None else make()
+
+
 def checked(field: FieldInfo) -> CoreSchema:
     """Return the schema of a field's check; without a check, it accepts any value."""
     for each in field.metadata:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 from scratchbus.domain.document import Document, PlaceText
+from scratchbus.domain.models import default_of
 from scratchbus.domain.observation_models import ObservationFields
 from scratchbus.domain.ownership import owner_token
 from scratchbus.domain.payloads import Model, ModelClass, Place, read_payload
@@ -126,7 +127,7 @@ SPECIFIED: Final = (
 _PLACE: Final = ("page", "version", "position", "priority")
 
 OTHERS: Final = {
-    name: field.get_default(call_default_factory=True)
+    name: default_of(field)
     for name, field in Observation.model_fields.items()
     if name not in (*SPECIFIED, *_PLACE, "shard", "ms", "seq", "added_ms", "added_seq")
 }

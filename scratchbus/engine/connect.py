@@ -127,7 +127,7 @@ def _embedded(directory: Path, appendfsync: str, options: dict[str, Any], socket
     options = {**options, "directory": running.directory, "path": str(running.socket)}
 
     def alink(timeout: float, _: Address) -> AsyncLink:
-        connection = own_connection_async.AsyncOwnConnection(socket_timeout=None, **options, **_of_redis_py())
+        connection = own_connection_async.AsyncOwnConnection(**options)
         return links_async.AsyncLink(connection, timeout)
 
     return Target(

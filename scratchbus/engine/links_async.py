@@ -174,14 +174,14 @@ class AsyncLink(asyncio.Protocol):
         except Exception as error:  # such as a malformed reply
             if sent:
                 _fail(sent[0][0], error)
-            self._break(redis_errors.ConnectionError(f"Connection closed after an invalid reply: {error}"))
+            self._break(f"Connection closed after an invalid reply: {error}")
         self._close_if_done()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail all waiting tasks."""
         self._lost.set_result(None)
         message = HUNG_UP if exc is None else f"Error while reading from socket: {exc.args}"
-        self._break(redis_errors.ConnectionError(message))
+        self._break(message)
 
     def _check_deadline(self) -> None:
         """Break the connection if a reply is overdue, since later replies wait behind it; else set the timer again."""
@@ -191,9 +191,9 @@ class AsyncLink(asyncio.Protocol):
             if self._loop.time() < deadline:
                 self._timer = self._loop.call_at(deadline, self._check_deadline)
             else:
-                self._break(redis_errors.TimeoutError(f"no reply within {self._timeout:g} s"))
+                self._break(f"no reply within {self._timeout:g} s", is_timeout=True)
 
-    def _break(self, error: Exception) -> None:
+    def _break(self, message: str, *, is_timeout: bool = False) -> None:
         """Close the socket at once and raise an error in all tasks that wait for a reply."""
         lost = [future for futures, *_ in self._sent for future in futures] + [queued[0] for queued in self._queued]
         self.is_open, self.is_closed = False, True
@@ -203,15 +203,16 @@ class AsyncLink(asyncio.Protocol):
             self._transport.abort()
         if self._timer is not None:
             self._timer.cancel()
-        _fail(lost, error)
+        if lost:  # else redis-py need not be imported
+            _fail(lost, (redis_errors.TimeoutError if is_timeout else redis_errors.ConnectionError)(message))
 
     def hang_up(self) -> None:
         """Close the socket at once; tasks that wait for a reply get a ConnectionError."""
-        self._break(redis_errors.ConnectionError(HUNG_UP))
+        self._break(HUNG_UP)
 
     def close(self) -> None:
         """Close the socket at once; tasks that wait for a reply get a ConnectionError."""
-        self._break(redis_errors.ConnectionError(HUNG_UP))
+        self._break(HUNG_UP)
 
     async def aclose(self) -> None:
         """Accept no more requests and close the socket once all are answered; wait only if they already are."""

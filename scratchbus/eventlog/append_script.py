@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
-from scratchbus.domain.events import Event, Lapsed, StatusChanged
 from scratchbus.engine.scripts import Key, lua_script
-from scratchbus.eventlog.codec import encode_body
+from scratchbus.eventlog.codec import encode_fields
 from scratchbus.eventlog.layouts import LUA
 from scratchbus.eventlog.writes import ADDITION, GUARDED
 
 
-def _own(event: Event) -> str:
-    """Return the body of an event that the script may have to add; the script fills in `#by#` and `#new#`."""
-    return encode_body(event).decode()
-
-
-_ARCHIVED: dict[str, Any] = {"status": "archived", "status_class": "final"}
+def _archived(by: str, **reason: str) -> str:
+    """Return the body of an event that archives an observation."""
+    return encode_fields({"by": by, "status": "archived", "status_class": "final", **reason}).decode()
 
 
 @cache
 def displaced_body(by: str = "#by#") -> str:
     """Return the body of the event that displaces an observation; the scripts fill in `#new#`."""
-    return _own(StatusChanged(by=by, reason_code="displaced", reason="made room for #new#", **_ARCHIVED))
+    return _archived(by, reason_code="displaced", reason="made room for #new#")
 
 
-_CONSTANTS = {
+_CONSTANTS = {  # bodies of events that the script may have to add; it fills in `#by#` and `#new#`
     "DISPLACED": displaced_body,
-    "EXPIRED": lambda: _own(StatusChanged(by="#by#", reason_code="expired", **_ARCHIVED)),
-    "LAPSED": lambda: _own(Lapsed(by="#by#")),
+    "EXPIRED": lambda: _archived("#by#", reason_code="expired"),
+    "LAPSED": lambda: encode_fields({"by": "#by#"}).decode(),
     **LUA,
     **GUARDED,
 }

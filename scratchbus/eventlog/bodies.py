@@ -21,6 +21,7 @@ from pydantic_core import PydanticUndefined
 from typing_extensions import is_typeddict
 
 from scratchbus.domain.events import ENVELOPE, Event
+from scratchbus.telemetry.late import once
 
 Fields = Any
 """A struct with the fields of an event, in the order of its model; only `kind` of the envelope's fields is set."""
@@ -38,9 +39,8 @@ class BodyDecoder:
     """Decodes the bodies of one kind of event."""
 
     def __init__(self, cls: type[Event]) -> None:
-        cls.model_rebuild()  # its schema is built when it is first needed
         fields = cls.model_fields
-        self._model = cls.__pydantic_validator__
+        self._cls = cls
         self._names = [name for name in fields if name not in ENVELOPE]
         struct = msgspec.defstruct(
             cls.__name__,
@@ -76,6 +76,12 @@ class BodyDecoder:
             values = asdict(getattr(fields, name))
             setattr(fields, name, {key: value for key, value in values.items() if value is not UNSET})
         return fields
+
+    @once
+    def _model(self) -> Any:
+        """The validator of the model; many programs never need it, and building the first one takes long."""
+        self._cls.model_rebuild()
+        return self._cls.__pydantic_validator__
 
     def by_model(self, body: bytes) -> Fields:
         """Return the fields of a body as its model has them. Raises pydantic's ValidationError."""

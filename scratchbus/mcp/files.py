@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
-from scratchbus import AsyncFiles, ScratchFile
 from scratchbus.errors import InvalidField, shown
 from scratchbus.mcp.tool_parameters import EventId
 from scratchbus.mcp.toolbox import READS, REPLACES, ToolGroup, tool
 from scratchbus.mcp.workspace import Workspace
+
+if TYPE_CHECKING:
+    from scratchbus import AsyncFiles, ScratchFile
 
 MOST_READ: Final = 100_000
 """The most characters of a file in an answer."""

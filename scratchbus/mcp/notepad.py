@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
-from scratchbus import AsyncNotepad
 from scratchbus.mcp.tool_parameters import Based, EventId, Overwrite, base_of, explained
 from scratchbus.mcp.toolbox import EDITS, READS, REPLACES, ToolGroup, tool
 from scratchbus.mcp.workspace import Workspace
+
+if TYPE_CHECKING:
+    from scratchbus import AsyncNotepad
 
 
 class NotepadText(TypedDict):

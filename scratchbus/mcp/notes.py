@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, NotRequired, cast
+from typing import TYPE_CHECKING, Annotated, NotRequired, cast
 
 from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
-from scratchbus import AsyncNotes, Note, NoteResult
 from scratchbus.errors import InvalidField, shown
 from scratchbus.mcp.answers import Moment, text_of
 from scratchbus.mcp.searching import search
 from scratchbus.mcp.tool_parameters import Cursor, EventId, Limit, Tags
 from scratchbus.mcp.toolbox import ADDS, READS, REPLACES, ToolGroup, tool
 from scratchbus.mcp.workspace import Workspace
+
+if TYPE_CHECKING:
+    from scratchbus import AsyncNotes, Note, NoteResult
 
 Id = Annotated[str, Field(description="Id of a note, such as note_1764000000000.")]
 Content = Annotated[str, Field(description="One topic, up to 4,000 characters.")]

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 from anyio.abc import TaskGroup
 
-from scratchbus import BusPosition, Change
 from scratchbus.daemon import stderr_logger
 from scratchbus.errors import ScratchbusError
 from scratchbus.mcp.protocol import INTERNAL_ERROR, SUBSCRIPTION_KEY, Client, Params, ProtocolError, Result
 from scratchbus.mcp.resources import ACTIVE, NOTEPAD, NOTES, OBSERVATION, TODO, Resources, refused
 from scratchbus.mcp.workspace import Workspace
+
+if TYPE_CHECKING:
+    from scratchbus import BusPosition, Change
 
 MOST: Final = 1024
 """The most connections and requests that subscribe at once."""

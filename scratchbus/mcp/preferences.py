@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
-from scratchbus import AsyncPreferences, Preference
 from scratchbus.errors import InvalidField, shown
 from scratchbus.mcp.tool_parameters import EventId
 from scratchbus.mcp.toolbox import REPLACES, ToolGroup, tool
 from scratchbus.mcp.workspace import Workspace
+
+if TYPE_CHECKING:
+    from scratchbus import AsyncPreferences, Preference
 
 Key = Annotated[str, Field(description="A few words, like `quotes in JS`.")]
 Scope = Annotated[str | None, Field(description="One of your scopes; default: the last.")]

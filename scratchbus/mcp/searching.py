@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
-from scratchbus import Note, Observation, rank_matches
+import scratchbus
 
-Item = TypeVar("Item", Note, Observation)
+if TYPE_CHECKING:
+    from scratchbus import Note, Observation
+
+
+Item = TypeVar("Item", "Note", "Observation")
 
 
 def search(text: str, items: Sequence[Item]) -> list[Item]:
@@ -19,7 +23,9 @@ def search(text: str, items: Sequence[Item]) -> list[Item]:
     if not text.strip():
         return list(items)
     places = {item.id: place for place, item in enumerate(items)}
-    matches = sorted(rank_matches(text, items), key=lambda match: (-float(f"{match.score:.6g}"), places[match.item.id]))
+    matches = sorted(
+        scratchbus.rank_matches(text, items), key=lambda match: (-float(f"{match.score:.6g}"), places[match.item.id])
+    )
     found = cast(list[Item], [match.item for match in matches])
     known = {item.id for item in found}
     lower = text.lower()

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
 from pydantic import Field, WithJsonSchema
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
-from scratchbus import AsyncTodo, TodoItem
+from scratchbus import TodoItem
 from scratchbus.errors import InvalidField, shown
 from scratchbus.mcp.tool_parameters import Based, EventId, Overwrite, base_of, explained
 from scratchbus.mcp.toolbox import REPLACES, ToolGroup, tool
 from scratchbus.mcp.workspace import Workspace
+
+if TYPE_CHECKING:
+    from scratchbus import AsyncTodo
 
 _STATUSES: Final = get_args(TodoItem.model_fields["status"].annotation)
 

@@ -1,8 +1,9 @@
 """Declare tools, call them and return their answers.
 
-A tool is a method: its signature gives the schema of its arguments, its return type the schema of its answers. The SDK
-is not used for this because it ignores unknown arguments (a forged `source` among them), parses any text that looks
-like JSON, and spreads an argument error over many lines.
+A tool is a method: its signature gives the schema of its arguments, its return type the schema of its answers. Both are
+derived by `tools/generate_tools.py`, since that takes an eighth of the start of a server. The SDK is not used for this
+because it ignores unknown arguments (a forged `source` among them), parses any text that looks like JSON, and spreads
+an argument error over many lines.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from inspect import Parameter, getdoc, signature
-from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
+from functools import cache
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, get_type_hints
 
-from pydantic import BaseModel, TypeAdapter, ValidationError, create_model
+from pydantic import BaseModel, ValidationError, create_model
 from pydantic_core import from_json, to_json
 
-from scratchbus import Registry
 from scratchbus.daemon import counts, stderr_logger
 from scratchbus.errors import (
     EngineError,
@@ -30,8 +32,11 @@ from scratchbus.errors import (
     shown,
 )
 from scratchbus.mcp.notices import Notices
-from scratchbus.mcp.tool_schemas import lean, with_types, without_null
+from scratchbus.mcp.tool_schemas import with_types
 from scratchbus.mcp.workspace import Workspace
+
+if TYPE_CHECKING:
+    from scratchbus import Registry
 
 SETTLED: Final = frozenset({"source", "by", "agent", "page", "session", "kind", "instance"})
 """Values fixed by the connection; refused as arguments."""
@@ -98,51 +103,20 @@ class ToolGroup:
         return True
 
 
-class _Declaration(NamedTuple):
-    """The declaration of a tool: the model that validates its arguments, their schemas, and its form for clients."""
-
-    model: type[BaseModel]
-    arguments: dict[str, Any]
-    listed: dict[str, Any]
-
-
-_DECLARATIONS: dict[object, _Declaration] = {}
-"""The declarations by method: deriving all schemas takes longer than the rest of a new connection."""
-
-
-def _declaration_of(function: Callable[..., Awaitable[Answer]]) -> _Declaration:
-    """Return the declaration of a tool's method, which is the same for all connections."""
-    method = getattr(function, "__func__", function)
-    found = _DECLARATIONS.get(method)
-    if found is None:
-        found = _DECLARATIONS[method] = _declared(function)
+@cache
+def _declarations() -> dict[str, dict[str, Any]]:
+    """Return all tools as clients see them, by name, as `tools/generate_tools.py` has written them."""
+    found: dict[str, dict[str, Any]] = from_json(Path(__file__).with_name("tools.json").read_bytes())
     return found
 
 
-def _declared(function: Callable[..., Awaitable[Answer]]) -> _Declaration:
-    title, hints = function.tool  # type: ignore[attr-defined]
-    types = get_type_hints(function, include_extras=True)
-    answer = types.pop("return")
-    defaults = {name: each.default for name, each in signature(function).parameters.items()}
-    fields: dict[str, Any] = {name: (types[name], _given(default)) for name, default in defaults.items()}
-    model = create_model(f"{function.__name__}_arguments", **fields)
-    schema = lean(model.model_json_schema())
-    arguments = {name: without_null(each) for name, each in schema.get("properties", {}).items()}
-    schema = {"type": "object", **schema, "properties": arguments, "additionalProperties": False}
-    listed = {
-        "name": function.__name__,
-        "title": title,
-        "description": " ".join((getdoc(function) or "").split()),
-        "inputSchema": schema,
-        "outputSchema": lean(TypeAdapter(answer).json_schema(mode="serialization")),
-        "annotations": {
-            "readOnlyHint": hints.read_only,
-            "destructiveHint": hints.destructive,
-            "idempotentHint": hints.idempotent,
-            "openWorldHint": False,
-        },
-    }
-    return _Declaration(model, arguments, listed)
+@cache
+def arguments_model(method: Callable[..., Awaitable[Answer]]) -> type[BaseModel]:
+    """Return the model that validates the arguments of a tool's method; it is the same for all connections."""
+    types = get_type_hints(method, include_extras=True)
+    _, *parameters = signature(method).parameters.values()  # without self
+    fields: dict[str, Any] = {each.name: (types[each.name], _given(each.default)) for each in parameters}
+    return create_model(f"{method.__name__}_arguments", **fields)
 
 
 def _given(default: Any) -> Any:
@@ -154,8 +128,9 @@ class BoundTool:
 
     def __init__(self, function: Callable[..., Awaitable[Answer]]) -> None:
         self._function = function
-        self._model, self._arguments, self.listed = _declaration_of(function)
         self.name = function.__name__
+        self.listed = _declarations()[self.name]
+        self._arguments = self.listed["inputSchema"]["properties"]
         self.is_former = function.now is not None  # type: ignore[attr-defined]
 
     def takes(self, name: str) -> bool:
@@ -172,7 +147,7 @@ class BoundTool:
                 raise InvalidInput(self._unknown(name))
         given = {name: self._unpacked(name, value) for name, value in given.items() if value is not None}
         try:
-            model = self._model.model_validate(given)
+            model = arguments_model(self._function.__func__).model_validate(given)  # type: ignore[attr-defined]
         except ValidationError as problem:
             raise InvalidInput(_what_is_wrong(problem)) from None
         return await self._function(**{name: getattr(model, name) for name in type(model).model_fields})

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from scratchbus import AsyncBus, AsyncPage, AsyncView
+from scratchbus import AsyncBus
 from scratchbus.errors import Conflict, InvalidField, NotFound
 from scratchbus.mcp.identity import Identity
+
+if TYPE_CHECKING:
+    from scratchbus import AsyncPage, AsyncView
 
 
 class Workspace:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from scratchbus.commands import contested_facts, fact_reads, facts, ingest
 from scratchbus.commands.fact_text import render
@@ -15,8 +16,14 @@ from scratchbus.domain.position import Position
 from scratchbus.domain.tokens import TokenCounter, estimate_tokens
 from scratchbus.domain.values import Moment, page_of_scope
 from scratchbus.readmodel.scope import Host
-from scratchbus.timetravel import When
-from scratchbus.timetravel.cut import cut_at
+from scratchbus.telemetry.late import late
+
+if TYPE_CHECKING:
+    from scratchbus import timetravel
+    from scratchbus.timetravel import cut
+else:
+    cut = late("scratchbus.timetravel.cut")
+    timetravel = late("scratchbus.timetravel")
 
 
 class Facts:
@@ -71,7 +78,7 @@ class Facts:
         object: str | None = None,
         *,
         at: Moment | None = None,
-        known_at: When | None = None,
+        known_at: timetravel.When | None = None,
         limit: int | None = 100,
     ) -> list[Fact]:
         """Return the facts true at a moment, last asserted first.
@@ -89,7 +96,7 @@ class Facts:
         depth: int = 1,
         *,
         at: Moment | None = None,
-        known_at: When | None = None,
+        known_at: timetravel.When | None = None,
         limit: int | None = 100,
     ) -> list[Neighbour]:
         """Return the entities connected with an entity, up to this many facts away (20 at most), nearest first.
@@ -100,7 +107,7 @@ class Facts:
         asked = entity, depth, at, until, limit
         return self._bus.converse(fact_reads.neighbours(self._bus.core, self._page, *asked))
 
-    def path(self, a: str, b: str, *, at: Moment | None = None, known_at: When | None = None) -> list[Fact]:
+    def path(self, a: str, b: str, *, at: Moment | None = None, known_at: timetravel.When | None = None) -> list[Fact]:
         """Return the facts that connect two entities in the fewest steps, from the first to the second.
 
         Facts count in both directions. The list is empty when nothing connects the two. Raises TooLarge as
@@ -109,7 +116,9 @@ class Facts:
         until = self._until(known_at)
         return self._bus.converse(fact_reads.path(self._bus.core, self._page, a, b, at, until))
 
-    def timeline(self, subject: str, relation: str, *, known_at: When | None = None, limit: int = 1_000) -> list[Span]:
+    def timeline(
+        self, subject: str, relation: str, *, known_at: timetravel.When | None = None, limit: int = 1_000
+    ) -> list[Span]:
         """Return every fact about a subject and a relation with the time it is true, by start time.
 
         This includes ended, contested and retracted facts. With more than `limit`, return the last ones.
@@ -175,7 +184,7 @@ class Facts:
         *,
         subject: str | None = None,
         at: Moment | None = None,
-        known_at: When | None = None,
+        known_at: timetravel.When | None = None,
         counter: TokenCounter = estimate_tokens,
     ) -> str:
         """Return the facts true at a moment as lines `A -> relation -> B`, within this many tokens.
@@ -187,8 +196,8 @@ class Facts:
         asked = budget, counter, subject, at, until
         return self._bus.converse(render(self._bus.core, self._page, *asked))
 
-    def _until(self, known_at: When | None) -> Position | None:
+    def _until(self, known_at: timetravel.When | None) -> Position | None:
         """Return the position up to which facts were known. Raises InvalidPosition."""
         if known_at is None:
             return None
-        return (self._bus.converse(cut_at(self._bus.core, self._page, known_at))).position
+        return (self._bus.converse(cut.cut_at(self._bus.core, self._page, known_at))).position

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from scratchbus.commands import contested_facts, fact_reads, facts, ingest
 from scratchbus.commands.fact_text import render
@@ -13,8 +14,14 @@ from scratchbus.domain.position import Position
 from scratchbus.domain.tokens import TokenCounter, estimate_tokens
 from scratchbus.domain.values import Moment, page_of_scope
 from scratchbus.readmodel.scope import AsyncHost
-from scratchbus.timetravel import When
-from scratchbus.timetravel.cut import cut_at
+from scratchbus.telemetry.late import late
+
+if TYPE_CHECKING:
+    from scratchbus import timetravel
+    from scratchbus.timetravel import cut
+else:
+    cut = late("scratchbus.timetravel.cut")
+    timetravel = late("scratchbus.timetravel")
 
 
 class AsyncFacts:
@@ -69,7 +76,7 @@ class AsyncFacts:
         object: str | None = None,
         *,
         at: Moment | None = None,
-        known_at: When | None = None,
+        known_at: timetravel.When | None = None,
         limit: int | None = 100,
     ) -> list[Fact]:
         """Return the facts true at a moment, last asserted first.
@@ -87,7 +94,7 @@ class AsyncFacts:
         depth: int = 1,
         *,
         at: Moment | None = None,
-        known_at: When | None = None,
+        known_at: timetravel.When | None = None,
         limit: int | None = 100,
     ) -> list[Neighbour]:
         """Return the entities connected with an entity, up to this many facts away (20 at most), nearest first.
@@ -98,7 +105,9 @@ class AsyncFacts:
         asked = entity, depth, at, until, limit
         return await self._bus.converse(fact_reads.neighbours(self._bus.core, self._page, *asked))
 
-    async def path(self, a: str, b: str, *, at: Moment | None = None, known_at: When | None = None) -> list[Fact]:
+    async def path(
+        self, a: str, b: str, *, at: Moment | None = None, known_at: timetravel.When | None = None
+    ) -> list[Fact]:
         """Return the facts that connect two entities in the fewest steps, from the first to the second.
 
         Facts count in both directions. The list is empty when nothing connects the two. Raises TooLarge as
@@ -108,7 +117,7 @@ class AsyncFacts:
         return await self._bus.converse(fact_reads.path(self._bus.core, self._page, a, b, at, until))
 
     async def timeline(
-        self, subject: str, relation: str, *, known_at: When | None = None, limit: int = 1_000
+        self, subject: str, relation: str, *, known_at: timetravel.When | None = None, limit: int = 1_000
     ) -> list[Span]:
         """Return every fact about a subject and a relation with the time it is true, by start time.
 
@@ -177,7 +186,7 @@ class AsyncFacts:
         *,
         subject: str | None = None,
         at: Moment | None = None,
-        known_at: When | None = None,
+        known_at: timetravel.When | None = None,
         counter: TokenCounter = estimate_tokens,
     ) -> str:
         """Return the facts true at a moment as lines `A -> relation -> B`, within this many tokens.
@@ -189,8 +198,8 @@ class AsyncFacts:
         asked = budget, counter, subject, at, until
         return await self._bus.converse(render(self._bus.core, self._page, *asked))
 
-    async def _until(self, known_at: When | None) -> Position | None:
+    async def _until(self, known_at: timetravel.When | None) -> Position | None:
         """Return the position up to which facts were known. Raises InvalidPosition."""
         if known_at is None:
             return None
-        return (await self._bus.converse(cut_at(self._bus.core, self._page, known_at))).position
+        return (await self._bus.converse(cut.cut_at(self._bus.core, self._page, known_at))).position

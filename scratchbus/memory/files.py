@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from scratchbus.commands import files
 from scratchbus.domain.conversations import ScratchFile, check_path, subject_of
@@ -13,7 +14,12 @@ from scratchbus.domain.values import page_of_session
 from scratchbus.projections.files import PREFIX
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.scope import Host
-from scratchbus.timetravel import When, documents_as_of
+from scratchbus.telemetry.late import late
+
+if TYPE_CHECKING:
+    from scratchbus import timetravel
+else:
+    timetravel = late("scratchbus.timetravel")
 
 Events = list[AnyEvent]  # inside a class with a method `list`, that name is taken
 FileList = list[ScratchFile]
@@ -50,10 +56,10 @@ class Files:
         """Return the files that the log lists, by path."""
         return self._bus.converse(files.present(self._bus.core, self._root()))
 
-    def as_of(self, when: When) -> FileList:
+    def as_of(self, when: timetravel.When) -> FileList:
         """Return the files listed at a position or a time. Raises InvalidPosition."""
         page = page_of_session(self._root())
-        return files.listed((self._bus.converse(documents_as_of(self._bus.core, page, when)))[1])
+        return files.listed((self._bus.converse(timetravel.documents_as_of(self._bus.core, page, when)))[1])
 
     def delete(self, path: str, *, event_id: str | None = None) -> None:
         """Delete a file, and directories that become empty. Raises NotFound."""

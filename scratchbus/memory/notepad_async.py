@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scratchbus.commands import notepad
 from scratchbus.commands.memory import edit
@@ -14,7 +14,12 @@ from scratchbus.domain.values import page_of_session
 from scratchbus.projections.notepad import SUBJECT
 from scratchbus.readmodel.memory_history import history_of
 from scratchbus.readmodel.scope import AsyncHost
-from scratchbus.timetravel import When, remembered_as_of
+from scratchbus.telemetry.late import late
+
+if TYPE_CHECKING:
+    from scratchbus import timetravel
+else:
+    timetravel = late("scratchbus.timetravel")
 
 
 class AsyncNotepad:
@@ -77,7 +82,7 @@ class AsyncNotepad:
         """Return all edits as events, oldest first, also after the session has ended. Raises PositionLost."""
         return await self._bus.converse(history_of(self._bus.core, self._page, SUBJECT))
 
-    async def as_of(self, when: When) -> str:
+    async def as_of(self, when: timetravel.When) -> str:
         """Return the text as it was at a position or a time. Raises InvalidPosition."""
-        step = remembered_as_of(self._bus.core, self._page, SUBJECT, when)
+        step = timetravel.remembered_as_of(self._bus.core, self._page, SUBJECT, when)
         return notepad.content_of(await self._bus.converse(step))

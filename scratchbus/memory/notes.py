@@ -5,13 +5,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from scratchbus.commands import notes
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.memories import NoteResult, NotesResult, TagsResult
 from scratchbus.domain.values import page_of_session
 from scratchbus.readmodel.scope import Host
-from scratchbus.timetravel import When, notes_as_of
+from scratchbus.telemetry.late import late
+
+if TYPE_CHECKING:
+    from scratchbus import timetravel
+else:
+    timetravel = late("scratchbus.timetravel")
 
 Events = list[AnyEvent]  # inside a class with a method `list`, that name is taken
 
@@ -79,9 +85,9 @@ class Notes:
         """
         return self._bus.converse(notes.history_of_notes(self._bus.core, self._page, id))
 
-    def as_of(self, when: When, query: str = "", tags: Sequence[str] = ()) -> NotesResult:
+    def as_of(self, when: timetravel.When, query: str = "", tags: Sequence[str] = ()) -> NotesResult:
         """Return the notes at a position or a time: all, newest first, or those that match, like `search`.
 
         Raises InvalidPosition.
         """
-        return self._bus.converse(notes_as_of(self._bus.core, self._page, when, query, tags))
+        return self._bus.converse(timetravel.notes_as_of(self._bus.core, self._page, when, query, tags))

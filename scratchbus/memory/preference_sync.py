@@ -8,7 +8,7 @@ import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from scratchbus.commands import preferences
 from scratchbus.domain.memories import Preference
@@ -17,7 +17,12 @@ from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import Conflict, InvalidField, InvalidPosition, LogError, RevisionConflict, shown
 from scratchbus.projections.preferences import PREFIX
 from scratchbus.readmodel.scope import Core
-from scratchbus.timetravel import preferences_as_of
+from scratchbus.telemetry.late import late
+
+if TYPE_CHECKING:
+    from scratchbus import timetravel
+else:
+    timetravel = late("scratchbus.timetravel")
 
 _TRIES: Final = 5
 _LONGEST: Final = 4 * 1024 * 1024  # bytes of a file
@@ -92,7 +97,7 @@ def _base(core: Core, page: str, part: FilePart, log: str) -> Step[dict[str, Pre
     if part.synced is None or part.synced.log != log:
         return None
     try:
-        then = yield from preferences_as_of(core, page, part.synced.position)
+        then = yield from timetravel.preferences_as_of(core, page, part.synced.position)
     except (InvalidPosition, LogError):
         return None
     return {each.id: each for each in then}

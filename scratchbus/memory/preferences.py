@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scratchbus.commands import preferences
 from scratchbus.commands.memory_edit import MemoryEdit
@@ -16,7 +16,12 @@ from scratchbus.domain.values import page_of_scope
 from scratchbus.memory import preference_sync
 from scratchbus.memory.preference_sync import Synced
 from scratchbus.readmodel.scope import Host
-from scratchbus.timetravel import When, preferences_as_of
+from scratchbus.telemetry.late import late
+
+if TYPE_CHECKING:
+    from scratchbus import timetravel
+else:
+    timetravel = late("scratchbus.timetravel")
 
 Events = list[AnyEvent]  # inside a class with a method `list`, that name is taken
 Found = list[Preference]
@@ -79,9 +84,9 @@ class Preferences:
         """
         return self._bus.converse(preferences.history_of_preferences(self._bus.core, self._page, key))
 
-    def as_of(self, when: When) -> Found:
+    def as_of(self, when: timetravel.When) -> Found:
         """Return the preferences at a position or a time. Raises InvalidPosition."""
-        return self._bus.converse(preferences_as_of(self._bus.core, self._page, when))
+        return self._bus.converse(timetravel.preferences_as_of(self._bus.core, self._page, when))
 
     def sync(self, file: Path | str) -> Synced:
         """Sync a section of a text file with the preferences; return what changed on either side.

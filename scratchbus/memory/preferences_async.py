@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scratchbus.commands import preferences
 from scratchbus.commands.memory_edit import MemoryEdit
@@ -14,7 +14,12 @@ from scratchbus.domain.values import page_of_scope
 from scratchbus.memory import preference_sync
 from scratchbus.memory.preference_sync import Synced
 from scratchbus.readmodel.scope import AsyncHost
-from scratchbus.timetravel import When, preferences_as_of
+from scratchbus.telemetry.late import late
+
+if TYPE_CHECKING:
+    from scratchbus import timetravel
+else:
+    timetravel = late("scratchbus.timetravel")
 
 Events = list[AnyEvent]  # inside a class with a method `list`, that name is taken
 Found = list[Preference]
@@ -77,9 +82,9 @@ class AsyncPreferences:
         """
         return await self._bus.converse(preferences.history_of_preferences(self._bus.core, self._page, key))
 
-    async def as_of(self, when: When) -> Found:
+    async def as_of(self, when: timetravel.When) -> Found:
         """Return the preferences at a position or a time. Raises InvalidPosition."""
-        return await self._bus.converse(preferences_as_of(self._bus.core, self._page, when))
+        return await self._bus.converse(timetravel.preferences_as_of(self._bus.core, self._page, when))
 
     async def sync(self, file: Path | str) -> Synced:
         """Sync a section of a text file with the preferences; return what changed on either side.

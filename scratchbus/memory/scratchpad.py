@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sized
+from typing import TYPE_CHECKING
 
 from scratchbus.commands import scratchpad
 from scratchbus.domain.events import AnyEvent
@@ -15,7 +16,12 @@ from scratchbus.domain.values import page_of_agent
 from scratchbus.projections.scratchpad import SUBJECT
 from scratchbus.readmodel.memory_history import history_of
 from scratchbus.readmodel.scope import Host
-from scratchbus.timetravel import When, remembered_as_of
+from scratchbus.telemetry.late import late
+
+if TYPE_CHECKING:
+    from scratchbus import timetravel
+else:
+    timetravel = late("scratchbus.timetravel")
 
 
 class Scratchpad:
@@ -80,9 +86,9 @@ class Scratchpad:
             return []
         return self._bus.converse(history_of(self._bus.core, self._page, SUBJECT))
 
-    def as_of(self, when: When) -> str:
+    def as_of(self, when: timetravel.When) -> str:
         """Return the text as it was at a position or a time. Raises Unauthorized, InvalidPosition."""
         if not scratchpad.may_see(self._bus.core, self._agent):
             return ""
-        document = self._bus.converse(remembered_as_of(self._bus.core, self._page, SUBJECT, when))
+        document = self._bus.converse(timetravel.remembered_as_of(self._bus.core, self._page, SUBJECT, when))
         return scratchpad.content_of(document)

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from scratchbus.commands import texts
 from scratchbus.domain.conversations import Text, check_path, subject_of
 from scratchbus.domain.events import AnyEvent
@@ -11,7 +13,12 @@ from scratchbus.domain.values import page_of_scope
 from scratchbus.projections.texts import PREFIX
 from scratchbus.readmodel.memory_history import history_of
 from scratchbus.readmodel.scope import Host
-from scratchbus.timetravel import When, remembered_as_of
+from scratchbus.telemetry.late import late
+
+if TYPE_CHECKING:
+    from scratchbus import timetravel
+else:
+    timetravel = late("scratchbus.timetravel")
 
 Events = list[AnyEvent]  # inside a class with a method `list`, that name is taken
 TextList = list[Text]
@@ -62,8 +69,8 @@ class Texts:
         """Return the events about a path, oldest first. Raises PositionLost when some of them have left the log."""
         return self._bus.converse(history_of(self._bus.core, self._page, subject_of(PREFIX, check_path(path))))
 
-    def as_of(self, path: str, when: When) -> str | None:
+    def as_of(self, path: str, when: timetravel.When) -> str | None:
         """Return a text at a position or a time; None if there was none. Raises InvalidPosition."""
         subject = subject_of(PREFIX, check_path(path))
-        found = self._bus.converse(remembered_as_of(self._bus.core, self._page, subject, when))
+        found = self._bus.converse(timetravel.remembered_as_of(self._bus.core, self._page, subject, when))
         return found.content if isinstance(found, Text) and not found.deleted else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from scratchbus.commands import texts
 from scratchbus.domain.conversations import Text, check_path, subject_of
 from scratchbus.domain.events import AnyEvent
@@ -9,7 +11,12 @@ from scratchbus.domain.values import page_of_scope
 from scratchbus.projections.texts import PREFIX
 from scratchbus.readmodel.memory_history import history_of
 from scratchbus.readmodel.scope import AsyncHost
-from scratchbus.timetravel import When, remembered_as_of
+from scratchbus.telemetry.late import late
+
+if TYPE_CHECKING:
+    from scratchbus import timetravel
+else:
+    timetravel = late("scratchbus.timetravel")
 
 Events = list[AnyEvent]  # inside a class with a method `list`, that name is taken
 TextList = list[Text]
@@ -60,8 +67,8 @@ class AsyncTexts:
         """Return the events about a path, oldest first. Raises PositionLost when some of them have left the log."""
         return await self._bus.converse(history_of(self._bus.core, self._page, subject_of(PREFIX, check_path(path))))
 
-    async def as_of(self, path: str, when: When) -> str | None:
+    async def as_of(self, path: str, when: timetravel.When) -> str | None:
         """Return a text at a position or a time; None if there was none. Raises InvalidPosition."""
         subject = subject_of(PREFIX, check_path(path))
-        found = await self._bus.converse(remembered_as_of(self._bus.core, self._page, subject, when))
+        found = await self._bus.converse(timetravel.remembered_as_of(self._bus.core, self._page, subject, when))
         return found.content if isinstance(found, Text) and not found.deleted else None

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scratchbus.commands import todo as operations
 from scratchbus.commands.memory import edit
@@ -15,7 +15,12 @@ from scratchbus.domain.values import page_of_session
 from scratchbus.projections.todo import SUBJECT
 from scratchbus.readmodel.memory_history import history_of
 from scratchbus.readmodel.scope import Host
-from scratchbus.timetravel import When, remembered_as_of
+from scratchbus.telemetry.late import late
+
+if TYPE_CHECKING:
+    from scratchbus import timetravel
+else:
+    timetravel = late("scratchbus.timetravel")
 
 
 class Todo:
@@ -59,6 +64,8 @@ class Todo:
         """Return all changes as events, oldest first, also after the session has ended. Raises PositionLost."""
         return self._bus.converse(history_of(self._bus.core, self._page, SUBJECT))
 
-    def as_of(self, when: When) -> TodoList:
+    def as_of(self, when: timetravel.When) -> TodoList:
         """Return the list at a position or a time. Raises InvalidPosition."""
-        return operations.list_of(self._bus.converse(remembered_as_of(self._bus.core, self._page, SUBJECT, when)))
+        return operations.list_of(
+            self._bus.converse(timetravel.remembered_as_of(self._bus.core, self._page, SUBJECT, when))
+        )

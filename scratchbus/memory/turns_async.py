@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from scratchbus.commands import turns as operations
 from scratchbus.domain.conversations import Turn
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.values import page_of_session
 from scratchbus.readmodel.scope import AsyncHost
-from scratchbus.timetravel import When, conversation_as_of
+from scratchbus.telemetry.late import late
+
+if TYPE_CHECKING:
+    from scratchbus import timetravel
+else:
+    timetravel = late("scratchbus.timetravel")
 
 Events = list[AnyEvent]  # inside a class with a method `list`, that name is taken
 TurnList = list[Turn]
@@ -44,7 +50,9 @@ class AsyncTurns:
         """
         return await self._bus.converse(operations.add(self._bus.core, self._page, locals()))
 
-    async def list(self, *, after: str | None = None, limit: int | None = None, at: When | None = None) -> TurnList:
+    async def list(
+        self, *, after: str | None = None, limit: int | None = None, at: timetravel.When | None = None
+    ) -> TurnList:
         """Return the original turns, oldest first: all, or those after the turn with this id.
 
         With `at`, a position or a time, return the turns up to then. Raises InvalidPosition.
@@ -52,7 +60,9 @@ class AsyncTurns:
         if at is None:
             return await self._bus.converse(operations.said(self._bus.core, self._page, after, limit))
         operations.check_slice(after, limit)
-        return (await self._bus.converse(conversation_as_of(self._bus.core, self._page, at))).said(after, limit)
+        return (await self._bus.converse(timetravel.conversation_as_of(self._bus.core, self._page, at))).said(
+            after, limit
+        )
 
     async def shown(self) -> TurnList:
         """Return the turns that an agent is shown, with summaries in place of the turns they replace.
@@ -84,6 +94,6 @@ class AsyncTurns:
         """
         return await self._bus.converse(operations.history_of_turns(self._bus.core, self._page))
 
-    async def as_of(self, when: When) -> TurnList:
+    async def as_of(self, when: timetravel.When) -> TurnList:
         """Return the turns shown at a position or a time. Raises InvalidPosition."""
-        return (await self._bus.converse(conversation_as_of(self._bus.core, self._page, when))).shown()
+        return (await self._bus.converse(timetravel.conversation_as_of(self._bus.core, self._page, when))).shown()

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Remembered
-from scratchbus.domain.models import trusted
+from scratchbus.domain.models import default_of, trusted
 
 Document = TypeVar("Document", bound=Remembered)
 
@@ -39,5 +39,5 @@ def _untouched(cls: type[Remembered]) -> dict[str, Any]:
     found = _UNTOUCHED.get(cls)
     if found is None:
         fields = cls.model_fields.items()
-        found = _UNTOUCHED[cls] = {name: field.get_default(call_default_factory=True) for name, field in fields}
+        found = _UNTOUCHED[cls] = {name: default_of(field) for name, field in fields}
     return found

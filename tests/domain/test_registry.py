@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -12,6 +13,7 @@ from scratchbus.domain.registry import ObservationType, Registry
 from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.domain.values import duration_ms
 from scratchbus.errors import InvalidField, UnknownType
+from scratchbus.readmodel.registry_files import as_registry
 from scratchbus.settings import shipped
 
 TICKET = """
@@ -53,6 +55,17 @@ def test_an_unknown_type_is_refused_with_the_nearest_one():
     with pytest.raises(UnknownType, match="did you mean 'risk_alert'") as raised:
         registry.get("risk_alrt")
     assert (raised.value.type, raised.value.nearest) == ("risk_alrt", "risk_alert")
+
+
+def test_the_shipped_types_are_those_of_the_shipped_file(tmp_path: Path):
+    file = shipped("observation_types.yaml")
+    text = file.read_text(encoding="utf-8")
+    registry = as_registry(file)
+    assert registry == parse_registry(text, str(file))
+    assert (registry.text, list(registry.types)) == (text, list(parse_registry(text, str(file)).types))
+    edited = tmp_path / "types.yaml"
+    edited.write_text(text.replace("priority: 90", "priority: 91"), encoding="utf-8")
+    assert as_registry(edited).get("risk_alert").priority == 91
 
 
 def test_a_type_unlike_any_other_has_no_nearest_one():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,8 @@ if TYPE_CHECKING:
 else:
     redis_errors = late("redis.exceptions")
 
-_BUFFER = 4_096
+BUFFER = 4_096
+"""The most bytes that are read at once while connecting."""
 
 
 class OwnConnection:
@@ -36,21 +39,13 @@ class OwnConnection:
         """Open the socket, unless it is open, and set the client's name. Raises redis-py's errors."""
         if self._sock is not None:
             return
-        try:
-            self._sock = self._opened()
-            self._introduce(self._sock)
-        except TimeoutError:
-            self.disconnect()
-            raise redis_errors.TimeoutError("Timeout connecting to server") from None
-        except OSError as problem:
-            self.disconnect()
-            why = f"Error {problem.errno} connecting to {self._path}. {problem.strerror}."
-            raise redis_errors.ConnectionError(why) from problem
-        except EngineUnreachable as problem:
-            raise redis_errors.ConnectionError(str(problem)) from problem
-        except BaseException:
-            self.disconnect()
-            raise
+        with redis_py_errors(self._path):
+            try:
+                self._sock = self._opened()
+                self._introduce(self._sock)
+            except BaseException:
+                self.disconnect()
+                raise
 
     def _opened(self) -> socket.socket:
         place = Path(self._path)
@@ -67,10 +62,10 @@ class OwnConnection:
         return opened
 
     def _introduce(self, opened: socket.socket) -> None:
-        opened.sendall(pack((("CLIENT", "SETNAME", self._client_name),)))
+        opened.sendall(introduction(self._client_name))
         reader = reply_reader()
         while (reply := reader.gets()) is UNREAD:
-            received = opened.recv(_BUFFER)
+            received = opened.recv(BUFFER)
             if not received:
                 raise redis_errors.ConnectionError(HUNG_UP)
             reader.feed(received)
@@ -85,3 +80,22 @@ class OwnConnection:
 
     def __del__(self) -> None:
         self.disconnect()
+
+
+def introduction(client_name: str) -> bytes:
+    """Return the first request of a connection, which sets its name."""
+    return pack((("CLIENT", "SETNAME", client_name),))
+
+
+@contextmanager
+def redis_py_errors(path: str) -> Iterator[None]:
+    """Raise the errors of opening a socket at `path` as redis-py's."""
+    try:
+        yield
+    except TimeoutError:
+        raise redis_errors.TimeoutError("Timeout connecting to server") from None
+    except OSError as problem:
+        why = f"Error {problem.errno} connecting to {path}. {problem.strerror}."
+        raise redis_errors.ConnectionError(why) from problem
+    except EngineUnreachable as problem:
+        raise redis_errors.ConnectionError(str(problem)) from problem

@@ -4,28 +4,62 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from redis.asyncio import connection as nonblocking
-
+from scratchbus.engine.connections import HUNG_UP, UNREAD, reply_reader
+from scratchbus.engine.embedded.own_connection import BUFFER, introduction, redis_py_errors
 from scratchbus.engine.embedded.socket import check_peer, check_place
+from scratchbus.telemetry.late import late
+
+if TYPE_CHECKING:
+    from redis import exceptions as redis_errors
+else:
+    redis_errors = late("redis.exceptions")
 
 
-class AsyncOwnConnection(nonblocking.UnixDomainSocketConnection):
-    """An asyncio connection to the engine of a directory, at the socket `path`."""
+class AsyncOwnConnection:
+    """An asyncio connection to the engine of a directory, at the socket `path`. It needs no import of redis-py."""
 
-    def __init__(self, directory: Path, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self, directory: Path, path: str, *, client_name: str, socket_connect_timeout: float) -> None:
         self._directory = directory
+        self._path = path
+        self._client_name = client_name
+        self._connect_timeout = socket_connect_timeout
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
 
-    async def _connect(self) -> None:
-        place = Path(self.path)
+    async def connect(self) -> None:
+        """Open the socket, unless it is open, and set the client's name. Raises redis-py's errors."""
+        if self._writer is not None:
+            return
+        with redis_py_errors(self._path):
+            try:
+                async with asyncio.timeout(self._connect_timeout):
+                    await self._open()
+            except BaseException:
+                await self.disconnect(True)
+                raise
+
+    async def _open(self) -> None:
+        place = Path(self._path)
         check_place(place, self._directory)
-        async with asyncio.timeout(self.socket_connect_timeout):
-            reader, writer = await asyncio.open_unix_connection(path=self.path)
-        try:
-            check_peer(writer.get_extra_info("socket"), place)
-        except BaseException:
-            writer.close()
-            raise
-        self._reader, self._writer = reader, writer
+        reader, self._writer = await asyncio.open_unix_connection(self._path)
+        check_peer(self._writer.get_extra_info("socket"), place)
+        self._writer.write(introduction(self._client_name))
+        replies = reply_reader()
+        while (reply := replies.gets()) is UNREAD:
+            received = await reader.read(BUFFER)
+            if not received:
+                raise redis_errors.ConnectionError(HUNG_UP)
+            replies.feed(received)
+        if isinstance(reply, Exception):
+            raise reply
+        self._reader = reader
+
+    async def disconnect(self, nowait: bool = False, /) -> None:
+        """Close the socket; with `nowait`, without waiting until it is closed."""
+        opened, self._reader, self._writer = self._writer, None, None
+        if opened is not None:
+            opened.close()
+            if not nowait:
+                await opened.wait_closed()
