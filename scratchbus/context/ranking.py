@@ -76,18 +76,18 @@ def _neighbours(index: RecallIndex, query: str, words: Sequence[int], places: Co
 
     Each comes with the entity that led to it. Items that only mention an entity come after those that connect it.
     """
-    level = [*index.known_entities(_names_in(query)), *index.entities_of(words[:_SEEDS])]
+    names, rows = index.known_entities(_names_in(query)), words[:_SEEDS]
     found: dict[int, str] = {}
     seen: dict[str, None] = {}
     for _ in range(_HOPS):
-        level = [name for name in dict.fromkeys(level) if name not in seen][:_MOST]
-        if not level:
+        names += index.entities_of(rows)
+        level = [name for name in dict.fromkeys(names) if name not in seen][:_MOST]
+        if not level or len(found) >= _MOST:
             break
         seen |= dict.fromkeys(level)
         near = index.with_entities(level, places, _PER_ENTITY)
-        new = {row: name for row, name in near.items() if row not in found}
-        found |= new
-        level = index.entities_of([*new])
+        names, rows = [], [row for row in near if row not in found]
+        found |= {row: near[row] for row in rows}
     for name in islice(seen, _MENTIONED):
         if len(found) >= _MOST:
             break

@@ -10,7 +10,6 @@ import re
 import sqlite3
 import threading
 import weakref
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -61,11 +60,14 @@ _EXCERPTS: Final = (
     "SELECT rowid, highlight(shown, 0, ?, ?), snippet(shown, 1, ?, ?, ' … ', 64) FROM shown WHERE shown MATCH ?"
 )
 _NEWEST: Final = "SELECT row FROM items WHERE place IN (SELECT value FROM json_each(?)) ORDER BY row DESC LIMIT ?"
-_CONNECTING: Final = (
-    "SELECT row FROM entities JOIN items USING (row)"
-    " WHERE name = ? AND place IN (SELECT value FROM json_each(?)) ORDER BY row DESC LIMIT ?"
-)
-_CONNECTED: Final = "SELECT row, name FROM entities WHERE row IN (SELECT value FROM json_each(?)) ORDER BY row, name"
+_CONNECTING: Final = """
+SELECT connecting.row, wanted.value FROM json_each(?) AS wanted JOIN entities AS connecting
+ON connecting.name = wanted.value AND connecting.row IN (
+    SELECT row FROM entities JOIN items USING (row)
+    WHERE name = wanted.value AND place IN (SELECT value FROM json_each(?)) ORDER BY row DESC LIMIT ?
+) ORDER BY wanted.key, connecting.row DESC
+"""
+_CONNECTED: Final = "SELECT name FROM json_each(?) JOIN entities ON row = value ORDER BY key, name"
 _KNOWN: Final = "SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM entities WHERE name = value)"
 
 
@@ -202,7 +204,8 @@ class RecallIndex:
     def items(self, rows: Iterable[int]) -> dict[int, IndexedItem]:
         """Return the items in these rows."""
         with self.lock:
-            return {each[0]: IndexedItem(*each) for each in self.database.execute(_ITEMS, (json.dumps([*rows]),))}
+            found = self.database.execute(_ITEMS, (json.dumps([*rows]),))
+            return {item.row: item for item in map(IndexedItem._make, found)}
 
     def rows(self, places: Collection[int], most: int) -> list[int]:
         """Return the rows of up to `most` items, newest first."""
@@ -234,22 +237,18 @@ class RecallIndex:
             wanted = self._within(places, f'"{" ".join(words)}"')
             return [row for (row,) in database.execute(_MENTIONING, (wanted, most))]
 
-    def with_entities(self, names: Iterable[str], places: Collection[int], most: int) -> dict[int, str]:
+    def with_entities(self, names: Sequence[str], places: Collection[int], most: int) -> dict[int, str]:
         """Return the rows of up to `most` items that connect each of these entities, with the entity, newest first."""
         found: dict[int, str] = {}
         with self.lock:
-            for name in names:
-                for (row,) in self.database.execute(_CONNECTING, (name, json.dumps([*places]), most)):
-                    found.setdefault(row, name)
+            for row, name in self.database.execute(_CONNECTING, (json.dumps(names), json.dumps([*places]), most)):
+                found.setdefault(row, name)
         return found
 
     def entities_of(self, rows: Sequence[int]) -> list[str]:
         """Return the entities that the items in these rows connect."""
         with self.lock:
-            names = defaultdict(list)
-            for row, name in self.database.execute(_CONNECTED, (json.dumps(rows),)):
-                names[row].append(name)
-            return list(dict.fromkeys(name for row in rows for name in names[row]))
+            return list(dict.fromkeys(name for (name,) in self.database.execute(_CONNECTED, (json.dumps(rows),))))
 
     def known_entities(self, names: Sequence[str]) -> list[str]:
         """Return which of these names are entities."""

@@ -26,8 +26,8 @@ else:
 GATHERING = 0.002
 """Seconds that a draining thread waits for more jobs, since one large batch costs less than many small ones."""
 
-Drive = Callable[[Step[None]], None]
-AsyncDrive = Callable[[Step[None]], Awaitable[None]]
+Drive = Callable[[Step[Any]], Any]
+AsyncDrive = Callable[[Step[Any]], Awaitable[Any]]
 
 
 class _QueuedJob(NamedTuple):
@@ -48,47 +48,46 @@ class Queues:
 
     def run(self, queued: Queued, drive: Drive) -> Any:
         """Do a job after those queued before it; return its result or raise its error."""
-        mine, is_first = self._join(queued, os.getpid())
+        mine = self._join(queued, os.getpid())
+        if mine is None:
+            try:
+                (outcome,) = drive(queued.work([queued.job]))
+            finally:
+                if self._has_more(queued.key):
+                    threading.Thread(target=self._drain, args=(queued, drive), daemon=True).start()
+            return _result(outcome)
         try:
-            if is_first:
-                try:
-                    drive(_do(queued, [mine]))
-                finally:
-                    if self._has_more(queued.key):
-                        threading.Thread(target=self._drain, args=(queued, drive), daemon=True).start()
-            return mine.future.result()
+            return mine.result()
         except BaseException:
-            mine.future.cancel()
+            mine.cancel()
             raise
 
     async def run_async(self, queued: Queued, drive: AsyncDrive) -> Any:
         """Do a job after those queued before it; return its result or raise its error."""
-        mine, is_first = self._join(queued, asyncio.get_running_loop())
-        if is_first:
-            try:
-                await drive(_do(queued, [mine]))
-            finally:
-                if self._has_more(queued.key):
-                    task = asyncio.create_task(self._drain_async(queued, drive))
-                    self._tasks.add(task)
-                    task.add_done_callback(self._tasks.discard)
-        if mine.future.done():  # wrapping it would take another iteration of the loop
-            return mine.future.result()
-        return await asyncio.wrap_future(mine.future)
+        mine = self._join(queued, asyncio.get_running_loop())
+        if mine is not None:
+            return await asyncio.wrap_future(mine)
+        try:
+            (outcome,) = await drive(queued.work([queued.job]))
+        finally:
+            if self._has_more(queued.key):
+                task = asyncio.create_task(self._drain_async(queued, drive))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+        return _result(outcome)
 
-    def _join(self, queued: Queued, user: object) -> tuple[_QueuedJob, bool]:
-        """Queue a job; return it, and whether the queue was idle."""
+    def _join(self, queued: Queued, user: object) -> Future[Any] | None:
+        """Queue a job and return its future; if the queue was idle, return None: the caller does it."""
         if self._user != user:  # a forked child, or another event loop: the old workers are gone
             self._user, self._lock, self._waiting, self._tasks = user, threading.Lock(), {}, set()
-        mine = _QueuedJob(queued.job, futures.Future())
         with self._lock:
             others = self._waiting.get(queued.key)
             if others is None:
                 self._waiting[queued.key] = []
-                mine.future.set_running_or_notify_cancel()
-            else:
-                others.append(mine)
-        return mine, others is None
+                return None
+            mine = _QueuedJob(queued.job, futures.Future())
+            others.append(mine)
+        return mine.future
 
     def _has_more(self, key: Hashable) -> bool:
         """Return whether jobs are waiting; if not, mark the queue as idle."""
@@ -126,6 +125,13 @@ class Queues:
                 _fail([*taken, *self._take(queued.key)], error)
                 self._take(queued.key)
                 raise
+
+
+def _result(outcome: Any) -> Any:
+    """Return the result of a job, or raise its error."""
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
 
 
 def _do(queued: Queued, taken: list[_QueuedJob]) -> Step[None]:

@@ -3,10 +3,13 @@
 Up to version 2025-11-25 a connection begins with `initialize`; since 2026-07-28 each request states its version and the
 client's capabilities. The first request decides which of the two a connection speaks. A test compares the answers with
 those of the SDK (`tests/edges/mcp/test_session.py`).
+
+The tasks are asyncio's own: those of anyio take longer to start and to end than the rest of this module.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import cache
@@ -129,17 +132,22 @@ def _checks_of(method: str) -> TypeAdapter[Any]:
 
 
 class McpSession:
-    """A client and its pending requests; `send` sends it a message."""
+    """A client and its pending requests, which are cancelled at its `ending`; `send` sends it a message.
 
-    def __init__(self, methods: Methods, tasks: TaskGroup, send: Callable[[Message], Awaitable[None]]) -> None:
+    An error of `send` is raised in the task group.
+    """
+
+    def __init__(self, methods: Methods, group: TaskGroup, send: Callable[[Message], Awaitable[None]]) -> None:
         self.ending = AsyncExitStack()
+        self.ending.push_async_callback(self._cancel_all)
         self._methods = methods
-        self._tasks = tasks
+        self._group = group
         self._send = send
         self._is_later: bool | None = None  # until the first request
         self._is_initialized = False
         self._own: dict[str, Method] = {"initialize": self._initialize, "server/discover": self._discover}
-        self._requests: dict[str, anyio.CancelScope] = {}
+        self._requests: dict[str, _Request] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         self._answered = anyio.Event()
 
     def take(self, message: Message) -> None:
@@ -150,12 +158,15 @@ class McpSession:
         if id is not None:
             if self._is_later is None:
                 self._is_later = method != "initialize" and _has_version(params)
-            self._requests[str(id)] = scope = anyio.CancelScope()
-            self._tasks.start_soon(self._answer, id, method, params, scope)
+            self._requests[str(id)] = request = _Request(self, id)
+            request.task = asyncio.create_task(self._answer(request, method, params))
+            self._tasks.add(request.task)
         elif method == "notifications/cancelled":
             cancelled = self._requests.get(str(params.get("requestId")))
-            if cancelled is not None:
-                cancelled.cancel()
+            if cancelled is not None and not cancelled.is_answered:
+                cancelled.task.add_done_callback(self._tasks.discard)  # it may not even have begun
+                cancelled.task.cancel()
+                self.settle(cancelled.request_id)  # the protocol wants no answer
 
     def settle(self, id: Id | None) -> None:
         """Note that a request has been answered, or need not be."""
@@ -172,20 +183,27 @@ class McpSession:
         """Send a notification."""
         await self._send({"jsonrpc": "2.0", "method": method, "params": params})
 
-    async def _answer(self, id: Id, method: str, params: Params, scope: anyio.CancelScope) -> None:
-        answer: Message = {"jsonrpc": "2.0", "id": id}
-        with scope:
-            try:
-                answer["result"] = await self._result(_Request(self, id), method, params)
-            except ProtocolError as problem:
-                answer["error"] = problem.document
-            except Exception:
-                logger.exception("a request failed", method=method)
-                answer["error"] = _BUG.document
-        if scope.cancelled_caught:
-            self.settle(id)  # the protocol wants no answer
-        else:
+    async def _answer(self, request: _Request, method: str, params: Params) -> None:
+        answer: Message = {"jsonrpc": "2.0", "id": request.request_id}
+        try:
+            answer["result"] = await self._result(request, method, params)
+        except ProtocolError as problem:
+            answer["error"] = problem.document
+        except Exception:
+            logger.exception("a request failed", method=method)
+            answer["error"] = _BUG.document
+        request.is_answered = True
+        try:
             await self._send(answer)
+        except Exception as error:
+            self._group.start_soon(_raise, error)
+        self._tasks.discard(request.task)
+
+    async def _cancel_all(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        with anyio.CancelScope(shield=True):
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _result(self, client: Client, method: str, params: Params) -> Result:
         """Return the result of a request. Raises ProtocolError."""
@@ -237,16 +255,23 @@ class McpSession:
 
 
 class _Request:
-    """A request from the client of a session."""
+    """A request from the client of a session; once it `is_answered`, it is too late to cancel it."""
+
+    task: asyncio.Task[None]
 
     def __init__(self, session: McpSession, id: Id) -> None:
         self.connection = session
         self.request_id = id
         self.ending = session.ending
         self.traceparent = None  # there are no headers
+        self.is_answered = False
 
     async def notify(self, method: str, params: dict[str, Any], *, is_of_request: bool = False) -> None:
         await self.connection.notify(method, params)
+
+
+async def _raise(error: Exception) -> None:
+    raise error
 
 
 def _has_version(params: Params) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ def run_stdio(identity: Identity, settings: dict[str, Any]) -> None:
         async with Workspace.opened(identity, **settings) as workspace:
             await serve_stdio(Methods(workspace))
 
-    anyio.run(run)
+    anyio.run(run, backend_options={"use_uvloop": find_spec("uvloop") is not None})
 
 
 def run_http(

@@ -1,12 +1,16 @@
-"""`make bench-memory-server`: our tools for facts against the reference MCP memory server, through the same client."""
+"""`make bench-memory-server`: our tools for facts against the reference MCP memory server, through the same clients.
+
+Each is called by the client of the SDK, as by an agent, and by one that takes next to no time of its own, which leaves
+the time of the server.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
@@ -26,13 +30,15 @@ from tests.benchmarks import report
 from tests.benchmarks.measure import Side, interleave
 from tests.benchmarks.rows import Floor, Row, rates
 from tests.benchmarks.stage import ROOT, Stage, open_stage
+from tests.benchmarks.thin_client import ThinClient, thin_client
 
 SERVER = "@modelcontextprotocol/server-memory"
 WRITERS = 20
 EACH = 5  # entities of a writer
 BUS = "knowledge"
 
-Work = Callable[[int], Awaitable[None]]
+Asked = tuple[str, dict[str, Any]]
+"""A call of a tool: its name and its arguments."""
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -62,7 +68,7 @@ def main(directory: Path, rounds: int, entities: int, calls: int, writers: int) 
 
 
 class _Servers:
-    """Both servers: how clients are connected with one, each with a process of its own on the same memory."""
+    """Both servers: how to start one for a client, each with a process of its own on the same memory."""
 
     def __init__(self, stage: Stage, script: Path, directory: Path) -> None:
         self._stage = stage
@@ -70,25 +76,25 @@ class _Servers:
         self._directory = directory
         self.facts = stage.bus(BUS).facts("bench")
 
-    def ours(self) -> Client:
-        """Return a client of our server."""
+    def ours(self) -> StdioServerParameters:
+        """Return how to start our server."""
         arguments = ("--tools", "facts,recall", "--knowledge", "bench", "--agent", "bench", "--bus", BUS)
         program, *rest = launcher.command("-m", "scratchbus.cli", "mcp", *arguments, "--url", self._stage.url)
-        return Client(StdioServerParameters(command=program, args=rest, env=dict(os.environ), cwd=str(ROOT)))
+        return StdioServerParameters(command=program, args=rest, env=dict(os.environ), cwd=str(ROOT))
 
-    def theirs(self, memory: str = "memory") -> Client:
-        """Return a client of the memory server, with a memory of this name."""
+    def theirs(self, memory: str = "memory") -> StdioServerParameters:
+        """Return how to start the memory server, with a memory of this name."""
         environment = {**os.environ, "MEMORY_FILE_PATH": str(self._directory / f"{memory}.jsonl")}
-        return Client(StdioServerParameters(command="node", args=[str(self._script)], env=environment))
+        return StdioServerParameters(command="node", args=[str(self._script)], env=environment)
 
     async def lost(self, writers: int) -> tuple[int, int]:
         """Return how many entities are missing after so many clients have created some at once, in ours and theirs."""
         wanted = writers * EACH
-        async with self.theirs("shared") as reader:
-            made = await _at_once([partial(self.theirs, "shared") for _ in range(writers)], _their_entity)
+        async with Client(self.theirs("shared")) as reader:
+            made = await _at_once([self.theirs("shared")] * writers, _their_entity)
             graph = await _called(reader, "read_graph", {})
         there = {each["name"] for each in graph["entities"]}
-        kept = await _at_once([self.ours for _ in range(writers)], _our_entity)
+        kept = await _at_once([self.ours()] * writers, _our_entity)
         found = {fact.subject for fact in self.facts.query(relation="is_a", limit=None)}
         assert len(made) == len(kept) == wanted
         return len(set(kept) - found), len(set(made) - there)
@@ -101,43 +107,47 @@ def _measure(servers: _Servers, rounds: int, entities: int, calls: int) -> list[
         some = range(first, min(first + MAX_BATCH, entities))
         servers.facts.ingest("\n".join(f"{_name(number)} -> is_a -> library" for number in some))
 
-    def new(entity: Callable[[str], tuple[str, dict[str, Any]]]) -> tuple[str, dict[str, Any]]:
+    def new(entity: Callable[[str], Asked]) -> Asked:
         return entity(_name(next(numbers)))
 
-    def old(search: Callable[[str], tuple[str, dict[str, Any]]]) -> tuple[str, dict[str, Any]]:
+    def old(search: Callable[[str], Asked]) -> Asked:
         return search(_name(next(numbers) % entities))
 
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(_both(servers, entities)) as (mine, its):
+    with ExitStack() as opened:
+        portal = opened.enter_context(start_blocking_portal())
+        mine, its = opened.enter_context(portal.wrap_async_context_manager(_both(servers, entities)))
+        thin_mine, thin_its = (opened.enter_context(thin_client(each)) for each in (servers.ours(), servers.theirs()))
         rows = []
         for what, our, their in (
             ("create", partial(new, _our_entity), partial(new, _their_entity)),
             ("search", partial(old, _our_search), partial(old, _their_search)),
             ("search by words", partial(old, _our_recall), partial(old, _their_search)),
         ):
-            names = f"{what} with {entities:,} entities: ours", f"{SERVER}: {what}"
-            taken = interleave(
-                rounds,
-                Side(names[0], calls, partial(portal.call, _call, mine, our, calls)),
-                Side(names[1], calls, partial(portal.call, _call, its, their, calls)),
-            )
-            floor = None if "words" in what else Floor("ratio", "at least", 5)
-            rows.append(rates(taken, *names, what=f"{what} with {entities:,} entities", against=SERVER, floor=floor))
+            aim = None if "words" in what else Floor("ratio", "at least", 5)
+            sides = [
+                Side(f"{what}: ours, SDK", calls, partial(portal.call, _call, mine, our, calls)),
+                Side(f"{what}: theirs, SDK", calls, partial(portal.call, _call, its, their, calls)),
+                Side(f"{what}: ours, thin", calls, partial(_call_thin, thin_mine, our, calls)),
+                Side(f"{what}: theirs, thin", calls, partial(_call_thin, thin_its, their, calls)),
+            ]
+            taken = interleave(rounds, *sides)
+            for client, (ours, theirs) in (("the SDK's", sides[:2]), ("a thin", sides[2:])):
+                name = f"{what} with {entities:,} entities, {client} client"
+                rows.append(rates(taken, ours.name, theirs.name, what=name, against=SERVER, floor=aim))
     return rows
 
 
 @asynccontextmanager
 async def _both(servers: _Servers, entities: int) -> AsyncIterator[tuple[Client, Client]]:
-    """Start both servers, theirs with so many entities."""
-    async with servers.ours() as mine, servers.theirs() as its:
+    """Start both servers, theirs with so many entities, and connect the SDK's clients."""
+    async with Client(servers.ours()) as mine, Client(servers.theirs()) as its:
         _, filled = _their_entity(*map(_name, range(entities)))
         await _called(its, "create_entities", filled)
         yield mine, its
 
 
-async def _at_once(
-    clients: list[Callable[[], Client]], entity: Callable[[str], tuple[str, dict[str, Any]]]
-) -> list[str]:
-    """Let each client create entities, all at once; return their names."""
+async def _at_once(servers: list[StdioServerParameters], entity: Callable[[str], Asked]) -> list[str]:
+    """Let a client of each server create entities, all at once; return their names."""
     names: list[str] = []
 
     async def write(client: Client, number: int) -> None:
@@ -147,17 +157,24 @@ async def _at_once(
             names.append(name)
 
     async with AsyncExitStack() as opened:
-        connected = [await opened.enter_async_context(client()) for client in clients]
+        connected = [await opened.enter_async_context(Client(server)) for server in servers]
         async with anyio.create_task_group() as group:
             for number, client in enumerate(connected):
                 group.start_soon(write, client, number)
     return names
 
 
-async def _call(client: Client, asked: Callable[[], tuple[str, dict[str, Any]]], times: int) -> None:
+async def _call(client: Client, asked: Callable[[], Asked], times: int) -> None:
     for _ in range(times):
         tool, arguments = asked()
         answer = await _called(client, tool, arguments)
+        assert any(answer.values()), (tool, arguments, answer)
+
+
+def _call_thin(client: ThinClient, asked: Callable[[], Asked], times: int) -> None:
+    for _ in range(times):
+        tool, arguments = asked()
+        answer = client.call_tool(tool, arguments)
         assert any(answer.values()), (tool, arguments, answer)
 
 
@@ -173,12 +190,12 @@ def _name(number: int) -> str:
     return f"library {number:06d}"
 
 
-def _our_entity(name: str) -> tuple[str, dict[str, Any]]:
+def _our_entity(name: str) -> Asked:
     text = f"{name} is kept by the platform team"
     return "assert_fact", {"subject": name, "relation": "is_a", "object": "library", "source_text": text}
 
 
-def _their_entity(*names: str) -> tuple[str, dict[str, Any]]:
+def _their_entity(*names: str) -> Asked:
     entities = [
         {"name": name, "entityType": "library", "observations": [f"{name} is kept by the platform team"]}
         for name in names
@@ -186,15 +203,15 @@ def _their_entity(*names: str) -> tuple[str, dict[str, Any]]:
     return "create_entities", {"entities": entities}
 
 
-def _our_search(name: str) -> tuple[str, dict[str, Any]]:
+def _our_search(name: str) -> Asked:
     return "query_facts", {"subject": name}
 
 
-def _our_recall(name: str) -> tuple[str, dict[str, Any]]:
+def _our_recall(name: str) -> Asked:
     return "recall", {"query": name, "limit": 1}  # theirs returns the one entity that has the words too
 
 
-def _their_search(name: str) -> tuple[str, dict[str, Any]]:
+def _their_search(name: str) -> Asked:
     return "search_nodes", {"query": name}
 
 

@@ -9,6 +9,7 @@ import select
 import socket
 import sys
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -19,6 +20,11 @@ from scratchbus.mcp.pipes import _AHEAD, _CHUNK, InputPipe, OutputPipe, _has_roo
 from scratchbus.mcp.protocol import PARSE_ERROR
 from scratchbus.mcp.stdio import _receive
 from tests.waiting import PATIENCE
+
+
+@pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
+    return "asyncio", {"use_uvloop": request.param}
 
 
 async def read_all(descriptor: int) -> bytes:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from secrets import token_hex
 from typing import Any, Protocol
 
 import anyio
+import anyio.lowlevel
 import pytest
 from anyio.streams.memory import MemoryObjectReceiveStream
 from mcp.shared.message import SessionMessage
@@ -83,6 +84,20 @@ async def by_us(workspace: Workspace) -> AsyncIterator[Wire]:
         async with session.ending:
             yield _OfSession(session, heard)
         tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def opened(send: Callable[[Message], Awaitable[None]], **methods: Any) -> AsyncIterator[McpSession]:
+    """Open a session that sends like this, with some of its methods replaced."""
+    async with (
+        Workspace.opened(Identity.of("analyst", session="s1"), url=f"memory://{token_hex(6)}") as workspace,
+        anyio.create_task_group() as group,
+    ):
+        every = Methods(workspace)
+        every.by_name |= methods
+        session = McpSession(every, group, send)
+        async with session.ending:
+            yield session
 
 
 @asynccontextmanager
@@ -289,6 +304,64 @@ async def test_a_request_that_is_cancelled_is_not_answered_and_not_waited_for():
         with anyio.fail_after(PATIENCE):
             await session.rest()
         assert heard.statistics().current_buffer_used == 0
+
+
+async def test_an_answer_that_is_being_sent_is_not_cancelled():
+    begun, may_end = anyio.Event(), anyio.Event()
+    sent: list[object] = []
+
+    async def send(message: Message) -> None:
+        begun.set()
+        await may_end.wait()
+        sent.append(message["id"])
+        session.settle(message["id"])
+
+    async with opened(send) as session:
+        session.take(ask(1, "ping"))
+        with anyio.fail_after(PATIENCE):
+            await begun.wait()
+            session.take({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
+            may_end.set()
+            await session.rest()
+    assert sent == [1]
+
+
+async def test_the_end_of_a_session_cancels_its_requests_and_waits_for_them():
+    begun = anyio.Event()
+    ended: list[str] = []
+
+    async def never(*_: object) -> dict[str, Any]:
+        begun.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.lowlevel.checkpoint()
+            ended.append("ping")
+        return {}
+
+    async def send(_: Message) -> None:
+        raise AssertionError("there is nothing to send")
+
+    with anyio.fail_after(PATIENCE):
+        async with opened(send, ping=never) as session:
+            session.take(ask(1, "ping"))
+            await begun.wait()
+    assert ended == ["ping"]
+
+
+async def test_an_answer_that_cannot_be_sent_ends_the_server():
+    async def send(_: Message) -> None:
+        raise RuntimeError("the wire is cut")
+
+    async def serve() -> None:
+        async with opened(send) as session:
+            session.take(ask(1, "ping"))
+            await anyio.sleep_forever()
+
+    with pytest.raises(ExceptionGroup) as problem, anyio.fail_after(PATIENCE):
+        await serve()
+    assert problem.group_contains(RuntimeError, match="the wire is cut")
 
 
 async def test_a_method_that_fails_is_logged_and_answered(monkeypatch: pytest.MonkeyPatch):
