@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from scratchbus import opening, timetravel
     from scratchbus import page as paging
     from scratchbus import settings as configuration
-    from scratchbus import status as statuses
     from scratchbus import subscriptions as subscribing
     from scratchbus import work as working
     from scratchbus.archive import importing
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from scratchbus.readmodel import histogram as histograms
     from scratchbus.readmodel import rebuild as rebuilding
     from scratchbus.readmodel import registry_files, scope
+    from scratchbus.readmodel import status as statuses
     from scratchbus.readmodel import verify as verifying
     from scratchbus.subscriptions import dead_letters as letters
     from scratchbus.subscriptions import definition, event_filters, options, pulling, settling
@@ -76,7 +76,7 @@ else:  # modules for opening a bus are imported then, all others on first use
     scope = late("scratchbus.readmodel.scope")
     settling = late("scratchbus.subscriptions.settling")
     sharing = late("scratchbus.views.shared")
-    statuses = late("scratchbus.status")
+    statuses = late("scratchbus.readmodel.status")
     steps = late("scratchbus.engine.steps")
     subscribing = late("scratchbus.subscriptions")
     tails = late("scratchbus.eventlog.tail_readers")
@@ -347,9 +347,9 @@ class Bus(Memories):
         terms = options.Terms(after, reset, max_attempts, retry_delay)
         return self.converse(definition.declare(self.core, name, wanted, terms, url, secret))
 
-    def subscriptions(self) -> list[subscribing.SubscriptionStatus]:
+    def subscriptions(self) -> list[statuses.SubscriptionStatus]:
         """Return the status of every subscription, by name."""
-        return self.converse(subscribing.read_subscriptions(self.core))
+        return self.converse(statuses.read_subscriptions(self.core))
 
     def webhook(self, name: str) -> definition.Webhook:
         """Return the webhook of a subscription, with its secret. Raises NotFound if it has none."""
@@ -487,7 +487,9 @@ class Bus(Memories):
         With `at`, a position or a time, return the pages of that moment; it costs a read of each page.
         Raises InvalidPosition, LogRewound, PositionLost.
         """
-        return self.converse(statuses.read_pages(self.core, at))
+        if at is not None:
+            return self.converse(timetravel.pages_as_of(self.core, at))
+        return self.converse(statuses.read_pages(self.core))
 
     def rebuild(self, progress: rebuilding.Progress | None = None, *, over_gaps: bool = False) -> rebuilding.Rebuilt:
         """Fold the whole log into a new state, and switch to it atomically; readers never see a gap.

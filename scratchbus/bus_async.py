@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from scratchbus import opening, timetravel
     from scratchbus import page_async as paging
     from scratchbus import settings as configuration
-    from scratchbus import status as statuses
     from scratchbus import subscriptions as subscribing
     from scratchbus import work as working
     from scratchbus.archive import importing
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from scratchbus.readmodel import histogram as histograms
     from scratchbus.readmodel import rebuild as rebuilding
     from scratchbus.readmodel import registry_files, scope
+    from scratchbus.readmodel import status as statuses
     from scratchbus.readmodel import verify as verifying
     from scratchbus.subscriptions import dead_letters as letters
     from scratchbus.subscriptions import definition, event_filters, options, pulling, settling
@@ -74,7 +74,7 @@ else:  # modules for opening a bus are imported then, all others on first use
     scope = late("scratchbus.readmodel.scope")
     settling = late("scratchbus.subscriptions.settling")
     sharing = late("scratchbus.views.shared")
-    statuses = late("scratchbus.status")
+    statuses = late("scratchbus.readmodel.status")
     steps = late("scratchbus.engine.steps")
     subscribing = late("scratchbus.subscriptions")
     tails = late("scratchbus.eventlog.tail_readers")
@@ -379,9 +379,9 @@ class AsyncBus(AsyncMemories):
         terms = options.Terms(after, reset, max_attempts, retry_delay)
         return await self.converse(definition.declare(self.core, name, wanted, terms, url, secret))
 
-    async def subscriptions(self) -> list[subscribing.SubscriptionStatus]:
+    async def subscriptions(self) -> list[statuses.SubscriptionStatus]:
         """Return the status of every subscription, by name."""
-        return await self.converse(subscribing.read_subscriptions(self.core))
+        return await self.converse(statuses.read_subscriptions(self.core))
 
     async def webhook(self, name: str) -> definition.Webhook:
         """Return the webhook of a subscription, with its secret. Raises NotFound if it has none."""
@@ -519,7 +519,9 @@ class AsyncBus(AsyncMemories):
         With `at`, a position or a time, return the pages of that moment; it costs a read of each page.
         Raises InvalidPosition, LogRewound, PositionLost.
         """
-        return await self.converse(statuses.read_pages(self.core, at))
+        if at is not None:
+            return await self.converse(timetravel.pages_as_of(self.core, at))
+        return await self.converse(statuses.read_pages(self.core))
 
     async def rebuild(
         self, progress: rebuilding.Progress | None = None, *, over_gaps: bool = False

@@ -21,17 +21,15 @@ from scratchbus.telemetry.late import late
 from scratchbus.telemetry.logs import stderr_logger
 
 if TYPE_CHECKING:
-    from scratchbus import status
     from scratchbus.archive import archive_reader, stores
     from scratchbus.engine import connect
     from scratchbus.engine.connect import Target
-    from scratchbus.readmodel import rebuild
-    from scratchbus.status import Status
+    from scratchbus.readmodel import rebuild, status
 else:
     archive_reader = late("scratchbus.archive.archive_reader")
     connect = late("scratchbus.engine.connect")
     rebuild = late("scratchbus.readmodel.rebuild")
-    status = late("scratchbus.status")
+    status = late("scratchbus.readmodel.status")
     stores = late("scratchbus.archive.stores")
 
 SHARDS_OF_CLUSTER = 16
@@ -128,7 +126,7 @@ def _check(opened: Opened, shards: Iterable[int]) -> Step[dict[str, str]]:
     return about
 
 
-def status_of(opened: Opened) -> Step[Status]:
+def status_of(opened: Opened) -> Step[status.Status]:
     """Return the status of an open bus."""
     directory = str(opened.target.directory) if opened.target.directory else None
     return (yield from status.read_status(opened.core, opened.target.shown, directory, opened.about))

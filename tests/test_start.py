@@ -21,8 +21,8 @@ SEEN_BY_FEW = {
     "apscheduler", "backports.zstd", "fakeredis", "jsonschema", "mcp", "prometheus_client", "rich", "sqlite3",
     "structlog", "yaml", "scratchbus.archive", "scratchbus.commands.change", "scratchbus.commands.claim",
     "scratchbus.commands.memory", "scratchbus.context", "scratchbus.domain.registry_yaml",
-    "scratchbus.readmodel.rebuild", "scratchbus.readmodel.verify", "scratchbus.scheduling", "scratchbus.status",
-    "scratchbus.subscriptions", "scratchbus.timetravel", "scratchbus.views", "scratchbus.work",
+    "scratchbus.readmodel.rebuild", "scratchbus.readmodel.status", "scratchbus.readmodel.verify",
+    "scratchbus.scheduling", "scratchbus.subscriptions", "scratchbus.timetravel", "scratchbus.views", "scratchbus.work",
 }  # fmt: skip
 """What reading a page does not need, nor adding to it but for the registry."""
 

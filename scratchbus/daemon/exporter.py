@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from scratchbus.daemon.metrics import all_metrics, registry_with
 from scratchbus.errors import ScratchbusError, SettingsError
-from scratchbus.status import Status
+from scratchbus.readmodel.status import Status
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment

@@ -22,7 +22,7 @@ from prometheus_client.registry import Collector
 
 from scratchbus.daemon.metric_help import HELP
 from scratchbus.projections import scratch_page
-from scratchbus.status import Status
+from scratchbus.readmodel.status import Status
 from scratchbus.telemetry.counters import BOUNDS, Durations, counts
 
 Values = Iterable[tuple[list[str], float]]

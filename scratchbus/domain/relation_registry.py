@@ -46,7 +46,7 @@ class Relation:
             yield alias, number
 
 
-class Read(NamedTuple):
+class NamedRelation(NamedTuple):
     """A relation as one of its names means it: `is_inverse` if that name swaps subject and object."""
 
     relation: Relation
@@ -68,12 +68,12 @@ class RelationRegistry:
         self.relations = {SAME_AS: _SAME, **relations}
         self.text = text
         self._names = {
-            name: Read(relation, at == "inverse")
+            name: NamedRelation(relation, at == "inverse")
             for relation in self.relations.values()
             for name, at in relation.names()
         }
 
-    def find(self, name: object) -> Read:
+    def find(self, name: object) -> NamedRelation:
         """Return the relation with this name, alias or inverse; spaces, dashes and capitals do not matter.
 
         Raises UnknownRelation with the nearest name, InvalidField for anything but a text.
@@ -87,9 +87,9 @@ class RelationRegistry:
             raise UnknownRelation(name, self.relations, near[0] if near else None)
         return found
 
-    def read(self, name: str) -> Read:
+    def read(self, name: str) -> NamedRelation:
         """Return the relation of a stored fact; one that is no longer declared has many values."""
-        return self._names.get(name) or Read(Relation(name))
+        return self._names.get(name) or NamedRelation(Relation(name))
 
     def knows(self, name: str) -> bool:
         """Return whether a relation has this name."""

@@ -20,7 +20,7 @@ def _write_if_unchanged(
     """Run commands if fields are as they were read; give the checkpoint a new token, and at least this form."""
 
 
-class Read(NamedTuple):
+class FieldRead(NamedTuple):
     """A field of a hash as it was read: None if it did not exist."""
 
     key: str
@@ -29,7 +29,7 @@ class Read(NamedTuple):
 
 
 def write_if_unchanged(
-    keys: ShardKeys, was: Checkpoint, reads: Sequence[Read], commands: Iterable[Command], form: int
+    keys: ShardKeys, was: Checkpoint, reads: Sequence[FieldRead], commands: Iterable[Command], form: int
 ) -> Step[bool]:
     """Write to the state if it is still this build, of this log, and these fields are as they were read.
 

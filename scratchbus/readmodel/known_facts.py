@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from scratchbus.domain.facts import Fact
 from scratchbus.domain.knowledge import Neighbour, Span, SpanState
-from scratchbus.domain.relation_registry import SAME_AS, Read, Relation
+from scratchbus.domain.relation_registry import SAME_AS, NamedRelation, Relation
 from scratchbus.domain.values import moment
 from scratchbus.readmodel.fact_index import EVER, NOW, WHOLE, Edge, FactIndex
 from scratchbus.readmodel.fact_paths import Followed, Links, shortest, walk, way
@@ -147,7 +147,7 @@ class KnownFacts(LiveEdges):
     # -- what is found -------------------------------------------------------------------------------------------------
 
     def find(
-        self, at: int, subject: str | None, read: Read | None, object: str | None, limit: int | None
+        self, at: int, subject: str | None, read: NamedRelation | None, object: str | None, limit: int | None
     ) -> list[Fact]:
         """Return the facts that are true at a time, the last asserted first; of a chain the nearest first."""
         return [self._fact(edge.seq) for edge in islice(self._holding(at, subject, read, object), limit)]
@@ -173,7 +173,7 @@ class KnownFacts(LiveEdges):
                 seen.add((edge.relation, one, other))
                 yield edge
 
-    def _holding(self, at: int, subject: str | None, read: Read | None, object: str | None) -> Iterator[Edge]:
+    def _holding(self, at: int, subject: str | None, read: NamedRelation | None, object: str | None) -> Iterator[Edge]:
         """Yield each fact that is true at a time, from one of its sides."""
         if read is not None and read.is_inverse:
             subject, object = object, subject
@@ -214,7 +214,7 @@ class KnownFacts(LiveEdges):
             return self._index.edges(f"relation = ? AND {LIVE} ORDER BY seq DESC", name, self._until, self._until)
         return self._index.edges(f"{LIVE} ORDER BY seq DESC", self._until, self._until)
 
-    def timeline(self, subject: str, read: Read, limit: int) -> list[Span]:
+    def timeline(self, subject: str, read: NamedRelation, limit: int) -> list[Span]:
         """Return all facts about a subject and a relation, by when they begin; the last ones if there are many."""
         found = self._index.entity(subject)
         if found is None:

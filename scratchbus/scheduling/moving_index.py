@@ -14,7 +14,7 @@ from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key
 from scratchbus.eventlog.index_entries import ids_in, places_in
 from scratchbus.eventlog.index_tables import name_table, pack_table, table_names
 from scratchbus.eventlog.keys import PageKeys
-from scratchbus.eventlog.unchanged import Read, write_if_unchanged
+from scratchbus.eventlog.unchanged import FieldRead, write_if_unchanged
 from scratchbus.projections import scratch_page
 from scratchbus.telemetry.logs import stderr_logger
 
@@ -45,7 +45,8 @@ def move_index(log: Log, shard: int, page: str) -> Step[bool]:
     kept, moved = (int(row or 0) for row in rows[:2])
     if kept < min(MOST, max(FEWEST, moved // SHARE)):
         return False
-    reads = [Read(*field, row) for field, row in zip(fields, rows, strict=True)]  # entries change only with one of them
+    # entries change only together with one of these fields
+    reads = [FieldRead(*field, row) for field, row in zip(fields, rows, strict=True)]
     paged, flat, tables = yield from ask_all(
         shard, [("HGETALL", names.paged), ("HGETALL", names.places), ("HGETALL", names.tables)]
     )

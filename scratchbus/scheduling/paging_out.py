@@ -29,7 +29,7 @@ from scratchbus.eventlog.log_reader import LogReader
 from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_position
 from scratchbus.eventlog.revive import drop_heads
 from scratchbus.eventlog.stored_documents import decode_observations
-from scratchbus.eventlog.unchanged import Read, write_if_unchanged
+from scratchbus.eventlog.unchanged import FieldRead, write_if_unchanged
 from scratchbus.projections import scratch_page
 from scratchbus.projections.table import is_remembered
 from scratchbus.readmodel.scope import Core
@@ -101,7 +101,7 @@ def _page_some_out(log: Log, shard: int, keep_ms: int) -> Step[tuple[Final, bool
         cursor: Command = ("HSET", names.paging, "cursor", entry_position(old[-1], shard).stream_id)
         if final:
             yield from _drop(keys, final)
-            reads = [Read(names.paging, "cursor", stored)]
+            reads = [FieldRead(names.paging, "cursor", stored)]
             if not (yield from _remove(keys, checkpoint, final, documents, reads, cursor)):
                 continue
         else:
@@ -115,7 +115,7 @@ def _is_old(place: Position, until: int, checkpoint: Checkpoint) -> bool:
 
 
 def _remove(
-    keys: ShardKeys, checkpoint: Checkpoint, final: Final, documents: Documents, reads: list[Read], cursor: Command
+    keys: ShardKeys, checkpoint: Checkpoint, final: Final, documents: Documents, reads: list[FieldRead], cursor: Command
 ) -> Step[bool]:
     """Remove these documents, add them to the index and move the cursor; return False if any of that has changed."""
     writes = [cursor]
@@ -125,12 +125,12 @@ def _remove(
         asked = paged_out.reads(names, (each.id for each in some), (each.added_seq for each in some))
         *rows, kept = yield from ask_all(keys.shard, [*asked, ("HGET", names.tables, "kept")])
         edit.load(zip(asked, rows, strict=True))
-        reads.append(Read(names.tables, "kept", kept))
+        reads.append(FieldRead(names.tables, "kept", kept))
         for (_, key, *fields), found in zip(asked, rows, strict=True):
-            reads += map(Read, repeat(key), fields, found)
+            reads += map(FieldRead, repeat(key), fields, found)
         for document in some:
             edit.add(document)
-            reads.append(Read(names.docs, document.id, documents[page, document.id]))
+            reads.append(FieldRead(names.docs, document.id, documents[page, document.id]))
         writes += [*_removals(names, some), *edit.commands()]
         writes.append(("HSET", names.tables, "kept", int(kept or 0) + len(some)))
     return (yield from write_if_unchanged(keys, checkpoint, reads, writes, scratch_page.PAGED))

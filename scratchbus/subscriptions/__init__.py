@@ -4,7 +4,6 @@ from scratchbus.subscriptions.dead_letters import DeadLetter
 from scratchbus.subscriptions.options import Terms
 from scratchbus.subscriptions.subscription import Delivery, Subscription
 from scratchbus.subscriptions.subscription_async import AsyncDelivery, AsyncSubscription
-from scratchbus.subscriptions.subscription_status import SubscriptionStatus, read_subscriptions
 
 __all__ = [
     "AsyncDelivery",
@@ -12,7 +11,5 @@ __all__ = [
     "DeadLetter",
     "Delivery",
     "Subscription",
-    "SubscriptionStatus",
     "Terms",
-    "read_subscriptions",
 ]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import millis
 from scratchbus.engine.steps import Step, ask
@@ -16,19 +14,12 @@ from scratchbus.eventlog.raw_entries import entry_fields, entry_position
 from scratchbus.eventlog.reader import read
 from scratchbus.projections.filters import Filter
 from scratchbus.readmodel.scope import Core
+from scratchbus.readmodel.status import PageStatus
 from scratchbus.timetravel.cut import When
 from scratchbus.timetravel.past import as_of
 
 
-class PageThen(NamedTuple):
-    """A page at a moment: its numbers of open observations and of claims."""
-
-    page: str
-    open: int
-    claimed: int
-
-
-def pages_as_of(core: Core, when: When) -> Step[list[PageThen]]:
+def pages_as_of(core: Core, when: When) -> Step[list[PageStatus]]:
     """Return the pages that had events at a moment, those with the most open observations first.
 
     It costs a read of each page. Pages whose events are only in the archive are included if they have open
@@ -36,7 +27,7 @@ def pages_as_of(core: Core, when: When) -> Step[list[PageThen]]:
     """
     lives = [kind.lifecycle.statuses for kind in core.registry.types.values()]
     wanted = Filter(status=frozenset(each for life in lives for each in life if life[each] == "open"))
-    found: list[PageThen] = []
+    found: list[PageStatus] = []
     for shard in range(core.log.shards):
         keys = core.log.keys(shard)
         checkpoint = yield from read_checkpoint(keys)
@@ -52,7 +43,7 @@ def pages_as_of(core: Core, when: When) -> Step[list[PageThen]]:
             rows = [each for each in rows if each.status_class == "open"]
             if rows or folded or page in unfolded:
                 claimed = sum(each.claim is not None and millis(each.claim.until) > past.cut.ms for each in rows)
-                found.append(PageThen(page, len(rows), claimed))
+                found.append(PageStatus(page=page, open=len(rows), claimed=claimed))
     return sorted(found, key=lambda each: (-each.open, each.page))
 
 

@@ -4,11 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from scratchbus import status
 from scratchbus.commands import read
 from scratchbus.errors import InvalidPosition
 from scratchbus.eventlog.lag import Lag, read_lags
-from scratchbus.status import MOST_PAGES, read_status
+from scratchbus.readmodel.status import page_status, read_status
+from scratchbus.readmodel.status.bus_status import MOST_PAGES
 from tests.engines import ONE
 from tests.inspection import send
 from tests.waiting import eventually
@@ -62,7 +62,7 @@ def test_it_counts_the_claims_that_are_live(bus, page):
 
 
 def test_claims_are_not_counted_where_that_would_take_long(bus, monkeypatch):
-    monkeypatch.setattr(status, "MOST_CLAIMS", 1)
+    monkeypatch.setattr(page_status, "MOST_CLAIMS", 1)
     for name, count in (("long", 2), ("short", 1)):
         for number in range(count):
             bus.page(name).add("observation", f"{number}")

@@ -28,12 +28,12 @@ from scratchbus.errors import (
 )
 from scratchbus.eventlog.consumers import CursorEnd
 from scratchbus.eventlog.raw_entries import entry_fields
+from scratchbus.readmodel.status import read_subscriptions
 from scratchbus.subscriptions import (
     AsyncDelivery,
     AsyncSubscription,
     Delivery,
     Subscription,
-    read_subscriptions,
     window,
 )
 from tests.engines import ALL

@@ -9,8 +9,8 @@ import pytest
 
 from scratchbus.cli.invocation import Invocation
 from scratchbus.cli.status_view import show_status
-from scratchbus.status import Gap, PageStatus, ShardStatus, Status
-from scratchbus.subscriptions import SubscriptionStatus
+from scratchbus.readmodel.status import PageStatus, ShardStatus, Status, SubscriptionStatus
+from scratchbus.readmodel.status.bus_status import Gap
 
 
 def shard(**changes: Any) -> ShardStatus:

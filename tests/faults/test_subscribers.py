@@ -13,7 +13,7 @@ import pytest
 
 from scratchbus import Bus
 from scratchbus.errors import EngineError
-from scratchbus.subscriptions import read_subscriptions
+from scratchbus.readmodel.status import read_subscriptions
 from scratchbus.subscriptions.consumer import NAP
 from tests.faults import consumers
 from tests.faults.processes import Crew, kill

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scratchbus.domain.knowledge import Span
-from scratchbus.domain.relation_registry import Read
+from scratchbus.domain.relation_registry import NamedRelation
 from scratchbus.domain.values import millis
 from scratchbus.readmodel.fact_index import NOW, FactIndex
 from scratchbus.readmodel.known_facts import KnownFacts
@@ -71,7 +71,7 @@ def spans(index: FactIndex, until: int = NOW) -> list[Span]:
     return [span for name in ENTITIES for relation in SINGLE for span in known.timeline(name, read(relation), 1_000)]
 
 
-def read(relation: str) -> Read:
+def read(relation: str) -> NamedRelation:
     return RELATIONS.find(relation)
 
 

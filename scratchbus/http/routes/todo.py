@@ -32,7 +32,7 @@ class Item(Body):
     status: Status = "pending"
 
 
-class ItemChange(Body):
+class TodoItemChange(Body):
     """A change of the item with this id, or a new one, which needs content."""
 
     id: Label
@@ -40,16 +40,16 @@ class ItemChange(Body):
     status: Status = optional()
 
 
-class Items(Body):
+class TodoItems(Body):
     """A whole list, in order; items beyond the 256th are cut."""
 
     todos: list[Item]
 
 
-class ItemChanges(Body):
+class TodoChanges(Body):
     """Changes of a list."""
 
-    todos: list[ItemChange]
+    todos: list[TodoItemChange]
 
 
 _LIST: Final[dict[str, Any]] = schema_of(TodoList, "serialization")
@@ -75,21 +75,21 @@ async def read_todo(bus: MemoryBus, session: SessionName, at: When = None) -> Re
 @router.put(
     PATH,
     responses=problems.answers({200: _TODO}, *_REFUSALS),
-    openapi_extra=takes({"todos": [{"id": "1", "content": "Ask the bank"}]}, Items),
+    openapi_extra=takes({"todos": [{"id": "1", "content": "Ask the bank"}]}, TodoItems),
 )
 async def write_todo(request: Request, bus: MemoryBus, session: SessionName, guards: Based) -> Response:
     """Replace the list."""
-    return await _write(bus, session, await Items.of(request), guards, merge=False)
+    return await _write(bus, session, await TodoItems.of(request), guards, merge=False)
 
 
 @router.patch(
     PATH,
     responses=problems.answers({200: _TODO}, *_REFUSALS),
-    openapi_extra=takes({"todos": [{"id": "1", "status": "completed"}]}, ItemChanges),
+    openapi_extra=takes({"todos": [{"id": "1", "status": "completed"}]}, TodoChanges),
 )
 async def merge_todo(request: Request, bus: MemoryBus, session: SessionName, guards: Based) -> Response:
     """Change the items with these ids, and append the others; 409 if one of those has no content."""
-    return await _write(bus, session, await ItemChanges.of(request), guards, merge=True)
+    return await _write(bus, session, await TodoChanges.of(request), guards, merge=True)
 
 
 @router.get(PATH + "/history", responses=problems.answers({200: EVENTS}, 404, 410, 422))
@@ -98,7 +98,9 @@ async def get_todo_history(bus: MemoryBus, session: SessionName, at: When = None
     return await events_answer(bus, f"session:{session}", await bus.todo(session).history(), at)
 
 
-async def _write(bus: MemoryBus, session: str, given: Items | ItemChanges, guards: Based, *, merge: bool) -> Response:
+async def _write(
+    bus: MemoryBus, session: str, given: TodoItems | TodoChanges, guards: Based, *, merge: bool
+) -> Response:
     todos = given.given["todos"]
     written = await bus.todo(session).write(todos, merge, revision=guards.expected_version, event_id=guards.event_id)
     return _answer(written)

@@ -28,7 +28,7 @@ from scratchbus.errors import (
     SubscriptionHeld,
 )
 from scratchbus.readmodel.rebuild import renew
-from scratchbus.subscriptions import read_subscriptions
+from scratchbus.readmodel.status import read_subscriptions
 from scratchbus.views.view import View
 from tests.faults import workers
 from tests.faults.history.archives import TERMS, Archives

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from scratchbus import Bus
 from scratchbus.domain.values import millis
-from scratchbus.subscriptions import read_subscriptions
+from scratchbus.readmodel.status import read_subscriptions
 from tests.faults.checker import check
 from tests.faults.history.archives import Archives
 from tests.faults.history.arena import Arena

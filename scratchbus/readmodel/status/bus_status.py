@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from heapq import nsmallest
 from typing import NamedTuple
 
 from pydantic import BaseModel
 
-from scratchbus import timetravel
 from scratchbus.domain.position import Position
-from scratchbus.domain.time_checks import When
 from scratchbus.engine.connect import UNKNOWN, read_info, risks
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.eventlog.below_floor import read_floor
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.foreign import read_foreign
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
-from scratchbus.eventlog.lag import end_of, in_ms, read_lags
-from scratchbus.eventlog.layouts import Head
+from scratchbus.eventlog.lag import end_of, read_lags
 from scratchbus.readmodel.scope import Core
-from scratchbus.subscriptions import SubscriptionStatus, read_subscriptions
+from scratchbus.readmodel.status.page_status import PageStatus, read_sizes, with_claims
+from scratchbus.readmodel.status.subscription_status import SubscriptionStatus, read_subscriptions
 
 MOST_PAGES = 20
 """The most pages in a status: those with the most open observations."""
@@ -31,11 +28,6 @@ MOST_GAPS = 20
 
 MOST_FOREIGN = 1_000
 """The most entries behind the end of a log that are counted."""
-
-MOST_CLAIMS = 1_000
-"""The most open observations of a page whose claims are counted."""
-
-_AT_ONCE = 1_000  # commands in a round trip
 
 
 class Gap(BaseModel):
@@ -64,17 +56,6 @@ class ShardStatus(BaseModel):
     gaps: list[Gap] = []
     floor: str | None = None
     foreign: int = 0
-
-
-class PageStatus(BaseModel):
-    """One page: its numbers of open observations and of claims.
-
-    `claimed` is None if the page has too many open observations to count their claims.
-    """
-
-    page: str
-    open: int
-    claimed: int | None
 
 
 class Status(BaseModel):
@@ -118,7 +99,7 @@ def read_status(core: Core, url: str, directory: str | None, about: dict[str, st
     for shard in range(core.log.shards):
         one, pages = yield from _read_shard(core, shard)
         shards.append(one)
-        sizes |= yield from _read_sizes(core, shard, pages)
+        sizes |= yield from read_sizes(core, shard, pages)
     busiest = nsmallest(MOST_PAGES, sizes, key=lambda page: (-sizes[page], page))
     engine = yield from _read_engine(core, about)
     return Status(
@@ -133,35 +114,10 @@ def read_status(core: Core, url: str, directory: str | None, about: dict[str, st
         subscriptions=(yield from read_subscriptions(core)),
         page_count=len(sizes),
         open=sum(sizes.values()),
-        pages=(yield from _with_claims(core, {page: sizes[page] for page in busiest})),
+        pages=(yield from with_claims(core, {page: sizes[page] for page in busiest})),
         archive=core.log.past.where if core.log.past else None,
         **engine._asdict(),
     )
-
-
-def read_pages(core: Core, when: When | None = None) -> Step[list[PageStatus]]:
-    """Return the status of all pages, now or at a moment, those with the most open observations first.
-
-    Raises the errors of `cut_at`.
-    """
-    if when is not None:
-        past = yield from timetravel.pages_as_of(core, when)
-        return [PageStatus(page=page, open=size, claimed=claimed) for page, size, claimed in past]
-    sizes: dict[str, int] = {}
-    for shard in range(core.log.shards):
-        names = yield from ask(shard, "HKEYS", core.log.keys(shard).pages)
-        sizes |= yield from _read_sizes(core, shard, [name.decode("utf-8", "replace") for name in names])
-    order = sorted(sizes, key=lambda page: (-sizes[page], page))
-    return (yield from _with_claims(core, {page: sizes[page] for page in order}))
-
-
-def _with_claims(core: Core, sizes: Mapping[str, int]) -> Step[list[PageStatus]]:
-    """Return the status of pages, given with their numbers of open observations."""
-    claims = {page: 0 for page, size in sizes.items() if not size}
-    countable = [page for page, size in sizes.items() if 0 < size <= MOST_CLAIMS]
-    for some in _slices(countable):
-        claims |= yield from _count_claims(core, some)
-    return [PageStatus(page=page, open=size, claimed=claims.get(page)) for page, size in sizes.items()]
 
 
 def _read_shard(core: Core, shard: int) -> Step[tuple[ShardStatus, list[str]]]:
@@ -200,37 +156,6 @@ def _read_gaps(keys: ShardKeys, build: int) -> Step[list[Gap]]:
         for id, n in zip(flat[::2], flat[1::2], strict=True)
     }
     return [Gap(before=str(position), missing=found[position]) for position in sorted(found)]
-
-
-def _read_sizes(core: Core, shard: int, pages: list[str]) -> Step[dict[str, int]]:
-    """Return the number of open observations of each page."""
-    sizes: dict[str, int] = {}
-    for some in _slices(pages):
-        found = yield from ask_all(shard, [("ZCARD", core.log.keys(shard).open(page)) for page in some])
-        sizes |= zip(some, found, strict=True)
-    return sizes
-
-
-def _count_claims(core: Core, pages: list[str]) -> Step[dict[str, int]]:
-    """Return the number of live claims of each page, by the engine's clock."""
-    by_shard: dict[int, list[str]] = defaultdict(list)
-    for page in pages:
-        by_shard[core.log.shard(page)].append(page)
-    claims: dict[str, int] = {}
-    for shard, some in by_shard.items():
-        keys = core.log.keys(shard)
-        found = yield from ask_all(shard, [("ZRANGE", keys.open(page), 0, -1) for page in some])
-        heads = [("HMGET", keys.heads(page), *ids) for page, ids in zip(some, found, strict=True) if ids]
-        *rows, time = yield from ask_all(shard, [*heads, ("TIME",)])
-        now = in_ms(time)
-        counts = iter(sum(head is not None and head.until > now for head in map(Head.readable, each)) for each in rows)
-        claims |= {page: next(counts) if ids else 0 for page, ids in zip(some, found, strict=True)}
-    return claims
-
-
-def _slices(pages: list[str]) -> Iterator[list[str]]:
-    for at in range(0, len(pages), _AT_ONCE):
-        yield pages[at : at + _AT_ONCE]
 
 
 def _read_engine(core: Core, about: Mapping[str, str]) -> Step[_EngineStatus]:
