@@ -116,9 +116,7 @@ EXPOSURE: Final[dict[str, Any]] = {
             "times": 2,
         }
     ],
-    "actions": [
-        {"action": "goal-17", "id": ID, "page": "main", "by": "executor-1", "at": "2026-11-22T22:22:00Z"}
-    ],
+    "actions": [{"action": "goal-17", "id": ID, "page": "main", "by": "executor-1", "at": "2026-11-22T22:22:00Z"}],
 }
 
 TRACE: Final[dict[str, Any]] = {

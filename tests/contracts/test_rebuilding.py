@@ -353,6 +353,24 @@ def test_it_rests_while_others_publish_and_less_when_the_end_does_not_come_neare
     assert [pace.rest(100 + 11 * n, 0.01, 9000 // 2**n, 10) for n in range(12)][-1] == pytest.approx(0.09)
 
 
+def test_a_rebuild_rests_only_while_others_publish(bus, page, monkeypatch):
+    rests = []
+
+    def rest(seconds):
+        rests.append(seconds)
+        return Pause(0)
+
+    monkeypatch.setattr("scratchbus.readmodel.rebuild.CHUNK", 7)
+    monkeypatch.setattr("scratchbus.readmodel.rebuild.Pause", rest)
+    fill(page)
+    bus.rebuild()
+    assert rests
+    assert not any(rests)
+    rests.clear()
+    bus.rebuild(lambda done, end: page.add("observation", "meanwhile") if done < end and len(rests) < 8 else None)
+    assert all(rests[1:5])
+
+
 @pytest.mark.damages_the_log
 def test_one_of_a_log_whose_end_is_missing_gives_up(bus, page, monkeypatch):
     """`XADD` with `MAXLEN` can do that, which everyone may who appends."""

@@ -93,9 +93,7 @@ _HISTOGRAM: Final = document(
     {
         "since": "2026-11-22T22:00:00Z",
         "until": "2026-11-22T23:00:00Z",
-        "buckets": [
-            {"at": "2026-11-22T22:00:00Z", "position": "1795386035607-1", "count": 1, "kinds": {"added": 1}}
-        ],
+        "buckets": [{"at": "2026-11-22T22:00:00Z", "position": "1795386035607-1", "count": 1, "kinds": {"added": 1}}],
         "first": "2026-11-22T22:20:35.607000Z",
         "last": "2026-11-22T22:20:35.607000Z",
         "archived": 0,
