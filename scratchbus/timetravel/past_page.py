@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Unpack
 
-from scratchbus.commands import exposure as exposing
+from scratchbus.commands import exposure as exposure_log
 from scratchbus.commands import read
-from scratchbus.commands import trace as tracing
+from scratchbus.commands import trace as trace_queries
 from scratchbus.domain.difference import Difference, differences
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.exposure import Exposure
@@ -105,7 +105,7 @@ class PastPage(PastMoment):
 
         Raises NotFound when nothing on the page was linked to it.
         """
-        return self._bus.converse(tracing.trace(PastPages(self._past), self.name, action))
+        return self._bus.converse(trace_queries.trace(PastPages(self._past), self.name, action))
 
     def consequences(self, id: str) -> Consequences:
         """Return its consequences by then: observations it was evidence for, actions linked to them, events it caused.
@@ -119,14 +119,14 @@ class PastPage(PastMoment):
 
         Raises NotFound when it had never been on the page.
         """
-        return self._bus.converse(exposing.exposure(PastPages(self._past), self.name, id))
+        return self._bus.converse(exposure_log.exposure(PastPages(self._past), self.name, id))
 
     def evidence(self, id: str) -> dict[str, Observation]:
         """Return its direct and indirect evidence by id: observations of this page, and of others.
 
         Raises NotFound for an id that was not on this page.
         """
-        return self._bus.converse(tracing.evidence(PastPages(self._past), self.name, id))
+        return self._bus.converse(trace_queries.evidence(PastPages(self._past), self.name, id))
 
     def diff(self, other: PastPage) -> Differences:
         """Return the differences to another past page, in the order in which the observations were added.

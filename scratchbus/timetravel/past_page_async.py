@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Unpack
 
-from scratchbus.commands import exposure as exposing
+from scratchbus.commands import exposure as exposure_log
 from scratchbus.commands import read
-from scratchbus.commands import trace as tracing
+from scratchbus.commands import trace as trace_queries
 from scratchbus.domain.difference import Difference, differences
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.exposure import Exposure
@@ -103,7 +103,7 @@ class AsyncPastPage(PastMoment):
 
         Raises NotFound when nothing on the page was linked to it.
         """
-        return await self._bus.converse(tracing.trace(PastPages(self._past), self.name, action))
+        return await self._bus.converse(trace_queries.trace(PastPages(self._past), self.name, action))
 
     async def consequences(self, id: str) -> Consequences:
         """Return its consequences by then: observations it was evidence for, actions linked to them, events it caused.
@@ -117,14 +117,14 @@ class AsyncPastPage(PastMoment):
 
         Raises NotFound when it had never been on the page.
         """
-        return await self._bus.converse(exposing.exposure(PastPages(self._past), self.name, id))
+        return await self._bus.converse(exposure_log.exposure(PastPages(self._past), self.name, id))
 
     async def evidence(self, id: str) -> dict[str, Observation]:
         """Return its direct and indirect evidence by id: observations of this page, and of others.
 
         Raises NotFound for an id that was not on this page.
         """
-        return await self._bus.converse(tracing.evidence(PastPages(self._past), self.name, id))
+        return await self._bus.converse(trace_queries.evidence(PastPages(self._past), self.name, id))
 
     async def diff(self, other: AsyncPastPage) -> Differences:
         """Return the differences to another past page, in the order in which the observations were added.
