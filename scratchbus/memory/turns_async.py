@@ -52,7 +52,9 @@ class AsyncTurns:
         if at is None:
             return await self._bus.converse(operations.said(self._bus.core, self._page, after, limit))
         operations.check_slice(after, limit)
-        return (await self._bus.converse(conversation_as_of(self._bus.core, self._page, at))).said(after, limit)
+        return (await self._bus.converse(conversation_as_of(self._bus.core, self._page, at))).original_turns(
+            after, limit
+        )
 
     async def shown(self) -> TurnList:
         """Return the turns that an agent is shown, with summaries in place of the turns they replace.

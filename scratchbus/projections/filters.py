@@ -19,8 +19,8 @@ from scratchbus.projections.page_in_memory import LivePage
 from scratchbus.projections.stored_observation import AnyObservation
 
 
-def _tags(given: Any) -> tuple[str, ...]:
-    return tuple(check_names("tags", given) or ())
+def _tags(value: Any) -> tuple[str, ...]:
+    return tuple(check_names("tags", value) or ())
 
 
 class Filter(Given):
@@ -69,8 +69,8 @@ class Filter(Given):
         )
 
 
-def _has_all(values: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    return all(values.get(name) == value for name, value in wanted.items())
+def _has_all(values: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
+    return all(values.get(name) == value for name, value in expected.items())
 
 
 class FilterKeywords(TypedDict, total=False):
@@ -90,33 +90,33 @@ class FilterKeywords(TypedDict, total=False):
 
 def filter_of(filters: Mapping[str, Any] | None, keywords: FilterKeywords) -> Filter:
     """Return the filter given as a mapping, as keywords, or both. Raises InvalidField or UnknownField."""
-    known = dict.fromkeys(FilterKeywords.__annotations__)
+    defaults = dict.fromkeys(FilterKeywords.__annotations__)
     for name in keywords:
-        if name not in known:
-            raise UnknownField(name, known)
-    return Filter.parse({**known, **keywords_of(filters or {}, {**known, **keywords})})
+        if name not in defaults:
+            raise UnknownField(name, defaults)
+    return Filter.parse({**defaults, **keywords_of(filters or {}, {**defaults, **keywords})})
 
 
-def keywords_of(filters: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def keywords_of(filters: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keywords of a `list` whose filters were given as a mapping; keywords override those in the mapping.
 
     Raises InvalidField or UnknownField.
     """
-    keywords = {name: value for name, value in given.items() if name not in ("self", "filters")}
+    keywords = {name: value for name, value in arguments.items() if name not in ("self", "filters")}
     if not isinstance(filters, Mapping):
         raise InvalidField("filters", f"{shown(filters)} is not a mapping; write list(type=…)")
     for name in filters:
         if name not in keywords:
             raise UnknownField(key_text(name), keywords)
     defaults = {"limit": 100, "stale_ok": False}
-    beside = {name: value for name, value in keywords.items() if value is not None and value != defaults.get(name)}
-    return {**keywords, **filters, **beside}
+    overrides = {name: value for name, value in keywords.items() if value is not None and value != defaults.get(name)}
+    return {**keywords, **filters, **overrides}
 
 
-def matching(page: LivePage, wanted: Filter, limit: int | None, below: int | None) -> list[Observation]:
-    """Return the matching observations of a page in memory, newest first; with `below`, those added before that seq."""
-    found = page.walk(wanted.indexes(), below)
-    if wanted.since is not None:
-        start = millis(wanted.since)
-        found = takewhile(lambda one: one.added_ms >= start, found)
-    return [*map(page.whole, islice(filter(wanted.matches, found), limit))]
+def matching(page: LivePage, criteria: Filter, limit: int | None, below_seq: int | None) -> list[Observation]:
+    """Return the matching observations of a page in memory, newest first; with `below_seq`, those added before it."""
+    found = page.walk(criteria.indexes(), below_seq)
+    if criteria.since is not None:
+        start = millis(criteria.since)
+        found = takewhile(lambda observation: observation.added_ms >= start, found)
+    return [*map(page.as_observation, islice(filter(criteria.matches, found), limit))]

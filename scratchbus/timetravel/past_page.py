@@ -67,8 +67,8 @@ class PastPage(PastMoment):
         """
         if filters is not None:
             return self.list(**keywords_of(filters, locals()))
-        wanted = Filter.parse(locals())
-        return self._bus.converse(read.list_all(self._bus.core, self._past.reads, wanted, limit, after))
+        filter = Filter.parse(locals())
+        return self._bus.converse(read.list_all(self._bus.core, self._past.reads, filter, limit, after))
 
     def count(
         self,
@@ -76,14 +76,14 @@ class PastPage(PastMoment):
         *,
         after: Observation | Position | str | None = None,
         limit: int | None = 1_000,
-        **narrow: Unpack[FilterKeywords],
+        **keywords: Unpack[FilterKeywords],
     ) -> int:
         """Return how many observations match the filters of `list`, at most `limit`.
 
         With `after`, the last item of a list that reached its limit, this counts the remaining matches.
         """
-        reads, wanted = self._past.reads, filter_of(filters, narrow)
-        return len(self._bus.converse(read.list_all(self._bus.core, reads, wanted, limit, after)))
+        reads, filter = self._past.reads, filter_of(filters, keywords)
+        return len(self._bus.converse(read.list_all(self._bus.core, reads, filter, limit, after)))
 
     def counts(self) -> read.PageCounts:
         """Return how many observations of each status and type there were, among the newest 10,000."""

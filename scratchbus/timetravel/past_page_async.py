@@ -65,8 +65,8 @@ class AsyncPastPage(PastMoment):
         """
         if filters is not None:
             return await self.list(**keywords_of(filters, locals()))
-        wanted = Filter.parse(locals())
-        return await self._bus.converse(read.list_all(self._bus.core, self._past.reads, wanted, limit, after))
+        filter = Filter.parse(locals())
+        return await self._bus.converse(read.list_all(self._bus.core, self._past.reads, filter, limit, after))
 
     async def count(
         self,
@@ -74,14 +74,14 @@ class AsyncPastPage(PastMoment):
         *,
         after: Observation | Position | str | None = None,
         limit: int | None = 1_000,
-        **narrow: Unpack[FilterKeywords],
+        **keywords: Unpack[FilterKeywords],
     ) -> int:
         """Return how many observations match the filters of `list`, at most `limit`.
 
         With `after`, the last item of a list that reached its limit, this counts the remaining matches.
         """
-        reads, wanted = self._past.reads, filter_of(filters, narrow)
-        return len(await self._bus.converse(read.list_all(self._bus.core, reads, wanted, limit, after)))
+        reads, filter = self._past.reads, filter_of(filters, keywords)
+        return len(await self._bus.converse(read.list_all(self._bus.core, reads, filter, limit, after)))
 
     async def counts(self) -> read.PageCounts:
         """Return how many observations of each status and type there were, among the newest 10,000."""

@@ -34,9 +34,8 @@ class Handlers:
         def decorate(handler: Handler) -> Handler:
             handler_name = name or handler.__name__
             if iscoroutinefunction(handler):  # its event would be acked, and it would never run
-                raise InvalidInput(
-                    f"handler {handler_name!r} is a coroutine function, which this bus cannot run; write def"
-                )
+                problem = "is a coroutine function, which this bus cannot run; write def"
+                raise InvalidInput(f"handler {handler_name!r} {problem}")
             if handler_name in self._declared:
                 raise InvalidInput(f"two handlers are called {handler_name!r}; give one of them another name=")
             self._declared[handler_name] = partial(self._run, handler, concurrency, partial(open, handler_name))

@@ -36,7 +36,8 @@ class AsyncHandlers:
             handler_name = name or handler.__name__
             # blocking only:
             # if iscoroutinefunction(handler):  # its event would be acked, and it would never run
-            #     raise InvalidInput(f"handler {handler_name!r} is a coroutine function, which this bus cannot run; write def")
+            #     problem = "is a coroutine function, which this bus cannot run; write def"
+            #     raise InvalidInput(f"handler {handler_name!r} {problem}")
             # end
             if handler_name in self._declared:
                 raise InvalidInput(f"two handlers are called {handler_name!r}; give one of them another name=")
