@@ -522,14 +522,15 @@ class AsyncBus(AsyncMemories):
             return await self.converse(timetravel.pages_as_of(self.core, at))
         return await self.converse(bus_status.read_pages(self.core))
 
-    async def rebuild(self, progress: rebuilds.Progress | None = None) -> rebuilds.Rebuilt:
+    async def rebuild(self, progress: rebuilds.Progress | None = None, *, over_gaps: bool = False) -> rebuilds.Rebuilt:
         """Fold the whole log into a new state, and switch to it atomically; readers never see a gap.
 
         It yields to publishers. `progress` is called with the number of events folded and the total. Raises
         RebuildHeld while someone else rebuilds, and PositionLost, LogRewound or CodeTooOld; then the state is
-        unchanged.
+        unchanged. The same holds for LogGap: the log has lost events that the state contains. With `over_gaps`, the new
+        state goes without them.
         """
-        return await self.converse(rebuilds.rebuild(self.core, progress))
+        return await self.converse(rebuilds.rebuild(self.core, progress, over_gaps=over_gaps))
 
     async def verify(self, progress: rebuilds.Progress | None = None) -> verification.Verified:
         """Compare everything the engine stores with the log, also while others write.

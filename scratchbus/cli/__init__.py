@@ -12,7 +12,14 @@ _USUAL, _WIDEST = 80, 100
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    given = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        return _run(sys.argv[1:] if arguments is None else list(arguments))
+    except KeyboardInterrupt:  # while something was imported
+        return 130
+
+
+def _run(given: list[str]) -> int:
+    _replace_closed_streams()
     columns = min(_columns(), _WIDEST)
     if given in (["--help"], ["-h"]) and columns in (_USUAL, _WIDEST):
         try:
@@ -27,6 +34,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with uncollected():
         from scratchbus.cli.shell import run_command  # late: importing the commands takes 150 ms on a slow machine
     return run_command(given)
+
+
+def _replace_closed_streams() -> None:
+    """Open the null device for standard streams that were closed, lest a connection gets the number of one."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  # for as long as the process runs
 
 
 def _help(columns: int) -> str:

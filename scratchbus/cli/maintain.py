@@ -19,15 +19,19 @@ from scratchbus.errors import InvalidField
 
 
 @command(examples=("scratchbus rebuild",))
+@click.option("--over-gaps", is_flag=True, help="Go on without events that the log has lost and the state contains.")
 @pass_invocation
-def rebuild(invocation: Invocation) -> None:
+def rebuild(invocation: Invocation, over_gaps: bool) -> None:
     """Rebuild the state from the whole log.
 
     Readers and writers continue meanwhile; the new state replaces the old one atomically when it is complete. Use it
     after an upgrade that says so, and when `status` shows rejected events that can be read by now.
+
+    It refuses if the log has lost events that the state contains, since the new state would be without them. Restore
+    the engine from a backup; if there is none, --over-gaps gives them up.
     """
     with invocation.connect() as bus, progress_bar("Rebuilding") as progress:
-        rebuilt = bus.rebuild(progress)
+        rebuilt = bus.rebuild(progress, over_gaps=over_gaps)
     document = {"events": rebuilt.events, "seconds": round(rebuilt.seconds, 3)}
     invocation.out.result(document, Cell("rebuilt", "green"), Cell(f"from {plural(rebuilt.events, 'event')}"))
 
@@ -38,8 +42,9 @@ def verify(invocation: Invocation) -> None:
     """Compare all data in the engine with the log.
 
     Prints one finding per line: its kind, where it is, and what is wrong. Writers continue meanwhile. Exits with 1 if
-    there is a finding. `scratchbus rebuild` repairs the state, `scratchbus repair` removes what is `foreign`. The log
-    itself, and what the append script keeps beside it (heads, room, keys), can only be restored from a backup.
+    there is a finding; if there is none, --json prints one document of the kind `sound` that says how much was
+    compared. `scratchbus rebuild` repairs the state, `scratchbus repair` removes what is `foreign`. The log itself, and
+    what the append script keeps beside it (heads, room, keys), can only be restored from a backup.
     """
     with invocation.connect() as bus, progress_bar("Verifying") as progress:
         verified = bus.verify(progress)
@@ -50,6 +55,9 @@ def verify(invocation: Invocation) -> None:
     looked += f" on {plural(verified.pages, 'page')}"
     if verified.is_sound:
         invocation.out.note(f"Everything is consistent: {looked}.")
+        if invocation.as_json:
+            compared = {"events": verified.events, "documents": verified.documents, "pages": verified.pages}
+            invocation.out.document({"kind": "sound", **compared})
         return
     invocation.out.note(f"{plural(verified.count, 'finding')} in {looked}.")
     raise click.exceptions.Exit(INTERNAL)

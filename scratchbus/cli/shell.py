@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 import click
 
@@ -36,6 +37,7 @@ def run_command(arguments: Sequence[str]) -> int:
     except ScratchbusError as problem:
         return _fail(str(problem), exit_code(problem))
     except OSError as problem:
+        _forget_unwritable_output()
         return _fail(f"{problem.strerror or problem}; check the disk, the terminal and the files", INTERNAL)
     except Exception as problem:
         description = f"{type(problem).__name__}: {problem}"
@@ -72,12 +74,22 @@ def _is_text(argument: str) -> bool:
 
 def _fail(text: str, code: int) -> int:
     """Print an error on one line, below its traceback if that was asked for; return the exit code."""
+    told = f"{PROGRAM}: {one_line(text)}"
     if os.environ.get(DEBUG):
         import traceback  # late, as all that `--help` does not need
 
-        print(scratchbus.visible(traceback.format_exc()), file=sys.stderr)  # noqa: T201
-    print(f"{PROGRAM}: {one_line(text)}", file=sys.stderr)  # noqa: T201  # what standard error is for
+        told = f"{scratchbus.visible(traceback.format_exc())}\n{told}"
+    with suppress(OSError):  # the exit code is left
+        print(told, file=sys.stderr)  # noqa: T201  # what standard error is for
     return code
+
+
+def _forget_unwritable_output() -> None:
+    """Forget output that cannot be written: Python would try again at its end, and exit with a code of its own."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _forget_output()
 
 
 def _forget_output() -> None:

@@ -53,10 +53,10 @@ class Engine(Pool):
     def run(self, conversation: Conversation[T], *, is_part: bool = False) -> T:
         """Run a conversation to its end and return its result. Raises BusClosed.
 
-        An EngineError, LogError or ArchiveError says what the conversation had already written. Engine errors are
-        counted if this driver counts them, except in a conversation that `is_part` of another.
+        An EngineError, LogError, ArchiveError or BusClosed says what the conversation had already written. Engine
+        errors are counted if this driver counts them, except in a conversation that `is_part` of another.
         """
-        if self._is_closed:
+        if self._is_closed and not is_part:
             raise BusClosed
         wrote: Wrote | None = None
         step: Callable[[Any], Request | Sending] = conversation.send
@@ -66,7 +66,7 @@ class Engine(Pool):
                 request = step(reply)
             except StopIteration as done:
                 return done.value  # type: ignore[no-any-return]  # it returns a T
-            except (EngineError, LogError, ArchiveError) as error:
+            except (EngineError, LogError, ArchiveError, BusClosed) as error:
                 if wrote is not None:
                     error.written(wrote.event_id, wrote.position, wrote.fence)
                 if self._counts_errors and not is_part and isinstance(error, EngineError):
@@ -139,7 +139,7 @@ class Engine(Pool):
 
     def _send(self, server: Address, commands: Commands, joint: Joint | None, sent: Sent | None = None) -> list[Any]:
         """Send commands to a server in one round trip, unless they are `sent`; return the replies. Raises BusClosed."""
-        if self._is_closed:
+        if self._is_closed and sent is None:
             raise BusClosed
         if self._pid != os.getpid():
             self._forget_parent()
@@ -160,7 +160,7 @@ class Engine(Pool):
             if link.is_open:
                 self._idle[server].append(link)
             if self._is_closed:
-                self.close()  # type: ignore[unreachable]  # others may have closed it meanwhile
+                self.close()  # others may have closed it meanwhile
 
     def _converse(
         self, link: Link, commands: Commands, joint: Joint | None = None, sent: Sent | None = None
@@ -168,7 +168,7 @@ class Engine(Pool):
         """Send commands, unless they are `sent`, and any scripts that the engine lacks; return the replies."""
         if sent is None and not link.is_open:
             self._connect(link)
-        if self._is_closed:  # `break_off` ran before this link was taken, or before it had a socket
+        if self._is_closed and sent is None:  # `break_off` ran before this link was taken, or before it had a socket
             raise BusClosed
         replies = []
         try:

@@ -76,10 +76,10 @@ class AsyncEngine(AsyncPool):
     async def run(self, conversation: Conversation[T], *, is_part: bool = False) -> T:
         """Run a conversation to its end and return its result. Raises BusClosed.
 
-        An EngineError, LogError or ArchiveError says what the conversation had already written. Engine errors are
-        counted if this driver counts them, except in a conversation that `is_part` of another.
+        An EngineError, LogError, ArchiveError or BusClosed says what the conversation had already written. Engine
+        errors are counted if this driver counts them, except in a conversation that `is_part` of another.
         """
-        if self._is_closed:
+        if self._is_closed and not is_part:
             raise BusClosed
         wrote: Wrote | None = None
         step: Callable[[Any], Request | Sending] = conversation.send
@@ -89,7 +89,7 @@ class AsyncEngine(AsyncPool):
                 request = step(reply)
             except StopIteration as done:
                 return done.value  # type: ignore[no-any-return]  # it returns a T
-            except (EngineError, LogError, ArchiveError) as error:
+            except (EngineError, LogError, ArchiveError, BusClosed) as error:
                 if wrote is not None:
                     error.written(wrote.event_id, wrote.position, wrote.fence)
                 if self._counts_errors and not is_part and isinstance(error, EngineError):
@@ -179,7 +179,7 @@ class AsyncEngine(AsyncPool):
         self, server: Address, commands: Commands, joint: Joint | None, sent: Sent | None = None
     ) -> list[Any]:
         """Send commands to a server in one round trip, unless they are `sent`; return the replies. Raises BusClosed."""
-        if self._is_closed:
+        if self._is_closed and sent is None:
             raise BusClosed
         # asyncio only:
         self._forget_other_loops()
@@ -220,7 +220,7 @@ class AsyncEngine(AsyncPool):
             if link.is_open:
                 self._idle[server].append(link)
             if self._is_closed:
-                await self.close()  # type: ignore[unreachable]  # others may have closed it meanwhile
+                await self.close()  # others may have closed it meanwhile
 
     async def _converse(
         self, link: AsyncLink, commands: Commands, joint: Joint | None = None, sent: Sent | None = None
@@ -228,7 +228,7 @@ class AsyncEngine(AsyncPool):
         """Send commands, unless they are `sent`, and any scripts that the engine lacks; return the replies."""
         if sent is None and not link.is_open:
             await self._connect_in_time(link)
-        if self._is_closed:  # `break_off` ran before this link was taken, or before it had a socket
+        if self._is_closed and sent is None:  # `break_off` ran before this link was taken, or before it had a socket
             raise BusClosed
         # asyncio only:
         replies = await (link.exchange(commands, joint) if sent is None else sent.replies)

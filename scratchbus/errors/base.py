@@ -17,8 +17,9 @@ _short.maxlevel = 2
 class ScratchbusError(Exception):
     """Anything scratchbus raises on purpose.
 
-    An error of the engine, the log or the archive describes the write it interrupted: `event_id` is the id to retry
-    with, `position` is None unless the write is in the log, and `fence` is set if the write was a claim.
+    An error of the engine, the log or the archive, or a closed bus, describes the write it interrupted: `event_id` is
+    the id to retry with, `position` is None unless the write is in the log, and `fence` is set if the write was a
+    claim.
     """
 
     event_id: str | None = None

@@ -254,7 +254,7 @@ class IndexFailed(ScratchbusError):
 
 
 class BusClosed(ScratchbusError):
-    """The bus was closed, or its `with` block has ended. Nothing was sent."""
+    """The bus was closed, or its `with` block has ended. Nothing was written, unless the error has an `event_id`."""
 
     def __init__(self) -> None:
         super().__init__("this bus is closed; connect again, or close it later")

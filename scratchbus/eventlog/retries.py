@@ -11,7 +11,7 @@ from scratchbus.domain.events import Event
 from scratchbus.domain.position import Position
 from scratchbus.engine.patience import backoff
 from scratchbus.engine.steps import Pause, Step, ask_all
-from scratchbus.errors import EngineError, EngineLoading, EngineUnreachable, EventIdReused
+from scratchbus.errors import BusClosed, EngineError, EngineLoading, EngineUnreachable, EventIdReused, ScratchbusError
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.codec import Poison, decode_entry
 from scratchbus.eventlog.log_reader import LogReader
@@ -174,7 +174,7 @@ def look_for_lost(
 ) -> Step[str]:
     """Wait a moment, look for the events in the log, and return after which id the script continues.
 
-    Raises EngineUnreachable once that has taken too long.
+    Raises EngineUnreachable once that has taken too long, BusClosed if the bus was closed meanwhile.
     """
     first = writes[0].event.id
     if time.monotonic() > begun + log.patience:
@@ -182,12 +182,12 @@ def look_for_lost(
     yield Pause(backoff(attempt))
     try:
         scan, _ = yield from look_for(log, shard, after, wanted_of(writes), is_in_doubt=True)
-    except EngineError as error:
+    except (EngineError, BusClosed) as error:
         raise note(error, first, is_in_doubt=True) from None
     return scan
 
 
-def note(error: EngineError, event_id: str, *, is_in_doubt: bool) -> EngineError:
+def note(error: ScratchbusError, event_id: str, *, is_in_doubt: bool) -> ScratchbusError:
     """Note in an error the event's id, and whether the event may have been written; return it."""
     error.event_id = event_id
     if is_in_doubt:

@@ -1,7 +1,7 @@
 -- Restores the head of an observation that was dropped, from its document or, if it is paged out, its events.
 --
--- SOURCE is a hash, FIELD a field and VALUE its value as read ('' for none): the document, or the positions of
--- last events, which may lack this one's if that is in the archive.
+-- SOURCE is a hash, FIELD a field and VALUE its value as read ('' for none): the document, or the word that is another
+-- each time entries were paged in or left the engine.
 -- Reply: {1} the head is there; {0} it is not: the source has changed
 
 if redis.call('HEXISTS', HEADS, SUBJECT) == 0 then

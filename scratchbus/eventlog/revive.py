@@ -13,16 +13,15 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.ownership import holder_in_head
 from scratchbus.domain.schedule import blockers_in_head
 from scratchbus.domain.values import millis
-from scratchbus.engine.scripts import Key, lua_script
+from scratchbus.engine.scripts import Command, Key, lua_script
 from scratchbus.engine.steps import Call, Step, ask, ask_all
 from scratchbus.errors import EngineError
-from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.codec import encode_tags
-from scratchbus.eventlog.index_entries import places_in, range_of
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.layouts import CLASSES, Head
+from scratchbus.eventlog.paged_out import locate, rebuild
 from scratchbus.eventlog.stored_documents import decode_observation
 from scratchbus.eventlog.writes import Write
 from scratchbus.projections.table import is_remembered
@@ -49,16 +48,17 @@ def revive(log: Log, page: str, subject: str) -> Step[str | None]:
     for _ in range(_TRIES):
         checkpoint = yield from read_checkpoint(keys)
         names = PageKeys(keys, page, checkpoint.build)
-        key, name, stored = names.docs, subject, (yield from ask(keys.shard, "HGET", names.docs, subject))
+        reads: list[Command] = [("HGET", names.docs, subject), ("HGET", names.places, "moves")]
+        stored, moves = yield from ask_all(keys.shard, reads)
+        key, name = names.docs, subject
         document = decode_observation(stored) if stored else None
         if document is None and checkpoint.is_paged:
-            index = yield from paged_out.read_index(log, names, keys.shard, [subject])
-            place = index.find(subject)
-            key, name = names.places, range_of(place.added) if place else ""
-            stored = yield from ask(keys.shard, "HGET", key, name)
-            otherwise = place if subject in index.in_tables else None
-            if place is not None and place == places_in(stored).get(place.added, otherwise):
-                document = next(iter((yield from paged_out.rebuild(log, keys.shard, [place]))), None)
+            key, name, stored = names.places, "moves", moves
+            place = (yield from locate(log, names, keys.shard, [subject])).get(subject)
+            if place is not None:
+                document = next(iter((yield from rebuild(log, keys.shard, [place]))), None)
+            elif moves != (yield from ask(keys.shard, "HGET", key, name)):
+                continue  # it was paged in meanwhile
         if document is None or document.status_class != "final":
             return None
         head = str(head_of(document))

@@ -91,7 +91,7 @@ ERASED: Final[dict[str, Any]] = {
     "reason": "a customer asked for it",
     "positions": ["1795386035607-1"],
     "version": 2,
-    "at": "2026-11-22T22:21:30.000000Z",
+    "at": "2026-11-22T22:21:30Z",
 }
 
 CONSEQUENCES: Final[dict[str, Any]] = {
@@ -112,19 +112,17 @@ EXPOSURE: Final[dict[str, Any]] = {
             "agent": None,
             "by": "planner",
             "version": 1,
-            "at": "2026-11-22T22:21:00.000000Z",
+            "at": "2026-11-22T22:21:00Z",
             "times": 2,
         }
     ],
-    "actions": [
-        {"action": "goal-17", "id": ID, "page": "main", "by": "executor-1", "at": "2026-11-22T22:22:00.000000Z"}
-    ],
+    "actions": [{"action": "goal-17", "id": ID, "page": "main", "by": "executor-1", "at": "2026-11-22T22:22:00Z"}],
 }
 
 TRACE: Final[dict[str, Any]] = {
     "action": "goal-17",
     "page": "main",
-    "motives": [{"id": ID, "by": "executor-1", "at": "2026-11-22T22:22:00.000000Z"}],
+    "motives": [{"id": ID, "by": "executor-1", "at": "2026-11-22T22:22:00Z"}],
     "observations": {ID: OBSERVATION},
 }
 

@@ -282,5 +282,5 @@ def age_of(moment: datetime) -> str:
 
 
 def text_of(moment: datetime) -> str:
-    """Return a time in ISO 8601 with milliseconds."""
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    """Return a time in ISO 8601, in the form that resources, HTTP and `--json` have."""
+    return moment.isoformat().replace("+00:00", "Z")

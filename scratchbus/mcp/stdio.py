@@ -33,6 +33,7 @@ PATIENCE: Final = 0.5
 LONGEST: Final = 20 * 2**20
 """The most bytes of a message. The rest of a longer line is read and discarded."""
 
+_ANY_OF: Final = ("method", "result", "error")
 _HEAD: Final = 512
 _EARLY_ID: Final = re.compile(
     rb'^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,15}|"[ -!#-\[\]-~]{1,128}")'
@@ -149,6 +150,8 @@ def _message(line: bytes) -> Message:
         raise ValueError("its id is neither a text nor a whole number")
     if not isinstance(message.get("method", ""), str) or not isinstance(message.get("params") or {}, dict):
         raise ValueError("its method is not a text, or its params are not an object")
+    if message.keys().isdisjoint(_ANY_OF):
+        raise ValueError("it has no method")
     return message
 
 
@@ -174,6 +177,6 @@ def _id_in(line: bytes) -> Id | None:
     with suppress(ValueError, RecursionError):
         document = json.loads(line.decode(errors="replace"), parse_int=_int)
         id = document.get("id") if isinstance(document, dict) else None
-        if isinstance(id, str | int) and str(id).isascii():
+        if isinstance(id, str | int) and not isinstance(id, bool) and str(id).isascii():
             return id
     return None

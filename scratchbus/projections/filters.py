@@ -11,12 +11,16 @@ from typing import Annotated, Any, TypedDict
 from scratchbus.domain.checks import check_names, check_object, check_text
 from scratchbus.domain.models import CheckedBy, Given
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import Position
 from scratchbus.domain.time_checks import as_time
 from scratchbus.domain.values import Moment, check_confidence, millis
 from scratchbus.errors import InvalidField, UnknownField, key_text, shown
 from scratchbus.projections import scratch_page
 from scratchbus.projections.page_in_memory import LivePage
 from scratchbus.projections.stored_observation import AnyObservation
+
+After = Observation | Position | str | None
+"""The last item of a list that is continued: the observation, its position, or its id."""
 
 
 def _tags(value: Any) -> tuple[str, ...]:
@@ -74,7 +78,7 @@ def _has_all(values: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
 
 
 class FilterKeywords(TypedDict, total=False):
-    """The filter keywords of `list` and `count`; see `Page.list`."""
+    """The filters of `list` and `count`, as keywords; `Page.list` says what each selects."""
 
     type: str | None
     status: str | Collection[str] | None
@@ -90,11 +94,29 @@ class FilterKeywords(TypedDict, total=False):
 
 def filter_of(filters: Mapping[str, Any] | None, keywords: FilterKeywords) -> Filter:
     """Return the filter given as a mapping, as keywords, or both. Raises InvalidField or UnknownField."""
-    defaults = dict.fromkeys(FilterKeywords.__annotations__)
+    return Filter.parse(keywords_of(filters or {}, _checked(keywords)))
+
+
+def list_arguments(
+    filters: Mapping[str, Any] | None, keywords: FilterKeywords, limit: int | None, after: After
+) -> tuple[Filter, int | None, After]:
+    """Return the filter of a `list`, with its `limit` and `after`, which may be in the mapping too.
+
+    Raises InvalidField or UnknownField.
+    """
+    arguments = {**_checked(keywords), "limit": limit, "after": after}
+    if filters is not None:
+        arguments = keywords_of(filters, arguments)
+    return Filter.parse(arguments), arguments["limit"], arguments["after"]
+
+
+def _checked(keywords: FilterKeywords) -> dict[str, Any]:
+    """Return all filters by name, None for those that are not given. Raises UnknownField."""
+    defaults: dict[str, Any] = dict.fromkeys(FilterKeywords.__annotations__)
     for name in keywords:
         if name not in defaults:
             raise UnknownField(name, defaults)
-    return Filter.parse({**defaults, **keywords_of(filters or {}, {**defaults, **keywords})})
+    return {**defaults, **keywords}
 
 
 def keywords_of(filters: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,11 +7,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Pause, Step, ask, ask_all
-from scratchbus.errors import EngineError, LogError, LogGap, LogRewound, RebuildHeld, ScratchbusError
+from scratchbus.errors import (
+    EngineError,
+    InvalidPosition,
+    LogError,
+    LogGap,
+    LogRewound,
+    RebuildHeld,
+    ScratchbusError,
+)
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key, is_state_too_old
+from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import end_of
+from scratchbus.eventlog.layouts import CHECKPOINT
 from scratchbus.readmodel.catch_up import fold_once
 from scratchbus.readmodel.rebuild_lease import RebuildLease, clear, take
 from scratchbus.readmodel.scope import Core
@@ -66,6 +77,7 @@ class _Work:
     log: Log
     who: str
     progress: Progress | None
+    over_gaps: bool
     done: dict[int, int] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
 
@@ -76,14 +88,15 @@ class _Work:
             self.progress(sum(self.done.values()), sum(self.ends.values()))
 
 
-def rebuild(core: Core, progress: Progress | None = None) -> Step[Rebuilt]:
+def rebuild(core: Core, progress: Progress | None = None, *, over_gaps: bool = False) -> Step[Rebuilt]:
     """Fold the state of all shards again and switch to it; until then readers use the old one.
 
     Raises RebuildHeld while someone else rebuilds; an aborted rebuild is taken over, and its leftovers are deleted.
-    Also raises PositionLost, LogRewound, LogGap or CodeTooOld; the live state is then unchanged.
+    Also raises PositionLost, LogRewound, CodeTooOld, and without `over_gaps` LogGap if the log lost events that the
+    live state contains; the live state is then unchanged.
     """
     began, log = time.monotonic(), core.log
-    work = _Work(log, core.process, progress)
+    work = _Work(log, core.process, progress, over_gaps)
     for shard in range(log.shards):
         work.note(shard, 0, (yield from _read_end(log, shard)))
     for shard in range(log.shards):
@@ -174,11 +187,47 @@ def _fold_all(work: _Work, lease: RebuildLease) -> Step[None]:
         if folded.outcome is Outcome.DONE and not folded.is_all:
             yield Pause(pace.rest(now, now - began, end - done, end - seen))
             continue
+        if folded.outcome is Outcome.DONE and not work.over_gaps:
+            yield from _check_gaps(lease, known)
         is_live = folded.outcome is Outcome.DONE and (yield from lease.switch())
         if not is_live:  # a reply was lost, another server took over, or more was folded meanwhile
             if now - last_progress > _TERM:
                 raise _unfinished(known, folded.outcome)
             yield Pause(0.02)
+
+
+def _check_gaps(lease: RebuildLease, new: Checkpoint) -> Step[None]:
+    """Raise LogGap if the log has lost events that the live state contains, and the new state lacks."""
+    keys = lease.keys
+    names = (PageKeys(keys, "", build).gaps for build in (lease.build, lease.live))
+    found, known, live = yield from ask_all(keys.shard, [*(("HGETALL", name) for name in names), ("GET", keys.live)])
+    end = _end_in(live, new.origin, keys.shard) if found else None
+    if end is None:
+        return
+    before = _gaps(known, keys.shard)
+    for here, count in _gaps(found, keys.shard).items():
+        missing = count - sum(before[at] for at in before if here.seq - count <= at.seq <= here.seq)
+        if here <= end and missing > 0:
+            raise LogGap(
+                f"shard {keys.shard}: the log has lost {missing} of the events before {here} that the state in use"
+                " contains; restore the engine from a backup, or give up what they said with"
+                " `scratchbus rebuild --over-gaps`"
+            )
+
+
+def _gaps(flat: list[bytes], shard: int) -> dict[Position, int]:
+    places = (Position.parse(id.decode())._replace(shard=shard) for id in flat[::2])
+    return dict(zip(places, map(int, flat[1::2]), strict=True))
+
+
+def _end_in(live: bytes | None, origin: str, shard: int) -> Position | None:
+    """Return how far a state of any form is folded; None unless it is the state of the log with this origin."""
+    stored = CHECKPOINT.regex.fullmatch((live or b"").decode("utf-8", "replace"))
+    stream_id, *_, made, _ = stored.groups() if stored else ("", "", "")
+    try:
+        return Position.parse(stream_id)._replace(shard=shard) if made == origin else None
+    except InvalidPosition:
+        return None
 
 
 def _unfinished(known: Checkpoint, outcome: Outcome) -> LogError:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Unpack
 
 from scratchbus.commands import exposure as exposure_log
@@ -16,8 +16,7 @@ from scratchbus.domain.exposure import Exposure
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.trace import Consequences, Trace
-from scratchbus.domain.values import Moment
-from scratchbus.projections.filters import Filter, FilterKeywords, filter_of, keywords_of
+from scratchbus.projections.filters import FilterKeywords, filter_of, list_arguments
 from scratchbus.readmodel.scope import Host
 from scratchbus.timetravel import past_moment
 from scratchbus.timetravel.past import PastMoment, PastReads
@@ -47,27 +46,16 @@ class PastPage(PastMoment):
         self,
         filters: Mapping[str, Any] | None = None,
         *,
-        type: str | None = None,
-        status: str | Collection[str] | None = None,
-        owner: str | None = None,
-        source: str | None = None,
-        tags: str | Sequence[str] | None = None,
-        text: str | None = None,
-        context: Mapping[str, Any] | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        confidence: float | None = None,
-        since: Moment | None = None,
         limit: int | None = 100,
         after: Observation | Position | str | None = None,
+        **keywords: Unpack[FilterKeywords],
     ) -> Observations:
         """Return the observations that match all filters, newest first; `after` is the last item of the previous call.
 
-        A mapping `filters` stands for keywords of the same names. Raises UnknownField, UnknownType or InvalidField for
-        a value that no observation can have.
+        The filters are those of `Page.list`. A mapping `filters` stands for keywords of the same names. Raises
+        UnknownField, UnknownType or InvalidField for a value that no observation can have.
         """
-        if filters is not None:
-            return self.list(**keywords_of(filters, locals()))
-        filter = Filter.parse(locals())
+        filter, limit, after = list_arguments(filters, keywords, limit, after)
         return self._bus.converse(read.list_all(self._bus.core, self._past.reads, filter, limit, after))
 
     def count(

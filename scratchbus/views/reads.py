@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
 from scratchbus.commands.outcome import no_status, statuses_of
 from scratchbus.domain.checks import check_limit
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import BusPosition, Position
-from scratchbus.domain.values import Duration, Moment, check_id, check_page, duration_ms
+from scratchbus.domain.values import Duration, check_id, check_page, duration_ms
 from scratchbus.errors import Behind, BusClosed, InvalidPosition, NotFound, ScratchbusError, ViewClosed, shown
 from scratchbus.eventlog.reader import STOPPABLE_BLOCK_MS, Stop
-from scratchbus.projections.filters import Filter, FilterKeywords, filter_of, keywords_of, matching
+from scratchbus.projections.filters import Filter, FilterKeywords, filter_of, list_arguments, matching
 from scratchbus.projections.page_in_memory import LivePage
 from scratchbus.readmodel.scope import Core
 from scratchbus.views.live_page import Change, Live, Watcher
@@ -50,31 +50,18 @@ class ViewReads:
         self,
         filters: Mapping[str, Any] | None = None,
         *,
-        type: str | None = None,
-        status: str | Collection[str] | None = None,
-        owner: str | None = None,
-        source: str | None = None,
-        tags: str | Sequence[str] | None = None,
-        text: str | None = None,
-        context: Mapping[str, Any] | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        confidence: float | None = None,
-        since: Moment | None = None,
         limit: int | None = 100,
         after: Observation | Position | str | None = None,
+        **narrow: Unpack[FilterKeywords],
     ) -> Observations:
         """Return the observations that match all filters, newest first; `after` is the last item of the previous call.
 
-        `type`, `tags` and `owner` use indexes; `status` and `source` are checked on the way; `text` (in the content,
-        any case), `context`, `metadata` and `confidence` (at least this) scan every remaining observation. At most
-        `limit` are returned; `count` tells how many more match. Observations that have been final for `keep_final` are
-        not in a view; `Page.list` has them. A mapping `filters` stands for keywords of the same names. Raises
-        UnknownField, UnknownType or InvalidField for a value that no observation can have, and NotFound if `after`
-        is not on the page.
+        The filters are those of `Page.list`, and use the view's own indexes. At most `limit` are returned; `count`
+        tells how many more match. Observations that have been final for `keep_final` are not in a view; `Page.list`
+        has them. A mapping `filters` stands for keywords of the same names. Raises UnknownField, UnknownType or
+        InvalidField for a value that no observation can have, and NotFound if `after` is not on the page.
         """
-        if filters is not None:
-            return self.list(**keywords_of(filters, locals()))
-        return self._matching(Filter.parse(locals()), limit, after)
+        return self._matching(*list_arguments(filters, narrow, limit, after))
 
     def count(
         self,

@@ -63,8 +63,8 @@ FULL = Sizes(
 )  # fmt: skip
 QUICK = Sizes(
     rounds=5, adds=300, batches=2, backlog=3_000, reads=50, small_page=1_000, large_page=10_000, memory=(5_000,),
-    followers=40, published=300, audited=10_000, starts=5,
-    notes=2_000,
+    followers=40, published=300, audited=10_000, starts=3,
+    notes=1_000,
     facts=10_000,
 )  # fmt: skip
 

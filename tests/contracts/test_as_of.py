@@ -8,7 +8,16 @@ import pytest
 
 from scratchbus import AsyncBus, BusPosition, NewObservation, Position
 from scratchbus.domain.position import START
-from scratchbus.errors import Conflict, InvalidInput, InvalidPosition, LogRewound, NotFound, PositionLost, UnknownType
+from scratchbus.errors import (
+    Conflict,
+    InvalidInput,
+    InvalidPosition,
+    LogGap,
+    LogRewound,
+    NotFound,
+    PositionLost,
+    UnknownType,
+)
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.projector import run_projector
@@ -222,6 +231,21 @@ def test_a_position_that_was_trimmed_is_lost(bus, page, way):
         page.as_of(early.position)
     with pytest.raises(PositionLost, match="the log was trimmed to"):
         page.as_of(early.created_at - timedelta(days=1))
+
+
+@pytest.mark.damages_the_log
+@pytest.mark.parametrize("is_folded", [True, False])
+def test_a_moment_before_a_gap_is_refused_and_one_after_it_shows_what_the_page_shows(bus, page, is_folded):
+    early, gone, after = (page.add("observation", f"{n}") for n in range(3))
+    if is_folded:
+        project(bus)
+    send(bus, "XDEL", keys_of(bus).log, gone.position.stream_id)
+    with pytest.raises(LogGap, match="events 2 to 2 are missing"):
+        page.as_of(early.position)
+    contents = [one.content for one in page.as_of(after.position).list()]
+    assert contents == [one.content for one in page.list()] == (["2", "1", "0"] if is_folded else ["2", "0"])
+    page.add("observation", "3")
+    assert [one.content for one in page.as_of(after.position).list()] == contents
 
 
 def test_reads_refuse_what_the_page_refuses(page, way):

@@ -99,6 +99,19 @@ def test_nothing_of_it_is_left_and_the_tombstone_says_who_why_when_and_what(bus:
 
 
 @pytest.mark.parametrize("is_folded", [True, False])
+def test_the_process_that_erases_keeps_nothing_of_it_in_memory(bus: Bus, page: Page, is_folded: bool) -> None:
+    id = whisper(page)
+    if is_folded:
+        project(bus)
+    keys = keys_of(bus)
+    for _ in range(3):
+        page.active()
+    assert SECRET in str(kept := keys.reads if is_folded else keys.folds)
+    page.erase(id, reason="asked for")
+    assert SECRET not in str(kept)
+
+
+@pytest.mark.parametrize("is_folded", [True, False])
 def test_nothing_else_changes_and_verification_stays_green(bus: Bus, page: Page, is_folded: bool) -> None:
     live(bus)
     id = whisper(page)

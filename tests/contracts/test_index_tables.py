@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from scratchbus import NewObservation
-from scratchbus.errors import ArchiveDamaged, NotFound, PositionLost
+from scratchbus.errors import ArchiveDamaged, InvalidTransition, NotFound, PositionLost
 from scratchbus.eventlog import index_entries
 from scratchbus.eventlog.index_entries import PagedOut, whole
 from scratchbus.eventlog.index_tables import (
@@ -22,7 +22,7 @@ from scratchbus.eventlog.index_tables import (
 )
 from scratchbus.eventlog.unchanged import write_if_unchanged
 from scratchbus.readmodel.short_ids import whole_id
-from tests.contracts.test_paging import fill, names_of, page_all_out
+from tests.contracts.test_paging import fill, names_of, overtake_a_write, page_all_out
 from tests.engines import ALL
 from tests.inspection import archive, assert_sound, documents, keys_of, project, send
 
@@ -197,6 +197,42 @@ def test_entries_that_change_meanwhile_are_not_moved_as_they_were(bus, page, mon
     page_all_out(bus)
     assert bus.verify().is_sound
     assert page.get(gone.id).links == ["late-action"]
+    assert_sound(bus)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_write_to_an_entry_that_moves_to_a_table_meanwhile_is_refused_as_before(bus, page, monkeypatch, when):
+    gone, other = page.add("observation", "gone"), page.add("observation", "other")
+    page.archive(gone.id)
+    assert page_all_out(bus) == 1
+
+    def move():
+        for one in (other, page.add("observation", "another")):
+            page.archive(one.id)
+        page_all_out(bus)
+        assert tables_of(bus)
+
+    assert not tables_of(bus)
+    left = overtake_a_write(monkeypatch, when, move)
+    with pytest.raises(InvalidTransition):
+        page.reopen(gone.id)
+    assert not left
+    assert_sound(bus)
+
+
+def test_a_link_builds_on_the_newest_table_that_has_the_entry(bus, page, monkeypatch):
+    monkeypatch.setattr("scratchbus.scheduling.index_moves.FEWEST", 1)
+    gone = page.add("observation", "gone")
+    page.archive(gone.id)
+    assert page_all_out(bus) == 1
+
+    def move():
+        page.link(gone.id, "earlier")
+        assert page_all_out(bus) == 1
+
+    left = overtake_a_write(monkeypatch, "after", move)
+    assert page.link(gone.id, "later").links == ["earlier", "later"]
+    assert not left
     assert_sound(bus)
 
 

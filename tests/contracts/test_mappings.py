@@ -67,8 +67,12 @@ def test_filters_of_views_and_of_the_past_may_be_given_as_a_mapping(bus, page):
         view.wait_for(added)
         for way in (view, page.as_of(bus.position())):
             assert [one.id for one in way.list({"type": "risk_alert"}, limit=5)] == [added.id]
-            with pytest.raises(UnknownField, match=r"^tag: unknown field"):
-                way.list({"tag": "security"})
+            (found,) = way.list({"type": "risk_alert", "limit": 2}, type="observation")
+            assert found.content == "other"
+            assert [one.id for one in way.list({"limit": 1})] == [added.id]
+            for wrong in ({"filters": {"tag": "security"}}, {"tag": "security"}):
+                with pytest.raises(UnknownField, match=r"^tag: unknown field"):
+                    way.list(**wrong)
 
 
 def test_changes_may_be_given_as_a_mapping(page):

@@ -17,7 +17,7 @@ from scratchbus.eventlog.append import append
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
 from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.keys import PageKeys
-from scratchbus.eventlog.paged_out import read_index
+from scratchbus.eventlog.paged_out import locate, read_index
 from scratchbus.eventlog.unchanged import write_if_unchanged
 from scratchbus.eventlog.writes import Op, Write
 from scratchbus.projections import scratch_page
@@ -404,6 +404,43 @@ def test_what_is_paged_in_meanwhile_does_not_come_back_into_the_index(bus, page,
         page_all_out(bus)
     assert bus.verify().is_sound
     assert [one.content for one in page.list(limit=None)] == ["story 2", "story 1", "story 0"]
+
+
+def overtake_a_write(monkeypatch, when, overtake):
+    """Let something happen once, before or after a write looks for an observation among what is paged out."""
+    left = [overtake]
+
+    def overtaken(*arguments):
+        if left and when == "before":
+            left.pop()()
+        found = yield from locate(*arguments)
+        if left:
+            left.pop()()
+        return found
+
+    monkeypatch.setattr("scratchbus.eventlog.revive.locate", overtaken)
+    return left
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("is_out_again", [False, True], ids=["paged in", "paged in and out"])
+def test_a_write_to_what_is_paged_in_or_out_meanwhile_is_refused_as_before(bus, page, monkeypatch, is_out_again, when):
+    gone = fill(page, 2)[1]
+    page_all_out(bus)
+
+    def overtake():
+        page.link(gone.id, "late-action")
+        project(bus)
+        if is_out_again:
+            assert page_all_out(bus) == 1
+
+    left = overtake_a_write(monkeypatch, when, overtake)
+    with pytest.raises(InvalidTransition):
+        page.update(gone.id, content="other")
+    assert not left
+    assert page.get(gone.id).links == ["late-action"]
+    assert page.link(gone.id, "later").version == gone.version + 3
+    assert_sound(bus)
 
 
 def test_an_expirer_pages_out(connect):

@@ -363,3 +363,30 @@ def test_one_of_a_log_whose_end_is_missing_gives_up(bus, page, monkeypatch):
     with pytest.raises(LogGap, match="restore the engine"):
         bus.rebuild()
     assert build_of(bus) == 1
+
+
+@pytest.mark.damages_the_log
+def test_what_the_log_has_lost_stays_in_the_state_unless_it_is_given_up(bus, page):
+    stories = [page.add("observation", f"{n}") for n in range(5)]
+    page.resolve(stories[3].id)
+    project(bus)
+    before = documents(bus)
+    send(bus, "XDEL", keys_of(bus).log, stories[1].position.stream_id, stories[2].position.stream_id)
+    with pytest.raises(LogGap, match=rf"lost 2 of the events before {stories[3].position}.*backup, or .* --over-gaps"):
+        bus.rebuild()
+    assert (build_of(bus), documents(bus)) == (1, before)
+    bus.rebuild(over_gaps=True)
+    assert [one.content for one in page.list()] == ["4", "3", "0"]
+    bus.rebuild()  # nothing else is missing
+    send(bus, "XDEL", keys_of(bus).log, stories[3].position.stream_id)
+    with pytest.raises(LogGap, match="lost 1 of the events"):
+        bus.rebuild()
+
+
+@pytest.mark.damages_the_log
+def test_events_that_were_lost_before_they_were_folded_are_no_obstacle(bus, page):
+    stories = [page.add("observation", f"{n}") for n in range(3)]
+    send(bus, "XDEL", keys_of(bus).log, stories[1].position.stream_id)
+    bus.rebuild()
+    assert [one.content for one in page.list()] == ["2", "0"]
+    assert sum(shard.missing for shard in bus.status().shards) == 1

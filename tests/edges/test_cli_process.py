@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -134,6 +135,31 @@ def test_a_pipe_that_is_closed_ends_the_command_quietly(cli: Cli, home: Path):
             assert process.stderr.read() == b""
 
 
+def in_a_shell(cli: Cli, command: str) -> tuple[int, str, str]:
+    """Run a command of a shell, in which `$scratchbus` is the command line; return its exit code and output."""
+    program = shlex.join([*COLD, "--page", cli.page])
+    script = command.replace("$scratchbus", program)
+    done = subprocess.run(  # noqa: S602  # a shell is what this is about
+        script, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("command", ["list", "list --json", "--help", "tail"])
+def test_output_that_cannot_be_written_is_one_error(cli: Cli, command: str):
+    cli.add("one")
+    full = "scratchbus: No space left on device; check the disk, the terminal and the files\n"
+    assert in_a_shell(cli, f"$scratchbus {command} > /dev/full") == (1, "", full)
+
+
+def test_streams_that_are_closed_are_like_the_null_device(cli: Cli):
+    assert in_a_shell(cli, "$scratchbus add observation one --source a >&-") == (0, "", "")
+    assert in_a_shell(cli, "$scratchbus show ZZZZZZ 2>/dev/full") == (3, "", "")
+    assert in_a_shell(cli, "$scratchbus show ZZZZZZ 2>&-") == (3, "", "")
+    assert in_a_shell(cli, "$scratchbus list <&- >&- 2>&-") == (0, "", "")
+    assert [one["content"] for one in cli.json("list").documents] == ["one"]
+
+
 @pytest.mark.parametrize(
     ("command", "hint"),
     [("list", "scratchbus add"), ("active", "scratchbus list")],
@@ -243,6 +269,14 @@ def test_watch_redraws_the_page_when_something_happens(cli: Cli):
 
 
 @pytest.mark.slow
+def test_ctrl_c_while_something_is_imported_leaves_no_traceback(monkeypatch: pytest.MonkeyPatch):
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("scratchbus.cli.startup.uncollected", interrupted)
+    assert main(["active"]) == 130
+
+
 @pytest.mark.parametrize("with_signal", [signal.SIGINT, signal.SIGTERM])
 def test_up_keeps_the_page_current_until_it_is_told_to_end(cli: Cli, tmp_path: Path, with_signal: signal.Signals):
     own = ("--url", f"embedded:{tmp_path / 'up'}")

@@ -14,7 +14,7 @@ from scratchbus import AsyncBus, Bus, NewObservation, Observation
 from scratchbus.commands import add as adding
 from scratchbus.domain.position import START
 from scratchbus.engine.steps import Call, Collect, Interrupted, Send, Sent, Step
-from scratchbus.errors import EngineUnreachable, LogRewound
+from scratchbus.errors import BusClosed, EngineUnreachable, LogRewound
 from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.raw_entries import entry_position
 from scratchbus.eventlog.reader import CHUNK, read
@@ -291,6 +291,22 @@ def test_a_batch_is_added_once_where_the_engine_died_meanwhile(
     assert added == [bus.page().get(each.id) for each in added]
     assert [event.seq for event in bus.events()] == [*range(1, 251)]
     assert bus.verify().is_sound
+
+
+def test_a_bus_that_is_closed_meanwhile_says_how_to_retry_the_batch(
+    server: Server, bus: Bus, items: list[NewObservation], monkeypatch: pytest.MonkeyPatch
+):
+    fill(bus, 200, 10)  # the second hundred has the engine load the script
+    other = Bus.connect(server.url, source="t", max_observations=99_999)
+    other.page().add("observation", "x")  # the batch needs no other call
+    sizes = while_added(monkeypatch, other.close)
+    with pytest.raises(BusClosed, match="outcome of the last write is unknown: retry it with event_id=") as closed:
+        other.page().add_many(items)
+    assert sizes == [50]
+    monkeypatch.undo()
+    added = bus.page().add_many(items, event_id=closed.value.event_id)
+    assert len({each.id for each in added}) == 50
+    assert sum(1 for _ in bus.events()) == 251
 
 
 def test_a_batch_of_asyncio_is_added_once_where_the_engine_died_meanwhile(

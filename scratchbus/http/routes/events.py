@@ -91,11 +91,9 @@ _HISTOGRAM: Final = document(
         sampled={"type": "boolean", "description": "Whether the counts of kinds are estimates."},
     ),
     {
-        "since": "2026-11-22T22:00:00.000000Z",
-        "until": "2026-11-22T23:00:00.000000Z",
-        "buckets": [
-            {"at": "2026-11-22T22:00:00.000000Z", "position": "1795386035607-1", "count": 1, "kinds": {"added": 1}}
-        ],
+        "since": "2026-11-22T22:00:00Z",
+        "until": "2026-11-22T23:00:00Z",
+        "buckets": [{"at": "2026-11-22T22:00:00Z", "position": "1795386035607-1", "count": 1, "kinds": {"added": 1}}],
         "first": "2026-11-22T22:20:35.607000Z",
         "last": "2026-11-22T22:20:35.607000Z",
         "archived": 0,

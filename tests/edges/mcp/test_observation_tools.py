@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from mcp import Client
 
+from scratchbus import document_of
 from scratchbus.engine.embedded import server
 from scratchbus.mcp.groups import GROUPS, tool_names
 from scratchbus.mcp.identity import Identity
@@ -34,6 +35,14 @@ async def test_every_tool_says_what_it_is_and_does(connect: Connect):
         assert tool.input_schema["additionalProperties"] is False
         assert tool.output_schema["type"] == "object"
         assert "$ref" not in json.dumps(tool.output_schema)
+
+
+async def test_times_are_written_as_json_writes_them_everywhere(connect: Connect):
+    async with connect() as agent:
+        id = (await agent.do("add_observation", type="observation", content="x"))["id"]
+        told = (await agent.do("get_observation", id=id))["observation"]
+        found = document_of(await agent.bus.page("main").get(id))
+    assert told["created_at"] == found["created_at"]
 
 
 async def test_what_is_added_has_the_agent_as_its_source(connect: Connect):

@@ -116,6 +116,11 @@ def test_what_is_not_a_message_gets_an_error_and_the_server_goes_on(embedded_url
         refused = client.hear()
         assert (refused["id"], refused["error"]["code"]) == (7, -32700)
         assert "number out of range" in refused["error"]["message"]
+        client.say(b'{"jsonrpc": "2.0", "id": 7}')
+        refused = client.hear()
+        assert (refused["id"], "it has no method" in refused["error"]["message"]) == (7, True)
+        client.say(b'{"jsonrpc": "2.0", "id": true, "method": "ping"}')
+        assert client.hear()["id"] is None
         client.say(b"hello?")
         refused = client.hear()
         assert refused.get("id") is None
