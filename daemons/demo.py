@@ -54,8 +54,8 @@ def run_demo(
     try:
         report = Report(Console(quiet=as_json, highlight=False))
         with interruptible() as interrupted:
-            given = Path(log) if log is not None else None
-            outcome = _Demo(directory, given, url, report, serve, pause).run(interrupted)
+            log_path = Path(log) if log is not None else None
+            outcome = _Demo(directory, log_path, url, report, serve, pause).run(interrupted)
         if as_json:
             print(json.dumps(asdict(outcome)))  # noqa: T201  # the output that was requested
         return OK
@@ -181,12 +181,12 @@ class _Demo:
 
         def is_answered() -> bool:
             suggestions = page.list(type=SUGGESTION, limit=None)
-            answered = {id for each in suggestions if each.status != "active" for id in each.evidence}
+            acted_on = {id for each in suggestions if each.status != "active" for id in each.evidence}
             now = datetime.now(UTC)
-            waiting = (
+            urgent = (
                 alert for alert in alerts_of(page) if alert.is_open and urgency(alert, now) >= THRESHOLD
             )  # fmt: skip
-            return all(alert.id in answered for alert in waiting)
+            return all(alert.id in acted_on for alert in urgent)
 
         with self._report.console.status("acting …"):
             crew.wait_until("every urgent alert is acted on", is_answered)

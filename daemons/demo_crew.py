@@ -58,14 +58,14 @@ class Crew:
         """Return whether a daemon has finished. Raises DemoFailed when it failed."""
         code = self._processes[name].poll()
         if code:
-            raise self._ended(name, code)
+            raise self._exit_failure(name, code)
         return code == 0
 
     def have_started(self) -> bool:
         """Return whether all daemons have logged that they started, so that a signal stops them cleanly."""
         return all(b'"started"' in (self.logs / f"{name}.log").read_bytes() for name in self._processes)
 
-    def wait_until(self, what: str, condition: Callable[[], T | None], seconds: float = 30.0) -> T:
+    def wait_until(self, goal: str, condition: Callable[[], T | None], seconds: float = 30.0) -> T:
         """Poll a condition until its result is truthy, and return that.
 
         Raises DemoFailed after `seconds` or when a daemon fails, KeyboardInterrupt once interrupted.
@@ -76,7 +76,7 @@ class Crew:
             for name in self._processes:
                 self.is_done(name)
             if time.monotonic() > deadline:
-                raise DemoFailed(f"waited {seconds:g} s in vain until {what}")
+                raise DemoFailed(f"waited {seconds:g} s in vain until {goal}")
             time.sleep(_POLL_INTERVAL)
         return found
 
@@ -107,29 +107,29 @@ class Crew:
         if self._interrupted.is_set():
             raise KeyboardInterrupt
 
-    def _ended(self, name: str, code: int) -> DemoFailed:
+    def _exit_failure(self, name: str, code: int) -> DemoFailed:
         lines = (self.logs / f"{name}.log").read_text(errors="replace").split("\n")
         last = next((line for line in reversed(lines) if line.strip()), "no output")
         return DemoFailed(f"{name} ended with exit code {code}: {last}")
 
 
-def _environment(given: Mapping[str, str]) -> dict[str, str]:
+def _environment(variables: Mapping[str, str]) -> dict[str, str]:
     """Return this process's environment with these updates, in which Python finds this scratchbus."""
-    here = str(Path(scratchbus.__file__).parent.parent)
-    path = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
-    return {**os.environ, **given, "PYTHONPATH": path}
+    checkout = str(Path(scratchbus.__file__).parent.parent)
+    path = os.pathsep.join(filter(None, (checkout, os.environ.get("PYTHONPATH"))))
+    return {**os.environ, **variables, "PYTHONPATH": path}
 
 
 @contextmanager
 def without_settings() -> Iterator[None]:
     """Hide the SCRATCHBUS_ variables of the user, which are meant for the user's own bus."""
-    own = {name: value for name, value in os.environ.items() if name.startswith("SCRATCHBUS_")}
-    for name in own:
+    hidden = {name: value for name, value in os.environ.items() if name.startswith("SCRATCHBUS_")}
+    for name in hidden:
         del os.environ[name]
     try:
         yield
     finally:
-        os.environ.update(own)
+        os.environ.update(hidden)
 
 
 @contextmanager

@@ -119,8 +119,8 @@ class Report:
         for branch in trace.tree():
             if each := branch.observation:
                 linked = "" if branch.depth else by[branch.id]
-                said = f"{_safe(each.content)}, said by {_safe(each.source)} at {each.created_at:%H:%M:%S}"
-                self.line(f"{'  ' * branch.depth}└ [cyan]{linked}[/cyan]{said}")
+                text = f"{_safe(each.content)}, said by {_safe(each.source)} at {each.created_at:%H:%M:%S}"
+                self.line(f"{'  ' * branch.depth}└ [cyan]{linked}[/cyan]{text}")
 
     def line(self, text: str) -> None:
         """Print a sentence, which may have markup."""
@@ -144,8 +144,8 @@ class Report:
 def _table(*columns: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     for column in columns:
-        right = column in {"prio", "times", "pid", "urgency"}
-        table.add_column(column, justify="right" if right else "left", overflow="fold")
+        is_numeric = column in {"prio", "times", "pid", "urgency"}
+        table.add_column(column, justify="right" if is_numeric else "left", overflow="fold")
     return table
 
 

@@ -20,31 +20,31 @@ def sample_log(seed: int = 2024) -> str:
     """Return the log as text; the same for the same seed."""
     chance = random.Random(seed)
     now = datetime(2026, 3, 14, 6, 25)  # noqa: DTZ001  # a syslog line has no time zone
-    out = []
+    lines = []
     for process, message in enumerate(_messages(chance), 4711):
         now += timedelta(seconds=chance.randint(1, 40))
-        out.append(f"{now:%b %e %H:%M:%S} gateway sshd[{process}]: {message}\n")
-    return "".join(out)
+        lines.append(f"{now:%b %e %H:%M:%S} gateway sshd[{process}]: {message}\n")
+    return "".join(lines)
 
 
 def _messages(chance: random.Random) -> Iterator[str]:
-    tries = [address for address, count in (_ATTACKERS | _FORGETFUL).items() for _ in range(count)]
-    chance.shuffle(tries)
-    left = {address: tries.count(address) for address in tries}
-    for address in tries:
-        if not left[address]:
+    attempts = [address for address, count in (_ATTACKERS | _FORGETFUL).items() for _ in range(count)]
+    chance.shuffle(attempts)
+    remaining = {address: attempts.count(address) for address in attempts}
+    for address in attempts:
+        if not remaining[address]:
             continue
         port = chance.randint(32_768, 60_999)
         user = "backup" if address in _FORGETFUL else chance.choice(_USERS)
-        failed = f"Failed password for {user} from {address} port {port} ssh2"
-        if left[address] > _SUMMED_UP and chance.random() < 0.1:
-            yield f"message repeated {_SUMMED_UP} times: [ {failed}]"
-            left[address] -= _SUMMED_UP
+        message = f"Failed password for {user} from {address} port {port} ssh2"
+        if remaining[address] > _SUMMED_UP and chance.random() < 0.1:
+            yield f"message repeated {_SUMMED_UP} times: [ {message}]"
+            remaining[address] -= _SUMMED_UP
         else:
             yield f"pam_unix(sshd:auth): authentication failure; logname= uid=0 euid=0 tty=ssh ruser= rhost={address}"
-            yield failed
-            left[address] -= 1
-        if address in _FORGETFUL and not left[address]:
+            yield message
+            remaining[address] -= 1
+        if address in _FORGETFUL and not remaining[address]:
             yield f"Accepted password for backup from {address} port {port} ssh2"
         elif chance.random() < 0.5:
             yield f"Connection closed by {address} port {port} [preauth]"

@@ -62,53 +62,53 @@ class Evaluator:
         self._rules = rules
         self._quiet_for = quiet_for  # overrides the rules
         self._clock = clock
-        self._past = _Past(page)
+        self._histories = _Histories(page)
         self._refused: dict[tuple[str, str], int] = {}  # versions, by observation and refused change
 
     def run(self, stop: threading.Event) -> None:
         """Evaluate until `stop` is set."""
         while not stop.is_set():
-            self.look_around()
+            self.run_pass()
             stop.wait(_LOOK_INTERVAL)
 
-    def look_around(self) -> None:
+    def run_pass(self) -> None:
         """Evaluate every open observation of the page."""
-        look = _Look(self._view, self._past, self._rules, self._quiet_for, self._clock())
-        versions = {one.id: one.version for one in look.open}
+        current = _Pass(self._view, self._histories, self._rules, self._quiet_for, self._clock())
+        versions = {observation.id: observation.version for observation in current.open}
         self._refused = {key: version for key, version in self._refused.items() if versions.get(key[0]) == version}
-        for one in look.open:
-            if one.claim is not None and one.type == SUGGESTION:
+        for observation in current.open:
+            if observation.claim is not None and observation.type == SUGGESTION:
                 continue  # its executor is at work
-            if reason := look.completion(one):
-                self._change(one, "resolve", reason)
-            elif one.status != REVIEW:
-                if doubt := look.doubt(one):
-                    self._change(one, "review", doubt)
-            elif one.metadata.get(APPROVED) is True and self._past.is_approved(one):
-                self._change(one, "reopen", "approved")
+            if reason := current.completion(observation):
+                self._change(observation, "resolve", reason)
+            elif observation.status != REVIEW:
+                if doubt := current.doubt(observation):
+                    self._change(observation, "review", doubt)
+            elif observation.metadata.get(APPROVED) is True and self._histories.is_approved(observation):
+                self._change(observation, "reopen", "approved")
 
-    def _change(self, one: Observation, verb: str, reason: str) -> None:
+    def _change(self, observation: Observation, verb: str, reason: str) -> None:
         change = {"resolve": self._page.resolve, "review": self._page.review, "reopen": self._page.reopen}[verb]
-        if self._refused.get((one.id, verb)) == one.version:
+        if self._refused.get((observation.id, verb)) == observation.version:
             return
         try:
-            with because(one.position):
+            with because(observation.position):
                 change(
-                    one.id,
+                    observation.id,
                     reason=reason,
-                    expected_version=one.version,
-                    event_id=f"evaluator:{one.id}:{one.version}:{verb}",
+                    expected_version=observation.version,
+                    event_id=f"evaluator:{observation.id}:{observation.version}:{verb}",
                 )
         except (InvalidTransition, InvalidField) as problem:  # the lifecycle does not allow it
-            self._refused[one.id, verb] = one.version
-            logger.warning("left unchanged", observation=one.id, to=verb, reason=str(problem))
+            self._refused[observation.id, verb] = observation.version
+            logger.warning("left unchanged", observation=observation.id, to=verb, reason=str(problem))
         except (Conflict, NotFound) as problem:  # it changed meanwhile; the next pass sees it
-            logger.info("left unchanged", observation=one.id, to=verb, reason=str(problem))
+            logger.info("left unchanged", observation=observation.id, to=verb, reason=str(problem))
         else:
-            logger.info(_DONE[verb], observation=one.id, reason=reason)
+            logger.info(_DONE[verb], observation=observation.id, reason=reason)
 
 
-class _Past:
+class _Histories:
     """The histories of observations; each is read once per version.
 
     A history that cannot be read, because it was archived elsewhere or erased, counts as empty.
@@ -125,126 +125,136 @@ class _Past:
             logger.warning("cannot read a history", observation=id, reason=str(problem))
             return []
 
-    def since(self, one: Observation) -> Position:
+    def since(self, observation: Observation) -> Position:
         """Return when its status changed last; where that is not known, when it changed last at all."""
-        if not self._events(one.id, one.version):
-            return one.position
-        changes = [each for each in self._events(one.id, one.version) if isinstance(each, events.StatusChanged)]
-        return changes[-1].position if changes else one.added
+        if not self._events(observation.id, observation.version):
+            return observation.position
+        changes = [
+            each for each in self._events(observation.id, observation.version) if isinstance(each, events.StatusChanged)
+        ]
+        return changes[-1].position if changes else observation.added
 
-    def is_approved(self, one: Observation) -> bool:
+    def is_approved(self, observation: Observation) -> bool:
         """Return whether someone approved it since its status changed last."""
-        since = self.since(one)
+        since = self.since(observation)
         return any(
             isinstance(each, events.Updated)
             and each.position > since
             and (each.changes.get("metadata") or {}).get(APPROVED) is True
-            for each in self._events(one.id, one.version)
+            for each in self._events(observation.id, observation.version)
         )
 
-    def was_closed(self, one: Observation) -> bool:
+    def was_closed(self, observation: Observation) -> bool:
         """Return whether it was dealt with before it was archived."""
-        changes = [each for each in self._events(one.id, one.version) if isinstance(each, events.StatusChanged)]
+        changes = [
+            each for each in self._events(observation.id, observation.version) if isinstance(each, events.StatusChanged)
+        ]
         return any(each.status_class == "closed" for each in changes)
 
 
-class _Look:
+class _Pass:
     """The page at one time, judged by the rules."""
 
     def __init__(
-        self, view: View, past: _Past, rules: CompletionRules, quiet_for: timedelta | None, now: datetime
+        self, view: View, histories: _Histories, rules: CompletionRules, quiet_for: timedelta | None, now: datetime
     ) -> None:
-        self.open = [one for one in view.list(status=None, limit=None) if one.is_open]
+        self.open = [observation for observation in view.list(status=None, limit=None) if observation.is_open]
         self._view = view
-        self._past = past
+        self._histories = histories
         self._rules = rules
         self._quiet_for = quiet_for
         self._now = now
         self._signs = cache(self._find_signs)
         self._contradictions: dict[str, Observation] = {}
-        for one in self.open:
-            for tag in one.tags:
-                if tag.startswith(CONTRADICTS) and self._counts(one):
-                    self._contradictions.setdefault(tag.removeprefix(CONTRADICTS), one)  # the newest
+        for observation in self.open:
+            for tag in observation.tags:
+                if tag.startswith(CONTRADICTS) and self._counts(observation):
+                    self._contradictions.setdefault(tag.removeprefix(CONTRADICTS), observation)  # the newest
         self._suggestions: dict[str, list[Observation]] = defaultdict(list)
-        for one in view.list(type=SUGGESTION, limit=None):
-            if one.evidence:
-                self._suggestions[one.evidence[0]].append(one)
+        for observation in view.list(type=SUGGESTION, limit=None):
+            if observation.evidence:
+                self._suggestions[observation.evidence[0]].append(observation)
 
-    def _counts(self, one: Observation) -> bool:
+    def _counts(self, observation: Observation) -> bool:
         """Return whether an observation counts as evidence: it is neither doubtful nor refuted."""
-        is_doubtful = one.status == REVIEW or one.confidence < (self._rules.review.confidence_below or 0.0)
-        return not is_doubtful and one.reason_code != "refuted"
+        is_doubtful = observation.status == REVIEW or observation.confidence < (
+            self._rules.review.confidence_below or 0.0
+        )
+        return not is_doubtful and observation.reason_code != "refuted"
 
     def _find_signs(self, sign: Sign) -> dict[str, Observation]:
         """Return the newest sign for each combination of the values that have to be the same."""
         found: dict[str, Observation] = {}
-        for one in self._view.list(type=sign.type, tags=list(sign.tags), limit=None):
-            if self._counts(one) and (key := sign.key(one)):
-                found.setdefault(key, one)
+        for observation in self._view.list(type=sign.type, tags=list(sign.tags), limit=None):
+            if self._counts(observation) and (key := sign.key(observation)):
+                found.setdefault(key, observation)
         return found
 
-    def completion(self, one: Observation) -> str:
+    def completion(self, observation: Observation) -> str:
         """Return why an observation is complete, or "" if it is not.
 
         A reopened observation is complete only by later events.
         """
-        rules = self._rules.complete.get(one.type, ())
+        rules = self._rules.complete.get(observation.type, ())
         if not rules:
             return ""
-        since = self._past.since(one) if one.reason_code == "reopened" else one.added
+        since = self._histories.since(observation) if observation.reason_code == "reopened" else observation.added
         for rule in rules:
-            if (reasons := self._holds(rule, one, since)) is not None:
+            if (reasons := self._reasons_of(rule, observation, since)) is not None:
                 return " and ".join(reasons)
         return ""
 
-    def _holds(self, rule: CompletionRule, one: Observation, since: Position) -> list[str] | None:
+    def _reasons_of(self, rule: CompletionRule, observation: Observation, since: Position) -> list[str] | None:
         """Return how a rule has been met since then; None if it has not."""
         reasons = []
         if rule.outcome is not None:
-            acted = [each for each in self._suggestions[one.id] if each.metadata.get(OUTCOME) == rule.outcome]
+            acted = [each for each in self._suggestions[observation.id] if each.metadata.get(OUTCOME) == rule.outcome]
             if rule.quiet_for is None:  # else it has to be quiet since it was reopened
                 acted = [each for each in acted if each.position > since]
             if not acted:
                 return None
             reasons.append(f"{rule.outcome} ({acted[0].metadata.get('action', acted[0].id)})")
         if rule.event is not None:
-            said = self._signs(rule.event).get(rule.event.key(one))
-            if said is None or said.added <= since:
+            sign = self._signs(rule.event).get(rule.event.key(observation))
+            if sign is None or sign.added <= since:
                 return None
-            reasons.append(f"{said.source} said so ({said.id})")
+            reasons.append(f"{sign.source} said so ({sign.id})")
         for name, value in rule.field.items():
-            if value_of(one, name) != value or (since > one.added and one.position <= since):
+            if value_of(observation, name) != value or (since > observation.added and observation.position <= since):
                 return None
             reasons.append(f"{name} is {value}")
         if rule.quiet_for is not None:
-            if one.updated_at > self._now - (self._quiet_for or rule.quiet_for):
+            if observation.updated_at > self._now - (self._quiet_for or rule.quiet_for):
                 return None
             reasons.append("quiet since" if reasons else "quiet")
         return reasons
 
-    def doubt(self, one: Observation) -> str:
+    def doubt(self, observation: Observation) -> str:
         """Return why an observation is doubtful, or "" if it is not, or if it was approved since."""
         review = self._rules.review
-        if one.type == SUGGESTION:
+        if observation.type == SUGGESTION:
             return ""
-        is_approved = one.reason_code == "reopened" or one.metadata.get(APPROVED) is True
-        other = self._contradictions.get(one.id)
-        if review.contradicted and other is not None and not (is_approved and other.added < one.position):
-            return f"contradicted by {other.source} ({other.id})"
+        is_approved = observation.reason_code == "reopened" or observation.metadata.get(APPROVED) is True
+        contradiction = self._contradictions.get(observation.id)
+        if (
+            review.contradicted
+            and contradiction is not None
+            and not (is_approved and contradiction.added < observation.position)
+        ):
+            return f"contradicted by {contradiction.source} ({contradiction.id})"
         if is_approved:
             return ""
-        if review.confidence_below is not None and one.confidence < review.confidence_below:
-            return f"its confidence of {one.confidence:g} is below {review.confidence_below:g}"
-        if review.evidence_gone and one.evidence and all(map(self._is_gone, one.evidence)):
-            return f"its evidence is gone ({', '.join(one.evidence)})"
+        if review.confidence_below is not None and observation.confidence < review.confidence_below:
+            return f"its confidence of {observation.confidence:g} is below {review.confidence_below:g}"
+        if review.evidence_gone and observation.evidence and all(map(self._is_gone, observation.evidence)):
+            return f"its evidence is gone ({', '.join(observation.evidence)})"
         return ""
 
     def _is_gone(self, id: str) -> bool:
         found = self._view.get(id)
         if found is None or found.status_class != "final" or found.reason_code not in _GONE:
             return False
-        return found.reason_code != "archived" or not self._past.was_closed(found)
+        return found.reason_code != "archived" or not self._histories.was_closed(found)
 
 
 @daemon("evaluator")

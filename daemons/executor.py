@@ -112,8 +112,8 @@ class Executor:
     def _record(self, job: Job, outcome: Outcome, action: str | None = None) -> None:
         """Record the outcome of an action in its suggestion, and keep concurrent changes by others."""
         current = self._page.get(job.id)
-        said = {OUTCOME: outcome} | ({} if action is None else {"action": action})
-        job.update(metadata={**(current or job.observation).metadata, **said})
+        fields = {OUTCOME: outcome} | ({} if action is None else {"action": action})
+        job.update(metadata={**(current or job.observation).metadata, **fields})
 
 
 @daemon("executor")

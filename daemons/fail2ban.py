@@ -90,17 +90,17 @@ class FilterRule:
             text, times = text[: repeated.start()] + repeated[2], int(repeated[1])
         if any(each.search(text) for each in self._ignored):
             return None
-        known: dict[str, str] = {}
+        fields: dict[str, str] = {}
         if self._before:
             prefix = next(filter(None, (each.search(text) for each in self._before)), None)
             if prefix is None:
                 return None
-            known = prefix.groupdict("")
-            text = known.get("content", text)
+            fields = prefix.groupdict("")
+            text = fields.get("content", text)
         for number, label, patterns in self._expressions:
             found = next(filter(None, (each.search(text) for each in patterns)), None)
             if found is not None:
-                return self._observation(number, label, {**known, **found.groupdict("")}, times)
+                return self._observation(number, label, {**fields, **found.groupdict("")}, times)
         return None
 
     def _address(self, groups: dict[str, str]) -> str:
@@ -137,15 +137,15 @@ def _host(groups: dict[str, str]) -> str:
         return ""
 
 
-def read_filter(given: str) -> FilterRule:
+def read_filter(text: str) -> FilterRule:
     """Return the rule that a filter file makes, with parameters in brackets if there are any. Raises RulesError."""
-    match = re.fullmatch(r"(.*?)(?:\[(.*)\])?", given, re.DOTALL)
-    path = Path(match[1] if match else given)
+    match = re.fullmatch(r"(.*?)(?:\[(.*)\])?", text, re.DOTALL)
+    path = Path(match[1] if match else text)
     parameters: dict[str, str] = {}
-    for part in filter(None, ((match[2] if match else "") or "").split(",")):
-        name, equals, value = part.partition("=")
+    for parameter in filter(None, ((match[2] if match else "") or "").split(",")):
+        name, equals, value = parameter.partition("=")
         if not equals:
-            problem = f"{part!r} is not a parameter of a filter; write name=value, as in sshd.conf[mode=extra]"
+            problem = f"{parameter!r} is not a parameter of a filter; write name=value, as in sshd.conf[mode=extra]"
             raise RulesError(str(path), None, None, problem)
         parameters[name.strip().lower()] = value.strip().strip("\"'")
     sections = _read(path)
@@ -163,27 +163,30 @@ def read_filter(given: str) -> FilterRule:
     return FilterRule(re.sub(r"[^A-Za-z0-9_.-]", "-", path.stem)[:40], resolved, path)
 
 
-def _read(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, dict[str, str]]:
+def _read(path: Path, ancestors: tuple[Path, ...] = ()) -> dict[str, dict[str, str]]:
     """Return the sections of a filter, with those of the files it includes and of its `.local` file."""
-    if path in seen:
+    if path in ancestors:
         raise RulesError(str(path), None, "INCLUDES", "includes itself")
-    own = _parsed(path)
-    includes = own.get("INCLUDES", {})
+    parsed = _parsed(path)
+    includes = parsed.get("INCLUDES", {})
     local = path.with_suffix(".local")
     files = [path.parent / name for name in includes.get("before", "").split()]
     found: dict[str, dict[str, str]] = {}
-    parts = [_read(file, (*seen, path)) for file in files if file.exists() or file.suffix != ".local"]
+    files_read = [_read(file, (*ancestors, path)) for file in files if file.exists() or file.suffix != ".local"]
     after = [path.parent / name for name in includes.get("after", "").split()]
-    parts += [own, *(_read(file, (*seen, path)) for file in after if file.exists() or file.suffix != ".local")]
+    files_read += [
+        parsed,
+        *(_read(file, (*ancestors, path)) for file in after if file.exists() or file.suffix != ".local"),
+    ]
     if local.exists() and local != path:
-        parts.append(_parsed(local))
-    for part in parts:
-        for section, values in part.items():
-            known = found.setdefault(section, {})
-            before = found.get("DEFAULT", {}) | known
-            known.update({f"known/{name}": before[name] for name in values if name in before})
-            known.update(values)
-    if not seen:
+        files_read.append(_parsed(local))
+    for sections in files_read:
+        for section, values in sections.items():
+            merged = found.setdefault(section, {})
+            before = found.get("DEFAULT", {}) | merged
+            merged.update({f"known/{name}": before[name] for name in values if name in before})
+            merged.update(values)
+    if not ancestors:
         found = {name: {**found.get("DEFAULT", {}), **values} for name, values in found.items()}
     return found
 
@@ -196,30 +199,30 @@ def _parsed(path: Path) -> dict[str, dict[str, str]]:
     try:
         parser.read_string(read_text(path, RulesError), str(path))
     except (configparser.Error, UnicodeDecodeError) as problem:
-        why = " ".join(str(problem).split())
-        raise RulesError(str(path), None, None, f"this is not a filter of fail2ban: {why}") from None
+        cause = " ".join(str(problem).split())
+        raise RulesError(str(path), None, None, f"this is not a filter of fail2ban: {cause}") from None
     return {section: dict(parser[section]) for section in parser.sections()}
 
 
 def _resolved(text: str, options: dict[str, str], sections: dict[str, dict[str, str]]) -> str:
     """Return a text with its references expanded. Raises KeyError or RecursionError."""
 
-    def value(found: re.Match[str]) -> str:
+    def expand(found: re.Match[str]) -> str:
         name = (found[1] or found[2]).lower()
         section, slash, key = name.partition("/")
-        known = options.get(name)
-        if known is None and section == "known":
-            known = sections.get("Definition", {}).get(key)
-        if known is None and slash:
-            known = sections.get(section, {}).get(key)
-        if known is None:
+        value = options.get(name)
+        if value is None and section == "known":
+            value = sections.get("Definition", {}).get(key)
+        if value is None and slash:
+            value = sections.get(section, {}).get(key)
+        if value is None:
             if found[1]:
                 raise KeyError(f"%({name})s is not defined in the filter or in what it includes")
             return found[0]  # a tag, or text of the expression
-        return known
+        return value
 
     for _ in range(_DEEPEST):
-        before, text = text, _REFERENCE.sub(value, text)
+        before, text = text, _REFERENCE.sub(expand, text)
         if text == before and not any(found[1] for found in _REFERENCE.finditer(text)):
             return text.replace("%%", "%")
     raise RecursionError("refers to itself")
@@ -248,7 +251,7 @@ def _tagged(text: str) -> list[Pattern]:
 
 def _label(text: str) -> str:
     """Return the words of an expression, for people; … stands for what varies."""
-    plain = re.sub(r"<F-[A-Z0-9_-]+>|</F-[A-Z0-9_-]+>", "", text)
-    plain = re.sub(r"\((?:[^()]|\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))*\)[*+?]?|\[[^\]]*\][*+?]?", "…", plain)
-    plain = re.sub(r"\\[sSdwWbD][*+?]*|\.[*+]\??|<[A-Z]+>|\{\d*,?\d*\}", "…", plain).replace("\\", "").strip("^$ ")
-    return re.sub(r"…[\s…|:;,*+?]*…|…+", "…", plain).strip()[:120]
+    label = re.sub(r"<F-[A-Z0-9_-]+>|</F-[A-Z0-9_-]+>", "", text)
+    label = re.sub(r"\((?:[^()]|\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))*\)[*+?]?|\[[^\]]*\][*+?]?", "…", label)
+    label = re.sub(r"\\[sSdwWbD][*+?]*|\.[*+]\??|<[A-Z]+>|\{\d*,?\d*\}", "…", label).replace("\\", "").strip("^$ ")
+    return re.sub(r"…[\s…|:;,*+?]*…|…+", "…", label).strip()[:120]

@@ -50,10 +50,10 @@ def linear_patterns(text: str) -> list[Pattern]:
         raise UnfitPattern(f"has conditions on {len(groups)} groups; the limit is {_MAX_CONDITIONS}")
     patterns = []
     for case in itertools.product((True, False), repeat=len(groups)):
-        chosen = _chosen(tree, dict(zip(groups, case, strict=True)))
-        if chosen is not None:
-            written = _written(chosen, names)
-            patterns.append(linear_pattern(f"(?{flags}:{written})" if flags else written))
+        branch = _chosen(tree, dict(zip(groups, case, strict=True)))
+        if branch is not None:
+            pattern = _written(branch, names)
+            patterns.append(linear_pattern(f"(?{flags}:{pattern})" if flags else pattern))
     return patterns
 
 
@@ -93,32 +93,34 @@ def _chosen(tree: _Tree, took_part: Mapping[int, bool]) -> _Tree | None:
         name = str(op)
         needed = {group for group in _groups_in((op, value)) if took_part.get(group)}
         if name == "GROUPREF_EXISTS":
-            part = _chosen(_children(name, value)[not took_part[value[0]]], took_part)
-            if part is None:
+            subtree = _chosen(_children(name, value)[not took_part[value[0]]], took_part)
+            if subtree is None:
                 return None
-            found += part
+            found += subtree
         elif name == "BRANCH":
-            kept = [part for part in _children(name, value) if needed <= set().union(*map(_groups_in, part))]
-            parts = [part for part in (_chosen(each, took_part) for each in kept) if part is not None]
-            if not parts:
+            eligible = [
+                subtree for subtree in _children(name, value) if needed <= set().union(*map(_groups_in, subtree))
+            ]
+            subtrees = [subtree for subtree in (_chosen(each, took_part) for each in eligible) if subtree is not None]
+            if not subtrees:
                 return None
-            found.append((op, (None, parts)))
+            found.append((op, (None, subtrees)))
         elif name in ("MAX_REPEAT", "MIN_REPEAT"):
-            least, most, _ = value
-            part = _chosen(_children(name, value)[0], took_part)
-            if needed and most != 1:
+            minimum, maximum, _ = value
+            subtree = _chosen(_children(name, value)[0], took_part)
+            if needed and maximum != 1:
                 raise UnfitPattern("has a condition on a group that is repeated, which RE2 lacks")
-            if part is not None:
-                found.append((op, (1 if needed else least, most, part)))
-            elif least or needed:
+            if subtree is not None:
+                found.append((op, (1 if needed else minimum, maximum, subtree)))
+            elif minimum or needed:
                 return None
         elif name == "SUBPATTERN":
             if took_part.get(value[0]) is False:
                 return None
-            part = _chosen(_children(name, value)[0], took_part)
-            if part is None:
+            subtree = _chosen(_children(name, value)[0], took_part)
+            if subtree is None:
                 return None
-            found.append((op, (*value[:3], part)))
+            found.append((op, (*value[:3], subtree)))
         else:
             found.append((op, value))
     return found
@@ -143,18 +145,22 @@ def _element(name: str, value: Any, names: Mapping[int, str]) -> str:
         case "BRANCH":
             return f"(?:{'|'.join(_written(list(each), names) for each in value[1])})"
         case "SUBPATTERN":
-            group, added, removed, part = value
-            on, off = ("i" if flags & re.IGNORECASE else "" for flags in (added, removed))
-            inner = _written(list(part), names)
-            inner = f"(?{on}{'-' if off else ''}{off}:{inner})" if on or off else inner
+            group, added, removed, subtree = value
+            added_flag, removed_flag = ("i" if flags & re.IGNORECASE else "" for flags in (added, removed))
+            inner = _written(list(subtree), names)
+            inner = (
+                f"(?{added_flag}{'-' if removed_flag else ''}{removed_flag}:{inner})"
+                if added_flag or removed_flag
+                else inner
+            )
             return f"(?P<{names[group]}>{inner})" if group in names else f"(?:{inner})"
         case "MAX_REPEAT" | "MIN_REPEAT":
-            least, most, part = value
-            body, lazy = list(part), "?" if name == "MIN_REPEAT" else ""
+            minimum, maximum, subtree = value
+            body, lazy = list(subtree), "?" if name == "MIN_REPEAT" else ""
             avoided = _avoided(body)
-            if avoided and (least, most) == (0, _parser.MAXREPEAT):
+            if avoided and (minimum, maximum) == (0, _parser.MAXREPEAT):
                 return f"(?:{_without(avoided, lazy)})"
-            bounds = f"{{{least},{'' if most == _parser.MAXREPEAT else most}}}"
+            bounds = f"{{{minimum},{'' if maximum == _parser.MAXREPEAT else maximum}}}"
             return f"(?:{_written(body, names)}){bounds}{lazy}"
     raise UnfitPattern(f"has {_REFUSED.get(name, name)}, which RE2 lacks")
 
@@ -191,26 +197,28 @@ def _without(text: str, lazy: str = "") -> str:
     """
     paths: dict[tuple[int, int], str] = {}
     size, alphabet = len(text), sorted(set(text))
-    others = "".join(map(re.escape, alphabet))
+    excluded = "".join(map(re.escape, alphabet))
     for state in range(size):
-        paths[state, 0] = f"[^{others}\\n]"
+        paths[state, 0] = f"[^{excluded}\\n]"
         for char in alphabet:
-            read = text[:state] + char
-            target = next(length for length in range(len(read), -1, -1) if read.endswith(text[:length]))
+            matched = text[:state] + char
+            target = next(length for length in range(len(matched), -1, -1) if matched.endswith(text[:length]))
             if target < size:
-                known = paths.get((state, target))
-                paths[state, target] = re.escape(char) if known is None else f"{known}|{re.escape(char)}"
+                existing = paths.get((state, target))
+                paths[state, target] = re.escape(char) if existing is None else f"{existing}|{re.escape(char)}"
     ends = dict.fromkeys(range(size), "")  # how a line may end in each state, or at once
-    for gone in range(size - 1, 0, -1):
-        loop = f"(?:{paths[gone, gone]})*{lazy}" if (gone, gone) in paths else ""
-        for state in range(gone):
-            if (state, gone) not in paths:
+    for eliminated in range(size - 1, 0, -1):
+        loop = f"(?:{paths[eliminated, eliminated]})*{lazy}" if (eliminated, eliminated) in paths else ""
+        for state in range(eliminated):
+            if (state, eliminated) not in paths:
                 continue
-            way = f"(?:{paths.pop((state, gone))}){loop}"
-            more = f"{way}(?:{ends[gone]})" if ends[gone] else way
-            ends[state] = f"{ends[state]}|{more}" if lazy else f"{more}|{ends[state]}"
-            for target in range(gone):
-                if (gone, target) in paths:
-                    more = f"{way}(?:{paths[gone, target]})"
-                    paths[state, target] = f"{paths[state, target]}|{more}" if (state, target) in paths else more
+            step = f"(?:{paths.pop((state, eliminated))}){loop}"
+            extended = f"{step}(?:{ends[eliminated]})" if ends[eliminated] else step
+            ends[state] = f"{ends[state]}|{extended}" if lazy else f"{extended}|{ends[state]}"
+            for target in range(eliminated):
+                if (eliminated, target) in paths:
+                    extended = f"{step}(?:{paths[eliminated, target]})"
+                    paths[state, target] = (
+                        f"{paths[state, target]}|{extended}" if (state, target) in paths else extended
+                    )
     return f"(?:{paths[0, 0]})*{lazy}(?:{ends[0]})"

@@ -82,8 +82,8 @@ class Journal:
                 block = os.read(process.stdout.fileno(), _BLOCK)
             except BlockingIOError:
                 return
-            *whole, self._rest = (self._rest + block).split(b"\n")
-            for entry in whole:
+            *entries, self._rest = (self._rest + block).split(b"\n")
+            for entry in entries:
                 yield from self._lines_of(entry)
             if not block or len(self._rest) > _LONGEST_ENTRY:
                 self._end(process)
@@ -111,14 +111,14 @@ class Journal:
         """
         code = process.wait()
         self._errors.seek(0)
-        said = " ".join(self._errors.read().decode("utf-8", "replace").split())
+        message = " ".join(self._errors.read().decode("utf-8", "replace").split())
         has_read, self._has_read = self._has_read, False
         self.close()
         if code and has_read:
-            logger.warning("journalctl failed; continuing", unit=self._unit.name, exit_code=code, reason=said)
+            logger.warning("journalctl failed; continuing", unit=self._unit.name, exit_code=code, reason=message)
         elif code:
             raise InvalidInput(
-                f"{self._unit}: journalctl failed with exit code {code}: {said or 'no error message'};"
+                f"{self._unit}: journalctl failed with exit code {code}: {message or 'no error message'};"
                 " check that you may read the journal, and use --from-start if its cursor is lost"
             )
 

@@ -45,8 +45,8 @@ class FilePosition:
     def followed_by(self, inode: int) -> FilePosition:
         """Return the position of the first byte of the file that follows this one."""
         name, _, turn = self.identity.partition(".")
-        read = [(name, int(turn or 0))] if name else []
-        return FilePosition(inode, earlier=dict([*self.earlier.items(), *read][-_EARLIER:]))
+        current = [(name, int(turn or 0))] if name else []
+        return FilePosition(inode, earlier=dict([*self.earlier.items(), *current][-_EARLIER:]))
 
 
 class Line(NamedTuple):
@@ -97,8 +97,8 @@ class LogFile:
         """Yield the lines after the position that have a line end."""
         rest = b""
         while block := os.pread(self._descriptor, _BLOCK, self.position.offset + len(rest)):
-            *whole, rest = (rest + block).split(b"\n")
-            for body in whole:
+            *complete, rest = (rest + block).split(b"\n")
+            for body in complete:
                 yield from self._take(body + b"\n")
             while len(rest) >= MAX_LINE:
                 yield from self._take(rest[:MAX_LINE])

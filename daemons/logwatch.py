@@ -115,11 +115,11 @@ class Logwatch:
 
     def _publish(self, page: Page, line: Line, rule: Rule | FilterRule) -> bool:
         """Publish a rule's match in a line; return False without one. Refused observations are logged and skipped."""
-        seen = rule.sighting(line.text)
-        if seen is None:
+        sighting = rule.sighting(line.text)
+        if sighting is None:
             return False
         try:
-            observation = page.add(**seen, event_id=f"logwatch:{line.identity}:{line.offset}:{rule.name}")
+            observation = page.add(**sighting, event_id=f"logwatch:{line.identity}:{line.offset}:{rule.name}")
         except EventIdReused:
             return False  # counted before the rule was changed, or before the line was whole
         except (InvalidField, UnknownType) as problem:
@@ -178,8 +178,8 @@ def main(
     found: list[Rule | FilterRule] = [read_filter(each) for each in filters]
     if rules is not None or not filters:
         found = [*read_rules(rules or shipped("logwatch.yaml")), *found]
-    where = source.absolute() if isinstance(source, Path) else source
-    file = BookmarkFile(state or default_path(str(where), daemon.target))
+    location = source.absolute() if isinstance(source, Path) else source
+    file = BookmarkFile(state or default_path(str(location), daemon.target))
     watch = Logwatch(daemon.page, found, source, file, from_start)
     daemon.serve(lambda bus, stop: watch.run(bus, stop, follow), patient=follow)
 

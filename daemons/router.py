@@ -59,7 +59,7 @@ logger = structlog.get_logger(__name__)
 class _Ranked(NamedTuple):
     """An observation, how urgent it is, and the mode that concerns it with the active observation that causes it."""
 
-    one: Observation
+    observation: Observation
     urgent: float
     mode: Mode | None = None
     alert: Observation | None = None
@@ -97,7 +97,7 @@ class Router:
         while minute is None or minute.is_over:
             minute = _Minute(stop)
             changes = self._view.changes(minute)  # subscribe before the look, so that no change is missed
-            self.look_around()
+            self.consider_all()
             for change in changes:
                 self._follow(change)
 
@@ -106,12 +106,12 @@ class Router:
         states = [each for each in (change.before, change.after) if each is not None]
         may_switch = any(mode.during.fits(each) for mode in self._rules.modes for each in states)
         if change.is_resync or changed is None or may_switch:
-            self.look_around()
+            self.consider_all()
         else:
             concerned = changed.evidence[:1] if FOR_EXECUTOR in changed.tags else [changed.id]
-            self.consider([one for id in concerned if (one := self._view.get(id))])
+            self.consider([observation for id in concerned if (observation := self._view.get(id))])
 
-    def look_around(self) -> None:
+    def consider_all(self) -> None:
         """Consider every active observation of the page."""
         self.consider(self._view.active())
 
@@ -119,41 +119,41 @@ class Router:
         """Suggest an action for each of these that is open and urgent, the most urgent first."""
         active = self._view.active() if self._rules.modes else []
         in_force = [(mode, alert) for mode in self._rules.modes for alert in active if mode.during.fits(alert)]
-        ranked = [self._ranked(one, in_force) for one in observations if _is_actionable(one)]
-        for each in sorted(ranked, key=lambda each: (-each.urgent, each.one.added)):
+        ranked = [self._ranked(observation, in_force) for observation in observations if _is_actionable(observation)]
+        for each in sorted(ranked, key=lambda each: (-each.urgent, each.observation.added)):
             if each.urgent < self._threshold:
                 return
             if each.mode is None or each.mode.then is None:
                 self._suggest_once(each)
             elif each.mode.then == "hold":
-                logger.debug("held back", observation=each.one.id, mode=each.mode.name)
+                logger.debug("held back", observation=each.observation.id, mode=each.mode.name)
             elif (verified := self._verified(each)) is not None:
                 self._suggest_once(each, verified)
 
-    def _ranked(self, one: Observation, in_force: list[tuple[Mode, Observation]]) -> _Ranked:
+    def _ranked(self, observation: Observation, in_force: list[tuple[Mode, Observation]]) -> _Ranked:
         """Return an observation with its urgency, and the strictest mode that concerns it."""
-        ranked = _Ranked(one, self._rules.urgency(one, self._clock()))
-        concerning = [(mode, alert) for mode, alert in in_force if mode.concerns(one, alert)]
+        ranked = _Ranked(observation, self._rules.urgency(observation, self._clock()))
+        concerning = [(mode, alert) for mode, alert in in_force if mode.concerns(observation, alert)]
         if not concerning:
             return ranked
         mode, alert = max(concerning, key=lambda each: _STRICTNESS[each[0].then])
         raised = max(mode.up for mode, _ in concerning)
-        return _Ranked(one, min(100.0, ranked.urgent + raised), mode, alert)
+        return _Ranked(observation, min(100.0, ranked.urgent + raised), mode, alert)
 
     def _verified(self, ranked: _Ranked) -> Observation | None:
         """Return the confirmation of an observation, or None while it has none, after asking for it."""
-        asked = self._view.list(type=CONFIRMATION, tags=[FOR_EXECUTOR, about(ranked.one.id)], limit=1)
-        if asked and (asked[0].status == "resolved" or asked[0].reason_code == "auto_archived"):
-            return asked[0]  # only resolved observations are archived automatically
-        if not asked or _is_unanswered(asked[0]):
-            context = {"task_id": f"verify_{ranked.one.id}"}
-            self._add(CONFIRMATION, "Verify before acting", "verify", ranked, asked, context=context)
+        requests = self._view.list(type=CONFIRMATION, tags=[FOR_EXECUTOR, about(ranked.observation.id)], limit=1)
+        if requests and (requests[0].status == "resolved" or requests[0].reason_code == "auto_archived"):
+            return requests[0]  # only resolved observations are archived automatically
+        if not requests or _is_unanswered(requests[0]):
+            context = {"task_id": f"verify_{ranked.observation.id}"}
+            self._add(CONFIRMATION, "Verify before acting", "verify", ranked, requests, context=context)
         return None
 
     def _suggest_once(self, ranked: _Ranked, *grounds: Observation) -> None:
-        last = self._view.list(type=SUGGESTION, tags=[about(ranked.one.id)], limit=1)
-        if not last or _is_unanswered(last[0]):
-            self._add(SUGGESTION, "Act on", "suggest", ranked, last, grounds, context={})
+        suggestions = self._view.list(type=SUGGESTION, tags=[about(ranked.observation.id)], limit=1)
+        if not suggestions or _is_unanswered(suggestions[0]):
+            self._add(SUGGESTION, "Act on", "suggest", ranked, suggestions, grounds, context={})
 
     def _add(
         self,
@@ -167,30 +167,30 @@ class Router:
         context: Mapping[str, Any],
     ) -> None:
         """Publish what an executor is to do next about an observation: verify it, or act on it."""
-        one, mode, alert = ranked.one, ranked.mode, ranked.alert
-        content = f"{verb}: {_excerpt(one)}"
+        observation, mode, alert = ranked.observation, ranked.mode, ranked.alert
+        content = f"{verb}: {_excerpt(observation)}"
         metadata: dict[str, Any] = {"urgency": round(ranked.urgent)}
-        evidence = [one.id, *(each.id for each in grounds)]
+        evidence = [observation.id, *(each.id for each in grounds)]
         if mode is not None and alert is not None:
             content += f" [{mode.name}: {_excerpt(alert)}]"
             metadata["mode"] = mode.name
             evidence.append(alert.id)
         try:
-            with because(one.position):
+            with because(observation.position):
                 added = self._page.add(
                     type,
                     content,
                     owner=EXECUTOR,
-                    tags=[FOR_EXECUTOR, about(one.id)],
-                    context={"type": one.type, "tags": one.tags, **context},
+                    tags=[FOR_EXECUTOR, about(observation.id)],
+                    context={"type": observation.type, "tags": observation.tags, **context},
                     metadata=metadata,
                     evidence=evidence,
-                    dedupe_key=f"{step}:{one.id}",
-                    event_id=":".join(["router", one.id, *(each.id for each in unanswered), step]),
+                    dedupe_key=f"{step}:{observation.id}",
+                    event_id=":".join(["router", observation.id, *(each.id for each in unanswered), step]),
                 )
         except EventIdReused:
             return  # another router did it a moment ago
-        logger.info(_SAID[step], **{type: added.id}, evidence=one.id, urgency=round(ranked.urgent))
+        logger.info(_SAID[step], **{type: added.id}, evidence=observation.id, urgency=round(ranked.urgent))
         self._view.wait_for(added)
 
 
@@ -210,19 +210,19 @@ class _Minute:
         return self._stop.is_set() or self.is_over
 
 
-def _is_actionable(one: Observation) -> bool:
+def _is_actionable(observation: Observation) -> bool:
     """Return whether to suggest an action: nobody has acted yet, it needs no review, and no router published it."""
-    is_ours = one.type == SUGGESTION or FOR_EXECUTOR in one.tags
-    return one.is_open and one.status != "pending_review" and not one.links and not is_ours
+    is_ours = observation.type == SUGGESTION or FOR_EXECUTOR in observation.tags
+    return observation.is_open and observation.status != "pending_review" and not observation.links and not is_ours
 
 
-def _is_unanswered(last: Observation) -> bool:
+def _is_unanswered(publication: Observation) -> bool:
     """Return whether nobody has reacted to the last publication."""
-    return last.reason_code in _UNANSWERED or (not last.is_open and last.reason == OVER)
+    return publication.reason_code in _UNANSWERED or (not publication.is_open and publication.reason == OVER)
 
 
-def _excerpt(one: Observation) -> str:
-    return textwrap.shorten(one.content, _LONGEST_EXCERPT, placeholder=" …")
+def _excerpt(observation: Observation) -> str:
+    return textwrap.shorten(observation.content, _LONGEST_EXCERPT, placeholder=" …")
 
 
 def about(id: str) -> str:

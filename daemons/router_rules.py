@@ -48,10 +48,10 @@ class Match(YamlModel):
             raise YamlProblem("needs a type or tags; without any it would match everything")
         return self
 
-    def fits(self, one: Observation) -> bool:
+    def fits(self, observation: Observation) -> bool:
         """Return whether an observation is one of these, whatever its status is."""
-        is_kind = self.type in (None, one.type) and set(self.tags).issubset(one.tags)
-        return is_kind and one.confidence >= self.confidence
+        is_kind = self.type in (None, observation.type) and set(self.tags).issubset(observation.tags)
+        return is_kind and observation.confidence >= self.confidence
 
 
 class Mode(YamlModel):
@@ -73,9 +73,9 @@ class Mode(YamlModel):
             raise YamlProblem("changes nothing; give raise, then, or both")
         return self
 
-    def concerns(self, one: Observation, alert: Observation) -> bool:
+    def concerns(self, observation: Observation, alert: Observation) -> bool:
         """Return whether it holds for an observation because of an alert."""
-        return one.id != alert.id and self.concerned.fits(one)
+        return observation.id != alert.id and self.concerned.fits(observation)
 
 
 class RouterRules(YamlModel):
@@ -100,21 +100,21 @@ class RouterRules(YamlModel):
         matches = [match for mode in self.modes for match in (mode.during, mode.concerned)]
         return {*self.pace, *(match.type for match in matches if match.type is not None)}
 
-    def urgency(self, one: Observation, now: datetime) -> float:
+    def urgency(self, observation: Observation, now: datetime) -> float:
         """Return how urgent an observation is at a time, from 0 to 100, without any mode.
 
         Before a reminder is due it is not urgent at all; from then on, and if its type says so, an urgency grows: the
         gap to 100 halves with each half-life. When a reminder falls due, it halves at once.
         """
-        first = urgency(one, one.updated_at)  # before it changes with time
-        pace = self.pace.get(one.type, "fades")
-        if one.remind_at is not None or one.remind_on is not None:
+        first = urgency(observation, observation.updated_at)  # before it changes with time
+        pace = self.pace.get(observation.type, "fades")
+        if observation.remind_at is not None or observation.remind_on is not None:
             return 0.0
-        if one.due_at is not None:
-            return _grown(first, now - one.due_at + HALF_LIFE)
+        if observation.due_at is not None:
+            return _grown(first, now - observation.due_at + HALF_LIFE)
         if pace == "fades":
-            return urgency(one, now, HALF_LIFE)
-        return first if pace == "stays" else _grown(first, now - one.created_at)
+            return urgency(observation, now, HALF_LIFE)
+        return first if pace == "stays" else _grown(first, now - observation.created_at)
 
 
 def _grown(first: float, age: timedelta) -> float:

@@ -81,14 +81,14 @@ class _Publish(YamlModel):
         """Return a function that makes the arguments of `page.add` from the matched groups. Raises YamlProblem."""
         fixed = {"confidence", "ttl"}
         fills = {key: _filler(getattr(self, key), groups, ("publish", key)) for key in self.model_fields_set - fixed}
-        rest = {key: getattr(self, key) for key in self.model_fields_set & fixed}
+        fixed_values = {key: getattr(self, key) for key in self.model_fields_set & fixed}
 
-        def fill(seen: Groups) -> dict[str, Any]:
-            filled = {key: each(seen) for key, each in fills.items()}
-            filled.update({key: filled[key] or None for key in ("dedupe_key", "owner") if key in filled})
-            if "tags" in filled:
-                filled["tags"] = [tag for tag in filled["tags"] if tag]
-            return {**rest, **filled}
+        def fill(match: Groups) -> dict[str, Any]:
+            values = {key: each(match) for key, each in fills.items()}
+            values.update({key: values[key] or None for key in ("dedupe_key", "owner") if key in values})
+            if "tags" in values:
+                values["tags"] = [tag for tag in values["tags"] if tag]
+            return {**fixed_values, **values}
 
         return fill
 
@@ -158,11 +158,11 @@ def _filler(value: Any, groups: Collection[str], at: tuple[str | int, ...]) -> F
         return _text_filler(value, groups, at)
     if isinstance(value, list | tuple):
         items = [_filler(item, groups, (*at, index)) for index, item in enumerate(value)]
-        return lambda seen: [item(seen) for item in items]
+        return lambda match: [item(match) for item in items]
     if isinstance(value, dict):
         members = {name: _filler(member, groups, (*at, name)) for name, member in value.items()}
-        return lambda seen: {name: member(seen) for name, member in members.items()}
-    return lambda seen: value
+        return lambda match: {name: member(match) for name, member in members.items()}
+    return lambda match: value
 
 
 def _text_filler(text: str, groups: Collection[str], at: tuple[str | int, ...]) -> Callable[[Groups], str]:
@@ -174,8 +174,8 @@ def _text_filler(text: str, groups: Collection[str], at: tuple[str | int, ...]) 
         if group is not None and (spec or conversion or group not in groups):
             problem_text = f"{{{group}}} is not a named group of `match`; write a literal brace twice"
             raise YamlProblem(problem_text, groups, at)
-    pieces = [(literal, group) for literal, group, _, _ in parts]
-    return lambda seen: "".join(literal + ("" if group is None else seen[group]) for literal, group in pieces)
+    segments = [(literal, group) for literal, group, _, _ in parts]
+    return lambda match: "".join(literal + ("" if group is None else match[group]) for literal, group in segments)
 
 
 def _times(text: str) -> int:

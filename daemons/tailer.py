@@ -88,8 +88,8 @@ class Tailer:
             file.close()
             file = renamed
         if file.has(position) and (file.inode == position.inode or position.offset):
-            same = replace(position, inode=file.inode)
-            file.move_to(same.at_start() if self._from_start else same)
+            moved = replace(position, inode=file.inode)
+            file.move_to(moved.at_start() if self._from_start else moved)
         else:
             file.move_to(position.followed_by(file.inode))
         return file

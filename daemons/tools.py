@@ -77,15 +77,15 @@ def blocklist(file: Path) -> Tool:
     def block(observation: Observation) -> str:
         address = _address(observation)
         file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("a+b") as opened:
-            fcntl.flock(opened, fcntl.LOCK_EX)  # until it is closed
-            opened.seek(0)
-            content = opened.read()
+        with file.open("a+b") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX)  # until it is closed
+            stream.seek(0)
+            content = stream.read()
             if address.encode() not in content.split():
                 torn = b"" if content.endswith(b"\n") or not content else b"\n"
-                opened.write(torn + address.encode() + b"\n")
-                opened.flush()
-                os.fsync(opened.fileno())
+                stream.write(torn + address.encode() + b"\n")
+                stream.flush()
+                os.fsync(stream.fileno())
         return f"blocklist:{address}"
 
     return block
@@ -107,11 +107,11 @@ def _address(observation: Observation) -> str:
 
     Raises InvalidField for anything else.
     """
-    given = observation.context.get("address")
+    value = observation.context.get("address")
     try:
-        address = ipaddress.ip_address(given if isinstance(given, str) and "%" not in given else "")
+        address = ipaddress.ip_address(value if isinstance(value, str) and "%" not in value else "")
     except ValueError:
-        raise InvalidField("context", f"address: {given!r} is not an IP address, so it cannot be blocked") from None
+        raise InvalidField("context", f"address: {value!r} is not an IP address, so it cannot be blocked") from None
     address = getattr(address, "ipv4_mapped", None) or address
     if address.is_loopback or address.is_unspecified:
         raise InvalidField("context", f"address: {address} is this machine's own, so it is not blocked")

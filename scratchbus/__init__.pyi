@@ -177,8 +177,8 @@ from scratchbus.workspace.rules import Rule as Rule
 from scratchbus.workspace.rules import read_rules as read_rules
 from scratchbus.workspace.sync import WorkspaceSync as WorkspaceSync
 from scratchbus.workspace.sync import WorkspaceSynced as WorkspaceSynced
-from scratchbus.workspace.watching import watch_preferences as watch_preferences
-from scratchbus.workspace.watching import watch_workspace as watch_workspace
+from scratchbus.workspace.watch import watch_preferences as watch_preferences
+from scratchbus.workspace.watch import watch_workspace as watch_workspace
 
 __all__ = [  # a type checker exports an alias of another name only if it is listed here
     "MAX_TODO_CONTENT",

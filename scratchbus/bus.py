@@ -17,35 +17,34 @@ from scratchbus.telemetry.late import late, once
 if TYPE_CHECKING:
     from scratchbus import context as contexts
     from scratchbus import opening, timetravel
-    from scratchbus import page as paging
+    from scratchbus import page as page_facade
     from scratchbus import settings as configuration
-    from scratchbus import subscriptions as subscribing
-    from scratchbus import work as working
+    from scratchbus import subscriptions as subscription
+    from scratchbus import work as workers
     from scratchbus.archive import importing
-    from scratchbus.commands import claim as claiming
-    from scratchbus.commands import read as looking
+    from scratchbus.commands import claim as claims
+    from scratchbus.commands import read
     from scratchbus.context import embedding
-    from scratchbus.context import recall as recollection
+    from scratchbus.context import recall as recall_search
     from scratchbus.domain import events as event_kinds
     from scratchbus.domain import registry as registries
     from scratchbus.domain import representation, values
     from scratchbus.engine import steps
-    from scratchbus.eventlog import consumers, cursor, foreign, newest, reader
-    from scratchbus.eventlog import follow as following
-    from scratchbus.eventlog import tail_readers as tails
+    from scratchbus.eventlog import consumers, cursor, foreign, newest, reader, tail_readers
+    from scratchbus.eventlog import follow as followers
     from scratchbus.readmodel import histogram as histograms
-    from scratchbus.readmodel import rebuild as rebuilding
+    from scratchbus.readmodel import rebuild as rebuilds
     from scratchbus.readmodel import registry_files, scope
-    from scratchbus.readmodel import status as statuses
-    from scratchbus.readmodel import verify as verifying
-    from scratchbus.subscriptions import dead_letters as letters
+    from scratchbus.readmodel import status as bus_status
+    from scratchbus.readmodel import verify as verification
+    from scratchbus.subscriptions import dead_letters as dead_letter
     from scratchbus.subscriptions import definition, event_filters, options, pulling, settling
-    from scratchbus.subscriptions import pull as patient
-    from scratchbus.views import shared as sharing
-    from scratchbus.views import view as viewing
-    from scratchbus.work import handlers as handling
+    from scratchbus.subscriptions import pull as pull_loop
+    from scratchbus.views import shared as shared_views
+    from scratchbus.views import view as views
+    from scratchbus.work import handlers as handlers
 else:  # modules for opening a bus are imported then, all others on first use
-    claiming = late("scratchbus.commands.claim")
+    claims = late("scratchbus.commands.claim")
     configuration = late("scratchbus.settings")
     consumers = late("scratchbus.eventlog.consumers")
     contexts = late("scratchbus.context")
@@ -54,37 +53,37 @@ else:  # modules for opening a bus are imported then, all others on first use
     embedding = late("scratchbus.context.embedding")
     event_kinds = late("scratchbus.domain.events")
     event_filters = late("scratchbus.subscriptions.event_filters")
-    handling = late("scratchbus.work.handlers")
-    following = late("scratchbus.eventlog.follow")
+    handlers = late("scratchbus.work.handlers")
+    followers = late("scratchbus.eventlog.follow")
     foreign = late("scratchbus.eventlog.foreign")
     histograms = late("scratchbus.readmodel.histogram")
     importing = late("scratchbus.archive.importing")
-    letters = late("scratchbus.subscriptions.dead_letters")
-    looking = late("scratchbus.commands.read")
+    dead_letter = late("scratchbus.subscriptions.dead_letters")
+    read = late("scratchbus.commands.read")
     newest = late("scratchbus.eventlog.newest")
     opening = late("scratchbus.opening")
     options = late("scratchbus.subscriptions.options")
-    paging = late("scratchbus.page")
-    patient = late("scratchbus.subscriptions.pull")
+    page_facade = late("scratchbus.page")
+    pull_loop = late("scratchbus.subscriptions.pull")
     pulling = late("scratchbus.subscriptions.pulling")
     reader = late("scratchbus.eventlog.reader")
-    rebuilding = late("scratchbus.readmodel.rebuild")
-    recollection = late("scratchbus.context.recall")
+    rebuilds = late("scratchbus.readmodel.rebuild")
+    recall_search = late("scratchbus.context.recall")
     registries = late("scratchbus.domain.registry")
     registry_files = late("scratchbus.readmodel.registry_files")
     representation = late("scratchbus.domain.representation")
     scope = late("scratchbus.readmodel.scope")
     settling = late("scratchbus.subscriptions.settling")
-    sharing = late("scratchbus.views.shared")
-    statuses = late("scratchbus.readmodel.status")
+    shared_views = late("scratchbus.views.shared")
+    bus_status = late("scratchbus.readmodel.status")
     steps = late("scratchbus.engine.steps")
-    subscribing = late("scratchbus.subscriptions")
-    tails = late("scratchbus.eventlog.tail_readers")
+    subscription = late("scratchbus.subscriptions")
+    tail_readers = late("scratchbus.eventlog.tail_readers")
     timetravel = late("scratchbus.timetravel")
     values = late("scratchbus.domain.values")
-    verifying = late("scratchbus.readmodel.verify")
-    viewing = late("scratchbus.views.view")
-    working = late("scratchbus.work")
+    verification = late("scratchbus.readmodel.verify")
+    views = late("scratchbus.views.view")
+    workers = late("scratchbus.work")
 
 T = TypeVar("T")
 H = TypeVar("H", bound=Callable[..., Any])
@@ -99,9 +98,9 @@ class Bus(Memories):
         self._reader = opened.target.reader()
         self.converse = self._engine.run
         self.core = opened.core
-        self.feeds = tails.Feeds(self.core.log, self._reader)
+        self.feeds = tail_readers.Feeds(self.core.log, self._reader)
         self.keeper = Keeper(self.converse)
-        self._new_page = paging.Page  # imported here, so that the first addition does not wait for it
+        self._new_page = page_facade.Page  # imported here, so that the first addition does not wait for it
         try:
             self.converse(opening.greet(opened))
         except BaseException:
@@ -130,17 +129,17 @@ class Bus(Memories):
         """
         return cls(opening.prepare(url, source, instance, config, settings))
 
-    def page(self, name: str = "main") -> paging.Page:
+    def page(self, name: str = "main") -> page_facade.Page:
         """Return a page. Raises InvalidName."""
         return self._new_page(self, name)
 
     @once
-    def _live_pages(self) -> sharing.LivePages:
-        return sharing.LivePages(self.core, self.converse, self.feeds, self.keeper)
+    def _live_pages(self) -> shared_views.LivePages:
+        return shared_views.LivePages(self.core, self.converse, self.feeds, self.keeper)
 
-    def view(self, page: str = "main") -> viewing.View:
+    def view(self, page: str = "main") -> views.View:
         """Return a live view of a page, held in memory; it follows the log once it is entered. Raises InvalidName."""
-        return viewing.View(self._live_pages, page)
+        return views.View(self._live_pages, page)
 
     def events(
         self,
@@ -158,8 +157,8 @@ class Bus(Memories):
         `pages`, `types`, `kinds` and `subjects` select events. Raises InvalidInput for a kind that does not exist.
         Iterating raises PositionLost, LogRewound or LogGap rather than skip an event.
         """
-        narrow = looking.narrow_of(pages, types, kinds, subjects)
-        return following.follow_events(self.core.log, self.converse, self.feeds, after, pages, narrow, follow, stop)
+        narrow = read.narrow_of(pages, types, kinds, subjects)
+        return followers.follow_events(self.core.log, self.converse, self.feeds, after, pages, narrow, follow, stop)
 
     def last_events(
         self,
@@ -178,9 +177,9 @@ class Bus(Memories):
         `before`.
         Raises InvalidInput.
         """
-        narrow = looking.narrow_of(pages, types, kinds, subjects)
-        most = values.check_whole("count", count, most=10_000)
-        return self.converse(newest.newest(self.core.log, most, before, narrow))
+        narrow = read.narrow_of(pages, types, kinds, subjects)
+        checked_count = values.check_whole("count", count, most=10_000)
+        return self.converse(newest.newest(self.core.log, checked_count, before, narrow))
 
     def histogram(
         self,
@@ -212,7 +211,7 @@ class Bus(Memories):
         retry_delay: values.Duration = "1s",
         handler_timeout: values.Duration = "5m",
         stop: reader.Stop | None = None,
-    ) -> subscribing.Subscription:
+    ) -> subscription.Subscription:
         """Return a durable subscription: its cursor in the log is stored under this name, with one active consumer.
 
         A new name starts after `after` once the subscription is entered or iterated over; a known name continues at
@@ -221,10 +220,10 @@ class Bus(Memories):
         seconds. The lease is not renewed while an event is out for longer than `handler_timeout`. Raises
         InvalidInput, and on iteration SubscriptionMismatch.
         """
-        wanted = event_filters.Filters.of(looking.narrow_of(pages, types, kinds), tags)
+        filters = event_filters.Filters.of(read.narrow_of(pages, types, kinds), tags)
         terms = options.Terms(after, reset, max_attempts, retry_delay, handler_timeout)
         lease = self.settings.seconds("subscription_lease")
-        return subscribing.Subscription(self, name, wanted, terms, lease, stop)
+        return subscription.Subscription(self, name, filters, terms, lease, stop)
 
     def work(
         self,
@@ -238,19 +237,19 @@ class Bus(Memories):
         retry_delay: values.Duration = "1s",
         handler_timeout: values.Duration = "5m",
         stop: reader.Stop | None = None,
-    ) -> working.Work:
+    ) -> workers.Work:
         """Return work, which hands out the open observations of these pages, by default of all, to workers by priority.
 
         Each is claimed for `ttl`; the claim is renewed while the worker handles it, up to `handler_timeout`. A job
         that fails is handed out again after `retry_delay`, which doubles with each attempt, and goes to review after
         `max_attempts`. Numbers are seconds. Raises InvalidInput.
         """
-        terms = working.WorkTerms.of(max_attempts, retry_delay, handler_timeout)
-        return working.Work(self, name, claiming.Wanted.of(types, tags), pages, ttl, terms, stop)
+        terms = workers.WorkTerms.of(max_attempts, retry_delay, handler_timeout)
+        return workers.Work(self, name, claims.Wanted.of(types, tags), pages, ttl, terms, stop)
 
     @once
-    def _handlers(self) -> handling.Handlers:
-        return handling.Handlers()
+    def _handlers(self) -> handlers.Handlers:
+        return handlers.Handlers()
 
     def on(
         self,
@@ -271,7 +270,7 @@ class Bus(Memories):
         order, in one active process, `concurrency` events at once. `kinds` selects other events, None all. The other
         keywords are those of `subscribe`. Raises InvalidInput.
         """
-        open = partial(
+        subscribe = partial(
             self.subscribe,
             pages=pages,
             types=types or None,
@@ -282,7 +281,7 @@ class Bus(Memories):
             retry_delay=retry_delay,
             handler_timeout=handler_timeout,
         )
-        return self._handlers.declare(name, concurrency, open)
+        return self._handlers.declare(name, concurrency, subscribe)
 
     def on_job(
         self,
@@ -301,7 +300,7 @@ class Bus(Memories):
         `run_handlers` runs it as `work` with this `name`, by default the function's, alongside workers in other
         processes, `concurrency` jobs at once. The other keywords are those of `work`. Raises InvalidInput.
         """
-        open = partial(
+        start_work = partial(
             self.work,
             types=types or None,
             tags=tags,
@@ -311,7 +310,7 @@ class Bus(Memories):
             retry_delay=retry_delay,
             handler_timeout=handler_timeout,
         )
-        return self._handlers.declare(name, concurrency, open)
+        return self._handlers.declare(name, concurrency, start_work)
 
     def run_handlers(self, stop: reader.Stop | None = None) -> None:
         """Run the handlers declared with `on` and `on_job` until `stop` is set, or one of them cannot continue.
@@ -343,13 +342,13 @@ class Bus(Memories):
         delivers the events there, signed with the `secret`; without a secret the stored one stays. Raises InvalidInput,
         SubscriptionHeld for other filters while it is consumed, or PositionLost if it was dropped and is not reset.
         """
-        wanted = event_filters.Filters.of(looking.narrow_of(pages, types, kinds), tags)
+        filters = event_filters.Filters.of(read.narrow_of(pages, types, kinds), tags)
         terms = options.Terms(after, reset, max_attempts, retry_delay)
-        return self.converse(definition.declare(self.core, name, wanted, terms, url, secret))
+        return self.converse(definition.declare(self.core, name, filters, terms, url, secret))
 
-    def subscriptions(self) -> list[statuses.SubscriptionStatus]:
+    def subscriptions(self) -> list[bus_status.SubscriptionStatus]:
         """Return the status of every subscription, by name."""
-        return self.converse(statuses.read_subscriptions(self.core))
+        return self.converse(bus_status.read_subscriptions(self.core))
 
     def webhook(self, name: str) -> definition.Webhook:
         """Return the webhook of a subscription, with its secret. Raises NotFound if it has none."""
@@ -372,7 +371,7 @@ class Bus(Memories):
         delivered again on its own; after `max_attempts` it becomes a dead letter. Numbers are seconds. Raises NotFound
         for a name that was never declared or consumed, InvalidInput, PositionLost, LogRewound or LogGap.
         """
-        return patient.pull_from(self, pulling.Pull(self.core, name, max, lease, by), wait)
+        return pull_loop.pull_from(self, pulling.Pull(self.core, name, max, lease, by), wait)
 
     def ack(self, name: str, token: str, positions: Position | str | Iterable[Position | str]) -> None:
         """Ack pulled events with the token of their batch, all or none.
@@ -403,20 +402,20 @@ class Bus(Memories):
         """Delete a subscription and its dead letters. Raises NotFound, or SubscriptionHeld while it is consumed."""
         return self.converse(consumers.remove(self.core.log.keys(0), options.check_name(name)))
 
-    def dead_letters(self, name: str | None = None) -> list[subscribing.DeadLetter]:
+    def dead_letters(self, name: str | None = None) -> list[subscription.DeadLetter]:
         """Return the dead letters of a subscription, or of all, in the order of their events. Raises NotFound."""
-        return self.converse(letters.list_letters(self.core, name))
+        return self.converse(dead_letter.list_letters(self.core, name))
 
-    def retry_dead_letters(self, name: str, positions: letters.Positions = None) -> int:
+    def retry_dead_letters(self, name: str, positions: dead_letter.Positions = None) -> int:
         """Deliver dead letters again, all or those at these positions; return their number.
 
         Raises NotFound, or PositionLost when an event has left the log; then none is delivered again.
         """
-        return self.converse(letters.retry_letters(self.core, name, positions))
+        return self.converse(dead_letter.retry_letters(self.core, name, positions))
 
-    def drop_dead_letters(self, name: str, positions: letters.Positions = None) -> int:
+    def drop_dead_letters(self, name: str, positions: dead_letter.Positions = None) -> int:
         """Delete dead letters, all or those at these positions; return their number. Raises NotFound."""
-        return self.converse(letters.drop_letters(self.core, name, positions))
+        return self.converse(dead_letter.drop_letters(self.core, name, positions))
 
     def wait_for_events(self, behind: Mapping[int, Position], seconds: float = 0.5) -> bool:
         """Wait until a shard has an event after its position here; return whether one has."""
@@ -434,8 +433,8 @@ class Bus(Memories):
         return contexts.Contexts(self)
 
     @once
-    def _recaller(self) -> recollection.Recaller:
-        return recollection.Recaller()
+    def _recaller(self) -> recall_search.Recaller:
+        return recall_search.Recaller()
 
     def recall(
         self,
@@ -447,7 +446,7 @@ class Bus(Memories):
         at: timetravel.When | None = None,
         limit: int | None = 10,
         embedder: embedding.Embedder | None = None,
-    ) -> list[recollection.Recalled]:
+    ) -> list[recall_search.Recalled]:
         """Return the items relevant to a question, best first, from some scopes, sessions and a page.
 
         Notes, notepads, preferences, true facts and observations that are not archived are ranked by their words, by
@@ -457,10 +456,10 @@ class Bus(Memories):
         otherwise each page is read once, and later only its new events. An empty query finds the newest. With None as
         `limit` it returns every match, at most a few hundred. Raises InvalidName, InvalidField and InvalidPosition.
         """
-        asked = recollection.RecallQuestion(query, scopes, sessions, page, limit)
+        question = recall_search.RecallQuestion(query, scopes, sessions, page, limit)
         if at is not None:
-            return self.converse(recollection.recall_past(self.core, asked, at, embedder))
-        return self.converse(recollection.recall(self.core, self._recaller, asked, embedder))
+            return self.converse(recall_search.recall_past(self.core, question, at, embedder))
+        return self.converse(recall_search.recall(self.core, self._recaller, question, embedder))
 
     @property
     def instance(self) -> str:
@@ -477,11 +476,11 @@ class Bus(Memories):
         """The settings in force."""
         return self.core.settings
 
-    def status(self) -> statuses.Status:
+    def status(self) -> bus_status.Status:
         """Return the status of the engine, the logs, the projections and the pages."""
         return self.converse(opening.status_of(self._opened))
 
-    def pages(self, at: timetravel.When | None = None) -> list[statuses.PageStatus]:
+    def pages(self, at: timetravel.When | None = None) -> list[bus_status.PageStatus]:
         """Return the status of all pages, those with the most open observations first.
 
         With `at`, a position or a time, return the pages of that moment; it costs a read of each page.
@@ -489,9 +488,9 @@ class Bus(Memories):
         """
         if at is not None:
             return self.converse(timetravel.pages_as_of(self.core, at))
-        return self.converse(statuses.read_pages(self.core))
+        return self.converse(bus_status.read_pages(self.core))
 
-    def rebuild(self, progress: rebuilding.Progress | None = None, *, over_gaps: bool = False) -> rebuilding.Rebuilt:
+    def rebuild(self, progress: rebuilds.Progress | None = None, *, over_gaps: bool = False) -> rebuilds.Rebuilt:
         """Fold the whole log into a new state, and switch to it atomically; readers never see a gap.
 
         It yields to publishers. `progress` is called with the number of events folded and the total. Raises
@@ -499,15 +498,15 @@ class Bus(Memories):
         unchanged. The same holds for LogGap: the log has lost events that the state contains. With `over_gaps`, the new
         state goes without them.
         """
-        return self.converse(rebuilding.rebuild(self.core, progress, over_gaps=over_gaps))
+        return self.converse(rebuilds.rebuild(self.core, progress, over_gaps=over_gaps))
 
-    def verify(self, progress: rebuilding.Progress | None = None) -> verifying.Verified:
+    def verify(self, progress: rebuilds.Progress | None = None) -> verification.Verified:
         """Compare everything the engine stores with the log, also while others write.
 
         Returns the differences and the amount compared. `progress` is called with the number of events read and the
         total.
         """
-        return self.converse(verifying.verify(self.core, progress))
+        return self.converse(verification.verify(self.core, progress))
 
     def repair(self) -> list[foreign.ForeignEntry]:
         """Remove the entries that someone added to the logs by hand behind their last events; return them.
@@ -553,8 +552,8 @@ class Bus(Memories):
         Raises RegistryError for a bad file, TypeInUse when an open observation needs a type that would be removed,
         and VersionConflict.
         """
-        given = registry_files.as_registry(registry)
-        return self.converse(scope.push_registry(self.core, given, event_id, expected_version))
+        new_registry = registry_files.as_registry(registry)
+        return self.converse(scope.push_registry(self.core, new_registry, event_id, expected_version))
 
     def close(self) -> None:
         """Close the connections; from then on every operation, including waiting ones, raises BusClosed."""

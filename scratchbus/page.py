@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Never, Unpack
 
 from pydantic import BaseModel
 
-from scratchbus.commands import add as adding
-from scratchbus.commands import read as looking
+from scratchbus.commands import add as additions
+from scratchbus.commands import read
 from scratchbus.commands.add_many import add_many
 from scratchbus.domain.events import AnyEvent, Erased
 from scratchbus.domain.observation import Claim, Observation
@@ -25,34 +25,33 @@ from scratchbus.telemetry.late import late
 
 if TYPE_CHECKING:
     from scratchbus import timetravel
-    from scratchbus import work as working
-    from scratchbus.commands import change
-    from scratchbus.commands import claim as claiming
-    from scratchbus.commands import erase as erasing
-    from scratchbus.commands import execution as doing
-    from scratchbus.commands import exposure as exposing
+    from scratchbus import work as workers
+    from scratchbus.commands import change, execution
+    from scratchbus.commands import claim as claims
+    from scratchbus.commands import erase as erasure
+    from scratchbus.commands import exposure as exposure_log
     from scratchbus.commands import moment as moments
-    from scratchbus.commands import refute as refuting
-    from scratchbus.commands import trace as tracing
+    from scratchbus.commands import refute as refutation
+    from scratchbus.commands import trace as trace_queries
     from scratchbus.domain import exposure as exposures
     from scratchbus.domain import trace as traces
-    from scratchbus.readmodel import rebuild as rebuilding
+    from scratchbus.readmodel import rebuild as rebuilds
     from scratchbus.readmodel import short_ids
 else:
     change = late("scratchbus.commands.change")
-    claiming = late("scratchbus.commands.claim")
-    doing = late("scratchbus.commands.execution")
-    erasing = late("scratchbus.commands.erase")
+    claims = late("scratchbus.commands.claim")
+    execution = late("scratchbus.commands.execution")
+    erasure = late("scratchbus.commands.erase")
     exposures = late("scratchbus.domain.exposure")
-    exposing = late("scratchbus.commands.exposure")
-    rebuilding = late("scratchbus.readmodel.rebuild")
-    refuting = late("scratchbus.commands.refute")
+    exposure_log = late("scratchbus.commands.exposure")
+    rebuilds = late("scratchbus.readmodel.rebuild")
+    refutation = late("scratchbus.commands.refute")
     short_ids = late("scratchbus.readmodel.short_ids")
     timetravel = late("scratchbus.timetravel")
     traces = late("scratchbus.domain.trace")
     moments = late("scratchbus.commands.moment")
-    tracing = late("scratchbus.commands.trace")
-    working = late("scratchbus.work")
+    trace_queries = late("scratchbus.commands.trace")
+    workers = late("scratchbus.work")
 
 Names = list[str]
 Observations = list[Observation]  # inside a class with a method `list`, that name is taken
@@ -79,9 +78,9 @@ class Page:
     def __dir__(self) -> Names:
         return public_names(self)
 
-    def _stored(self, stale_ok: bool) -> looking.StoredPage:
+    def _stored(self, stale_ok: bool) -> read.StoredPage:
         core = self._bus.core
-        return looking.StoredPage(core.log, self.name, core.fresh._replace(stale_ok=stale_ok))
+        return read.StoredPage(core.log, self.name, core.fresh._replace(stale_ok=stale_ok))
 
     def add(
         self,
@@ -122,7 +121,7 @@ class Page:
         KiB each; whole numbers in them have up to 308 digits. On a full page the oldest observation of the lowest
         priority is displaced. Raises PageFull if none may be displaced, UnknownType, UnknownField and InvalidField.
         """
-        return self._bus.converse(adding.add(self._bus.core, self.name, locals()))
+        return self._bus.converse(additions.add(self._bus.core, self.name, locals()))
 
     def add_many(self, items: Sequence[NewObservation], *, event_id: str | None = None) -> Observations:
         """Add up to 1,000 observations in one atomic batch; return them in order. Raises the errors of `add`."""
@@ -130,10 +129,10 @@ class Page:
 
     def get(self, id: str, *, stale_ok: bool = False) -> Observation | None:
         """Return an observation, or None if it is not on the page. Raises InvalidId."""
-        reading = looking.get_one(self._stored(stale_ok), id)
+        steps = read.get_one(self._stored(stale_ok), id)
         if self._bus.core.settings.log_reads:
-            return self._bus.converse(exposing.logged_one(self._bus.core, self.name, reading))
-        return self._bus.converse(reading)
+            return self._bus.converse(exposure_log.logged_one(self._bus.core, self.name, steps))
+        return self._bus.converse(steps)
 
     def list(
         self,
@@ -163,11 +162,11 @@ class Page:
         """
         if filters is not None:
             return self.list(**keywords_of(filters, locals()))
-        wanted = Filter.parse(locals())
-        reading = looking.list_all(self._bus.core, self._stored(stale_ok), wanted, limit, after)
+        filter = Filter.parse(locals())
+        steps = read.list_all(self._bus.core, self._stored(stale_ok), filter, limit, after)
         if self._bus.core.settings.log_reads:
-            reading = exposing.logged(self._bus.core, self.name, reading)
-        return self._bus.converse(reading)
+            steps = exposure_log.logged(self._bus.core, self.name, steps)
+        return self._bus.converse(steps)
 
     def count(
         self,
@@ -176,26 +175,26 @@ class Page:
         after: Observation | Position | str | None = None,
         limit: int | None = 1_000,
         stale_ok: bool = False,
-        **narrow: Unpack[FilterKeywords],
+        **keywords: Unpack[FilterKeywords],
     ) -> int:
         """Return how many observations match the filters of `list`, at most `limit`.
 
         With `after`, the last item of a list that reached its limit, this counts the remaining matches.
         """
-        wanted = filter_of(filters, narrow)
+        filter = filter_of(filters, keywords)
         stored = self._stored(stale_ok)
-        return len(self._bus.converse(looking.list_all(self._bus.core, stored, wanted, limit, after)))
+        return len(self._bus.converse(read.list_all(self._bus.core, stored, filter, limit, after)))
 
-    def counts(self, *, stale_ok: bool = False) -> looking.PageCounts:
+    def counts(self, *, stale_ok: bool = False) -> read.PageCounts:
         """Return how many observations of each status and type there are, among the newest 10,000."""
-        return self._bus.converse(looking.count_all(self._stored(stale_ok)))
+        return self._bus.converse(read.count_all(self._stored(stale_ok)))
 
     def active(self, limit: int | None = None, *, stale_ok: bool = False) -> Observations:
         """Return the active observations by priority, then newest first."""
-        reading = self._stored(stale_ok).active(limit)
+        steps = self._stored(stale_ok).active(limit)
         if self._bus.core.settings.log_reads:
-            reading = exposing.logged(self._bus.core, self.name, reading)
-        return self._bus.converse(reading)
+            steps = exposure_log.logged(self._bus.core, self.name, steps)
+        return self._bus.converse(steps)
 
     def ready(self, limit: int | None = None) -> Observations:
         """Return the observations that can be claimed now (active, not blocked, not claimed), in the order of `active`.
@@ -225,7 +224,7 @@ class Page:
         """
         if patch is not None:
             changes = change.merged(patch, changes)
-        return self._bus.converse(doing.execute(self._bus.core, self.name, change.Update, locals()))
+        return self._bus.converse(execution.execute(self._bus.core, self.name, change.Update, locals()))
 
     def review(
         self,
@@ -237,7 +236,7 @@ class Page:
         fence: int | None = None,
     ) -> Observation:
         """Send it to review: it stays open, but is not active. Raises InvalidTransition, VersionConflict."""
-        return self._bus.converse(doing.execute(self._bus.core, self.name, change.Review, locals()))
+        return self._bus.converse(execution.execute(self._bus.core, self.name, change.Review, locals()))
 
     def resolve(
         self,
@@ -249,7 +248,7 @@ class Page:
         fence: int | None = None,
     ) -> Observation:
         """Close it as done. Raises InvalidTransition, Claimed, VersionConflict."""
-        return self._bus.converse(doing.execute(self._bus.core, self.name, change.Resolve, locals()))
+        return self._bus.converse(execution.execute(self._bus.core, self.name, change.Resolve, locals()))
 
     def archive(
         self,
@@ -261,7 +260,7 @@ class Page:
         fence: int | None = None,
     ) -> Observation:
         """Archive it for good. Raises InvalidTransition, Claimed, VersionConflict."""
-        return self._bus.converse(doing.execute(self._bus.core, self.name, change.ArchiveObservation, locals()))
+        return self._bus.converse(execution.execute(self._bus.core, self.name, change.ArchiveObservation, locals()))
 
     def reopen(
         self,
@@ -279,7 +278,7 @@ class Page:
         has passed. Raises InvalidTransition, PageFull, InvalidTTL, and KeyHeld if another observation has its dedupe
         key.
         """
-        return self._bus.converse(doing.execute(self._bus.core, self.name, change.Reopen, locals()))
+        return self._bus.converse(execution.execute(self._bus.core, self.name, change.Reopen, locals()))
 
     def clear_resolved(self, ids: Sequence[str], *, event_id: str | None = None) -> None:
         """Remove resolved observations from the page, all or none; their history stays. `ids` may be a single id.
@@ -302,7 +301,7 @@ class Page:
         `ttl` is a number of seconds, or "30s", "10m"; "never" is refused. Raises Claimed, StaleFence,
         InvalidTransition.
         """
-        return self._bus.converse(claiming.claim(self._bus.core, self.name, locals()))
+        return self._bus.converse(claims.claim(self._bus.core, self.name, locals()))
 
     def claim_next(
         self,
@@ -312,31 +311,31 @@ class Page:
         by: str | None = None,
         ttl: Duration = "30s",
         event_id: str | None = None,
-    ) -> working.Job | None:
+    ) -> workers.Job | None:
         """Claim the unclaimed active observation with the highest priority, newest first; None if there is none.
 
         It has one of the types and all of the tags. The claim is not renewed automatically. Raises UnknownType.
         """
-        make = partial(working.Job, self._bus, self.name, ttl)
-        picking = working.claim_next(make, self._bus.core, self.name, types, tags, by, ttl, event_id)
-        return self._bus.converse(picking)
+        make_job = partial(workers.Job, self._bus, self.name, ttl)
+        steps = workers.claim_next(make_job, self._bus.core, self.name, types, tags, by, ttl, event_id)
+        return self._bus.converse(steps)
 
     def release(
         self, id: str, *, by: str | None = None, event_id: str | None = None, fence: int | None = None
     ) -> Observation:
         """Release a claim. Raises NotClaimed, Claimed if another connection holds it, StaleFence."""
-        return self._bus.converse(doing.execute(self._bus.core, self.name, claiming.Release, locals()))
+        return self._bus.converse(execution.execute(self._bus.core, self.name, claims.Release, locals()))
 
     def link(self, id: str, action: str, *, event_id: str | None = None, fence: int | None = None) -> Observation:
         """Record an action, any text, taken because of it; `trace` finds the observation by this action."""
-        return self._bus.converse(doing.execute(self._bus.core, self.name, claiming.LinkAction, locals()))
+        return self._bus.converse(execution.execute(self._bus.core, self.name, claims.LinkAction, locals()))
 
     def refute(self, id: str, *, reason: str, event_id: str | None = None, fence: int | None = None) -> Observation:
         """Archive it as untrue; open observations on any page with it as evidence go to review.
 
         Raises InvalidField without a reason, and NotChangeable if it is already archived.
         """
-        return self._bus.converse(refuting.refute(self._bus.core, self.name, locals()))
+        return self._bus.converse(refutation.refute(self._bus.core, self.name, locals()))
 
     def erase(self, id: str, *, reason: str, event_id: str | None = None) -> Erased:
         """Erase its events from the log, and everything derived from them; return the tombstone.
@@ -346,40 +345,40 @@ class Page:
         Erasing it again completes an interrupted erasure, and otherwise changes nothing. Raises NotFound, Conflict, or
         RebuildHeld during a rebuild.
         """
-        return self._bus.converse(erasing.erase(self._bus.core, self.name, id, reason, event_id))
+        return self._bus.converse(erasure.erase(self._bus.core, self.name, id, reason, event_id))
 
     def trace(self, action: str) -> traces.Trace:
         """Return what led to an action: the observations linked to it, and their evidence.
 
         Raises NotFound if nothing on the page is linked to it.
         """
-        return self._bus.converse(tracing.trace(moments.Now(self._bus.core), self.name, action))
+        return self._bus.converse(trace_queries.trace(moments.Now(self._bus.core), self.name, action))
 
     def consequences(self, id: str) -> traces.Consequences:
         """Return its consequences: observations it is evidence for, actions linked to them, and events it caused.
 
         Raises NotFound if it was never on the page.
         """
-        return self._bus.converse(tracing.consequences(moments.Now(self._bus.core), self.name, id))
+        return self._bus.converse(trace_queries.consequences(moments.Now(self._bus.core), self.name, id))
 
     def log_read(self, observations: Sequence[Observation]) -> None:
         """Record that these were read, for example from a view, if `log_reads` is set, like `get` and `list`."""
         if self._bus.core.settings.log_reads:
-            self._bus.converse(exposing.log_read(self._bus.core, self.name, observations))
+            self._bus.converse(exposure_log.log_read(self._bus.core, self.name, observations))
 
     def exposure(self, id: str) -> exposures.Exposure:
         """Return the agents that were shown it, when and in which version, and the actions they have linked since.
 
         Only contexts assembled with `record=True` count. Raises NotFound if it was never on the page.
         """
-        return self._bus.converse(exposing.exposure(moments.Now(self._bus.core), self.name, id))
+        return self._bus.converse(exposure_log.exposure(moments.Now(self._bus.core), self.name, id))
 
     def evidence(self, id: str) -> dict[str, Observation]:
         """Return its direct and indirect evidence by id: observations of this page, and of others.
 
         Evidence that is no longer on any page is left out. Raises NotFound for an id that is not on this page.
         """
-        return self._bus.converse(tracing.evidence(moments.Now(self._bus.core), self.name, id))
+        return self._bus.converse(trace_queries.evidence(moments.Now(self._bus.core), self.name, id))
 
     def whole_id(self, text: str) -> str:
         """Return the full id for an id, or for at least 6 characters of its end or beginning.
@@ -396,21 +395,21 @@ class Page:
         is not asked again. Raises InvalidField for anything but an observation, and PositionLost if the events have
         left the log.
         """
-        return self._bus.converse(looking.list_displaced(self._bus.core, self.name, newcomer))
+        return self._bus.converse(read.list_displaced(self._bus.core, self.name, newcomer))
 
     def history(self, id: str) -> Events:
         """Return its events, oldest first, also after it has left the page.
 
         Raises NotFound if it was never on the page, and PositionLost if some of its events have left the log.
         """
-        return self._bus.converse(looking.list_history(self._bus.core, self.name, id))
+        return self._bus.converse(read.list_history(self._bus.core, self.name, id))
 
     def as_of(
         self,
         when: timetravel.When,
         without_sources: str | Collection[str] = (),
         *,
-        progress: rebuilding.Progress | None = None,
+        progress: rebuilds.Progress | None = None,
     ) -> timetravel.PastPage:
         """Return the page at a position or a time; an atomic batch counts as a whole or not at all.
 

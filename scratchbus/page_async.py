@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Never, Unpack
 
 from pydantic import BaseModel
 
-from scratchbus.commands import add as adding
-from scratchbus.commands import read as looking
+from scratchbus.commands import add as additions
+from scratchbus.commands import read
 from scratchbus.commands.add_many import add_many
 from scratchbus.domain.events import AnyEvent, Erased
 from scratchbus.domain.observation import Claim, Observation
@@ -23,34 +23,33 @@ from scratchbus.telemetry.late import late
 
 if TYPE_CHECKING:
     from scratchbus import timetravel
-    from scratchbus import work as working
-    from scratchbus.commands import change
-    from scratchbus.commands import claim as claiming
-    from scratchbus.commands import erase as erasing
-    from scratchbus.commands import execution as doing
-    from scratchbus.commands import exposure as exposing
+    from scratchbus import work as workers
+    from scratchbus.commands import change, execution
+    from scratchbus.commands import claim as claims
+    from scratchbus.commands import erase as erasure
+    from scratchbus.commands import exposure as exposure_log
     from scratchbus.commands import moment as moments
-    from scratchbus.commands import refute as refuting
-    from scratchbus.commands import trace as tracing
+    from scratchbus.commands import refute as refutation
+    from scratchbus.commands import trace as trace_queries
     from scratchbus.domain import exposure as exposures
     from scratchbus.domain import trace as traces
-    from scratchbus.readmodel import rebuild as rebuilding
+    from scratchbus.readmodel import rebuild as rebuilds
     from scratchbus.readmodel import short_ids
 else:
     change = late("scratchbus.commands.change")
-    claiming = late("scratchbus.commands.claim")
-    doing = late("scratchbus.commands.execution")
-    erasing = late("scratchbus.commands.erase")
+    claims = late("scratchbus.commands.claim")
+    execution = late("scratchbus.commands.execution")
+    erasure = late("scratchbus.commands.erase")
     exposures = late("scratchbus.domain.exposure")
-    exposing = late("scratchbus.commands.exposure")
-    rebuilding = late("scratchbus.readmodel.rebuild")
-    refuting = late("scratchbus.commands.refute")
+    exposure_log = late("scratchbus.commands.exposure")
+    rebuilds = late("scratchbus.readmodel.rebuild")
+    refutation = late("scratchbus.commands.refute")
     short_ids = late("scratchbus.readmodel.short_ids")
     timetravel = late("scratchbus.timetravel")
     traces = late("scratchbus.domain.trace")
     moments = late("scratchbus.commands.moment")
-    tracing = late("scratchbus.commands.trace")
-    working = late("scratchbus.work")
+    trace_queries = late("scratchbus.commands.trace")
+    workers = late("scratchbus.work")
 
 Names = list[str]
 Observations = list[Observation]  # inside a class with a method `list`, that name is taken
@@ -77,9 +76,9 @@ class AsyncPage:
     def __dir__(self) -> Names:
         return public_names(self)
 
-    def _stored(self, stale_ok: bool) -> looking.StoredPage:
+    def _stored(self, stale_ok: bool) -> read.StoredPage:
         core = self._bus.core
-        return looking.StoredPage(core.log, self.name, core.fresh._replace(stale_ok=stale_ok))
+        return read.StoredPage(core.log, self.name, core.fresh._replace(stale_ok=stale_ok))
 
     async def add(
         self,
@@ -120,7 +119,7 @@ class AsyncPage:
         KiB each; whole numbers in them have up to 308 digits. On a full page the oldest observation of the lowest
         priority is displaced. Raises PageFull if none may be displaced, UnknownType, UnknownField and InvalidField.
         """
-        return await self._bus.converse(adding.add(self._bus.core, self.name, locals()))
+        return await self._bus.converse(additions.add(self._bus.core, self.name, locals()))
 
     async def add_many(self, items: Sequence[NewObservation], *, event_id: str | None = None) -> Observations:
         """Add up to 1,000 observations in one atomic batch; return them in order. Raises the errors of `add`."""
@@ -128,10 +127,10 @@ class AsyncPage:
 
     async def get(self, id: str, *, stale_ok: bool = False) -> Observation | None:
         """Return an observation, or None if it is not on the page. Raises InvalidId."""
-        reading = looking.get_one(self._stored(stale_ok), id)
+        steps = read.get_one(self._stored(stale_ok), id)
         if self._bus.core.settings.log_reads:
-            return await self._bus.converse(exposing.logged_one(self._bus.core, self.name, reading))
-        return await self._bus.converse(reading)
+            return await self._bus.converse(exposure_log.logged_one(self._bus.core, self.name, steps))
+        return await self._bus.converse(steps)
 
     async def list(
         self,
@@ -161,11 +160,11 @@ class AsyncPage:
         """
         if filters is not None:
             return await self.list(**keywords_of(filters, locals()))
-        wanted = Filter.parse(locals())
-        reading = looking.list_all(self._bus.core, self._stored(stale_ok), wanted, limit, after)
+        filter = Filter.parse(locals())
+        steps = read.list_all(self._bus.core, self._stored(stale_ok), filter, limit, after)
         if self._bus.core.settings.log_reads:
-            reading = exposing.logged(self._bus.core, self.name, reading)
-        return await self._bus.converse(reading)
+            steps = exposure_log.logged(self._bus.core, self.name, steps)
+        return await self._bus.converse(steps)
 
     async def count(
         self,
@@ -174,26 +173,26 @@ class AsyncPage:
         after: Observation | Position | str | None = None,
         limit: int | None = 1_000,
         stale_ok: bool = False,
-        **narrow: Unpack[FilterKeywords],
+        **keywords: Unpack[FilterKeywords],
     ) -> int:
         """Return how many observations match the filters of `list`, at most `limit`.
 
         With `after`, the last item of a list that reached its limit, this counts the remaining matches.
         """
-        wanted = filter_of(filters, narrow)
+        filter = filter_of(filters, keywords)
         stored = self._stored(stale_ok)
-        return len(await self._bus.converse(looking.list_all(self._bus.core, stored, wanted, limit, after)))
+        return len(await self._bus.converse(read.list_all(self._bus.core, stored, filter, limit, after)))
 
-    async def counts(self, *, stale_ok: bool = False) -> looking.PageCounts:
+    async def counts(self, *, stale_ok: bool = False) -> read.PageCounts:
         """Return how many observations of each status and type there are, among the newest 10,000."""
-        return await self._bus.converse(looking.count_all(self._stored(stale_ok)))
+        return await self._bus.converse(read.count_all(self._stored(stale_ok)))
 
     async def active(self, limit: int | None = None, *, stale_ok: bool = False) -> Observations:
         """Return the active observations by priority, then newest first."""
-        reading = self._stored(stale_ok).active(limit)
+        steps = self._stored(stale_ok).active(limit)
         if self._bus.core.settings.log_reads:
-            reading = exposing.logged(self._bus.core, self.name, reading)
-        return await self._bus.converse(reading)
+            steps = exposure_log.logged(self._bus.core, self.name, steps)
+        return await self._bus.converse(steps)
 
     async def ready(self, limit: int | None = None) -> Observations:
         """Return the observations that can be claimed now (active, not blocked, not claimed), in the order of `active`.
@@ -223,7 +222,7 @@ class AsyncPage:
         """
         if patch is not None:
             changes = change.merged(patch, changes)
-        return await self._bus.converse(doing.execute(self._bus.core, self.name, change.Update, locals()))
+        return await self._bus.converse(execution.execute(self._bus.core, self.name, change.Update, locals()))
 
     async def review(
         self,
@@ -235,7 +234,7 @@ class AsyncPage:
         fence: int | None = None,
     ) -> Observation:
         """Send it to review: it stays open, but is not active. Raises InvalidTransition, VersionConflict."""
-        return await self._bus.converse(doing.execute(self._bus.core, self.name, change.Review, locals()))
+        return await self._bus.converse(execution.execute(self._bus.core, self.name, change.Review, locals()))
 
     async def resolve(
         self,
@@ -247,7 +246,7 @@ class AsyncPage:
         fence: int | None = None,
     ) -> Observation:
         """Close it as done. Raises InvalidTransition, Claimed, VersionConflict."""
-        return await self._bus.converse(doing.execute(self._bus.core, self.name, change.Resolve, locals()))
+        return await self._bus.converse(execution.execute(self._bus.core, self.name, change.Resolve, locals()))
 
     async def archive(
         self,
@@ -259,7 +258,9 @@ class AsyncPage:
         fence: int | None = None,
     ) -> Observation:
         """Archive it for good. Raises InvalidTransition, Claimed, VersionConflict."""
-        return await self._bus.converse(doing.execute(self._bus.core, self.name, change.ArchiveObservation, locals()))
+        return await self._bus.converse(
+            execution.execute(self._bus.core, self.name, change.ArchiveObservation, locals())
+        )
 
     async def reopen(
         self,
@@ -277,7 +278,7 @@ class AsyncPage:
         has passed. Raises InvalidTransition, PageFull, InvalidTTL, and KeyHeld if another observation has its dedupe
         key.
         """
-        return await self._bus.converse(doing.execute(self._bus.core, self.name, change.Reopen, locals()))
+        return await self._bus.converse(execution.execute(self._bus.core, self.name, change.Reopen, locals()))
 
     async def clear_resolved(self, ids: Sequence[str], *, event_id: str | None = None) -> None:
         """Remove resolved observations from the page, all or none; their history stays. `ids` may be a single id.
@@ -300,7 +301,7 @@ class AsyncPage:
         `ttl` is a number of seconds, or "30s", "10m"; "never" is refused. Raises Claimed, StaleFence,
         InvalidTransition.
         """
-        return await self._bus.converse(claiming.claim(self._bus.core, self.name, locals()))
+        return await self._bus.converse(claims.claim(self._bus.core, self.name, locals()))
 
     async def claim_next(
         self,
@@ -310,24 +311,24 @@ class AsyncPage:
         by: str | None = None,
         ttl: Duration = "30s",
         event_id: str | None = None,
-    ) -> working.AsyncJob | None:
+    ) -> workers.AsyncJob | None:
         """Claim the unclaimed active observation with the highest priority, newest first; None if there is none.
 
         It has one of the types and all of the tags. The claim is not renewed automatically. Raises UnknownType.
         """
-        make = partial(working.AsyncJob, self._bus, self.name, ttl)
-        picking = working.claim_next(make, self._bus.core, self.name, types, tags, by, ttl, event_id)
-        return await self._bus.converse(picking)
+        make_job = partial(workers.AsyncJob, self._bus, self.name, ttl)
+        steps = workers.claim_next(make_job, self._bus.core, self.name, types, tags, by, ttl, event_id)
+        return await self._bus.converse(steps)
 
     async def release(
         self, id: str, *, by: str | None = None, event_id: str | None = None, fence: int | None = None
     ) -> Observation:
         """Release a claim. Raises NotClaimed, Claimed if another connection holds it, StaleFence."""
-        return await self._bus.converse(doing.execute(self._bus.core, self.name, claiming.Release, locals()))
+        return await self._bus.converse(execution.execute(self._bus.core, self.name, claims.Release, locals()))
 
     async def link(self, id: str, action: str, *, event_id: str | None = None, fence: int | None = None) -> Observation:
         """Record an action, any text, taken because of it; `trace` finds the observation by this action."""
-        return await self._bus.converse(doing.execute(self._bus.core, self.name, claiming.LinkAction, locals()))
+        return await self._bus.converse(execution.execute(self._bus.core, self.name, claims.LinkAction, locals()))
 
     async def refute(
         self, id: str, *, reason: str, event_id: str | None = None, fence: int | None = None
@@ -336,7 +337,7 @@ class AsyncPage:
 
         Raises InvalidField without a reason, and NotChangeable if it is already archived.
         """
-        return await self._bus.converse(refuting.refute(self._bus.core, self.name, locals()))
+        return await self._bus.converse(refutation.refute(self._bus.core, self.name, locals()))
 
     async def erase(self, id: str, *, reason: str, event_id: str | None = None) -> Erased:
         """Erase its events from the log, and everything derived from them; return the tombstone.
@@ -346,40 +347,40 @@ class AsyncPage:
         Erasing it again completes an interrupted erasure, and otherwise changes nothing. Raises NotFound, Conflict, or
         RebuildHeld during a rebuild.
         """
-        return await self._bus.converse(erasing.erase(self._bus.core, self.name, id, reason, event_id))
+        return await self._bus.converse(erasure.erase(self._bus.core, self.name, id, reason, event_id))
 
     async def trace(self, action: str) -> traces.Trace:
         """Return what led to an action: the observations linked to it, and their evidence.
 
         Raises NotFound if nothing on the page is linked to it.
         """
-        return await self._bus.converse(tracing.trace(moments.Now(self._bus.core), self.name, action))
+        return await self._bus.converse(trace_queries.trace(moments.Now(self._bus.core), self.name, action))
 
     async def consequences(self, id: str) -> traces.Consequences:
         """Return its consequences: observations it is evidence for, actions linked to them, and events it caused.
 
         Raises NotFound if it was never on the page.
         """
-        return await self._bus.converse(tracing.consequences(moments.Now(self._bus.core), self.name, id))
+        return await self._bus.converse(trace_queries.consequences(moments.Now(self._bus.core), self.name, id))
 
     async def log_read(self, observations: Sequence[Observation]) -> None:
         """Record that these were read, for example from a view, if `log_reads` is set, like `get` and `list`."""
         if self._bus.core.settings.log_reads:
-            await self._bus.converse(exposing.log_read(self._bus.core, self.name, observations))
+            await self._bus.converse(exposure_log.log_read(self._bus.core, self.name, observations))
 
     async def exposure(self, id: str) -> exposures.Exposure:
         """Return the agents that were shown it, when and in which version, and the actions they have linked since.
 
         Only contexts assembled with `record=True` count. Raises NotFound if it was never on the page.
         """
-        return await self._bus.converse(exposing.exposure(moments.Now(self._bus.core), self.name, id))
+        return await self._bus.converse(exposure_log.exposure(moments.Now(self._bus.core), self.name, id))
 
     async def evidence(self, id: str) -> dict[str, Observation]:
         """Return its direct and indirect evidence by id: observations of this page, and of others.
 
         Evidence that is no longer on any page is left out. Raises NotFound for an id that is not on this page.
         """
-        return await self._bus.converse(tracing.evidence(moments.Now(self._bus.core), self.name, id))
+        return await self._bus.converse(trace_queries.evidence(moments.Now(self._bus.core), self.name, id))
 
     async def whole_id(self, text: str) -> str:
         """Return the full id for an id, or for at least 6 characters of its end or beginning.
@@ -396,21 +397,21 @@ class AsyncPage:
         is not asked again. Raises InvalidField for anything but an observation, and PositionLost if the events have
         left the log.
         """
-        return await self._bus.converse(looking.list_displaced(self._bus.core, self.name, newcomer))
+        return await self._bus.converse(read.list_displaced(self._bus.core, self.name, newcomer))
 
     async def history(self, id: str) -> Events:
         """Return its events, oldest first, also after it has left the page.
 
         Raises NotFound if it was never on the page, and PositionLost if some of its events have left the log.
         """
-        return await self._bus.converse(looking.list_history(self._bus.core, self.name, id))
+        return await self._bus.converse(read.list_history(self._bus.core, self.name, id))
 
     async def as_of(
         self,
         when: timetravel.When,
         without_sources: str | Collection[str] = (),
         *,
-        progress: rebuilding.Progress | None = None,
+        progress: rebuilds.Progress | None = None,
     ) -> timetravel.AsyncPastPage:
         """Return the page at a position or a time; an atomic batch counts as a whole or not at all.
 

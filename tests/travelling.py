@@ -26,13 +26,13 @@ def only(way: str) -> Iterator[None]:
     """Have the past read in one way only: by undoing what came since, or folded, with or without snapshots."""
     with pytest.MonkeyPatch.context() as patch:
         if way == "undone":
-            patch.setattr(travelling, "FEW", 100_000_000)
-            patch.setattr(travelling, "MANY", 100_000_000)
+            patch.setattr(travelling, "CHEAP_EVENTS", 100_000_000)
+            patch.setattr(travelling, "MAX_UNDONE", 100_000_000)
         else:
-            patch.setattr(travelling, "_undone", _nothing)
+            patch.setattr(travelling, "_undo_later", _nothing)
         if way == "from what was open":
-            patch.setattr(travelling, "FEW", -1)
-            patch.setattr(travelling, "MANY", -1)
+            patch.setattr(travelling, "CHEAP_EVENTS", -1)
+            patch.setattr(travelling, "MAX_UNDONE", -1)
             patch.setattr(snapshots, "OPEN_LEAST_EVENTS", 1)
             patch.setattr(snapshots, "EVENTS_PER_DOCUMENT", 0)
         if way == "from a snapshot":

@@ -45,7 +45,7 @@ SMOKE = {
     "meaning": "from scratchbus.adapters.wordllama import WordLlamaEmbedder as E; E().embed(['red'])",
     "langgraph": "import scratchbus.adapters.langgraph",
     "otel": "from scratchbus.adapters.opentelemetry import ScratchbusInstrumentor as I; I().instrument()",
-    "workspace": "import scratchbus.workspace.checklist, scratchbus.workspace.watching",
+    "workspace": "import scratchbus.workspace.checklist, scratchbus.workspace.watch",
     "fast": "import uvloop",
 }
 """What each extra is for, imported."""

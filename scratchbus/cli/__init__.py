@@ -29,7 +29,7 @@ def _run(given: list[str]) -> int:
             pass  # nobody reads it, or the file is not there; the command below deals with both
         else:
             return 0
-    from scratchbus.cli.starting import uncollected
+    from scratchbus.cli.startup import uncollected
 
     with uncollected():
         from scratchbus.cli.shell import run_command  # late: importing the commands takes 150 ms on a slow machine

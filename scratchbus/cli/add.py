@@ -10,7 +10,7 @@ import click
 import scratchbus
 from scratchbus.cli.arguments import FUTURE, content_of, pairs, trigger
 from scratchbus.cli.commands import PAGE, command, event_id_option, fence_option, given
-from scratchbus.cli.invocation import Invocation, pass_session
+from scratchbus.cli.invocation import Invocation, pass_invocation
 from scratchbus.cli.observation_view import show_change
 from scratchbus.cli.shell_completion import statuses, type_names
 from scratchbus.cli.text import short
@@ -63,9 +63,9 @@ _KEY_VALUE: dict[str, Any] = {"multiple": True, "callback": pairs, "metavar": "K
     help='Recur: an interval such as 1h, or cron in UTC such as "0 3 * * *". Archive it to end the recurrence.',
 )  # fmt: skip
 @event_id_option
-@pass_session
+@pass_invocation
 def add(
-    session: Invocation,
+    invocation: Invocation,
     type: str,
     content: str,
     evidence: tuple[str, ...],
@@ -77,7 +77,7 @@ def add(
     CONTENT is the text of the observation; - reads it from standard input. Prints the id of the observation. If one
     with the same dedupe key is open, that one is counted once more instead.
     """
-    with session.open() as opened:
+    with invocation.open() as opened:
         if opened.bus.settings.source is None:
             raise click.UsageError("add needs a source; give --source NAME, or set SCRATCHBUS_SOURCE")
         observation = opened.page.add(
@@ -90,12 +90,12 @@ def add(
         displaced: list[scratchbus.Observation] = []
         with suppress(EngineError, LogError):  # it is added all the same
             displaced = opened.page.displaced(observation)
-    if session.as_json or session.out.is_terminal:
-        show_change(session, "added" if observation.version == 1 else "counted", observation)
+    if invocation.as_json or invocation.out.is_terminal:
+        show_change(invocation, "added" if observation.version == 1 else "counted", observation)
     else:
-        session.out.line(observation.id)
-    for gone in displaced:
-        session.out.remark(f"the page is full: displaced {short(gone.id)} ({gone.type}, priority {gone.priority})")
+        invocation.out.line(observation.id)
+    for each in displaced:
+        invocation.out.remark(f"the page is full: displaced {short(each.id)} ({each.type}, priority {each.priority})")
 
 
 _GUARDS = {"expected_version", "fence", "event_id"}
@@ -131,9 +131,9 @@ _GUARDS = {"expected_version", "fence", "event_id"}
 @click.option("--expected-version", type=int, metavar="N", help="Update only this version.")
 @fence_option
 @event_id_option
-@pass_session
+@pass_invocation
 def update(
-    session: Invocation,
+    invocation: Invocation,
     id: str,
     content: str | None,
     owner: str | None,
@@ -163,8 +163,8 @@ def update(
         changes["not_before"] = not_before
     if not blocked_by and changes.keys() <= _GUARDS:
         raise click.UsageError("nothing to update; give --content, --status, --tag or another field")
-    with session.open_fenced(id, fields["fence"]) as opened:
+    with invocation.open_fenced(id, fields["fence"]) as opened:
         if blocked_by:
             changes["blocked_by"] = opened.ids([each for each in blocked_by if each])
         observation = opened.page.update(opened.page.whole_id(id), **changes)
-    show_change(session, "updated", observation)
+    show_change(invocation, "updated", observation)

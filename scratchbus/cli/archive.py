@@ -8,7 +8,7 @@ import click
 
 import scratchbus
 from scratchbus.cli.commands import OUTPUT, BusGroup
-from scratchbus.cli.invocation import Invocation, pass_session
+from scratchbus.cli.invocation import Invocation, pass_invocation
 from scratchbus.cli.output import WIDE, Cell, Column, Columns, progress_bar
 from scratchbus.cli.text import plural
 from scratchbus.daemon import INTERNAL, NOT_FOUND
@@ -37,37 +37,40 @@ def log_archive() -> None:
 
 
 @log_archive.command(examples=("scratchbus log-archive run", "SCRATCHBUS_RETAIN=1d scratchbus log-archive run"))
-@pass_session
-def run(session: Invocation) -> None:
+@pass_invocation
+def run(invocation: Invocation) -> None:
     """Move old events to the archive, once.
 
     Events that are older than `retain`, and not among the last `retain_events`, are written to segments. They then
     leave the log, unless a projection, subscription or expirer still has to read them.
     """
-    with session.connect() as bus, progress_bar("Archiving") as show:
-        seen: dict[int, scratchbus.ArchiveProgress] = {}
+    with invocation.connect() as bus, progress_bar("Archiving") as update_bar:
+        progress_by_shard: dict[int, scratchbus.ArchiveProgress] = {}
 
         def report(progress: scratchbus.ArchiveProgress) -> None:
-            seen[progress.shard] = progress
-            if show is not None:
-                show(sum(each.archived for each in seen.values()), sum(each.wanted for each in seen.values()))
+            progress_by_shard[progress.shard] = progress
+            if update_bar is not None:
+                update_bar(
+                    sum(each.archived for each in progress_by_shard.values()),
+                    sum(each.wanted for each in progress_by_shard.values()),
+                )
 
-        done = scratchbus.archive_bus(bus, report=report)
-    if session.as_json:
-        for each in done:
-            session.out.document(each.model_dump())
+        results = scratchbus.archive_bus(bus, report=report)
+    if invocation.as_json:
+        for each in results:
+            invocation.out.document(each.model_dump())
     else:
-        _say_done(session, done)
+        _show_results(invocation, results)
 
 
-def _say_done(session: Invocation, done: Sequence[scratchbus.Archived]) -> None:
-    events, segments = sum(each.events for each in done), sum(each.segments for each in done)
-    trimmed = sum(each.trimmed for each in done)
+def _show_results(invocation: Invocation, results: Sequence[scratchbus.Archived]) -> None:
+    events, segments = sum(each.events for each in results), sum(each.segments for each in results)
+    trimmed = sum(each.trimmed for each in results)
     if not events and not trimmed:
-        session.out.sentence(Cell("Nothing to archive: all events are recent, or a reader still needs them"))
+        invocation.out.sentence(Cell("Nothing to archive: all events are recent, or a reader still needs them"))
         return
     text = f"{plural(events, 'event')} in {plural(segments, 'segment')}; {plural(trimmed, 'event')} left the log"
-    session.out.sentence(Cell("archived", "green"), Cell(text))
+    invocation.out.sentence(Cell("archived", "green"), Cell(text))
 
 
 @log_archive.command(
@@ -76,12 +79,12 @@ def _say_done(session: Invocation, done: Sequence[scratchbus.Archived]) -> None:
     shared=(*OUTPUT, "config"),
 )
 @click.argument("url", required=False, metavar="[URL]")
-@pass_session
-def list_segments(session: Invocation, url: str | None) -> None:
+@pass_invocation
+def list_segments(invocation: Invocation, url: str | None) -> None:
     """Show the segments of an archive with their events, sizes and dates. This needs no engine."""
-    found = list(scratchbus.archived_segments(_store(session, url)))
+    found = list(scratchbus.archived_segments(_store(invocation, url)))
     empty = "There are no segments yet; `scratchbus log-archive run` writes them"
-    session.out.listing(_SEGMENTS, found, empty=empty, document=lambda each: each.model_dump(mode="json"))
+    invocation.out.listing(_SEGMENTS, found, empty=empty, document=lambda each: each.model_dump(mode="json"))
 
 
 @log_archive.command(
@@ -90,34 +93,34 @@ def list_segments(session: Invocation, url: str | None) -> None:
     shared=(*OUTPUT, "config"),
 )
 @click.argument("url", required=False, metavar="[URL]")
-@pass_session
+@pass_invocation
 @click.pass_context
-def verify_archive(context: click.Context, session: Invocation, url: str | None) -> None:
+def verify_archive(context: click.Context, invocation: Invocation, url: str | None) -> None:
     """Check every file, event and hash of an archive.
 
     This needs no engine. Prints one problem per line and exits with 1 if there are any, with 3 if there is no archive.
     """
-    with progress_bar("Verifying") as show:
-        store = _store(session, url)
-        found = scratchbus.verify_archive(store, *([show] if show else []))
+    with progress_bar("Verifying") as update_bar:
+        store = _store(invocation, url)
+        found = scratchbus.verify_archive(store, *([update_bar] if update_bar else []))
     if not found:
-        session.out.note(f"There is no archive at {store.where}; name another URL, or set archive_url")
+        invocation.out.note(f"There is no archive at {store.where}; name another URL, or set archive_url")
         context.exit(NOT_FOUND)
     problems = [problem for each in found for problem in each.problems]
-    if session.as_json:
+    if invocation.as_json:
         for each in found:
-            session.out.document(each.model_dump())
+            invocation.out.document(each.model_dump())
     else:
         for problem in problems:
-            session.out.sentence(Cell(problem.file, "bold red"), Cell(problem.problem))
+            invocation.out.sentence(Cell(problem.file, "bold red"), Cell(problem.problem))
         events, segments = sum(each.events for each in found), sum(each.segments for each in found)
-        about = f"{plural(events, 'event')} in {plural(segments, 'segment')} of {plural(len(found), 'log')}"
+        extent = f"{plural(events, 'event')} in {plural(segments, 'segment')} of {plural(len(found), 'log')}"
         verdict = Cell(plural(len(problems), "problem"), "bold red") if problems else Cell("sound", "green")
-        session.out.sentence(verdict, Cell(about))
+        invocation.out.sentence(verdict, Cell(extent))
     if problems:
         context.exit(INTERNAL)
 
 
-def _store(session: Invocation, url: str | None) -> scratchbus.ArchiveStore:
+def _store(invocation: Invocation, url: str | None) -> scratchbus.ArchiveStore:
     """Return the archive at a URL, or the one in the settings. Raises InvalidURL or SettingsError."""
-    return scratchbus.open_archive(url or session.settings().archive_url)
+    return scratchbus.open_archive(url or invocation.settings().archive_url)

@@ -11,12 +11,12 @@ import click
 from scratchbus.errors import InvalidField, shown
 
 
-def pairs(context: click.Context, option: click.Parameter, given: Sequence[str]) -> dict[str, Any] | None:
+def pairs(context: click.Context, option: click.Parameter, texts: Sequence[str]) -> dict[str, Any] | None:
     """Return `key=value` options as an object; a value that is not JSON is text. Raises BadParameter."""
-    if not given:
+    if not texts:
         return None
     found = {}
-    for text in given:
+    for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise click.BadParameter(f"{shown(text)} is not KEY=VALUE", context, option)
@@ -37,9 +37,9 @@ def _refuse(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def trigger(context: click.Context, option: click.Parameter, given: Sequence[str]) -> dict[str, Any] | None:
+def trigger(context: click.Context, option: click.Parameter, texts: Sequence[str]) -> dict[str, Any] | None:
     """Return the event that a reminder waits for: `type=T`, `status=S`, `tags=A,B`."""
-    found = pairs(context, option, given)
+    found = pairs(context, option, texts)
     if found is not None and isinstance(found.get("tags"), str):
         found["tags"] = found["tags"].split(",")
     return found

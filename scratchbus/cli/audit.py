@@ -10,7 +10,7 @@ import click
 import scratchbus
 from scratchbus.cli.arguments import TIME
 from scratchbus.cli.commands import PAGE, command
-from scratchbus.cli.invocation import Invocation, OpenPage, pass_session
+from scratchbus.cli.invocation import Invocation, OpenPage, pass_invocation
 from scratchbus.cli.observation_view import columns_at, show_differences
 from scratchbus.cli.output import progress_bar
 from scratchbus.cli.text import clock
@@ -36,9 +36,9 @@ _WHEN = f"a time or a position: {TIME}"
 )
 @click.option("--active", "only_active", is_flag=True, help="Only active observations, by priority.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="The most observations to show.  [default: all]")
-@pass_session
+@pass_invocation
 def replay(
-    session: Invocation, until: str | None, sources: tuple[str, ...], only_active: bool, limit: int | None
+    invocation: Invocation, until: str | None, sources: tuple[str, ...], only_active: bool, limit: int | None
 ) -> None:
     """Show the page at a past time.
 
@@ -50,18 +50,18 @@ def replay(
     """
     if sources and (only_active or limit is not None):
         raise click.UsageError("--without-source shows differences; leave out --active and --limit")
-    with session.open() as opened:
+    with invocation.open() as opened:
         moment = opened.bus.position() if until in (None, "now") else str(until)
         past = _past(opened, moment)
         if sources:
-            show_differences(session, past.diff(_past(opened, moment, sources)), "Nothing would be different")
+            show_differences(invocation, past.diff(_past(opened, moment, sources)), "Nothing would be different")
             return
         found = past.active(limit) if only_active else past.list(limit=limit)
-    if session.out.is_terminal:
+    if invocation.out.is_terminal:
         at = clock(past.at, datetime.now(UTC))
-        session.out.note(f"{past.name} as of {at}, position {past.position}")
+        invocation.out.note(f"{past.name} as of {at}, position {past.position}")
     empty = "Nothing was active" if only_active else "The page was empty"
-    session.out.listing(columns_at(past.at), found, empty=empty)
+    invocation.out.listing(columns_at(past.at), found, empty=empty)
 
 
 @command(
@@ -73,16 +73,16 @@ def replay(
 )
 @click.option("--from", "start", required=True, metavar="WHEN", help=f"The earlier time: {_WHEN}.")
 @click.option("--to", "end", metavar="WHEN", help="The later time, in the same forms.  [default: now]")
-@pass_session
-def diff(session: Invocation, start: str, end: str | None) -> None:
+@pass_invocation
+def diff(invocation: Invocation, start: str, end: str | None) -> None:
     """Show how the page changed between two times.
 
     Shows added observations, changed fields, and removed observations. With --json it prints one document per
     difference.
     """
-    with session.open() as opened:
+    with invocation.open() as opened:
         before, after = (_past(opened, when) for when in (start, end or opened.bus.position()))
-        show_differences(session, before.diff(after), "Nothing is different")
+        show_differences(invocation, before.diff(after), "Nothing is different")
 
 
 def _past(opened: OpenPage, when: scratchbus.BusPosition | str, sources: Sequence[str] = ()) -> scratchbus.PastPage:

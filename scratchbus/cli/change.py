@@ -11,7 +11,7 @@ import click
 
 import scratchbus
 from scratchbus.cli.commands import PAGE, BusCommand, command, event_id_option, fence_option, given
-from scratchbus.cli.invocation import Invocation, OpenPage, pass_session
+from scratchbus.cli.invocation import Invocation, OpenPage, pass_invocation
 from scratchbus.cli.observation_view import show_change
 from scratchbus.cli.output import Cell
 from scratchbus.cli.text import clock, plural, short
@@ -48,7 +48,7 @@ class _Archive(BusCommand):
 
 def _change(
     verb: str,
-    done: str,
+    past_tense: str,
     help: str,
     *options: Options,
     reason: str = _REASON,
@@ -61,12 +61,14 @@ def _change(
     @click.option("--reason", required=reason is not _REASON, metavar="TEXT", help=reason)
     @fence_option
     @event_id_option
-    @pass_session
-    def change(session: Invocation, ids: tuple[str, ...], event_id: str | None, **how: Any) -> None:
-        with session.open_fenced(ids[0], how["fence"]) as opened:
+    @pass_invocation
+    def change(invocation: Invocation, ids: tuple[str, ...], event_id: str | None, **arguments: Any) -> None:
+        with invocation.open_fenced(ids[0], arguments["fence"]) as opened:
             for index, id in enumerate(opened.ids(ids)):
-                own = f"{event_id}/{index}" if event_id and index else event_id
-                show_change(session, done, getattr(opened.page, verb)(id, **given(event_id=own, **how)))
+                own_event_id = f"{event_id}/{index}" if event_id and index else event_id
+                show_change(
+                    invocation, past_tense, getattr(opened.page, verb)(id, **given(event_id=own_event_id, **arguments))
+                )
 
     for option in options:
         change = option(change)
@@ -92,22 +94,22 @@ refute = _change(
 @command("clear-resolved", examples=("scratchbus clear-resolved 8F3K2M9Q 01HZX7",), shared=PAGE)
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @event_id_option
-@pass_session
-def clear_resolved(session: Invocation, ids: tuple[str, ...], event_id: str | None) -> None:
+@pass_invocation
+def clear_resolved(invocation: Invocation, ids: tuple[str, ...], event_id: str | None) -> None:
     """Remove resolved observations from the page.
 
     Removes all of them, or none if one is not resolved. Their history stays.
     """
-    with session.open() as opened:
-        whole = opened.ids(ids)
-        opened.page.clear_resolved(whole, event_id=event_id)
-    if session.as_json:
-        session.out.document({"page": opened.page.name, "cleared": whole})
-    elif session.out.is_terminal:
-        session.out.sentence(Cell("cleared", "green"), Cell(plural(len(set(whole)), "observation")))
+    with invocation.open() as opened:
+        full_ids = opened.ids(ids)
+        opened.page.clear_resolved(full_ids, event_id=event_id)
+    if invocation.as_json:
+        invocation.out.document({"page": opened.page.name, "cleared": full_ids})
+    elif invocation.out.is_terminal:
+        invocation.out.sentence(Cell("cleared", "green"), Cell(plural(len(set(full_ids)), "observation")))
     else:
-        for id in whole:
-            session.out.line(id)
+        for id in full_ids:
+            invocation.out.line(id)
 
 
 @command(
@@ -122,43 +124,43 @@ def clear_resolved(session: Invocation, ids: tuple[str, ...], event_id: str | No
 @click.option("--ttl", metavar="DURATION", help="How long the claim lasts: 10m, PT1H …  [default: 30s]")
 @click.option("--fence", type=int, metavar="N", help="The fence of your claim, to renew it.")
 @event_id_option
-@pass_session
-def claim(session: Invocation, id: str, by: str | None, **how: Any) -> None:
+@pass_invocation
+def claim(invocation: Invocation, id: str, by: str | None, **options: Any) -> None:
     """Claim an observation, so that no one else acts on it.
 
     The claim lapses after its --ttl. Prints the fence that proves the claim: pass it to the commands that change the
     observation. The fence is valid in this terminal, or with the same --source and --instance.
     """
-    with _opened_by(session, by, "a claim needs a holder") as (opened, holder):
-        whole = opened.page.whole_id(id)
-        taken = opened.page.claim(whole, by=holder, **given(**how))
-    if session.as_json:
-        session.out.document({"id": whole, "page": opened.page.name, **taken.model_dump(mode="json")})
+    with _open_for_holder(invocation, by, "a claim needs a holder") as (opened, holder):
+        full_id = opened.page.whole_id(id)
+        claimed = opened.page.claim(full_id, by=holder, **given(**options))
+    if invocation.as_json:
+        invocation.out.document({"id": full_id, "page": opened.page.name, **claimed.model_dump(mode="json")})
     else:
-        _show_claim(session, whole, taken)
+        _show_claim(invocation, full_id, claimed)
 
 
 @contextmanager
-def _opened_by(session: Invocation, by: str | None, problem: str) -> Iterator[tuple[OpenPage, str]]:
+def _open_for_holder(invocation: Invocation, by: str | None, problem: str) -> Iterator[tuple[OpenPage, str]]:
     """Open the page, and yield the holder of a claim with it: `--by`, else the source."""
-    session.speak_as(by)
-    with session.open() as opened:
+    invocation.speak_as(by)
+    with invocation.open() as opened:
         holder = by or opened.bus.settings.source
         if holder is None:
             raise click.UsageError(f"{problem}; give --by NAME, or set SCRATCHBUS_SOURCE")
         yield opened, holder
 
 
-def _show_claim(session: Invocation, id: str, taken: scratchbus.Claim) -> None:
-    out = session.out
+def _show_claim(invocation: Invocation, id: str, claim: scratchbus.Claim) -> None:
+    out = invocation.out
     if out.is_terminal:
-        until = clock(taken.until, datetime.now(UTC))
+        until = clock(claim.until, datetime.now(UTC))
         out.sentence(
-            Cell("claimed", "green"), Cell(short(id), "bold"), Cell("by"), Cell(taken.by, "magenta"),
-            Cell(f"until {until}: pass --fence {taken.fence} to the commands that change it"),
+            Cell("claimed", "green"), Cell(short(id), "bold"), Cell("by"), Cell(claim.by, "magenta"),
+            Cell(f"until {until}: pass --fence {claim.fence} to the commands that change it"),
         )  # fmt: skip
     else:
-        out.line(f"{id}  {taken.fence}  {taken.by}  {taken.until.isoformat(timespec='milliseconds')}")
+        out.line(f"{id}  {claim.fence}  {claim.by}  {claim.until.isoformat(timespec='milliseconds')}")
 
 
 @command(
@@ -174,20 +176,20 @@ def _show_claim(session: Invocation, id: str, taken: scratchbus.Claim) -> None:
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Claim only observations with this tag; repeatable.")
 @click.option("--ttl", metavar="DURATION", help="How long the claim lasts: 10m, PT1H …  [default: 30s]")
 @event_id_option
-@pass_session
-def claim_next(session: Invocation, by: str | None, **how: Any) -> None:
+@pass_invocation
+def claim_next(invocation: Invocation, by: str | None, **options: Any) -> None:
     """Claim the most important observation that is free.
 
     Of the active observations that no one holds, it claims the one with the highest priority, the newest first. Prints
     the claim, with the fence that proves it, and the observation. Exits with 3 if nothing is free.
     """
-    with _opened_by(session, by, "a claim needs a holder") as (opened, holder):
-        job = opened.page.claim_next(by=holder, **given(**how))
+    with _open_for_holder(invocation, by, "a claim needs a holder") as (opened, holder):
+        job = opened.page.claim_next(by=holder, **given(**options))
         if job is None:
             raise NotFound(f"nothing on page {opened.page.name!r} is free; see `scratchbus active`")
-    if not session.as_json:
-        _show_claim(session, job.id, job.claim)
-    show_change(session, "next", job.observation)
+    if not invocation.as_json:
+        _show_claim(invocation, job.id, job.claim)
+    show_change(invocation, "next", job.observation)
 
 
 @command(examples=("scratchbus release 8F3K2M9Q --by executor-1",), shared=PAGE)
@@ -195,12 +197,12 @@ def claim_next(session: Invocation, by: str | None, **how: Any) -> None:
 @click.option("--by", metavar="NAME", help="Who holds it.  [default: --source]")
 @fence_option
 @event_id_option
-@pass_session
-def release(session: Invocation, id: str, by: str | None, **how: Any) -> None:
+@pass_invocation
+def release(invocation: Invocation, id: str, by: str | None, **options: Any) -> None:
     """Release a claimed observation."""
-    with _opened_by(session, by, "release needs the holder") as (opened, holder):
-        observation = opened.page.release(opened.page.whole_id(id), by=holder, **given(**how))
-    show_change(session, "released", observation)
+    with _open_for_holder(invocation, by, "release needs the holder") as (opened, holder):
+        observation = opened.page.release(opened.page.whole_id(id), by=holder, **given(**options))
+    show_change(invocation, "released", observation)
 
 
 @command(examples=("scratchbus link 8F3K2M9Q goal-17",), shared=PAGE)
@@ -208,12 +210,12 @@ def release(session: Invocation, id: str, by: str | None, **how: Any) -> None:
 @click.argument("action")
 @fence_option
 @event_id_option
-@pass_session
-def link(session: Invocation, id: str, action: str, **how: Any) -> None:
+@pass_invocation
+def link(invocation: Invocation, id: str, action: str, **options: Any) -> None:
     """Record that an action was taken because of an observation.
 
     ACTION is the name of a goal, a ticket, a commit or the like.
     """
-    with session.open_fenced(id, how["fence"]) as opened:
-        observation = opened.page.link(opened.page.whole_id(id), action, **given(**how))
-    show_change(session, f"linked to {action}", observation)
+    with invocation.open_fenced(id, options["fence"]) as opened:
+        observation = opened.page.link(opened.page.whole_id(id), action, **given(**options))
+    show_change(invocation, f"linked to {action}", observation)

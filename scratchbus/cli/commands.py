@@ -7,12 +7,12 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
 from scratchbus.cli.arguments import content_of
-from scratchbus.cli.invocation import Invocation, pass_session
+from scratchbus.cli.invocation import Invocation, pass_invocation
 from scratchbus.cli.text import one_line
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -20,14 +20,14 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 def _remember(context: click.Context, option: click.Parameter, value: Any) -> None:
-    """Write an option into the session; the last one on the line wins."""
-    session = context.ensure_object(Invocation)
+    """Write an option into the invocation; the last one on the line wins."""
+    invocation = context.ensure_object(Invocation)
     if value is not None:
-        setattr(session, str(option.name), value)
+        setattr(invocation, str(option.name), value)
 
 
-def _shared(*names: str, **how: Any) -> click.Option:
-    return click.Option(names, expose_value=False, callback=_remember, default=None, **how)
+def _shared(*names: str, **options: Any) -> click.Option:
+    return click.Option(names, expose_value=False, callback=_remember, default=None, **options)
 
 
 SHARED = (
@@ -68,14 +68,20 @@ class BusCommand(click.Command):
     accepted: Sequence[str] | None = None
     """The accepted shared options; by default those that affect the command."""
 
-    def __init__(self, *args: Any, examples: Sequence[str] = (), shared: Sequence[str] = ENGINE, **how: Any) -> None:
-        how["context_settings"] = CONTEXT
-        super().__init__(*args, **how)
+    def __init__(
+        self, *args: Any, examples: Sequence[str] = (), shared: Sequence[str] = ENGINE, **options: Any
+    ) -> None:
+        options["context_settings"] = CONTEXT
+        super().__init__(*args, **options)
         self._examples = examples
-        own = {parameter.name for parameter in self.params}
-        self._acting = {*shared, *(["source"] if "event_id" in own else []), *(["instance"] if "fence" in own else [])}
-        accepted = self._acting if self.accepted is None else self.accepted
-        self.params += [option for option in SHARED if option.name in accepted and option.name not in own]
+        own_options = {parameter.name for parameter in self.params}
+        self._relevant = {
+            *shared,
+            *(["source"] if "event_id" in own_options else []),
+            *(["instance"] if "fence" in own_options else []),
+        }
+        accepted = self._relevant if self.accepted is None else self.accepted
+        self.params += [option for option in SHARED if option.name in accepted and option.name not in own_options]
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the description of the command, then its examples."""
@@ -93,7 +99,7 @@ class BusCommand(click.Command):
                 for parameter in self.get_params(ctx)
                 if isinstance(parameter, click.Option)
                 and (parameter in SHARED) is is_shared
-                and (not is_shared or parameter.name in self._acting)
+                and (not is_shared or parameter.name in self._relevant)
                 and (record := parameter.get_help_record(ctx))
             ]
             if with_help:
@@ -107,8 +113,8 @@ class BusGroup(BusCommand, click.Group):
     command_class = BusCommand
     accepted = ALL
 
-    def __init__(self, *args: Any, shared: Sequence[str] = (), **how: Any) -> None:
-        super().__init__(*args, shared=shared, **how)
+    def __init__(self, *args: Any, shared: Sequence[str] = (), **options: Any) -> None:
+        super().__init__(*args, shared=shared, **options)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command; `ls` is `list`, and both are `query` or `read` where that shows all there is."""
@@ -149,10 +155,10 @@ revision_option = click.option(
 
 
 scope_option = click.option(
-    "--scope", "of", required=True, envvar="SCRATCHBUS_SCOPE", metavar="NAME",
+    "--scope", required=True, envvar="SCRATCHBUS_SCOPE", metavar="NAME",
     help="The user or project, such as ada or ada/shop.  [$SCRATCHBUS_SCOPE]",
 )  # fmt: skip
-"""Adds `--scope`, whose value is called `of`."""
+"""Adds `--scope`."""
 
 
 at_option = click.option("--at", metavar="TIME|POS", help="Show them at a past time or position.")
@@ -180,33 +186,40 @@ def session_memory(kind: str, *, writes: bool = False) -> Callable[[Callable[...
     for the kind "notes". Adds `--session`, and `--event-id` if it writes.
     """
     option = click.option(
-        "--session", "of", required=True, envvar="SCRATCHBUS_SESSION", metavar="ID",
+        "--session", "session_id", required=True, envvar="SCRATCHBUS_SESSION", metavar="ID",
         help="The id of the session.  [$SCRATCHBUS_SESSION]",
     )  # fmt: skip
-    return _memory(kind, option, writes, speaks=False)
+    return _memory(kind, option, "session_id", writes)
 
 
 def agent_memory(kind: str, *, writes: bool = False) -> Callable[[Callable[..., None]], Callable[..., Any]]:
     """Return a decorator like `session_memory` for a memory of an agent, by default the source."""
-    return _memory(kind, click.argument("of", metavar="AGENT"), writes, speaks=True)
+    return _memory(kind, click.argument("agent", metavar="AGENT"), "agent", writes)
 
 
 def scope_memory(kind: str, *, writes: bool = False) -> Callable[[Callable[..., None]], Callable[..., Any]]:
     """Return a decorator like `session_memory` for the knowledge of a scope; adds `--scope`."""
-    return _memory(kind, scope_option, writes, speaks=False)
+    return _memory(kind, scope_option, "scope", writes)
 
 
-def _memory(kind: str, whose: Any, writes: bool, speaks: bool) -> Callable[[Callable[..., None]], Callable[..., Any]]:
+def _memory(
+    kind: str, owner_option: Any, owner_name: str, writes: bool
+) -> Callable[[Callable[..., None]], Callable[..., Any]]:
+    """Return a decorator for commands on a memory, whose owner is the parameter that `owner_option` adds."""
+
     def decorate(function: Callable[..., None]) -> Callable[..., Any]:
         @wraps(function)
-        def command(session: Invocation, of: str, **options: Any) -> None:
-            if speaks:
-                session.speak_as(of)
-            with session.connect() as bus:
-                function(session, of, getattr(bus, kind)(of), **options)
+        def command(invocation: Invocation, **options: Any) -> None:
+            owner = options.pop(owner_name)
+            if owner_name == "agent":
+                invocation.speak_as(owner)
+            with invocation.connect() as bus:
+                function(invocation, owner, getattr(bus, kind)(owner), **options)
 
-        made: Callable[..., Any] = whose(event_id_option(pass_session(command)) if writes else pass_session(command))
-        return made
+        decorated = pass_invocation(command)
+        if writes:
+            decorated = event_id_option(decorated)
+        return cast(Callable[..., Any], owner_option(decorated))
 
     return decorate
 
@@ -234,15 +247,15 @@ def listed(names: str | None) -> list[str] | None:
 
 
 def watch_until_interrupted(
-    session: Invocation, what: object, show: Callable[[Any], object], watch: Callable[..., None]
+    invocation: Invocation, target: object, show: Callable[[Any], object], watch: Callable[..., None]
 ) -> None:
     """Call `watch` with a report callback and a stop event until Ctrl-C; `show` prints each result."""
 
-    def report(done: Any) -> None:
-        if isinstance(done, Exception):
-            session.out.remark(f"scratchbus: {one_line(str(done))}")
+    def report(result: Any) -> None:
+        if isinstance(result, Exception):
+            invocation.out.remark(f"scratchbus: {one_line(str(result))}")
         else:
-            show(done)
+            show(result)
 
-    session.out.note(f"Watching {what}, until Ctrl-C")
+    invocation.out.note(f"Watching {target}, until Ctrl-C")
     watch(report, threading.Event())

@@ -8,7 +8,7 @@ import click
 
 import scratchbus
 from scratchbus.cli.commands import PAGE, BusGroup, event_id_option, given
-from scratchbus.cli.invocation import Invocation, pass_session
+from scratchbus.cli.invocation import Invocation, pass_invocation
 from scratchbus.cli.output import Cell, Column, Columns
 from scratchbus.cli.text import one_line
 
@@ -62,21 +62,23 @@ _record_option = click.option("--record", is_flag=True, help="Record which obser
 @_record_option
 @event_id_option
 @click.pass_context
-def context(called: click.Context, /, session_id: str | None, agent: str | None, rules: str | None, **how: Any) -> None:
+def context(
+    click_context: click.Context, /, session_id: str | None, agent: str | None, rules: str | None, **options: Any
+) -> None:
     """Print the context of an agent: its session and the page.
 
     It contains the notepad, the open todo items, open observations by priority, and notes, within the budget.
     """
-    if called.invoked_subcommand is not None:
+    if click_context.invoked_subcommand is not None:
         return
-    session = called.ensure_object(Invocation)
+    invocation = click_context.ensure_object(Invocation)
     if agent is not None:
-        session.act_for(agent)
-    with session.open() as opened:
+        invocation.act_for(agent)
+    with invocation.open() as opened:
         found = opened.bus.context.assemble(
-            session=session_id, agent=agent, page=opened.page.name, **given(**how), **with_rules(rules)
+            session=session_id, agent=agent, page=opened.page.name, **given(**options), **with_rules(rules)
         )
-    _show(session, found)
+    _show(invocation, found)
 
 
 def with_rules(directory: str | None) -> dict[str, Any]:
@@ -96,40 +98,40 @@ def with_rules(directory: str | None) -> dict[str, Any]:
 @_budget_option
 @_record_option
 @event_id_option
-@pass_session
-def surface(session: Invocation, query: str, session_id: str | None, **how: Any) -> None:
+@pass_invocation
+def surface(invocation: Invocation, query: str, session_id: str | None, **options: Any) -> None:
     """Print what matches a question, the most relevant first.
 
     Searches the open observations of the page, and the notes of the session if one is given.
     """
-    with session.open() as opened:
-        found = opened.bus.context.surface(query, session=session_id, page=opened.page.name, **given(**how))
-    _show(session, found)
+    with invocation.open() as opened:
+        found = opened.bus.context.surface(query, session=session_id, page=opened.page.name, **given(**options))
+    _show(invocation, found)
     if not found.matches:
-        session.out.note("Nothing matches")
+        invocation.out.note("Nothing matches")
 
 
 @context.command(examples=("scratchbus context exposure 8F3K2M9Q",), shared=PAGE)
 @click.argument("id", metavar="ID")
-@pass_session
-def exposure(session: Invocation, id: str) -> None:
+@pass_invocation
+def exposure(invocation: Invocation, id: str) -> None:
     """Show whose contexts included an observation, and the actions they took since.
 
     Only contexts that were recorded count: see --record.
     """
-    with session.open() as opened:
+    with invocation.open() as opened:
         found = opened.page.exposure(opened.page.whole_id(id))
-    if session.as_json:
-        session.out.document(found.model_dump(mode="json"))
+    if invocation.as_json:
+        invocation.out.document(found.model_dump(mode="json"))
         return
-    session.out.table(_SEEN, found.seen, empty="No one was recorded to have seen it")
+    invocation.out.table(_SEEN, found.seen, empty="No one was recorded to have seen it")
     for each in found.actions if found.seen else ():
-        session.out.row(_ACTIONS, each)
+        invocation.out.row(_ACTIONS, each)
 
 
-def _show(session: Invocation, found: scratchbus.Context) -> None:
-    if session.as_json:
-        session.out.document(
+def _show(invocation: Invocation, found: scratchbus.Context) -> None:
+    if invocation.as_json:
+        invocation.out.document(
             {
                 "text": found.text,
                 "tokens": found.tokens,
@@ -140,4 +142,4 @@ def _show(session: Invocation, found: scratchbus.Context) -> None:
             }
         )
     elif found.text:
-        session.out.line(found.text)
+        invocation.out.line(found.text)

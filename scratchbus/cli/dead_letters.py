@@ -6,7 +6,7 @@ import click
 
 import scratchbus
 from scratchbus.cli.commands import BusGroup
-from scratchbus.cli.invocation import Invocation, pass_session
+from scratchbus.cli.invocation import Invocation, pass_invocation
 from scratchbus.cli.output import WIDE, Cell, Column, Columns
 from scratchbus.cli.text import one_line, plural
 
@@ -30,29 +30,29 @@ def dead_letters() -> None:
 
 @dead_letters.command("list", examples=("scratchbus dead-letters list", "scratchbus dead-letters list router"))
 @click.argument("name", required=False)
-@pass_session
-def list_letters(session: Invocation, name: str | None) -> None:
+@pass_invocation
+def list_letters(invocation: Invocation, name: str | None) -> None:
     """Show the dead letters of a subscription, or of all, in log order."""
-    with session.connect() as bus:
+    with invocation.connect() as bus:
         found = bus.dead_letters(name)
     empty = "There are no dead letters"
-    session.out.listing(_LETTER, found, empty=empty, document=lambda each: each.model_dump(mode="json"))
+    invocation.out.listing(_LETTER, found, empty=empty, document=lambda each: each.model_dump(mode="json"))
 
 
-def _change(verb: str, done: str, help: str, *, default_all: bool) -> None:
+def _change(verb: str, past_tense: str, help: str, *, default_all: bool) -> None:
     """Declare a command that calls `bus.<verb>_dead_letters` for some dead letters or all."""
 
     @click.argument("name")
     @click.argument("positions", nargs=-1, metavar="[POSITION]...")
     @click.option("--all", "is_all", is_flag=True, help="All of them.")
-    @pass_session
-    def change(session: Invocation, name: str, positions: tuple[str, ...], is_all: bool) -> None:
+    @pass_invocation
+    def change(invocation: Invocation, name: str, positions: tuple[str, ...], is_all: bool) -> None:
         if bool(positions) is (is_all or (default_all and not positions)):
             raise click.UsageError("give positions, as `dead-letters list` shows them, or --all")
-        with session.connect() as bus:
+        with invocation.connect() as bus:
             count = getattr(bus, f"{verb}_dead_letters")(name, list(positions) or None)
-        about = f"{plural(count, 'dead letter')} of {name}"
-        session.out.result({"subscription": name, done: count}, Cell(done, "green"), Cell(about))
+        count_text = f"{plural(count, 'dead letter')} of {name}"
+        invocation.out.result({"subscription": name, past_tense: count}, Cell(past_tense, "green"), Cell(count_text))
 
     change.__doc__ = help
     all_of_them = f"scratchbus dead-letters {verb} router" + ("" if default_all else " --all")

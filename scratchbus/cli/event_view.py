@@ -69,8 +69,8 @@ def _summary(event: scratchbus.Event) -> str:
         case events.Repeated():
             return f"×{event.times}"
         case events.StatusChanged():
-            why = f" ({event.reason_code.replace('_', ' ')})" if event.reason_code in _SHOWN_REASONS else ""
-            return f"→ {event.status}{why}" + (f": {event.reason}" if event.reason else "")
+            reason_text = f" ({event.reason_code.replace('_', ' ')})" if event.reason_code in _SHOWN_REASONS else ""
+            return f"→ {event.status}{reason_text}" + (f": {event.reason}" if event.reason else "")
         case events.Claimed():
             more = " more" if event.fence is not None else ""
             return f"for {event.holder}, {scratchbus.duration_text(event.ttl)}{more}"
@@ -83,8 +83,8 @@ def _summary(event: scratchbus.Event) -> str:
         case events.ContextRendered():
             shown = plural(len(event.observations), "observation")
             shown += f" and {plural(len(event.files), 'file')}" if event.files else ""
-            how = f"{event.tokens:,} tokens, for" if event.tokens else "read by"
-            return f"{shown}, {how} {event.subject.removeprefix('context_')}"
+            use = f"{event.tokens:,} tokens, for" if event.tokens else "read by"
+            return f"{shown}, {use} {event.subject.removeprefix('context_')}"
         case events.TypesChanged():
             return "the observation types; see `scratchbus types list`"
         case events.RelationsChanged():
@@ -155,29 +155,29 @@ def _kind_cell(event: scratchbus.Event) -> Cell:
     return Cell(event.kind, style)
 
 
-def show_history(session: Invocation, events: Sequence[scratchbus.Event]) -> None:
+def show_history(invocation: Invocation, events: Sequence[scratchbus.Event]) -> None:
     """Show the events about one thing, oldest first."""
-    session.out.listing(columns_of(*HISTORY), events, empty="Nothing has happened yet")
+    invocation.out.listing(columns_of(*HISTORY), events, empty="Nothing has happened yet")
 
 
-def show_event(session: Invocation, event: scratchbus.Event) -> None:
+def show_event(invocation: Invocation, event: scratchbus.Event) -> None:
     """Show one event of the log on one line."""
-    session.out.row(columns_of(*LOG), event)
+    invocation.out.row(columns_of(*LOG), event)
 
 
-def exporter(session: Invocation, form: str) -> Callable[[scratchbus.Event], None]:
+def exporter(invocation: Invocation, form: str) -> Callable[[scratchbus.Event], None]:
     """Return a function that prints an event whole, as JSON Lines, CloudEvents or CSV; print the heading of CSV."""
     if form == "cloudevents":
-        bus = session.settings().bus
-        return lambda event: session.out.document(scratchbus.cloud_event(event, bus))
+        bus = invocation.settings().bus
+        return lambda event: invocation.out.document(scratchbus.cloud_event(event, bus))
     if form == "jsonl":
-        return lambda event: session.out.json_line(scratchbus.export_line(event))
+        return lambda event: invocation.out.json_line(scratchbus.export_line(event))
     names = ("position", "at", "id", "page", "subject", "kind", "type", "by", "batch", "event")
-    session.out.csv_row(names)
+    invocation.out.csv_row(names)
 
     def write(event: scratchbus.Event) -> None:
         row = scratchbus.export_row(event)
         row["event"] = scratchbus.escaped(row["event"])
-        session.out.csv_row([row[name] for name in names])
+        invocation.out.csv_row([row[name] for name in names])
 
     return write

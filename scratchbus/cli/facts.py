@@ -12,7 +12,7 @@ import click
 import scratchbus
 from scratchbus.cli.arguments import TIME
 from scratchbus.cli.commands import BusGroup, content_argument, event_id_option, given
-from scratchbus.cli.invocation import Invocation, pass_session
+from scratchbus.cli.invocation import Invocation, pass_invocation
 from scratchbus.cli.output import Cell, Column, Columns
 from scratchbus.cli.text import one_line
 
@@ -44,14 +44,14 @@ def _on_facts(*, writes: bool = False) -> Callable[[Callable[..., None]], Callab
     """Return a decorator that makes a function a command on the facts of a scope."""
 
     def decorate(function: Callable[..., None]) -> Callable[..., Any]:
-        def command(session: Invocation, scope: str, **options: Any) -> None:
-            with session.connect() as bus:
-                function(session, bus.facts(scope), **given(**options))
+        def command(invocation: Invocation, scope: str, **options: Any) -> None:
+            with invocation.connect() as bus:
+                function(invocation, bus.facts(scope), **given(**options))
 
         command.__name__, command.__doc__ = function.__name__, function.__doc__
         command.__dict__.update(function.__dict__)  # the options of click
-        made: Callable[..., Any] = _scope_option(pass_session(command))
-        return event_id_option(made) if writes else made
+        decorated: Callable[..., Any] = _scope_option(pass_invocation(command))
+        return event_id_option(decorated) if writes else decorated
 
     return decorate
 
@@ -80,21 +80,21 @@ def facts() -> None:
 @_evidence_option
 @click.option("--text", "source_text", metavar="TEXT", help="The text it is based on.")
 @_on_facts(writes=True)
-def assert_fact(session: Invocation, known: scratchbus.Facts, **fact: Any) -> None:
+def assert_fact(invocation: Invocation, facts: scratchbus.Facts, **fact: Any) -> None:
     """Assert that a relation holds between SUBJECT and OBJECT.
 
     `scratchbus facts relations` shows which relations there are.
     """
-    _show_one(session, "asserted", known.assert_fact(**fact))
+    _show_one(invocation, "asserted", facts.assert_fact(**fact))
 
 
 @facts.command(examples=('scratchbus facts retract fact_1795256156929 --reason "it was misread"',))
 @click.argument("id")
 @click.option("--reason", required=True, metavar="TEXT", help="Why it is wrong.")
 @_on_facts(writes=True)
-def retract(session: Invocation, known: scratchbus.Facts, **how: Any) -> None:
+def retract(invocation: Invocation, facts: scratchbus.Facts, **options: Any) -> None:
     """Retract a fact; its history stays."""
-    _show_one(session, "retracted", known.retract(**how))
+    _show_one(invocation, "retracted", facts.retract(**options))
 
 
 @facts.command(
@@ -110,9 +110,9 @@ def retract(session: Invocation, known: scratchbus.Facts, **how: Any) -> None:
 @_known_option
 @_limit(100)
 @_on_facts()
-def query(session: Invocation, known: scratchbus.Facts, **asked: Any) -> None:
+def query(invocation: Invocation, facts: scratchbus.Facts, **options: Any) -> None:
     """Show the facts that are true, last asserted first."""
-    _show(session, known.query(**asked), "No such fact is true")
+    _show(invocation, facts.query(**options), "No such fact is true")
 
 
 @facts.command(examples=("scratchbus facts neighbours App --depth 2",))
@@ -122,14 +122,16 @@ def query(session: Invocation, known: scratchbus.Facts, **asked: Any) -> None:
 @_known_option
 @_limit(100)
 @_on_facts()
-def neighbours(session: Invocation, known: scratchbus.Facts, **asked: Any) -> None:
+def neighbours(invocation: Invocation, facts: scratchbus.Facts, **options: Any) -> None:
     """Show the entities that facts connect with ENTITY, nearest first."""
     columns: Columns[scratchbus.Neighbour] = (
         Column("facts away", lambda each: Cell(str(each.distance)), 2, right=True),
         Column("entity", lambda each: Cell(one_line(each.entity), "bold"), 16),
         Column("by", lambda each: Cell(one_line(each.fact.triplet))),
     )
-    session.out.listing(columns, known.neighbours(**asked), empty="Nothing is connected with it", document=_document)
+    invocation.out.listing(
+        columns, facts.neighbours(**options), empty="Nothing is connected with it", document=_document
+    )
 
 
 @facts.command(examples=('scratchbus facts path "the user" docker',))
@@ -138,9 +140,9 @@ def neighbours(session: Invocation, known: scratchbus.Facts, **asked: Any) -> No
 @_at_option
 @_known_option
 @_on_facts()
-def path(session: Invocation, known: scratchbus.Facts, **asked: Any) -> None:
+def path(invocation: Invocation, facts: scratchbus.Facts, **options: Any) -> None:
     """Show the facts that connect A with B in the fewest steps."""
-    _show(session, known.path(**asked), "Nothing connects the two")
+    _show(invocation, facts.path(**options), "Nothing connects the two")
 
 
 @facts.command(examples=("scratchbus facts timeline App runs_on",))
@@ -149,7 +151,7 @@ def path(session: Invocation, known: scratchbus.Facts, **asked: Any) -> None:
 @_known_option
 @_limit(1_000)
 @_on_facts()
-def timeline(session: Invocation, known: scratchbus.Facts, **asked: Any) -> None:
+def timeline(invocation: Invocation, facts: scratchbus.Facts, **options: Any) -> None:
     """Show all facts about SUBJECT and RELATION.
 
     Each has its times; ended and retracted ones are among them.
@@ -161,19 +163,19 @@ def timeline(session: Invocation, known: scratchbus.Facts, **asked: Any) -> None
         Column("id", lambda each: Cell(each.fact.id, "bold"), 18),
         Column("fact", lambda each: Cell(one_line(each.fact.triplet))),
     )
-    session.out.listing(columns, known.timeline(**asked), empty="There is no such fact", document=_document)
+    invocation.out.listing(columns, facts.timeline(**options), empty="There is no such fact", document=_document)
 
 
 @facts.command(examples=("scratchbus facts why fact_1795256156929",))
 @click.argument("id")
 @_on_facts()
-def why(session: Invocation, known: scratchbus.Facts, id: str) -> None:
+def why(invocation: Invocation, facts: scratchbus.Facts, id: str) -> None:
     """Show why a fact is known.
 
     That is its source text, who asserted it and when, its evidence, and what ended it.
     """
-    found = known.why(id)
-    session.out.text(scratchbus.document_of(found), found.text())
+    found = facts.why(id)
+    invocation.out.text(scratchbus.document_of(found), found.text())
 
 
 @facts.command(
@@ -188,14 +190,14 @@ def why(session: Invocation, known: scratchbus.Facts, id: str) -> None:
 @_confidence_option
 @_evidence_option
 @_on_facts(writes=True)
-def ingest(session: Invocation, known: scratchbus.Facts, **asked: Any) -> None:
+def ingest(invocation: Invocation, facts: scratchbus.Facts, **options: Any) -> None:
     """Assert the facts in a text, all or none.
 
     They are its lines `A -> relation -> B`.
 
     With --subject also those in lines `key: value` whose key is a relation. - reads TEXT from standard input.
     """
-    _show(session, known.ingest(**asked), "The text has no such lines")
+    _show(invocation, facts.ingest(**options), "The text has no such lines")
 
 
 @facts.command("same", examples=('scratchbus facts same NYC "New York"',))
@@ -203,18 +205,18 @@ def ingest(session: Invocation, known: scratchbus.Facts, **asked: Any) -> None:
 @click.argument("b")
 @click.option("--undo", is_flag=True, help="Undo it: they are not the same.")
 @_on_facts(writes=True)
-def same(session: Invocation, known: scratchbus.Facts, a: str, b: str, undo: bool, **how: Any) -> None:
+def same(invocation: Invocation, facts: scratchbus.Facts, a: str, b: str, undo: bool, **options: Any) -> None:
     """Declare that two names mean one entity."""
     if undo:
-        for fact in known.not_same_as(a, b, **how):
-            _show_one(session, "retracted", fact)
+        for fact in facts.not_same_as(a, b, **options):
+            _show_one(invocation, "retracted", fact)
     else:
-        _show_one(session, "asserted", known.same_as(a, b, **how))
+        _show_one(invocation, "asserted", facts.same_as(a, b, **options))
 
 
 @facts.command("review", examples=("scratchbus facts review --scope user:42",))
 @_on_facts()
-def review(session: Invocation, known: scratchbus.Facts) -> None:
+def review(invocation: Invocation, facts: scratchbus.Facts) -> None:
     """Show contested facts.
 
     They wait for someone to retract the wrong ones.
@@ -223,21 +225,21 @@ def review(session: Invocation, known: scratchbus.Facts) -> None:
         Column("id", lambda each: Cell(each.id, "bold"), 26),
         Column("content", lambda each: Cell(one_line(each.content))),
     )
-    session.out.listing(columns, known.pending_review(), empty="No facts contest each other")
+    invocation.out.listing(columns, facts.pending_review(), empty="No facts contest each other")
 
 
-def _show(session: Invocation, found: Sequence[scratchbus.Fact], empty: str) -> None:
+def _show(invocation: Invocation, found: Sequence[scratchbus.Fact], empty: str) -> None:
     columns: Columns[scratchbus.Fact] = (
         Column("id", lambda each: Cell(each.id, "bold"), 18),
         Column("by", lambda each: Cell(one_line(each.source), "cyan"), 12),
         Column("fact", lambda each: Cell(one_line(each.triplet))),
     )
-    session.out.listing(columns, found, empty=empty)
+    invocation.out.listing(columns, found, empty=empty)
 
 
-def _show_one(session: Invocation, verb: str, fact: scratchbus.Fact) -> None:
+def _show_one(invocation: Invocation, verb: str, fact: scratchbus.Fact) -> None:
     cells = Cell(verb, "green"), Cell(fact.id, "bold"), Cell(one_line(fact.triplet))
-    session.out.result(scratchbus.document_of(fact), *cells)
+    invocation.out.result(scratchbus.document_of(fact), *cells)
 
 
 def _document(found: scratchbus.Neighbour | scratchbus.Span) -> dict[str, Any]:
@@ -258,26 +260,26 @@ _RELATIONS: Columns[scratchbus.Relation] = (
 
 
 @facts.command(examples=("scratchbus facts relations",))
-@pass_session
-def relations(session: Invocation) -> None:
+@pass_invocation
+def relations(invocation: Invocation) -> None:
     """Show the relations that facts may use."""
-    with session.connect() as bus:
+    with invocation.connect() as bus:
         found = bus.relations().relations.values()
-    session.out.listing(_RELATIONS, list(found), document=asdict)
+    invocation.out.listing(_RELATIONS, list(found), document=asdict)
 
 
 @facts.command("push-relations", examples=("scratchbus facts push-relations relations.yaml",))
 @click.argument("file", type=click.Path())
 @event_id_option
-@pass_session
-def push_relations(session: Invocation, file: str, event_id: str | None) -> None:
+@pass_invocation
+def push_relations(invocation: Invocation, file: str, event_id: str | None) -> None:
     """Publish a file of relations to the bus.
 
     All processes read facts by it within seconds, and no longer by a file of their own.
     """
-    with session.connect() as bus:
+    with invocation.connect() as bus:
         has_changed = bus.push_relations(file, event_id=event_id)
         names = sorted(bus.relations().relations)
     published = (Cell("published", "green"), Cell(f"the relations {', '.join(names)}"))
     cells = published if has_changed else (Cell("The bus already has these relations"),)
-    session.out.result({"changed": has_changed, "relations": names}, *cells)
+    invocation.out.result({"changed": has_changed, "relations": names}, *cells)

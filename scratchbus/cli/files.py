@@ -10,7 +10,7 @@ import click
 
 import scratchbus
 from scratchbus.cli.commands import ENGINE, BusGroup, at_option, session_memory
-from scratchbus.cli.invocation import Invocation, pass_session
+from scratchbus.cli.invocation import Invocation, pass_invocation
 from scratchbus.cli.output import Cell, Column, Columns
 from scratchbus.cli.text import ago
 
@@ -26,30 +26,30 @@ def files() -> None:
 @files.command("list", examples=("scratchbus files list --session s1",))
 @at_option
 @session_memory("files")
-def ls(session: Invocation, of: str, files: scratchbus.Files, at: str | None) -> None:
+def ls(invocation: Invocation, session_id: str, files: scratchbus.Files, at: str | None) -> None:
     """Show the recorded files, by path."""
-    _show(session, files.list() if at is None else files.as_of(at))
+    _show(invocation, files.list() if at is None else files.as_of(at))
 
 
 @files.command(examples=("scratchbus files sync --session s1",), shared=(*ENGINE, "source"))
 @session_memory("files")
-def sync(session: Invocation, of: str, files: scratchbus.Files) -> None:
+def sync(invocation: Invocation, session_id: str, files: scratchbus.Files) -> None:
     """Record changes that programs made in the directory.
 
     It records files they wrote or deleted, and evicts files beyond the limits.
     """
-    _show(session, files.sync())
+    _show(invocation, files.sync())
 
 
 @files.command(examples=("scratchbus files cat notes/plan.md --session s1",))
 @click.argument("path")
 @session_memory("files")
-def cat(session: Invocation, of: str, files: scratchbus.Files, path: str) -> None:
+def cat(invocation: Invocation, session_id: str, files: scratchbus.Files, path: str) -> None:
     """Print the content of a file; --json prints it as text."""
     content = files.read(path)
-    if session.as_json or session.out.is_terminal:  # whose cursor a file must not move
+    if invocation.as_json or invocation.out.is_terminal:  # whose cursor a file must not move
         text = content.decode(errors="replace")
-        session.out.text({"path": path, "content": text}, text.removesuffix("\n"))
+        invocation.out.text({"path": path, "content": text}, text.removesuffix("\n"))
     else:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
@@ -59,46 +59,48 @@ def cat(session: Invocation, of: str, files: scratchbus.Files, path: str) -> Non
 @click.argument("path")
 @click.argument("source", type=click.File("rb"), default="-")
 @session_memory("files", writes=True)
-def put(session: Invocation, of: str, files: scratchbus.Files, path: str, source: IO[bytes], **how: Any) -> None:
+def put(
+    invocation: Invocation, session_id: str, files: scratchbus.Files, path: str, source: IO[bytes], **options: Any
+) -> None:
     """Write a file from another one.
 
     - reads SOURCE from standard input.
     """
-    file = files.write(path, source.read(), **how)
-    session.out.result(scratchbus.document_of(file), Cell("written", "green"), Cell(file.path, "bold"))
+    file = files.write(path, source.read(), **options)
+    invocation.out.result(scratchbus.document_of(file), Cell("written", "green"), Cell(file.path, "bold"))
 
 
 @files.command(examples=("scratchbus files rm check.py --session s1",))
 @click.argument("path")
 @session_memory("files", writes=True)
-def rm(session: Invocation, of: str, files: scratchbus.Files, path: str, **how: Any) -> None:
+def rm(invocation: Invocation, session_id: str, files: scratchbus.Files, path: str, **options: Any) -> None:
     """Delete a file."""
-    files.delete(path, **how)
-    session.out.result({"path": path, "ok": True}, Cell("deleted", "green"), Cell(path))
+    files.delete(path, **options)
+    invocation.out.result({"path": path, "ok": True}, Cell("deleted", "green"), Cell(path))
 
 
 @files.command("path", examples=("scratchbus files path --session s1",))
 @click.argument("path", required=False)
 @session_memory("files")
-def show_path(session: Invocation, of: str, files: scratchbus.Files, path: str | None) -> None:
+def show_path(invocation: Invocation, session_id: str, files: scratchbus.Files, path: str | None) -> None:
     """Print where the directory is, or a file in it; make the directory."""
     where = str(files.path(path))
-    session.out.text({"path": where}, where)
+    invocation.out.text({"path": where}, where)
 
 
 @files.command(examples=("scratchbus files evict",), shared=(*ENGINE, "source"))
-@pass_session
-def evict(session: Invocation) -> None:
+@pass_invocation
+def evict(invocation: Invocation) -> None:
     """Evict files that are too old or too large.
 
     It does so in all sessions, including ended ones.
     """
-    with session.connect() as bus:
+    with invocation.connect() as bus:
         found = bus.evict_files()
-    if session.as_json:
-        session.out.document({"evicted": found})
+    if invocation.as_json:
+        invocation.out.document({"evicted": found})
     else:
-        session.out.table(_EVICTED, [*found.items()], empty="Nothing was evicted")
+        invocation.out.table(_EVICTED, [*found.items()], empty="Nothing was evicted")
 
 
 _EVICTED: Columns[tuple[str, int]] = (
@@ -107,7 +109,7 @@ _EVICTED: Columns[tuple[str, int]] = (
 )
 
 
-def _show(session: Invocation, found: list[scratchbus.ScratchFile]) -> None:
+def _show(invocation: Invocation, found: list[scratchbus.ScratchFile]) -> None:
     now = datetime.now(UTC)
     columns: Columns[scratchbus.ScratchFile] = (
         Column("bytes", lambda each: Cell(str(each.size)), 9, right=True),
@@ -115,4 +117,4 @@ def _show(session: Invocation, found: list[scratchbus.ScratchFile]) -> None:
         Column("by", lambda each: Cell(each.source, "cyan"), 12),
         Column("path", lambda each: Cell(each.path, "bold")),
     )
-    session.out.listing(columns, found, empty="There are no files")
+    invocation.out.listing(columns, found, empty="There are no files")

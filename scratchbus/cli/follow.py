@@ -10,7 +10,7 @@ import scratchbus
 from scratchbus.cli.arguments import TIME
 from scratchbus.cli.commands import PAGE, command
 from scratchbus.cli.event_view import exporter, show_event
-from scratchbus.cli.invocation import Invocation, OpenPage, pass_session
+from scratchbus.cli.invocation import Invocation, OpenPage, pass_invocation
 from scratchbus.cli.observation_view import show_watched
 from scratchbus.cli.shell_completion import kinds as kind_names
 from scratchbus.cli.shell_completion import type_names
@@ -32,9 +32,9 @@ from scratchbus.errors import UnknownType
 @click.option("--type", "types", multiple=True, shell_complete=type_names, help="Only this type; repeatable.")
 @click.option("--kind", "kinds", multiple=True, shell_complete=kind_names, help="Only this kind of event; repeatable.")
 @click.option("--format", "form", type=click.Choice(["jsonl", "csv", "cloudevents"]), help="Export whole events.")
-@pass_session
+@pass_invocation
 def tail(
-    session: Invocation,
+    invocation: Invocation,
     follow: bool,
     after: str | None,
     types: tuple[str, ...],
@@ -49,22 +49,22 @@ def tail(
     bus of them. --format csv prints the same in columns, below a line with their names. --format cloudevents prints
     CloudEvents 1.0, one per line.
     """
-    with session.connect() as bus:
+    with invocation.connect() as bus:
         for name in types:
             try:
                 bus.types.get(name)
             except UnknownType as problem:  # probably a typo, but events of a removed type are still in the log
-                session.out.note(str(problem))
-        show = partial(show_event, session) if form is None else exporter(session, form)
-        pages = None if session.page is None else [session.page]
+                invocation.out.note(str(problem))
+        show = partial(show_event, invocation) if form is None else exporter(invocation, form)
+        pages = None if invocation.page is None else [invocation.page]
         start = bus.position() if after == "now" else after
         for event in bus.events(start, follow=follow, pages=pages, types=types or None, kinds=kinds or None):
             show(event)
 
 
 @command(examples=("scratchbus watch --page session:abc",), shared=PAGE)
-@pass_session
-def watch(session: Invocation) -> None:
+@pass_invocation
+def watch(invocation: Invocation) -> None:
     """Show the page live until Ctrl-C.
 
     Shows the open observations by priority, and the last events below them.
@@ -72,21 +72,21 @@ def watch(session: Invocation) -> None:
     In a pipe it first prints the open observations, then one line per change: what happened, and the observation as it
     is now.
     """
-    with session.open() as opened:
-        if session.out.is_terminal:
+    with invocation.open() as opened:
+        if invocation.out.is_terminal:
             from scratchbus.cli.screen import run_screen  # late: rich takes longer to import than `--help` may take
 
-            run_screen(opened, session.out)
+            run_screen(opened, invocation.out)
         else:
-            _print_changes(session, opened)
+            _print_changes(invocation, opened)
 
 
-def _print_changes(session: Invocation, opened: OpenPage) -> None:
+def _print_changes(invocation: Invocation, opened: OpenPage) -> None:
     start, page = opened.bus.position(), opened.page
     for observation in list_open(page):
-        show_watched(session, "open", observation.id, observation)
+        show_watched(invocation, "open", observation.id, observation)
     for event in opened.bus.events(start, follow=True, pages=[page.name]):
-        show_watched(session, event.kind, event.subject, page.get(event.subject))
+        show_watched(invocation, event.kind, event.subject, page.get(event.subject))
 
 
 def list_open(page: scratchbus.Page, limit: int | None = None) -> list[scratchbus.Observation]:

@@ -21,7 +21,7 @@ import scratchbus
 from scratchbus.cli.commands import PAGE, BusGroup, given, listed
 from scratchbus.cli.context import rules_option, with_rules
 from scratchbus.cli.hook_marks import Marks
-from scratchbus.cli.invocation import Invocation, OpenPage, pass_session
+from scratchbus.cli.invocation import Invocation, OpenPage, pass_invocation
 from scratchbus.cli.shell_completion import PROGRAM
 from scratchbus.cli.text import one_line
 from scratchbus.errors import InvalidField, InvalidInput, shown
@@ -46,7 +46,7 @@ findings, decisions with their reasons, and the next step."""
 _TASK: Final = "The work of this conversation"
 _TOOL: Final = "If you have the tool update_scratchpad, call it instead, with the revision that get_context returns."
 
-Asked = dict[str, Any]
+HookInput = dict[str, Any]
 
 
 class _TooSlow(Exception):
@@ -56,20 +56,20 @@ class _TooSlow(Exception):
 class _Harmless(BusGroup):
     """A group whose commands always exit with 0 and report problems on standard error."""
 
-    def make_context(self, *args: Any, **how: Any) -> click.Context:
+    def make_context(self, *args: Any, **options: Any) -> click.Context:
         """Parse the group's own options."""
-        with _survived():
-            return super().make_context(*args, **how)
+        with _errors_reported():
+            return super().make_context(*args, **options)
         raise click.exceptions.Exit(0)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the hook."""
-        with _survived():
+        with _errors_reported():
             return super().invoke(ctx)
 
 
 @contextmanager
-def _survived() -> Iterator[None]:
+def _errors_reported() -> Iterator[None]:
     """Report errors in the `with` on standard error, and continue after it."""
     try:
         yield
@@ -78,8 +78,8 @@ def _survived() -> Iterator[None]:
     except click.exceptions.NoArgsIsHelpError as wanted:
         wanted.show()
     except Exception as problem:
-        said = problem.format_message() if isinstance(problem, click.ClickException) else str(problem)
-        text = f"{PROGRAM}: {one_line(said or type(problem).__name__)}; the agent goes on without it"
+        message = problem.format_message() if isinstance(problem, click.ClickException) else str(problem)
+        text = f"{PROGRAM}: {one_line(message or type(problem).__name__)}; the agent goes on without it"
         print(text, file=sys.stderr, flush=True)  # noqa: T201  # what standard error is for
 
 
@@ -102,7 +102,7 @@ def _in_time() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _input() -> Asked:
+def _read_input() -> HookInput:
     """Return the JSON object on standard input. Raises InvalidInput."""
     import json  # late, as all that `--help` does not need
 
@@ -112,26 +112,26 @@ def _input() -> Asked:
     if len(text) > MOST_INPUT:
         raise InvalidInput(f"standard input is longer than {MOST_INPUT:,} bytes; a hook reads no more")
     try:
-        asked = json.loads(text)
+        hook_input = json.loads(text)
     except (ValueError, RecursionError):
         raise InvalidInput(f"standard input is not JSON: {shown(text[:100])}") from None
-    if not isinstance(asked, dict):
-        raise InvalidInput(f"standard input is not a JSON object: {shown(asked)}")
-    return asked
+    if not isinstance(hook_input, dict):
+        raise InvalidInput(f"standard input is not a JSON object: {shown(hook_input)}")
+    return hook_input
 
 
-def _text_of(asked: Asked, name: str) -> str:
+def _text_of(hook_input: HookInput, name: str) -> str:
     """Return a text of the event. Raises InvalidField."""
-    value = asked.get(name)
+    value = hook_input.get(name)
     if not isinstance(value, str) or not value:
         raise InvalidField(name, f"{shown(value)} is not a text; Claude Code gives one in the JSON of the event")
     return value
 
 
-class _Called(NamedTuple):
+class _HookCall(NamedTuple):
     """The input of a hook: the JSON of its event, the owner of the memory, and the open page."""
 
-    asked: Asked
+    hook_input: HookInput
     session: str
     agent: str | None
     scopes: Sequence[str]
@@ -143,25 +143,25 @@ def _hook(function: Callable[..., None]) -> Callable[..., Any]:
 
     @wraps(function)
     def command(
-        session: Invocation, session_id: str | None, agent: str | None, knowledge: str | None, **more: Any
+        invocation: Invocation, session_id: str | None, agent: str | None, knowledge: str | None, **options: Any
     ) -> None:
         with _in_time():
-            asked = _input()
-            own = session_id or _text_of(asked, "session_id")
-            session.speak_as("claude") if agent is None else session.act_for(agent)
-            with session.open() as opened:
-                function(session, _Called(asked, own, agent, listed(knowledge) or (), opened), **more)
+            hook_input = _read_input()
+            owner = session_id or _text_of(hook_input, "session_id")
+            invocation.speak_as("claude") if agent is None else invocation.act_for(agent)
+            with invocation.open() as opened:
+                function(invocation, _HookCall(hook_input, owner, agent, listed(knowledge) or (), opened), **options)
 
-    of = click.option(
+    session_option = click.option(
         "--session", "session_id", envvar="SCRATCHBUS_SESSION", metavar="ID",
         help="The session whose memory is used.  [$SCRATCHBUS_SESSION, else Claude Code's]",
     )  # fmt: skip
-    who = click.option("--agent", metavar="NAME", help="The agent, as the source of its writes.")
-    what = click.option(
+    agent_option = click.option("--agent", metavar="NAME", help="The agent, as the source of its writes.")
+    knowledge_option = click.option(
         "--knowledge", metavar="SCOPES",
         help="The users or projects whose preferences and facts are shown, separated by commas.",
     )  # fmt: skip
-    return of(who(what(pass_session(command))))
+    return session_option(agent_option(knowledge_option(pass_invocation(command))))
 
 
 _SHARED = (*PAGE, "source")
@@ -183,68 +183,70 @@ def hook() -> None:
 )
 @rules_option
 @_hook
-def session_start(session: Invocation, called: _Called, rules: str | None) -> None:
+def session_start(invocation: Invocation, call: _HookCall, rules: str | None) -> None:
     """Give a session that starts, resumes or was compacted its context.
 
     Claude Code reads its rules itself, so --rules is for others that take its hooks.
     """
-    page = called.opened.page.name
-    found = _context(called, MOST_OUTPUT, agent=called.agent, page=page, record=True, **with_rules(rules))
-    _add_context(session, "SessionStart", found.text)
+    page = call.opened.page.name
+    found = _context(call, MOST_OUTPUT, agent=call.agent, page=page, record=True, **with_rules(rules))
+    _add_context(invocation, "SessionStart", found.text)
 
 
 @hook.command(
     "user-prompt", examples=("scratchbus hook user-prompt --agent claude --session s1 < event.json",), shared=_SHARED
 )
 @_hook
-def user_prompt(session: Invocation, called: _Called) -> None:
+def user_prompt(invocation: Invocation, call: _HookCall) -> None:
     """Give the agent the notes and observations that are relevant to a prompt."""
-    query, opened = _text_of(called.asked, "prompt")[:_MOST_QUERY], called.opened
+    query, opened = _text_of(call.hook_input, "prompt")[:_MOST_QUERY], call.opened
     found = opened.bus.context.surface(
-        query, MOST_MATCHES, session=called.session, page=opened.page.name, counter=len, record=True
+        query, MOST_MATCHES, session=call.session, page=opened.page.name, counter=len, record=True
     )
     if found.matches:
-        _add_context(session, "UserPromptSubmit", found.text)
+        _add_context(invocation, "UserPromptSubmit", found.text)
 
 
 @hook.command("pre-compact", examples=("scratchbus hook pre-compact --session s1 < event.json",), shared=_SHARED)
 @_hook
-def pre_compact(session: Invocation, called: _Called) -> None:
+def pre_compact(invocation: Invocation, call: _HookCall) -> None:
     """Tell the summarizer which memory is kept outside the conversation, and what to keep in the summary."""
-    kept = _context(called, MOST_OUTPUT - len(_PRE_COMPACT) - 2)
-    session.out.line(f"{_PRE_COMPACT}\n\n{kept.text}")  # as plain text it is added to the instructions of the summary
+    context = _context(call, MOST_OUTPUT - len(_PRE_COMPACT) - 2)
+    invocation.out.line(
+        f"{_PRE_COMPACT}\n\n{context.text}"
+    )  # as plain text it is added to the instructions of the summary
 
 
 @hook.command("stop", examples=("scratchbus hook stop --agent claude --session s1 < event.json",), shared=_SHARED)
 @_hook
-def stop(session: Invocation, called: _Called) -> None:
+def stop(invocation: Invocation, call: _HookCall) -> None:
     """Ask a finishing agent what its future self should know, once per conversation.
 
     The answer becomes its scratchpad.
     """
-    agent, asked = called.agent, called.asked
+    agent, hook_input = call.agent, call.hook_input
     if agent is None:
         raise InvalidField("agent", "is missing; give --agent, whose scratchpad the answer is for")
-    marks = Marks.of(session.settings())
-    conversation = _text_of(asked, "session_id")
-    pad = called.opened.bus.scratchpad(agent)
-    if asked.get("stop_hook_active", False) is False:
+    marks = Marks.of(invocation.settings())
+    conversation = _text_of(hook_input, "session_id")
+    pad = call.opened.bus.scratchpad(agent)
+    if hook_input.get("stop_hook_active", False) is False:
         pad.read()  # Unauthorized is said now, not when the agent has answered
         if marks.add(conversation):
             reason = pad.end_of_run_prompt(_TASK, "completed", "You are about to finish.")
-            session.out.document({"decision": "block", "reason": f"{reason}\n{_TOOL}"})
-    elif marks.is_open(conversation) and isinstance(reply := asked.get("last_assistant_message"), str):
+            invocation.out.document({"decision": "block", "reason": f"{reason}\n{_TOOL}"})
+    elif marks.is_open(conversation) and isinstance(reply := hook_input.get("last_assistant_message"), str):
         marks.close(conversation)
         pad.accept_reply(reply, event_id=marks.event_id(conversation))  # without the JSON it was given to the tool
 
 
-def _context(called: _Called, budget: int, **more: Any) -> scratchbus.Context:
+def _context(call: _HookCall, budget: int, **options: Any) -> scratchbus.Context:
     """Return the context of the session and the scopes, within this many characters."""
-    return called.opened.bus.context.assemble(
-        session=called.session, scopes=called.scopes, budget=budget, counter=len, **more
+    return call.opened.bus.context.assemble(
+        session=call.session, scopes=call.scopes, budget=budget, counter=len, **options
     )
 
 
-def _add_context(session: Invocation, event: str, text: str) -> None:
+def _add_context(invocation: Invocation, event: str, text: str) -> None:
     if text:
-        session.out.document({"hookSpecificOutput": given(hookEventName=event, additionalContext=text)})
+        invocation.out.document({"hookSpecificOutput": given(hookEventName=event, additionalContext=text)})

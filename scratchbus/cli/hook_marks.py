@@ -38,8 +38,8 @@ class Marks:
             file = os.open(self._path(conversation), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
             return False
-        with os.fdopen(file, "wb") as opened:
-            opened.write(_OPEN)
+        with os.fdopen(file, "wb") as stream:
+            stream.write(_OPEN)
         self._forget_old()
         return True
 

@@ -30,24 +30,24 @@ def terminal_instance(directory: Path) -> str:
 def _kept_key(directory: Path) -> str:
     """Return this user's key; create it if there is none, or if others may have read it."""
     path = directory / f"terminal-{os.getuid()}.key"
-    if (known := _read(path)) is not None:
-        return known
+    if (key := _read(path)) is not None:
+        return key
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not any(directory.iterdir()):
         directory.chmod(0o700)  # like the embedded engine, which refuses a directory in use that is open to others
     path.unlink(missing_ok=True)
-    fresh = directory / f"{path.name}.{os.urandom(8).hex()}"
+    temporary = directory / f"{path.name}.{os.urandom(8).hex()}"
     try:
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(os.urandom(32).hex())
         try:
-            os.link(fresh, path)
+            os.link(temporary, path)
         except FileExistsError:
             pass  # another command was faster
         except OSError:
-            fresh.replace(path)  # a file system without hard links
+            temporary.replace(path)  # a file system without hard links
     finally:
-        fresh.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     return _read(path) or os.urandom(32).hex()
 
 

@@ -12,7 +12,7 @@ import click
 import scratchbus
 from scratchbus.cli.instance import terminal_instance
 from scratchbus.cli.output import Output
-from scratchbus.cli.starting import keep_all, uncollected
+from scratchbus.cli.startup import keep_all, uncollected
 from scratchbus.daemon import configure_logging_late
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ class OpenPage(NamedTuple):
     bus: scratchbus.Bus
     page: scratchbus.Page
 
-    def ids(self, given: Sequence[str]) -> list[str]:
+    def ids(self, texts: Sequence[str]) -> list[str]:
         """Return the whole ids of ids and suffixes on the command line. Raises InvalidId or NotFound."""
-        return [self.page.whole_id(text) for text in given]
+        return [self.page.whole_id(text) for text in texts]
 
 
 class Invocation:
@@ -57,11 +57,11 @@ class Invocation:
             settings = self.settings()
             home = scratchbus.embedded_directory(None, settings.home)
             instance = settings.instance or (terminal_instance(home) if home else None)
-            opened = scratchbus.Bus.connect(
+            connected = scratchbus.Bus.connect(
                 self.url, source=self.source, instance=instance, config=self.config, bus=self.bus
             )
             keep_all()
-        with opened as bus:
+        with connected as bus:
             configure_logging_late(lambda: bus.settings.log_level)
             yield bus
 
@@ -102,5 +102,5 @@ class Invocation:
         return load_settings(self.config, url=self.url, source=self.source, instance=self.instance, bus=self.bus)
 
 
-pass_session: Callable[[Callable[..., Any]], Callable[..., Any]] = click.make_pass_decorator(Invocation, ensure=True)
-"""Give a command its session as the first argument."""
+pass_invocation: Callable[[Callable[..., Any]], Callable[..., Any]] = click.make_pass_decorator(Invocation, ensure=True)
+"""Give a command its invocation as the first argument."""

@@ -11,7 +11,7 @@ import click
 
 import scratchbus
 from scratchbus.cli.commands import PAGE, command, event_id_option
-from scratchbus.cli.invocation import Invocation, OpenPage, pass_session
+from scratchbus.cli.invocation import Invocation, OpenPage, pass_invocation
 from scratchbus.cli.output import Cell, progress_bar
 from scratchbus.cli.text import one_line, plural
 from scratchbus.daemon import INTERNAL
@@ -20,8 +20,8 @@ from scratchbus.errors import InvalidField
 
 @command(examples=("scratchbus rebuild",))
 @click.option("--over-gaps", is_flag=True, help="Go on without events that the log has lost and the state contains.")
-@pass_session
-def rebuild(session: Invocation, over_gaps: bool) -> None:
+@pass_invocation
+def rebuild(invocation: Invocation, over_gaps: bool) -> None:
     """Rebuild the state from the whole log.
 
     Readers and writers continue meanwhile; the new state replaces the old one atomically when it is complete. Use it
@@ -30,15 +30,15 @@ def rebuild(session: Invocation, over_gaps: bool) -> None:
     It refuses if the log has lost events that the state contains, since the new state would be without them. Restore
     the engine from a backup; if there is none, --over-gaps gives them up.
     """
-    with session.connect() as bus, progress_bar("Rebuilding") as progress:
-        done = bus.rebuild(progress, over_gaps=over_gaps)
-    document = {"events": done.events, "seconds": round(done.seconds, 3)}
-    session.out.result(document, Cell("rebuilt", "green"), Cell(f"from {plural(done.events, 'event')}"))
+    with invocation.connect() as bus, progress_bar("Rebuilding") as progress:
+        rebuilt = bus.rebuild(progress, over_gaps=over_gaps)
+    document = {"events": rebuilt.events, "seconds": round(rebuilt.seconds, 3)}
+    invocation.out.result(document, Cell("rebuilt", "green"), Cell(f"from {plural(rebuilt.events, 'event')}"))
 
 
 @command(examples=("scratchbus verify", "scratchbus --json verify | jq -r .kind | sort | uniq -c"))
-@pass_session
-def verify(session: Invocation) -> None:
+@pass_invocation
+def verify(invocation: Invocation) -> None:
     """Compare all data in the engine with the log.
 
     Prints one finding per line: its kind, where it is, and what is wrong. Writers continue meanwhile. Exits with 1 if
@@ -46,40 +46,40 @@ def verify(session: Invocation) -> None:
     compared. `scratchbus rebuild` repairs the state, `scratchbus repair` removes what is `foreign`. The log itself, and
     what the append script keeps beside it (heads, room, keys), can only be restored from a backup.
     """
-    with session.connect() as bus, progress_bar("Verifying") as progress:
+    with invocation.connect() as bus, progress_bar("Verifying") as progress:
         verified = bus.verify(progress)
     for finding in verified.findings:
         cells = (Cell(finding.kind, "red"), Cell(one_line(finding.where)), Cell(one_line(finding.what)))
-        session.out.result(finding._asdict(), *cells)
+        invocation.out.result(finding._asdict(), *cells)
     looked = f"{plural(verified.events, 'event')}, {plural(verified.documents, 'document')}"
     looked += f" on {plural(verified.pages, 'page')}"
     if verified.is_sound:
-        session.out.note(f"Everything is consistent: {looked}.")
-        if session.as_json:
+        invocation.out.note(f"Everything is consistent: {looked}.")
+        if invocation.as_json:
             compared = {"events": verified.events, "documents": verified.documents, "pages": verified.pages}
-            session.out.document({"kind": "sound", **compared})
+            invocation.out.document({"kind": "sound", **compared})
         return
-    session.out.note(f"{plural(verified.count, 'finding')} in {looked}.")
+    invocation.out.note(f"{plural(verified.count, 'finding')} in {looked}.")
     raise click.exceptions.Exit(INTERNAL)
 
 
 @command(examples=("scratchbus repair", "scratchbus repair --json"))
-@pass_session
-def repair(session: Invocation) -> None:
+@pass_invocation
+def repair(invocation: Invocation) -> None:
     """Remove entries that someone added to the log by hand.
 
     Use it when writes fail because of an entry behind the last event. Prints one line per entry that it removed: its
     shard, its stream id, and its fields. No event is removed. It may copy the log, so it can take some seconds per
     million events, and memory for two copies.
     """
-    with session.connect() as bus:
+    with invocation.connect() as bus:
         removed = bus.repair()
     for entry in removed:
         fields = ", ".join(f"{name}={value}" for name, value in entry.fields.items())
         cells = (Cell(f"shard {entry.shard}"), Cell(entry.stream_id), Cell(one_line(fields)))
-        session.out.result(entry._asdict(), Cell("removed", "red"), *cells)
+        invocation.out.result(entry._asdict(), Cell("removed", "red"), *cells)
     if not removed:
-        session.out.note("There is nothing to repair.")
+        invocation.out.note("There is nothing to repair.")
 
 
 @command(examples=('scratchbus erase 01M7ZG05XPKZK2CR4XCAZB2BQ8 --source ada --reason "Ada asked"',), shared=PAGE)
@@ -87,8 +87,8 @@ def repair(session: Invocation) -> None:
 @click.option("--reason", required=True, metavar="TEXT", help="The reason, which the tombstone keeps.")
 @click.option("-y", "--yes", "is_sure", is_flag=True, help="Do not ask; needed where there is no terminal.")
 @event_id_option
-@pass_session
-def erase(session: Invocation, id: str, reason: str, is_sure: bool, event_id: str | None) -> None:
+@pass_invocation
+def erase(invocation: Invocation, id: str, reason: str, is_sure: bool, event_id: str | None) -> None:
     """Erase an observation from the log, for good.
 
     This removes its events and all data derived from them. A tombstone stays in the log: who erased it, why,
@@ -96,14 +96,14 @@ def erase(session: Invocation, id: str, reason: str, is_sure: bool, event_id: st
 
     ID is the whole id. It needs a --source, and asks on a terminal before it erases.
     """
-    if session.settings().source is None:
+    if invocation.settings().source is None:
         raise click.UsageError("erase needs a source; give --source NAME, or set SCRATCHBUS_SOURCE")
-    with session.open() as opened:
+    with invocation.open() as opened:
         if not is_sure:
             _ask_to_erase(opened, id)
         tombstone = opened.page.erase(id, reason=reason, event_id=event_id)
     count = plural(len(tombstone.positions), "event")
-    session.out.result(scratchbus.document_of(tombstone), Cell("erased", "red"), Cell(id), Cell(count))
+    invocation.out.result(scratchbus.document_of(tombstone), Cell("erased", "red"), Cell(id), Cell(count))
 
 
 def _ask_to_erase(opened: OpenPage, id: str) -> None:
@@ -111,8 +111,8 @@ def _ask_to_erase(opened: OpenPage, id: str) -> None:
     if not sys.stdin.isatty():
         raise click.UsageError("erase cannot be undone, and there is no terminal to ask on; add --yes")
     found = opened.page.get(id)
-    what = "its remaining data" if found is None else f"{found.type}: {one_line(found.content)[:60]}"
-    click.confirm(f"Erase {id} for good ({what})?", abort=True, err=True)
+    description = "its remaining data" if found is None else f"{found.type}: {one_line(found.content)[:60]}"
+    click.confirm(f"Erase {id} for good ({description})?", abort=True, err=True)
 
 
 @command(
@@ -131,8 +131,8 @@ def _ask_to_erase(opened: OpenPage, id: str) -> None:
 @click.option(
     "--type", "kind", metavar="TYPE", help="The type of observations made from CloudEvents.  [default: observation]"
 )
-@pass_session
-def import_(session: Invocation, file: BinaryIO, form: str, kind: str | None) -> None:
+@pass_invocation
+def import_(invocation: Invocation, file: BinaryIO, form: str, kind: str | None) -> None:
     """Import an export into a new bus, or CloudEvents into any.
 
     FILE is the output of `scratchbus tail --format jsonl` from the first event on; `-` is standard input. All events
@@ -143,42 +143,44 @@ def import_(session: Invocation, file: BinaryIO, form: str, kind: str | None) ->
     observation on the page, once, however often it comes.
     """
     if form == "cloudevents":
-        _import_cloud_events(session, file, kind or "observation")
+        _import_cloud_events(invocation, file, kind or "observation")
         return
     if kind is not None:
         raise click.UsageError("--type is for --format cloudevents; the events of an export keep their types")
-    with session.connect() as bus, progress_bar("Importing") as show:
-        count = bus.import_events(file, _bytes_read(file, show))
+    with invocation.connect() as bus, progress_bar("Importing") as update_bar:
+        count = bus.import_events(file, _bytes_read(file, update_bar))
     name = bus.settings.bus
-    about = f"{plural(count, 'event')} into {name}"
-    session.out.result({"events": count, "bus": name}, Cell("imported", "green"), Cell(about))
+    count_text = f"{plural(count, 'event')} into {name}"
+    invocation.out.result({"events": count, "bus": name}, Cell("imported", "green"), Cell(count_text))
 
 
-def _import_cloud_events(session: Invocation, file: BinaryIO, kind: str) -> None:
+def _import_cloud_events(invocation: Invocation, file: BinaryIO, kind: str) -> None:
     try:
         text = file.read().decode()
     except UnicodeDecodeError:
         raise InvalidField("FILE", "is not UTF-8; CloudEvents in JSON are") from None
-    wanted = scratchbus.read_cloud_events(text, kind)
-    with session.open() as opened:
+    additions = scratchbus.read_cloud_events(text, kind)
+    with invocation.open() as opened:
         before = opened.bus.position()
-        kinds = {said["type"] for said in wanted}
+        kinds = {arguments["type"] for arguments in additions}
         if not kinds <= opened.bus.types.types.keys():
             opened.bus.refresh_types()
         for name in kinds:
             opened.bus.types.get(name)  # raises UnknownType, before anything is written
-        for said in wanted:
-            with scratchbus.within_trace(said.pop("traceparent", None)):
-                opened.page.add(**said)
-        ids = {said["event_id"] for said in wanted}
+        for arguments in additions:
+            with scratchbus.within_trace(arguments.pop("traceparent", None)):
+                opened.page.add(**arguments)
+        ids = {arguments["event_id"] for arguments in additions}
         added = sum(event.id in ids for event in opened.bus.events(before, pages=[opened.page.name]))
-    about = f"{plural(added, 'observation')} of {plural(len(wanted), 'CloudEvent')}"
-    session.out.result({"observations": added, "events": len(wanted)}, Cell("imported", "green"), Cell(about))
+    count_text = f"{plural(added, 'observation')} of {plural(len(additions), 'CloudEvent')}"
+    invocation.out.result(
+        {"observations": added, "events": len(additions)}, Cell("imported", "green"), Cell(count_text)
+    )
 
 
-def _bytes_read(file: BinaryIO, show: Callable[[int, int], object] | None) -> Callable[[int], object] | None:
+def _bytes_read(file: BinaryIO, update_bar: Callable[[int, int], object] | None) -> Callable[[int], object] | None:
     """Return a callback that shows how much of a file is read; None without a bar, or for a pipe."""
-    if show is None or not file.seekable():
+    if update_bar is None or not file.seekable():
         return None
     size = os.fstat(file.fileno()).st_size
-    return lambda _: show(file.tell(), size)
+    return lambda _: update_bar(file.tell(), size)

@@ -15,9 +15,9 @@ from click.core import ParameterSource
 
 import scratchbus
 from scratchbus.cli.commands import OUTPUT, PAGE, BusGroup, given, listed
-from scratchbus.cli.invocation import Invocation, pass_session
+from scratchbus.cli.invocation import Invocation, pass_invocation
 from scratchbus.cli.output import Cell, Column, Columns
-from scratchbus.cli.starting import keep_all, uncollected
+from scratchbus.cli.startup import keep_all, uncollected
 from scratchbus.daemon import configure_logging_late, metrics_options, start_exporter
 from scratchbus.errors import SettingsError
 
@@ -34,11 +34,11 @@ _TOKEN: Columns[scratchbus.McpToken] = (
 
 
 def _identity_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that describe an agent; the function gets them as `who` and `groups`."""
+    """Add the options that describe an agent; the function gets them as `identity_options` and `groups`."""
     agent = click.option("--agent", metavar="NAME", help="The agent, as the source of its writes.  [default: --source]")
     kind = click.option("--kind", default="subagent", show_default=True, help="Its kind: subagent, person or daemon.")
     help = "The session whose memory it uses.  [$SCRATCHBUS_SESSION, else a new one]"
-    session = click.option("--session", "session_id", envvar="SCRATCHBUS_SESSION", metavar="ID", help=help)
+    session_option = click.option("--session", "session_id", envvar="SCRATCHBUS_SESSION", metavar="ID", help=help)
     tools = click.option(
         "--tools", metavar="GROUPS", help="Its groups of tools, separated by commas, or all.  [default: basic]"
     )
@@ -50,13 +50,13 @@ def _identity_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def command(
-        *given: Any, agent: str | None, kind: str, session_id: str | None, knowledge: str | None, tools: str | None,
-        **more: Any,
+        *args: Any, agent: str | None, kind: str, session_id: str | None, knowledge: str | None, tools: str | None,
+        **options: Any,
     ) -> Any:  # fmt: skip
-        who = {"agent": agent, "kind": kind, "session": session_id, "knowledge": listed(knowledge) or []}
-        return function(*given, who=who, groups=listed(tools), **more)
+        identity_options = {"agent": agent, "kind": kind, "session": session_id, "knowledge": listed(knowledge) or []}
+        return function(*args, identity_options=identity_options, groups=listed(tools), **options)
 
-    for option in (tools, knowledge, session, kind, agent):
+    for option in (tools, knowledge, session_option, kind, agent):
         command = option(command)
     return command
 
@@ -87,12 +87,12 @@ _tokens_option = click.option(
 @click.option("--http", metavar="[HOST:]PORT", help="Serve over HTTP instead, to clients with a token.")
 @_tokens_option
 @metrics_options
-@pass_session
+@pass_invocation
 @click.pass_context
 def mcp(
     context: click.Context,
-    session: Invocation,
-    who: dict[str, Any],
+    invocation: Invocation,
+    identity_options: dict[str, Any],
     groups: list[str] | None,
     http: str | None,
     tokens: str | None,
@@ -107,41 +107,45 @@ def mcp(
     """
     if context.invoked_subcommand is not None:
         return
-    instance = session.settings().instance
-    settings = {"url": session.url, "config": session.config, "bus": session.bus, "instance": instance}
+    instance = invocation.settings().instance
+    settings = {"url": invocation.url, "config": invocation.config, "bus": invocation.bus, "instance": instance}
     if http is None:
-        identity = _identity(session, {**who, "session": who["session"] or scratchbus.new_id()}, groups)
+        identity = _identity(
+            invocation, {**identity_options, "session": identity_options["session"] or scratchbus.new_id()}, groups
+        )
         with uncollected():
             serve = _served("serve_mcp_stdio")
             keep_all()
-        configure_logging_late(lambda: session.settings().log_level)
-        _measure(session, metrics_host, metrics_port)
+        configure_logging_late(lambda: invocation.settings().log_level)
+        _measure(invocation, metrics_host, metrics_port)
         serve(identity, settings)
         return
     is_session_given = context.get_parameter_source("session_id") is ParameterSource.COMMANDLINE
-    if who["agent"] or session.page or is_session_given or who["knowledge"]:
-        these = "--agent, --session, --page and --knowledge"
-        raise click.UsageError(f"over HTTP these are set by the token; leave out {these}")
+    if identity_options["agent"] or invocation.page or is_session_given or identity_options["knowledge"]:
+        options = "--agent, --session, --page and --knowledge"
+        raise click.UsageError(f"over HTTP these are set by the token; leave out {options}")
     from scratchbus.daemon import configure_logging
 
     file = _tokens(tokens).path
     serve = _served("serve_mcp_http")
-    configure_logging(session.settings().log_level)
+    configure_logging(invocation.settings().log_level)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # until the server handles it; a probe may come before
-    _measure(session, metrics_host, metrics_port)
-    serve(http, file, groups, settings, lambda url: _announce(session, url))
+    _measure(invocation, metrics_host, metrics_port)
+    serve(http, file, groups, settings, lambda url: _announce(invocation, url))
 
 
-def _measure(session: Invocation, host: str, port: int | None) -> None:
+def _measure(invocation: Invocation, host: str, port: int | None) -> None:
     """Serve metrics if a port is given, on a bus of their own."""
     exporter = start_exporter(host, port)
     if exporter is not None:
-        exporter.watching(lambda: scratchbus.Bus.connect(session.url, config=session.config, bus=session.bus))()
+        exporter.watching(
+            lambda: scratchbus.Bus.connect(invocation.url, config=invocation.config, bus=invocation.bus)
+        )()
 
 
-def _announce(session: Invocation, url: str) -> None:
+def _announce(invocation: Invocation, url: str) -> None:
     document = {"url": url, "pid": os.getpid()}
-    session.out.result(document, Cell("serving", "green"), Cell(f"MCP at {url}, until Ctrl-C"))
+    invocation.out.result(document, Cell("serving", "green"), Cell(f"MCP at {url}, until Ctrl-C"))
 
 
 @mcp.group("token", cls=BusGroup)
@@ -158,11 +162,11 @@ def token() -> None:
 @click.option("--scopes", metavar="SCOPES", help=_SCOPES)
 @click.option("--expires", metavar="DURATION", help="How long it is valid, such as 30d.  [default: until revoked]")
 @_tokens_option
-@pass_session
+@pass_invocation
 def add(
-    session: Invocation,
+    invocation: Invocation,
     name: str,
-    who: dict[str, Any],
+    identity_options: dict[str, Any],
     groups: list[str] | None,
     scopes: str | None,
     expires: str | None,
@@ -172,18 +176,18 @@ def add(
 
     It is shown only once: the file contains its digest.
     """
-    identity = _identity(session, who, groups)
-    file, until = _tokens(tokens), None if expires is None else _after(expires)
-    made = file.add(name, identity, until, scopes=listed(scopes))
-    session.out.text({"name": name, "token": made, **_document(identity)}, made)
+    identity = _identity(invocation, identity_options, groups)
+    file, expires_at = _tokens(tokens), None if expires is None else _after(expires)
+    secret = file.add(name, identity, expires_at, scopes=listed(scopes))
+    invocation.out.text({"name": name, "token": secret, **_document(identity)}, secret)
 
 
 @token.command("list", shared=OUTPUT)
 @_tokens_option
-@pass_session
-def ls(session: Invocation, tokens: str | None) -> None:
+@pass_invocation
+def ls(invocation: Invocation, tokens: str | None) -> None:
     """Show the tokens and their agents."""
-    session.out.listing(
+    invocation.out.listing(
         _TOKEN,
         _tokens(tokens).all(),
         empty="There are no tokens; add one with `scratchbus mcp token add`",
@@ -199,11 +203,11 @@ def ls(session: Invocation, tokens: str | None) -> None:
 @token.command(shared=OUTPUT)
 @click.argument("name")
 @_tokens_option
-@pass_session
-def revoke(session: Invocation, name: str, tokens: str | None) -> None:
+@pass_invocation
+def revoke(invocation: Invocation, name: str, tokens: str | None) -> None:
     """Revoke a token; servers refuse it from then on."""
     _tokens(tokens).revoke(name)
-    session.out.result({"revoked": name}, Cell("revoked", "green"), Cell(name))
+    invocation.out.result({"revoked": name}, Cell("revoked", "green"), Cell(name))
 
 
 def _after(duration: str) -> datetime:
@@ -214,19 +218,23 @@ def _after(duration: str) -> datetime:
     return datetime.now(UTC) + timedelta(milliseconds=milliseconds)
 
 
-def _identity(session: Invocation, who: dict[str, Any], groups: list[str] | None) -> scratchbus.McpIdentity:
-    name = who["agent"] or session.settings().source
+def _identity(
+    invocation: Invocation, identity_options: dict[str, Any], groups: list[str] | None
+) -> scratchbus.McpIdentity:
+    name = identity_options["agent"] or invocation.settings().source
     if name is None:
         raise click.UsageError("the server needs an agent; give --agent NAME")
-    where = given(kind=who["kind"] or None, page=session.page or None, session=who["session"])
-    where["knowledge"] = who["knowledge"]
-    return scratchbus.McpIdentity.of(name, tools=groups, **where)
+    options = given(
+        kind=identity_options["kind"] or None, page=invocation.page or None, session=identity_options["session"]
+    )
+    options["knowledge"] = identity_options["knowledge"]
+    return scratchbus.McpIdentity.of(name, tools=groups, **options)
 
 
 def _document(identity: scratchbus.McpIdentity) -> dict[str, Any]:
-    known = vars(identity)
-    return {name: known[name] for name in ("agent", "kind", "page", "session")} | {
-        **given(knowledge=known["knowledge"]), "tools": list(identity.tools),
+    fields = vars(identity)
+    return {name: fields[name] for name in ("agent", "kind", "page", "session")} | {
+        **given(knowledge=fields["knowledge"]), "tools": list(identity.tools),
     }  # fmt: skip
 
 

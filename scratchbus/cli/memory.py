@@ -20,7 +20,7 @@ from scratchbus.cli.commands import (
     watch_until_interrupted,
 )
 from scratchbus.cli.event_view import show_history
-from scratchbus.cli.invocation import Invocation, pass_session
+from scratchbus.cli.invocation import Invocation, pass_invocation
 from scratchbus.cli.output import Cell, Column, Columns
 from scratchbus.cli.text import ago, one_line
 
@@ -33,8 +33,8 @@ def _writes_text(function: Callable[..., None]) -> Callable[..., Any]:
     """Make a function a command that writes the text of a preference."""
     said_by = click.option("--said-by", metavar="NAME", help="The person who wants it.  [default: --source]")
     command = said_by(_revision_option(scope_memory("preferences", writes=True)(function)))
-    made: Callable[..., Any] = click.argument("key")(content_argument("text")(command))
-    return made
+    decorated: Callable[..., Any] = click.argument("key")(content_argument("text")(command))
+    return decorated
 
 
 @click.group(cls=BusGroup)
@@ -48,7 +48,7 @@ def memory() -> None:
 @memory.command("list", examples=("scratchbus memory list --scope ada/shop",))
 @at_option
 @scope_memory("preferences")
-def list_preferences(session: Invocation, scope: str, preferences: scratchbus.Preferences, at: str | None) -> None:
+def list_preferences(invocation: Invocation, scope: str, preferences: scratchbus.Preferences, at: str | None) -> None:
     """Show the preferences."""
     now = datetime.now(UTC)
     columns: Columns[scratchbus.Preference] = (
@@ -59,78 +59,86 @@ def list_preferences(session: Invocation, scope: str, preferences: scratchbus.Pr
         Column("text", lambda each: Cell(one_line(each.text))),
     )
     found = preferences.list() if at is None else preferences.as_of(at)
-    session.out.listing(columns, found, empty=f"{scope} has no preferences")
+    invocation.out.listing(columns, found, empty=f"{scope} has no preferences")
 
 
 @memory.command(examples=('scratchbus memory add "quotes in JS" "always double quotes" --scope ada/shop',))
 @_writes_text
-def add(session: Invocation, scope: str, preferences: scratchbus.Preferences, key: str, text: str, **how: Any) -> None:
+def add(
+    invocation: Invocation, scope: str, preferences: scratchbus.Preferences, key: str, text: str, **options: Any
+) -> None:
     """Remember a preference; it replaces the one with the same key.
 
     - reads TEXT from standard input.
     """
-    _show(session, "remembered", scope, preferences.remember(key, text, **how))
+    _show(invocation, "remembered", scope, preferences.remember(key, text, **options))
 
 
 @memory.command(examples=('scratchbus memory edit "quotes in JS" "double, but not in JSON" --scope ada/shop',))
 @_writes_text
-def edit(session: Invocation, scope: str, preferences: scratchbus.Preferences, key: str, text: str, **how: Any) -> None:
+def edit(
+    invocation: Invocation, scope: str, preferences: scratchbus.Preferences, key: str, text: str, **options: Any
+) -> None:
     """Replace the text of a preference.
 
     - reads TEXT from standard input.
     """
-    _show(session, "edited", scope, preferences.edit(key, text, **how))
+    _show(invocation, "edited", scope, preferences.edit(key, text, **options))
 
 
 @memory.command("rm", examples=('scratchbus memory rm "quotes in JS" --scope ada/shop',))
 @click.argument("key")
 @_revision_option
 @scope_memory("preferences", writes=True)
-def remove(session: Invocation, scope: str, preferences: scratchbus.Preferences, key: str, **how: Any) -> None:
+def remove(invocation: Invocation, scope: str, preferences: scratchbus.Preferences, key: str, **options: Any) -> None:
     """Forget a preference; its history stays."""
-    _show(session, "forgot", scope, preferences.forget(key, **how))
+    _show(invocation, "forgot", scope, preferences.forget(key, **options))
 
 
 @memory.command("history", examples=("scratchbus memory history --scope ada/shop",))
 @click.argument("key", required=False)
 @scope_memory("preferences")
-def preference_history(session: Invocation, scope: str, preferences: scratchbus.Preferences, key: str | None) -> None:
+def preference_history(
+    invocation: Invocation, scope: str, preferences: scratchbus.Preferences, key: str | None
+) -> None:
     """Show the events about a preference, or all, oldest first, forgotten ones included."""
-    show_history(session, preferences.history(key))
+    show_history(invocation, preferences.history(key))
 
 
 @memory.command(examples=("scratchbus memory sync AGENTS.md --scope ada/shop",), shared=(*ENGINE, "source"))
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--watch", is_flag=True, help="Continue until Ctrl-C, whenever the file or a preference changes.")
 @scope_option
-@pass_session
-def sync(session: Invocation, of: str, file: str, watch: bool) -> None:
+@pass_invocation
+def sync(invocation: Invocation, scope: str, file: str, watch: bool) -> None:
     """Sync a section of a text file with the preferences, both ways.
 
     The section is between two marks, and is added to a FILE that has none; the rest of the file stays unchanged. If
     both sides changed a preference, the file wins.
     """
-    with session.connect() as bus:
+    with invocation.connect() as bus:
         if watch:
-            watching = partial(scratchbus.watch_preferences, bus, of, file)
-            watch_until_interrupted(session, file, partial(_show_synced, session, of, file), watching)
+            watch_file = partial(scratchbus.watch_preferences, bus, scope, file)
+            watch_until_interrupted(invocation, file, partial(_show_synced, invocation, scope, file), watch_file)
         else:
-            _show_synced(session, of, file, bus.preferences(of).sync(file))
+            _show_synced(invocation, scope, file, bus.preferences(scope).sync(file))
 
 
-def _show_synced(session: Invocation, scope: str, file: str, done: scratchbus.Synced) -> None:
-    document = {"scope": scope, "file": file, **done._asdict()}
-    said = [
-        *(f"remembered {one_line(key)}" for key in done.remembered),
-        *(f"forgot {one_line(key)}" for key in done.forgotten),
-        *(f"replaced {one_line(key)} on the bus by the file's version" for key in done.conflicts),
-        *(["wrote the file"] if done.is_written else []),
+def _show_synced(invocation: Invocation, scope: str, file: str, synced: scratchbus.Synced) -> None:
+    document = {"scope": scope, "file": file, **synced._asdict()}
+    changes = [
+        *(f"remembered {one_line(key)}" for key in synced.remembered),
+        *(f"forgot {one_line(key)}" for key in synced.forgotten),
+        *(f"replaced {one_line(key)} on the bus by the file's version" for key in synced.conflicts),
+        *(["wrote the file"] if synced.is_written else []),
     ]
-    session.out.result(document, Cell("synced", "green"), Cell(file), Cell(", ".join(said) or "nothing had changed"))
+    invocation.out.result(
+        document, Cell("synced", "green"), Cell(file), Cell(", ".join(changes) or "nothing had changed")
+    )
 
 
-def _show(session: Invocation, verb: str, scope: str, preference: scratchbus.Preference) -> None:
+def _show(invocation: Invocation, verb: str, scope: str, preference: scratchbus.Preference) -> None:
     document = {"scope": scope, "preference": scratchbus.document_of(preference)}
-    session.out.result(
+    invocation.out.result(
         document, Cell(verb, "green"), Cell(one_line(preference.key), "bold"), Cell(one_line(preference.text))
     )

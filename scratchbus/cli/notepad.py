@@ -21,38 +21,38 @@ def notepad() -> None:
 @notepad.command(examples=("scratchbus notepad read --session s1",))
 @click.option("--at", metavar="TIME|POS", help="Show it at a past time or position.")
 @session_memory("notepad")
-def read(session: Invocation, of: str, pad: scratchbus.Notepad, at: str | None) -> None:
+def read(invocation: Invocation, session_id: str, pad: scratchbus.Notepad, at: str | None) -> None:
     """Show the notepad."""
     content, revision = pad.read_with_revision() if at is None else (pad.as_of(at), None)
-    if session.as_json:
-        session.out.document({"session": of, "content": content, **given(revision=revision)})
+    if invocation.as_json:
+        invocation.out.document({"session": session_id, "content": content, **given(revision=revision)})
     elif content:
-        session.out.line(paragraphs(content) if session.out.is_terminal else content.removesuffix("\n"))
+        invocation.out.line(paragraphs(content) if invocation.out.is_terminal else content.removesuffix("\n"))
     else:
-        session.out.note("The notepad is empty")
+        invocation.out.note("The notepad is empty")
 
 
 @notepad.command(examples=("scratchbus notepad write - --session s1 < plan.md",))
 @content_argument("content")
 @revision_option
 @session_memory("notepad", writes=True)
-def write(session: Invocation, of: str, pad: scratchbus.Notepad, content: str, **how: Any) -> None:
+def write(invocation: Invocation, session_id: str, pad: scratchbus.Notepad, content: str, **options: Any) -> None:
     """Replace the content of the notepad.
 
     CONTENT may be empty; - reads it from standard input.
     """
-    _show_revision(session, "written to", of, pad.write(content, **how))
+    _show_revision(invocation, "written to", session_id, pad.write(content, **options))
 
 
 @notepad.command(examples=('scratchbus notepad append "- Q3 is off by 45,000" --session s1',))
 @content_argument("text")
 @session_memory("notepad", writes=True)
-def append(session: Invocation, of: str, pad: scratchbus.Notepad, text: str, **how: Any) -> None:
+def append(invocation: Invocation, session_id: str, pad: scratchbus.Notepad, text: str, **options: Any) -> None:
     """Append a text to the notepad, on a new line.
 
     - reads TEXT from standard input.
     """
-    _show_revision(session, "appended to", of, pad.append(text, line=True, **how))
+    _show_revision(invocation, "appended to", session_id, pad.append(text, line=True, **options))
 
 
 @notepad.command(
@@ -64,18 +64,20 @@ def append(session: Invocation, of: str, pad: scratchbus.Notepad, text: str, **h
 @click.option("--replace", metavar="TEXT", help="The new text.")
 @click.option("--all", "replace_all", is_flag=True, help="Replace or delete every occurrence.")
 @session_memory("notepad", writes=True)
-def update_notepad(session: Invocation, of: str, pad: scratchbus.Notepad, operation: str, **edit: Any) -> None:
+def update_notepad(
+    invocation: Invocation, session_id: str, pad: scratchbus.Notepad, operation: str, **edit: Any
+) -> None:
     """Edit the notepad: append, prepend, find_replace or delete."""
-    _show_revision(session, "updated", of, pad.update(operation, **edit))
+    _show_revision(invocation, "updated", session_id, pad.update(operation, **edit))
 
 
 @notepad.command(examples=("scratchbus notepad history --session s1",))
 @session_memory("notepad")
-def history(session: Invocation, of: str, pad: scratchbus.Notepad) -> None:
+def history(invocation: Invocation, session_id: str, pad: scratchbus.Notepad) -> None:
     """Show all edits of the notepad, oldest first."""
-    show_history(session, pad.history())
+    show_history(invocation, pad.history())
 
 
-def _show_revision(session: Invocation, verb: str, of: str, revision: int) -> None:
-    document = {"session": of, "ok": True, "revision": revision}
-    session.out.result(document, Cell(verb, "green"), Cell(f"the notepad of {of}"))
+def _show_revision(invocation: Invocation, verb: str, session_id: str, revision: int) -> None:
+    document = {"session": session_id, "ok": True, "revision": revision}
+    invocation.out.result(document, Cell(verb, "green"), Cell(f"the notepad of {session_id}"))

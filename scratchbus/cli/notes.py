@@ -34,40 +34,47 @@ def note() -> None:
 @content_argument("content")
 @_tags_option("A tag")
 @session_memory("notes", writes=True)
-def add(session: Invocation, of: str, notes: scratchbus.Notes, content: str, tags: tuple[str, ...], **how: Any) -> None:
+def add(
+    invocation: Invocation,
+    session_id: str,
+    notes: scratchbus.Notes,
+    content: str,
+    tags: tuple[str, ...],
+    **options: Any,
+) -> None:
     """Add a note.
 
     - reads CONTENT from standard input.
     """
-    _show_note(session, "added", notes.add(content, list(tags), **how))
+    _show_note(invocation, "added", notes.add(content, list(tags), **options))
 
 
 @note.command(examples=('scratchbus note scratch "rows 234 to 267" --session s1',))
 @content_argument("content")
 @session_memory("notes", writes=True)
-def scratch(session: Invocation, of: str, notes: scratchbus.Notes, content: str, **how: Any) -> None:
+def scratch(invocation: Invocation, session_id: str, notes: scratchbus.Notes, content: str, **options: Any) -> None:
     """Add a note without tags.
 
     - reads CONTENT from standard input.
     """
-    _show_note(session, "added", notes.scratch(content, **how))
+    _show_note(invocation, "added", notes.scratch(content, **options))
 
 
 @note.command(examples=("scratchbus note search leak --tag analysis --session s1",))
 @click.argument("query", default="")
 @_tags_option("Only notes with this tag")
 @session_memory("notes")
-def search(session: Invocation, of: str, notes: scratchbus.Notes, query: str, tags: tuple[str, ...]) -> None:
+def search(invocation: Invocation, session_id: str, notes: scratchbus.Notes, query: str, tags: tuple[str, ...]) -> None:
     """Search notes by text and tags, ignoring case; early matches come first."""
-    _show_notes(session, notes.search(query, list(tags)))
+    _show_notes(invocation, notes.search(query, list(tags)))
 
 
 @note.command("list", examples=("scratchbus note list --session s1",))
 @click.option("--tag", metavar="TAG", help="Only notes with this tag.")
 @session_memory("notes")
-def list_(session: Invocation, of: str, notes: scratchbus.Notes, tag: str | None) -> None:
+def list_(invocation: Invocation, session_id: str, notes: scratchbus.Notes, tag: str | None) -> None:
     """Show the notes, newest first."""
-    _show_notes(session, notes.list(tag))
+    _show_notes(invocation, notes.list(tag))
 
 
 @note.command(examples=('scratchbus note update note_1795256156929 --content "Q3 is right" --session s1',))
@@ -77,42 +84,48 @@ def list_(session: Invocation, of: str, notes: scratchbus.Notes, tag: str | None
 @click.option("--no-tags", is_flag=True, help="Remove its tags.")
 @session_memory("notes", writes=True)
 def update(
-    session: Invocation, of: str, notes: scratchbus.Notes, id: str, tags: tuple[str, ...], no_tags: bool, **how: Any
+    invocation: Invocation,
+    session_id: str,
+    notes: scratchbus.Notes,
+    id: str,
+    tags: tuple[str, ...],
+    no_tags: bool,
+    **options: Any,
 ) -> None:
     """Replace the content of a note, its tags, or both."""
-    _show_note(session, "updated", notes.update(id, tags=list(tags) if tags or no_tags else None, **how))
+    _show_note(invocation, "updated", notes.update(id, tags=list(tags) if tags or no_tags else None, **options))
 
 
 @note.command(examples=("scratchbus note delete note_1795256156929 --session s1",))
 @click.argument("id")
 @session_memory("notes", writes=True)
-def delete(session: Invocation, of: str, notes: scratchbus.Notes, id: str, **how: Any) -> None:
+def delete(invocation: Invocation, session_id: str, notes: scratchbus.Notes, id: str, **options: Any) -> None:
     """Delete a note; its history stays."""
-    _show_note(session, "deleted", notes.delete(id, **how))
+    _show_note(invocation, "deleted", notes.delete(id, **options))
 
 
 @note.command("tags", examples=("scratchbus note tags --session s1",))
 @session_memory("notes")
-def list_tags(session: Invocation, of: str, notes: scratchbus.Notes) -> None:
+def list_tags(invocation: Invocation, session_id: str, notes: scratchbus.Notes) -> None:
     """Show the tags in use, each with its number of notes."""
     found = notes.tags().tags
-    if session.as_json:
-        session.out.document(found)
+    if invocation.as_json:
+        invocation.out.document(found)
     else:
-        session.out.table(_TAG, [*found.items()], empty="No note has a tag")
+        invocation.out.table(_TAG, [*found.items()], empty="No note has a tag")
 
 
 @note.command("history", examples=("scratchbus note history --session s1",))
 @click.argument("id", required=False)
 @session_memory("notes")
-def note_history(session: Invocation, of: str, notes: scratchbus.Notes, id: str | None) -> None:
+def note_history(invocation: Invocation, session_id: str, notes: scratchbus.Notes, id: str | None) -> None:
     """Show the events about a note, or all notes, oldest first, deleted ones included."""
-    show_history(session, notes.history(id))
+    show_history(invocation, notes.history(id))
 
 
-def _show_note(session: Invocation, verb: str, result: scratchbus.NoteResult) -> None:
+def _show_note(invocation: Invocation, verb: str, result: scratchbus.NoteResult) -> None:
     note = result.note
-    session.out.result(
+    invocation.out.result(
         {**result.model_dump(mode="json"), "note": scratchbus.document_of(note)},
         Cell(verb, "green"),
         Cell(note.id, "bold"),
@@ -121,7 +134,7 @@ def _show_note(session: Invocation, verb: str, result: scratchbus.NoteResult) ->
     )
 
 
-def _show_notes(session: Invocation, result: scratchbus.NotesResult) -> None:
+def _show_notes(invocation: Invocation, result: scratchbus.NotesResult) -> None:
     now = datetime.now(UTC)
     columns: Columns[scratchbus.Note] = (
         Column("id", lambda each: Cell(each.id, "bold"), 18),
@@ -129,4 +142,4 @@ def _show_notes(session: Invocation, result: scratchbus.NotesResult) -> None:
         Column("tags", lambda each: Cell(",".join(map(one_line, each.tags)), "cyan"), 12),
         Column("content", lambda each: Cell(one_line(each.content))),
     )
-    session.out.listing(columns, result.notes, empty="There are no such notes")
+    invocation.out.listing(columns, result.notes, empty="There are no such notes")

@@ -21,8 +21,8 @@ def type_cell(observation: scratchbus.Observation) -> Cell:
 
 def blocked_in(page: scratchbus.Page, found: Iterable[scratchbus.Observation]) -> frozenset[str]:
     """Return the ids of those that something open blocks. The bus is asked only if something may."""
-    waiting = {each.id for each in found if each.blocked_by and each.status == "active"}
-    return frozenset(waiting and waiting - {each.id for each in page.active()})
+    candidates = {each.id for each in found if each.blocked_by and each.status == "active"}
+    return frozenset(candidates and candidates - {each.id for each in page.active()})
 
 
 def status_cell(observation: scratchbus.Observation, blocked: Collection[str] = ()) -> Cell:
@@ -48,17 +48,17 @@ def content_cell(observation: scratchbus.Observation) -> Cell:
 
 def columns_at(now: datetime | None = None, blocked: Collection[str] = ()) -> Columns[scratchbus.Observation]:
     """Return the columns of observations, with ages as of a time, and the ids of those that are blocked."""
-    then = now or datetime.now(UTC)
+    reference = now or datetime.now(UTC)
     return (
         Column("id", lambda each: id_cell(each.id), 26),
         Column("pri", lambda each: Cell(str(each.priority), "dim"), 3, right=True),
         Column("type", type_cell, 20, least=SPARE),
         Column("status", lambda each: status_cell(each, blocked), 14),
         Column("times", times_cell, 5, right=True),
-        Column("age", lambda each: Cell(ago(each.created_at, then), "dim"), 4, right=True, least=SPARE),
+        Column("age", lambda each: Cell(ago(each.created_at, reference), "dim"), 4, right=True, least=SPARE),
         Column(
             "expires",
-            lambda each: Cell(ahead(each.expires_at, then) if each.is_open else "", "dim"),
+            lambda each: Cell(ahead(each.expires_at, reference) if each.is_open else "", "dim"),
             4,
             right=True,
             least=WIDE,
@@ -69,22 +69,22 @@ def columns_at(now: datetime | None = None, blocked: Collection[str] = ()) -> Co
     )
 
 
-def show_change(session: Invocation, verb: str, observation: scratchbus.Observation) -> None:
+def show_change(invocation: Invocation, verb: str, observation: scratchbus.Observation) -> None:
     """Show an observation that was just changed, on one line."""
-    said = (id_cell(observation.id), times_cell(observation), type_cell(observation), content_cell(observation))
-    session.out.row(columns_at(), observation, brief=(Cell(one_line(verb), "green"), *said))
+    cells = (id_cell(observation.id), times_cell(observation), type_cell(observation), content_cell(observation))
+    invocation.out.row(columns_at(), observation, brief=(Cell(one_line(verb), "green"), *cells))
 
 
-def show_watched(session: Invocation, change: str, id: str, observation: scratchbus.Observation | None) -> None:
+def show_watched(invocation: Invocation, change: str, id: str, observation: scratchbus.Observation | None) -> None:
     """Show what happened to an observation and its state now, on one line; None if it is off the page."""
-    what, about = Column[Any]("change", lambda _: Cell(change), 14), Column[Any]("id", lambda _: Cell(id))
+    change_column, id_column = Column[Any]("change", lambda _: Cell(change), 14), Column[Any]("id", lambda _: Cell(id))
     state = scratchbus.document_of(observation) if observation else {}
-    columns = [what, *columns_at()] if observation else [what, about]
-    session.out.row(columns, observation, {"change": change, "id": id, **state})
+    columns = [change_column, *columns_at()] if observation else [change_column, id_column]
+    invocation.out.row(columns, observation, {"change": change, "id": id, **state})
 
 
 def show_card(
-    session: Invocation,
+    invocation: Invocation,
     observation: scratchbus.Observation,
     history: Sequence[scratchbus.Event] | None,
     evidence: Mapping[str, scratchbus.Observation],
@@ -94,7 +94,7 @@ def show_card(
 
     Of its evidence it says which was refuted, and which is on another page.
     """
-    out, document = session.out, scratchbus.document_of(observation)
+    out, document = invocation.out, scratchbus.document_of(observation)
     if history is not None:
         document["history"] = list(map(scratchbus.document_of, history))
     status = status_cell(observation, blocked)
@@ -103,17 +103,17 @@ def show_card(
     out.block(document, title, paragraphs(observation.content), _details(observation, evidence))
     if history is not None and not out.as_json:
         out.line("")
-        show_history(session, history)
+        show_history(invocation, history)
 
 
-def show_gone(session: Invocation, page: str, id: str, history: Sequence[scratchbus.Event]) -> None:
+def show_gone(invocation: Invocation, page: str, id: str, history: Sequence[scratchbus.Event]) -> None:
     """Show the events about an observation that is no longer on its page."""
-    if session.as_json:
+    if invocation.as_json:
         documents = [scratchbus.document_of(event) for event in history]
-        session.out.document({"id": id, "page": page, "history": documents})
+        invocation.out.document({"id": id, "page": page, "history": documents})
     else:
-        session.out.note(f"{id} is no longer on page {page!r}. Its history:")
-        show_history(session, history)
+        invocation.out.note(f"{id} is no longer on page {page!r}. Its history:")
+        show_history(invocation, history)
 
 
 def _as_evidence(id: str, found: scratchbus.Observation | None, page: str) -> str:
@@ -132,11 +132,11 @@ def _details(
     """Yield the fields of an observation besides its content, by name."""
     now = datetime.now(UTC)
 
-    def past(then: datetime) -> Cell:
-        return Cell(f"{ago(then, now)} ago, {clock(then, now)}".replace("now ago", "now"))
+    def past(time: datetime) -> Cell:
+        return Cell(f"{ago(time, now)} ago, {clock(time, now)}".replace("now ago", "now"))
 
-    def future(then: datetime, style: str = "") -> Cell:
-        return Cell(f"in {ahead(then, now)}, {clock(then, now)}", style)
+    def future(time: datetime, style: str = "") -> Cell:
+        return Cell(f"in {ahead(time, now)}, {clock(time, now)}", style)
 
     yield "id", Cell(observation.id)
     yield "source", Cell(observation.source, "cyan")
@@ -158,8 +158,8 @@ def _details(
         code = (observation.reason_code or "").replace("_", " ")
         yield "why", Cell(one_line(": ".join(each for each in (code, observation.reason) if each)))
     if claim := observation.claim:
-        held = f"by {claim.by} for {ahead(claim.until, now)} more, fence {claim.fence}"
-        yield "claimed", Cell(held, "magenta")
+        claim_text = f"by {claim.by} for {ahead(claim.until, now)} more, fence {claim.fence}"
+        yield "claimed", Cell(claim_text, "magenta")
     if observation.every is not None:
         yield "every", Cell(one_line(observation.every), "yellow")
     if observation.remind_at is not None:
@@ -185,9 +185,9 @@ def _details(
 # -- traces ----------------------------------------------------------------------------------------------------------
 
 
-def show_trace(session: Invocation, trace: scratchbus.Trace) -> None:
+def show_trace(invocation: Invocation, trace: scratchbus.Trace) -> None:
     """Show what led to an action: each observation, with its evidence indented below it."""
-    out, now = session.out, datetime.now(UTC)
+    out, now = invocation.out, datetime.now(UTC)
     if out.as_json:
         out.document(scratchbus.document_of(trace))
         return
@@ -223,9 +223,9 @@ _SIGNS = {"added": ("+", "green"), "changed": ("~", "yellow"), "gone": ("-", "re
 _DERIVED = {"status_class"}  # follows from another field that changed
 
 
-def show_differences(session: Invocation, differences: Sequence[scratchbus.Difference], nothing: str) -> None:
+def show_differences(invocation: Invocation, differences: Sequence[scratchbus.Difference], nothing: str) -> None:
     """Show how a page differs from another, and how many differences of each kind there are; note `nothing` if none."""
-    out = session.out
+    out = invocation.out
     for each in differences:
         out.result(scratchbus.document_of(each), *_headline(each))
         for name, values in each.changes().items():

@@ -31,12 +31,12 @@ def todo() -> None:
 
 @todo.command("read", examples=("scratchbus todo read --session s1", "scratchbus todo read --session s1 --json"))
 @session_memory("todo")
-def read_todo(session: Invocation, of: str, plan: scratchbus.Todo) -> None:
+def read_todo(invocation: Invocation, session_id: str, plan: scratchbus.Todo) -> None:
     """Show the todo list of a session.
 
     [ ] means pending, [>] in progress, [x] completed, [-] cancelled.
     """
-    _show_todo(session, of, plan.read())
+    _show_todo(invocation, session_id, plan.read())
 
 
 @todo.command(
@@ -50,12 +50,12 @@ def read_todo(session: Invocation, of: str, plan: scratchbus.Todo) -> None:
 @click.option("--merge", is_flag=True, help="Change these items and keep the others.")
 @revision_option
 @session_memory("todo", writes=True)
-def write_todo(session: Invocation, of: str, plan: scratchbus.Todo, todos: str, **how: Any) -> None:
+def write_todo(invocation: Invocation, session_id: str, plan: scratchbus.Todo, todos: str, **options: Any) -> None:
     """Replace the todo list of a session.
 
     TODOS is a JSON list of items with id, content and status; - reads it from standard input.
     """
-    _show_todo(session, of, plan.write(_json_of(todos), **how))
+    _show_todo(invocation, session_id, plan.write(_json_of(todos), **options))
 
 
 @todo.command("set", examples=("scratchbus todo set --session s1 2 --status in_progress",))
@@ -64,21 +64,21 @@ def write_todo(session: Invocation, of: str, plan: scratchbus.Todo, todos: str, 
 @click.option("--status", metavar="STATUS", type=click.Choice(list(TODO_MARKS)), help="Its status.")
 @session_memory("todo", writes=True)
 def set_todo(
-    session: Invocation, of: str, plan: scratchbus.Todo, id: str, event_id: str | None, **fields: str | None
+    invocation: Invocation, session_id: str, plan: scratchbus.Todo, id: str, event_id: str | None, **fields: str | None
 ) -> None:
     """Change an item of the todo list, or append it if it is new."""
-    _show_todo(session, of, plan.write([{"id": id, **given(**fields)}], merge=True, event_id=event_id))
+    _show_todo(invocation, session_id, plan.write([{"id": id, **given(**fields)}], merge=True, event_id=event_id))
 
 
 @todo.command("inject", examples=("scratchbus todo inject --session s1",))
 @session_memory("todo")
-def inject_todo(session: Invocation, of: str, plan: scratchbus.Todo) -> None:
+def inject_todo(invocation: Invocation, session_id: str, plan: scratchbus.Todo) -> None:
     """Print the todo list as the text that survives compaction.
 
     It is nothing if no item is open.
     """
     text = plan.format_for_injection()
-    session.out.text({"session": of, "text": text}, text or "")
+    invocation.out.text({"session": session_id, "text": text}, text or "")
 
 
 def _json_of(text: str) -> Any:
@@ -90,16 +90,16 @@ def _json_of(text: str) -> Any:
         raise InvalidField("todos", f"{shown(text)} is not JSON; give a list of items with id and content") from None
 
 
-def _show_todo(session: Invocation, of: str, found: scratchbus.TodoList) -> None:
-    if session.as_json:
-        session.out.document({"session": of, **found.model_dump(mode="json")})
+def _show_todo(invocation: Invocation, session_id: str, found: scratchbus.TodoList) -> None:
+    if invocation.as_json:
+        invocation.out.document({"session": session_id, **found.model_dump(mode="json")})
         return
     for item in found.todos:
         style = _STYLES.get(item.status, "")
         cells = TODO_MARKS[item.status], one_line(item.id), one_line(item.content)
-        session.out.sentence(*(Cell(text, style) for text in cells))
-    told = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in found.summary.items() if count)
-    session.out.note(f"revision {found.revision}: {told or 'nothing to do'}")
+        invocation.out.sentence(*(Cell(text, style) for text in cells))
+    counts = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in found.summary.items() if count)
+    invocation.out.note(f"revision {found.revision}: {counts or 'nothing to do'}")
 
 
 @click.group(cls=BusGroup)
@@ -112,13 +112,13 @@ def scratchpad() -> None:
 
 @scratchpad.command("show", examples=("scratchbus scratchpad show analyst",), shared=(*ENGINE, "source"))
 @agent_memory("scratchpad")
-def show_scratchpad(session: Invocation, agent: str, pad: scratchbus.Scratchpad) -> None:
+def show_scratchpad(invocation: Invocation, agent: str, pad: scratchbus.Scratchpad) -> None:
     """Show the scratchpad of an agent.
 
     Only the agent itself may read it: AGENT is the source, unless --source or the settings name another one.
     """
     content, revision = pad.read_with_revision()
-    session.out.text({"agent": agent, "content": content, "revision": revision}, content)
+    invocation.out.text({"agent": agent, "content": content, "revision": revision}, content)
 
 
 @scratchpad.command(
@@ -131,19 +131,21 @@ def show_scratchpad(session: Invocation, agent: str, pad: scratchbus.Scratchpad)
 @agent_memory("scratchpad", writes=True)
 @content_argument("content")
 @revision_option
-def write_scratchpad(session: Invocation, agent: str, pad: scratchbus.Scratchpad, content: str, **how: Any) -> None:
+def write_scratchpad(
+    invocation: Invocation, agent: str, pad: scratchbus.Scratchpad, content: str, **options: Any
+) -> None:
     """Replace the scratchpad of an agent.
 
     An empty CONTENT clears it; - reads it from standard input.
     """
-    new = pad.write(content, **how)
-    document = {"agent": agent, "characters": len(content), "revision": new}
-    session.out.result(document, Cell("Scratchpad updated successfully.", "green"))
+    revision = pad.write(content, **options)
+    document = {"agent": agent, "characters": len(content), "revision": revision}
+    invocation.out.result(document, Cell("Scratchpad updated successfully.", "green"))
 
 
 @scratchpad.command("whoami", examples=("scratchbus scratchpad whoami analyst",), shared=(*ENGINE, "source"))
 @agent_memory("scratchpad")
-def whoami(session: Invocation, agent: str, pad: scratchbus.Scratchpad) -> None:
+def whoami(invocation: Invocation, agent: str, pad: scratchbus.Scratchpad) -> None:
     """Print the text that an agent gets at the start of a run."""
     text = pad.whoami()
-    session.out.text({"agent": agent, "text": text}, text)
+    invocation.out.text({"agent": agent, "text": text}, text)

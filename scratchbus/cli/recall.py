@@ -9,7 +9,7 @@ import click
 
 import scratchbus
 from scratchbus.cli.commands import PAGE, command, given
-from scratchbus.cli.invocation import Invocation, pass_session
+from scratchbus.cli.invocation import Invocation, pass_invocation
 from scratchbus.cli.output import IN_PIPES, Cell, Column, Columns
 from scratchbus.cli.text import ago, one_line
 
@@ -32,8 +32,8 @@ from scratchbus.cli.text import ago, one_line
 )  # fmt: skip
 @click.option("--at", metavar="TIME|POS", help="Search the knowledge at a past time or position.")
 @click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, metavar="N", help="The most items.")
-@pass_session
-def recall(session: Invocation, query: str, **how: Any) -> None:
+@pass_invocation
+def recall(invocation: Invocation, query: str, **options: Any) -> None:
     """Search all memories, best match first, with reasons.
 
     It looks at notes, notepads, preferences, facts and observations. Without --scope, --session and --page it looks at
@@ -48,6 +48,6 @@ def recall(session: Invocation, query: str, **how: Any) -> None:
         Column("why", lambda each: Cell("; ".join(map(str, each.reasons)), "dim"), 40),
         Column("text", lambda each: Cell(one_line(each.text))),
     )
-    with session.connect() as bus:
-        found = bus.recall(query, **given(page=session.page), **how)
-    session.out.listing(columns, found, empty="Nothing bears on this")
+    with invocation.connect() as bus:
+        found = bus.recall(query, **given(page=invocation.page), **options)
+    invocation.out.listing(columns, found, empty="Nothing bears on this")

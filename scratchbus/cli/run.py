@@ -14,7 +14,7 @@ import click
 
 import scratchbus
 from scratchbus.cli.commands import ENGINE, OUTPUT, BusGroup, command, given
-from scratchbus.cli.invocation import Invocation, pass_session
+from scratchbus.cli.invocation import Invocation, pass_invocation
 from scratchbus.cli.output import Cell
 from scratchbus.cli.serve import ServeArguments, http_server, serve_options
 from scratchbus.cli.status_view import connection_hint, engine_document, show_status
@@ -38,8 +38,14 @@ _NAP = 0.1  # seconds that a stop may go unnoticed
 @metrics_options
 @click.option("--serve", "is_served", is_flag=True, help="Serve the bus over HTTP too, as `scratchbus serve` does.")
 @serve_options
-@pass_session
-def up(session: Invocation, metrics_host: str, metrics_port: int | None, is_served: bool, how: ServeArguments) -> None:
+@pass_invocation
+def up(
+    invocation: Invocation,
+    metrics_host: str,
+    metrics_port: int | None,
+    is_served: bool,
+    serve_arguments: ServeArguments,
+) -> None:
     """Run the engine and its background work until Ctrl-C.
 
     The background work is a projector, an expirer, and an archiver if archive_url is set. Without --url the engine is
@@ -48,15 +54,15 @@ def up(session: Invocation, metrics_host: str, metrics_port: int | None, is_serv
     """
     from scratchbus.daemon import configure_logging, run_archiver, run_expirer, run_projector, serve
 
-    if not is_served and how != ServeArguments.nothing(how.tokens):
+    if not is_served and serve_arguments != ServeArguments.nothing(serve_arguments.tokens):
         raise click.UsageError("the options of a server need --serve")
-    configure_logging(session.settings().log_level)
+    configure_logging(invocation.settings().log_level)
     exporter = start_exporter(metrics_host, metrics_port)
-    with session.connect() as bus:
+    with invocation.connect() as bus:
         status = bus.status()
-    source = session.settings().source or "up"
+    source = invocation.settings().source or "up"
     runs = [run_projector, run_expirer]
-    if session.settings().archive_url:
+    if invocation.settings().archive_url:
         runs.append(run_archiver)
     names = ", ".join(run.__name__.removeprefix("run_") for run in runs)
     metrics = {"metrics": exporter.url} if exporter else {}
@@ -66,16 +72,16 @@ def up(session: Invocation, metrics_host: str, metrics_port: int | None, is_serv
     document = {**engine_document(status), **metrics, "pid": os.getpid()}
 
     def connect() -> scratchbus.Bus:
-        return scratchbus.Bus.connect(session.url, source=source, config=session.config, bus=session.bus)
+        return scratchbus.Bus.connect(invocation.url, source=source, config=invocation.config, bus=invocation.bus)
 
-    with ExitStack() as last:
+    with ExitStack() as cleanup:
         if is_served:
-            serving = last.enter_context(http_server()(how.options(session)))
+            serving = cleanup.enter_context(http_server()(serve_arguments.options(invocation)))
             document |= {"http": serving.url, "open": serving.to_open}
             pairs.insert(-1, ("console", Cell(serving.to_open, "cyan")))
-        session.out.block(document, [Cell("scratchbus is up", "bold green")], "", pairs)
+        invocation.out.block(document, [Cell("scratchbus is up", "bold green")], "", pairs)
         if is_served:
-            how.open(session, serving)
+            serve_arguments.open(invocation, serving)
         serve(exporter.watching(connect) if exporter else connect, _side_by_side(*runs))
 
 
@@ -83,23 +89,23 @@ def _side_by_side(*runs: DaemonRun) -> DaemonRun:
     """Return a run that does all of these at once; when one of them ends or fails, all end."""
 
     def run_all(bus: scratchbus.Bus, stop: threading.Event) -> None:
-        over = threading.Event()
+        finished = threading.Event()
         failures: list[BaseException] = []
 
         def work(run: DaemonRun) -> None:
             try:
-                run(bus, over)
+                run(bus, finished)
             except BaseException as problem:  # raised again below
                 failures.append(problem)
             finally:
-                over.set()
+                finished.set()
 
         threads = [threading.Thread(target=work, args=(run,), name=run.__name__, daemon=True) for run in runs]
         for thread in threads:
             thread.start()
-        while not stop.is_set() and not over.wait(_NAP):
+        while not stop.is_set() and not finished.wait(_NAP):
             pass
-        over.set()
+        finished.set()
         for thread in threads:
             thread.join()
         if failures:
@@ -141,15 +147,17 @@ class _DaemonGroup(BusGroup):
     ),
     shared=("url", "bus", "config"),
 )
-@pass_session
+@pass_invocation
 @click.pass_context
-def run(context: click.Context, session: Invocation) -> None:
+def run(context: click.Context, invocation: Invocation) -> None:
     """Run one of the reference daemons, until Ctrl-C.
 
     `scratchbus run NAME --help` explains its options.
     """
-    os.environ |= given(SCRATCHBUS_BUS=session.bus, SCRATCHBUS_CONFIG=session.config)  # daemons lack these options
-    options = given(url=session.url, page=session.page, name=session.source, instance=session.instance)
+    os.environ |= given(
+        SCRATCHBUS_BUS=invocation.bus, SCRATCHBUS_CONFIG=invocation.config
+    )  # daemons lack these options
+    options = given(url=invocation.url, page=invocation.page, name=invocation.source, instance=invocation.instance)
     context.default_map = {str(context.invoked_subcommand): options}
 
 
@@ -167,51 +175,51 @@ def _load(module: str = "") -> ModuleType:
 
 
 @command()
-@pass_session
-def status(session: Invocation) -> None:
+@pass_invocation
+def status(invocation: Invocation) -> None:
     """Show the state of the bus.
 
     Shows the engine and how to connect to it, the log, the projection, subscriptions and pages.
     """
-    settings = session.settings()
+    settings = invocation.settings()
     directory = scratchbus.embedded_directory(settings.url, settings.home)
     if directory is not None and scratchbus.find_engine(directory) is None:
         raise EngineUnreachable(f"no engine runs in {directory}; start it with `scratchbus up` or any other command")
-    with session.connect() as bus:
+    with invocation.connect() as bus:
         found = bus.status()
-    show_status(session, found)
+    show_status(invocation, found)
 
 
 @command()
-@pass_session
-def start(session: Invocation) -> None:
+@pass_invocation
+def start(invocation: Invocation) -> None:
     """Start the embedded engine alone.
 
     It does without the background work of `up`, and nothing if the engine runs.
     """
-    settings = session.settings()
+    settings = invocation.settings()
     if scratchbus.embedded_directory(settings.url, settings.home) is None:
         raise InvalidURL("start is only for the embedded engine; start your own server by its own means")
-    with session.connect() as bus:
+    with invocation.connect() as bus:
         found = bus.status()
-    session.out.result({**engine_document(found)}, Cell("runs", "green"), Cell(f"the engine in {found.directory}"))
+    invocation.out.result({**engine_document(found)}, Cell("runs", "green"), Cell(f"the engine in {found.directory}"))
 
 
 @command(shared=(*OUTPUT, "url", "config"))
-@pass_session
-def stop(session: Invocation) -> None:
+@pass_invocation
+def stop(invocation: Invocation) -> None:
     """Stop the embedded engine. Nothing is lost; the next command or program that connects starts it again.
 
     Programs that are connected now wait until it is started.
     """
-    settings = session.settings()
+    settings = invocation.settings()
     directory = scratchbus.embedded_directory(settings.url, settings.home)
     if directory is None:
         raise InvalidURL("stop is only for the embedded engine; stop your own server where you started it")
     has_run = scratchbus.stop_engine(directory)
     stopped = (Cell("stopped", "green"), Cell(f"the engine in {directory}"))
     cells = stopped if has_run else (Cell(f"No engine runs in {directory}"),)
-    session.out.result({"directory": str(directory), "stopped": has_run}, *cells)
+    invocation.out.result({"directory": str(directory), "stopped": has_run}, *cells)
 
 
 @command(
@@ -227,14 +235,14 @@ def stop(session: Invocation) -> None:
     help="The log to read.  [default: a small made-up one]",
 )  # fmt: skip
 @click.option("--serve", "is_served", is_flag=True, help="Play it slowly, and open the console on it, until Ctrl-C.")
-@pass_session
+@pass_invocation
 @click.pass_context
-def demo(context: click.Context, session: Invocation, log: str | None, is_served: bool) -> None:
+def demo(context: click.Context, invocation: Invocation, log: str | None, is_served: bool) -> None:
     """Watch the daemons work on a log.
 
     The daemons find attacks in the log and handle them. The demo uses a temporary engine, unless --url names another.
     """
-    if is_served and session.as_json:
+    if is_served and invocation.as_json:
         raise click.UsageError("--serve shows the demo in a browser; leave --json out")
     served = http_server() if is_served else None
-    context.exit(_load(".demo").run_demo(log, session.url, as_json=session.as_json, serve=served))
+    context.exit(_load(".demo").run_demo(log, invocation.url, as_json=invocation.as_json, serve=served))

@@ -22,7 +22,7 @@ from scratchbus.cli.text import plural
 from scratchbus.errors import ScratchbusError
 
 _PER_SECOND = 5  # how often the screen is drawn
-_LAST = 5  # events shown below the page
+_EVENT_ROWS = 5  # events shown below the page
 
 
 class Screen:
@@ -31,7 +31,7 @@ class Screen:
     def __init__(self, opened: OpenPage, out: Output) -> None:
         self._page = opened.page
         self._out = out
-        self._events: deque[scratchbus.Event] = deque(maxlen=_LAST)
+        self._events: deque[scratchbus.Event] = deque(maxlen=_EVENT_ROWS)
         self._open = list_open(self._page, out.console.height)
         self._is_stale = False
 
@@ -50,8 +50,8 @@ class Screen:
             except ScratchbusError:
                 self._is_stale = True  # the thread that reads the events gets the error too, and reports it
         events = list(self._events)
-        room = max(1, height - len(events) - 6)
-        shown, is_cut = self._open[:room], len(self._open) > room
+        max_rows = max(1, height - len(events) - 6)
+        shown, is_cut = self._open[:max_rows], len(self._open) > max_rows
         count = "the most urgent ones" if is_cut else f"{plural(len(shown), 'observation')} open"
         title = Text.assemble(
             ("scratchbus ", "bold"),

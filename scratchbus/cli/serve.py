@@ -13,7 +13,7 @@ import click
 
 import scratchbus
 from scratchbus.cli.commands import ENGINE, command
-from scratchbus.cli.invocation import Invocation, pass_session
+from scratchbus.cli.invocation import Invocation, pass_invocation
 from scratchbus.cli.output import Cell
 from scratchbus.errors import SettingsError
 
@@ -21,10 +21,10 @@ _file = click.Path(dir_okay=False)
 
 
 def serve_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a server; the function gets them as `how`."""
-    where = "Where; the host is 127.0.0.1.  [default: 8765]"
-    options = (
-        click.option("--listen", "where", metavar="[HOST:]PORT", help=where),
+    """Add the options of a server; the function gets them as `serve_arguments`."""
+    listen_help = "Where; the host is 127.0.0.1.  [default: 8765]"
+    click_options = (
+        click.option("--listen", "address", metavar="[HOST:]PORT", help=listen_help),
         click.option(
             "--tokens",
             envvar="SCRATCHBUS_MCP_TOKENS",
@@ -45,11 +45,11 @@ def serve_options(function: Callable[..., Any]) -> Callable[..., Any]:
     )
 
     @wraps(function)
-    def command(*given: Any, **more: Any) -> Any:
-        how = ServeArguments(**{each.name: more.pop(each.name) for each in fields(ServeArguments)})
-        return function(*given, **more, how=how)
+    def command(*args: Any, **options: Any) -> Any:
+        serve_arguments = ServeArguments(**{each.name: options.pop(each.name) for each in fields(ServeArguments)})
+        return function(*args, **options, serve_arguments=serve_arguments)
 
-    for option in reversed(options):
+    for option in reversed(click_options):
         command = option(command)
     return command
 
@@ -58,7 +58,7 @@ def serve_options(function: Callable[..., Any]) -> Callable[..., Any]:
 class ServeArguments:
     """The server's options from the command line."""
 
-    where: str | None
+    address: str | None
     tokens: str | None
     cert: str | None
     cert_key: str | None
@@ -71,24 +71,24 @@ class ServeArguments:
         """Return the default options; the tokens may come from the environment."""
         return cls(None, tokens, None, None, (), None, False)
 
-    def options(self, session: Invocation) -> Any:
+    def options(self, invocation: Invocation) -> Any:
         """Return the options of the server. Raises SettingsError unless the extra is installed."""
         from pathlib import Path  # late, as all that `--help` does not need
 
         return _public("HttpOptions")(
-            where=self.where or "8765",
-            settings={"url": session.url, "config": session.config, "bus": session.bus},
+            where=self.address or "8765",
+            settings={"url": invocation.url, "config": invocation.config, "bus": invocation.bus},
             tokens=self.tokens and Path(self.tokens),
             certificate=self.cert and Path(self.cert),
             certificate_key=self.cert_key and Path(self.cert_key),
             hosts=self.hosts,
             allow_private_webhooks=self.allow_private_webhooks,
-            source=session.settings().source,
+            source=invocation.settings().source,
         )
 
-    def open(self, session: Invocation, serving: scratchbus.HttpServing) -> None:
+    def open(self, invocation: Invocation, serving: scratchbus.HttpServing) -> None:
         """Open the console, if requested."""
-        if session.out.is_terminal if self.is_opened is None else self.is_opened:
+        if invocation.out.is_terminal if self.is_opened is None else self.is_opened:
             import webbrowser  # late, as all that `--help` does not need
 
             webbrowser.open(serving.to_open)
@@ -103,8 +103,8 @@ class ServeArguments:
     shared=(*ENGINE, "source"),
 )
 @serve_options
-@pass_session
-def serve(session: Invocation, how: ServeArguments) -> None:
+@pass_invocation
+def serve(invocation: Invocation, serve_arguments: ServeArguments) -> None:
     """Serve the bus over HTTP, with its console.
 
     The API is at /api/v1, the console at /, MCP at /mcp. On a loopback address it serves the user who starts it; open
@@ -113,15 +113,17 @@ def serve(session: Invocation, how: ServeArguments) -> None:
     from scratchbus.daemon import configure_logging
 
     run = _public("serve_http")
-    configure_logging(session.settings().log_level)
+    configure_logging(invocation.settings().log_level)
 
     def announce(serving: scratchbus.HttpServing) -> None:
         document = {"url": serving.url, "open": serving.to_open, "pid": os.getpid()}
         pairs = [("console", Cell(serving.to_open, "cyan")), ("api", Cell(f"{serving.url}/api/v1", "cyan"))]
-        session.out.block(document, [Cell("scratchbus serves", "bold green")], "", [*pairs, ("ends", Cell("Ctrl-C"))])
-        how.open(session, serving)
+        invocation.out.block(
+            document, [Cell("scratchbus serves", "bold green")], "", [*pairs, ("ends", Cell("Ctrl-C"))]
+        )
+        serve_arguments.open(invocation, serving)
 
-    run(how.options(session), announce)
+    run(serve_arguments.options(invocation), announce)
 
 
 def http_server() -> Callable[[Any], AbstractContextManager[scratchbus.HttpServing]]:

@@ -15,7 +15,7 @@ import click
 
 import scratchbus
 from scratchbus.cli.commands import BusCommand, ask_to_write, given, listed
-from scratchbus.cli.invocation import Invocation, pass_session
+from scratchbus.cli.invocation import Invocation, pass_invocation
 from scratchbus.errors import SettingsError
 
 _NAME: Final = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -66,10 +66,10 @@ def _vscode(server: ServerCommand) -> Document:
 def _hooks(server: ServerCommand) -> Document:
     """Return the hooks of Claude Code, each with the command that answers it."""
     options = given(**{"--url": server.url, "--bus": server.bus})
-    where = [*server.arguments, *(word for option in options.items() for word in option)]
+    arguments = [*server.arguments, *(word for option in options.items() for word in option)]
     return {
         "hooks": {
-            event: [{"hooks": [{"type": "command", "command": shlex.join([server.command, "hook", name, *where])}]}]
+            event: [{"hooks": [{"type": "command", "command": shlex.join([server.command, "hook", name, *arguments])}]}]
             for event, name in HOOKS.items()
         }
     }
@@ -110,9 +110,9 @@ CLIENTS: Final = {
 )
 @click.option("--tools", metavar="GROUPS", help="Its groups of tools; see `mcp`.")
 @click.option("--yes", is_flag=True, help="Write it without asking.")
-@pass_session
+@pass_invocation
 def setup(
-    session: Invocation, client: str, directory: str, agent: str | None, knowledge: str | None, tools: str | None,
+    invocation: Invocation, client: str, directory: str, agent: str | None, knowledge: str | None, tools: str | None,
     yes: bool,
 ) -> None:  # fmt: skip
     """Configure a client to start the MCP server in a project.
@@ -122,13 +122,13 @@ def setup(
     """
     from scratchbus.settings import Settings  # late, as `session.settings` imports it
 
-    wanted, root = CLIENTS[client], Path(directory)
-    page = session.page or page_of(root)
-    name, groups, scopes = agent or wanted.agent, listed(tools), listed(knowledge) or []
+    client_files, root = CLIENTS[client], Path(directory)
+    page = invocation.page or page_of(root)
+    name, groups, scopes = agent or client_files.agent, listed(tools), listed(knowledge) or []
     scratchbus.McpIdentity.of(name, page=page, session=page, tools=groups, knowledge=scopes)  # refuses what `mcp` would
     arguments = ["--agent", name, "--page", page, "--session", page]
     arguments += ["--knowledge", ",".join(scopes)] if scopes else []
-    settings = session.settings()
+    settings = invocation.settings()
     bus = None if settings.bus == Settings.model_fields["bus"].default else settings.bus
     server = ServerCommand(
         shutil.which("scratchbus") or "scratchbus",
@@ -137,14 +137,14 @@ def setup(
         settings.url,
         bus,
     )
-    files = {root / name: _merged(root / name, make(server)) for name, make in wanted.files.items()}
+    files = {root / name: _merged(root / name, render(server)) for name, render in client_files.files.items()}
     if not (yes or ask_to_write(files)):
-        session.out.note("Nothing was written")
+        invocation.out.note("Nothing was written")
         return
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    session.out.text({"page": page, "files": [str(path) for path in files]}, "\n".join(map(str, files)))
+    invocation.out.text({"page": page, "files": [str(path) for path in files]}, "\n".join(map(str, files)))
 
 
 def _merged(path: Path, added: Document) -> str:
@@ -156,25 +156,25 @@ def _merged(path: Path, added: Document) -> str:
     except (OSError, ValueError) as problem:
         raise SettingsError(f"{path}: {problem}; check the file") from None
     try:
-        known = json.loads(text or "{}")
+        existing = json.loads(text or "{}")
     except ValueError as problem:
         raise SettingsError(f"{path}: this is not JSON ({problem}); repair it, or move it away") from None
-    if not isinstance(known, dict):
+    if not isinstance(existing, dict):
         raise SettingsError(f"{path}: this is not a JSON object; repair it, or move it away")
-    return json.dumps(_with(known, added), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(_with(existing, added), indent=2, ensure_ascii=False) + "\n"
 
 
-def _with(known: Document, added: Document) -> Document:
+def _with(existing: Document, added: Document) -> Document:
     """Return a document with another merged into it: objects by key, lists by replacing our own items."""
-    found = dict(known)
+    found = dict(existing)
     for name, value in added.items():
-        old = found.get(name)
+        current = found.get(name)
         if name == "scratchbus":
             found[name] = value  # ours alone
-        elif isinstance(old, dict) and isinstance(value, dict):
-            found[name] = _with(old, value)
-        elif isinstance(old, list) and isinstance(value, list):
-            found[name] = [each for each in old if "scratchbus" not in json.dumps(each)] + value
+        elif isinstance(current, dict) and isinstance(value, dict):
+            found[name] = _with(current, value)
+        elif isinstance(current, list) and isinstance(value, list):
+            found[name] = [each for each in current if "scratchbus" not in json.dumps(each)] + value
         else:
             found[name] = value
     return found

@@ -40,8 +40,10 @@ def run_command(arguments: Sequence[str]) -> int:
         _forget_unwritable_output()
         return _fail(f"{problem.strerror or problem}; check the disk, the terminal and the files", INTERNAL)
     except Exception as problem:
-        what = f"{type(problem).__name__}: {problem}"
-        return _fail(f"internal error, {what}; a bug; run it again with {DEBUG}=1 to see the traceback", INTERNAL)
+        description = f"{type(problem).__name__}: {problem}"
+        return _fail(
+            f"internal error, {description}; a bug; run it again with {DEBUG}=1 to see the traceback", INTERNAL
+        )
 
 
 def _run(arguments: list[str]) -> int:

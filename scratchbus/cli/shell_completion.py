@@ -6,7 +6,7 @@ import click
 
 import scratchbus
 from scratchbus.cli.commands import command
-from scratchbus.cli.invocation import Invocation, pass_session
+from scratchbus.cli.invocation import Invocation, pass_invocation
 
 VARIABLE = "_SCRATCHBUS_COMPLETE"
 """The environment variable by which a shell asks for completions."""
@@ -23,9 +23,9 @@ PROGRAM = "scratchbus"
     shared=(),
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@pass_session
+@pass_invocation
 @click.pass_context
-def completion(context: click.Context, session: Invocation, shell: str) -> None:
+def completion(context: click.Context, invocation: Invocation, shell: str) -> None:
     """Print a script that completes commands and options on TAB.
 
     Put it into the start-up file of your shell.
@@ -33,7 +33,7 @@ def completion(context: click.Context, session: Invocation, shell: str) -> None:
     from click.shell_completion import BashComplete, FishComplete, ZshComplete  # late: `--help` does not need it
 
     completer = {"bash": BashComplete, "fish": FishComplete, "zsh": ZshComplete}[shell]
-    session.out.line(completer(context.find_root().command, {}, PROGRAM, VARIABLE).source())
+    invocation.out.line(completer(context.find_root().command, {}, PROGRAM, VARIABLE).source())
 
 
 def type_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:

@@ -34,13 +34,13 @@ def engine_document(status: scratchbus.Status) -> dict[str, Any]:
 
 def connection_hint(status: scratchbus.Status) -> Iterator[tuple[str, Cell]]:
     """Yield the engine and how to connect to it, by name."""
-    where = engine_document(status)
+    engine = engine_document(status)
     kind = "embedded, shared by all your processes" if status.directory else "a server"
     name = f"{status.engine} {status.version}" if status.version != status.engine else status.engine
     yield "engine", Cell(f"{name}, {kind}")
     yield "url", Cell(status.url, "bold")
-    if where["socket"]:
-        yield "socket", Cell(f"{where['socket']} (process {where['engine_pid']})", "dim")
+    if engine["socket"]:
+        yield "socket", Cell(f"{engine['socket']} (process {engine['engine_pid']})", "dim")
     bus = "" if status.bus == _default_bus() else f", bus={status.bus!r}"
     is_default = status.directory == str(scratchbus.embedded_directory())
     address = "" if is_default and not bus else repr(None if is_default else status.url)
@@ -54,9 +54,9 @@ def _default_bus() -> str:
     return str(Settings.model_fields["bus"].default)
 
 
-def show_status(session: Invocation, status: scratchbus.Status) -> None:
+def show_status(invocation: Invocation, status: scratchbus.Status) -> None:
     """Show the status of a bus."""
-    out = session.out
+    out = invocation.out
     name = "" if status.bus == _default_bus() else f"bus {status.bus}"
     title, pairs = [Cell("scratchbus", "bold"), Cell(name)], [*connection_hint(status), *_state(status)]
     out.block({**status.model_dump(mode="json"), **engine_document(status)}, title, "", pairs)
@@ -76,8 +76,8 @@ def _section(out: Output, columns: Columns[T], items: Sequence[T], total: int, n
     out.line("")
     out.table(columns, items, titled=True)
     if total > len(items):
-        rest = total - len(items)
-        out.sentence(Cell(f"and {rest:,} more {noun}{'' if rest == 1 else 's'}", "dim"))
+        left_out = total - len(items)
+        out.sentence(Cell(f"and {left_out:,} more {noun}{'' if left_out == 1 else 's'}", "dim"))
 
 
 def _state(status: scratchbus.Status) -> Iterator[tuple[str, Cell]]:
@@ -87,12 +87,15 @@ def _state(status: scratchbus.Status) -> Iterator[tuple[str, Cell]]:
     for risk in status.risks:
         yield "", Cell(risk, "bold red")
     yield "types", Cell(f"{len(status.types)}, version {status.registry_version}")
-    several = len(status.shards) > 1
+    is_sharded = len(status.shards) > 1
     for shard in status.shards:
-        yield f"log {shard.shard}" if several else "log", Cell(f"{plural(shard.events, 'event')}, ends at {shard.end}")
+        yield (
+            f"log {shard.shard}" if is_sharded else "log",
+            Cell(f"{plural(shard.events, 'event')}, ends at {shard.end}"),
+        )
         if shard.floor:
-            where = status.archive or "which archive_url does not name here"
-            yield "", Cell(f"up to {shard.floor} in the archive, {where}")
+            archive = status.archive or "which archive_url does not name here"
+            yield "", Cell(f"up to {shard.floor} in the archive, {archive}")
         yield "", _projection(shard)
         if shard.rejected:
             yield "", Cell(f"{plural(shard.rejected, 'event')} could not be read and are set aside", "bold red")

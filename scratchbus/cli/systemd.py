@@ -13,7 +13,7 @@ import click
 
 import scratchbus
 from scratchbus.cli.commands import BusGroup, ask_to_write, given
-from scratchbus.cli.invocation import Invocation, pass_session
+from scratchbus.cli.invocation import Invocation, pass_invocation
 from scratchbus.errors import SettingsError
 
 _MARK: Final = "# Written by `scratchbus systemd install`; `scratchbus systemd uninstall` removes it.\n"
@@ -86,8 +86,8 @@ _user = click.option("--user", "is_user", is_flag=True, required=True, help="Uni
 @click.option("--log", type=click.Path(dir_okay=False, path_type=Path), help="Run a logwatch on this log file.")
 @click.option("--journal", metavar="UNIT", help="Run a logwatch on the journal of this unit.")
 @click.option("--yes", is_flag=True, help="Write them without asking.")
-@pass_session
-def install(session: Invocation, is_user: bool, log: Path | None, journal: str | None, yes: bool) -> None:
+@pass_invocation
+def install(invocation: Invocation, is_user: bool, log: Path | None, journal: str | None, yes: bool) -> None:
     """Write units for the engine, a projector, an expirer and a logwatch, and start them.
 
     Shows what it writes, and asks first. The engine gets a unit unless --url names a server, the logwatch if --log or
@@ -99,9 +99,9 @@ def install(session: Invocation, is_user: bool, log: Path | None, journal: str |
     watched = None if log is None else f" --follow --log {_quoted(str(log.absolute()))}"
     watched = watched if journal is None else f" --follow --journal {_quoted(journal)}"
     folder = _folder()
-    units = {folder / f"scratchbus-{name}.service": text for name, text in _units(session, watched).items()}
+    units = {folder / f"scratchbus-{name}.service": text for name, text in _units(invocation, watched).items()}
     if not (yes or ask_to_write(units)):
-        session.out.note("Nothing was written")
+        invocation.out.note("Nothing was written")
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -110,35 +110,35 @@ def install(session: Invocation, is_user: bool, log: Path | None, journal: str |
             path.write_text(text, encoding="utf-8")
     except OSError as problem:
         raise SettingsError(f"{problem.filename}: cannot be written: {problem.strerror}") from None
-    session.out.text({"units": [str(path) for path in units]}, "\n".join(map(str, units)))
+    invocation.out.text({"units": [str(path) for path in units]}, "\n".join(map(str, units)))
     if watched is None:
-        session.out.note("The logwatch is not included; --log FILE or --journal UNIT sets what it watches")
+        invocation.out.note("The logwatch is not included; --log FILE or --journal UNIT sets what it watches")
     names = [path.name for path in units]
-    _systemctl(session, ["daemon-reload"], ["enable", "--now", *names])
+    _systemctl(invocation, ["daemon-reload"], ["enable", "--now", *names])
 
 
 @systemd.command(examples=("scratchbus systemd uninstall --user",))
 @_user
-@pass_session
-def uninstall(session: Invocation, is_user: bool) -> None:
+@pass_invocation
+def uninstall(invocation: Invocation, is_user: bool) -> None:
     """Stop and remove the units that `install` wrote. The data stay."""
     units = [path for path in sorted(_folder().glob("scratchbus-*.service")) if _MARK in path.read_text("utf-8")]
     if units:
-        _systemctl(session, ["disable", "--now", *(path.name for path in units)])
+        _systemctl(invocation, ["disable", "--now", *(path.name for path in units)])
     for path in units:
         path.unlink()
     if units:
-        _systemctl(session, ["daemon-reload"])
+        _systemctl(invocation, ["daemon-reload"])
     paths = [str(path) for path in units]
-    session.out.text({"removed": paths}, "\n".join(paths) or "There are no units to remove")
+    invocation.out.text({"removed": paths}, "\n".join(paths) or "There are no units to remove")
 
 
-def _units(session: Invocation, watched: str | None) -> dict[str, str]:
+def _units(invocation: Invocation, watched: str | None) -> dict[str, str]:
     """Return the text of each unit, by the name of its program. Raises SettingsError."""
-    settings = session.settings()
+    settings = invocation.settings()
     directory = scratchbus.embedded_directory(settings.url, settings.home)
     program = f"{_quoted(sys.executable)} -P -m scratchbus.cli"
-    environment = _environment(session, settings, directory)
+    environment = _environment(invocation, settings, directory)
     after = "After=scratchbus-engine.service\nWants=scratchbus-engine.service\n" if directory else ""
     units = {} if directory is None else {"engine": _ENGINE.format(program=program, directory=_plain(directory))}
     archived = "" if settings.archive_url else None
@@ -155,16 +155,16 @@ def _units(session: Invocation, watched: str | None) -> dict[str, str]:
     }
 
 
-def _environment(session: Invocation, settings: Any, directory: Path | None) -> str:
+def _environment(invocation: Invocation, settings: Any, directory: Path | None) -> str:
     """Return the lines that name the bus, wherever the unit is started."""
-    chosen = given(
+    variables = given(
         SCRATCHBUS_URL=settings.url,
         SCRATCHBUS_HOME=directory and str(directory.absolute()),
         SCRATCHBUS_BUS=settings.bus,
         SCRATCHBUS_ARCHIVE_URL=settings.archive_url,
-        SCRATCHBUS_CONFIG=session.config and str(Path(session.config).absolute()),
+        SCRATCHBUS_CONFIG=invocation.config and str(Path(invocation.config).absolute()),
     )
-    return "".join(f"Environment={_quoted(f'{name}={value}', dollar='$')}\n" for name, value in chosen.items())
+    return "".join(f"Environment={_quoted(f'{name}={value}', dollar='$')}\n" for name, value in variables.items())
 
 
 def _plain(path: Path) -> str:
@@ -183,15 +183,15 @@ def _folder() -> Path:
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd" / "user"
 
 
-def _systemctl(session: Invocation, *commands: list[str]) -> None:
+def _systemctl(invocation: Invocation, *commands: list[str]) -> None:
     """Run a command of the user's service manager; without one, note what to run."""
     program = shutil.which("systemctl")
     for arguments in commands:
         text = " ".join(["systemctl", "--user", *arguments])
         if program is None:
-            session.out.remark(f"There is no systemctl here; run later: {text}")
+            invocation.out.remark(f"There is no systemctl here; run later: {text}")
             continue
-        done = subprocess.run([program, "--user", *arguments], capture_output=True, text=True, check=False)
-        if done.returncode:
-            why = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
-            session.out.remark(f"This failed, run it yourself: {text} ({why})")
+        completed = subprocess.run([program, "--user", *arguments], capture_output=True, text=True, check=False)
+        if completed.returncode:
+            explanation = " ".join(completed.stderr.split()) or f"exit code {completed.returncode}"
+            invocation.out.remark(f"This failed, run it yourself: {text} ({explanation})")

@@ -57,8 +57,8 @@ def ahead(then: datetime | None, now: datetime) -> str:
 
 def clock(then: datetime, now: datetime) -> str:
     """Return a time in the local time zone, with its date if that is not today's."""
-    here, today = then.astimezone(), now.astimezone()
-    return f"{here:%H:%M:%S}" if here.date() == today.date() else f"{here:%Y-%m-%d %H:%M}"
+    local, today = then.astimezone(), now.astimezone()
+    return f"{local:%H:%M:%S}" if local.date() == today.date() else f"{local:%Y-%m-%d %H:%M}"
 
 
 def one_line(text: str) -> str:

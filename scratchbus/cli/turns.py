@@ -27,16 +27,16 @@ def turns() -> None:
 @at_option
 @session_memory("turns")
 def list_(
-    session: Invocation, of: str, turns: scratchbus.Turns, shown: bool, after: str | None, limit: int | None,
+    invocation: Invocation, session_id: str, turns: scratchbus.Turns, shown: bool, after: str | None, limit: int | None,
     at: str | None,
 ) -> None:  # fmt: skip
     """Show the original turns, oldest first."""
     if shown and (after is not None or limit is not None):
         raise click.UsageError("--shown shows the whole conversation; leave out --after and --limit")
     if shown:
-        _show_turns(session, turns.shown() if at is None else turns.as_of(at))
+        _show_turns(invocation, turns.shown() if at is None else turns.as_of(at))
     else:
-        _show_turns(session, turns.list(after=after, limit=limit, at=at))
+        _show_turns(invocation, turns.list(after=after, limit=limit, at=at))
 
 
 @turns.command(examples=("scratchbus turns append user - --session s1 < question.txt",))
@@ -45,12 +45,14 @@ def list_(
 @click.option("--tokens", type=int, metavar="N", help="How many tokens it has, if you know.")
 @click.option("--task", metavar="ID", help="The task that it belongs to.")
 @session_memory("turns", writes=True)
-def append(session: Invocation, of: str, turns: scratchbus.Turns, role: str, content: str, **how: Any) -> None:
+def append(
+    invocation: Invocation, session_id: str, turns: scratchbus.Turns, role: str, content: str, **options: Any
+) -> None:
     """Append a turn.
 
     ROLE is a word such as user, assistant or tool; - reads CONTENT from standard input.
     """
-    _show_turn(session, "appended", turns.append(role, content, **how))
+    _show_turn(invocation, "appended", turns.append(role, content, **options))
 
 
 @turns.command(examples=('scratchbus turns compact "They agreed on plan B." --session s1',))
@@ -58,24 +60,24 @@ def append(session: Invocation, of: str, turns: scratchbus.Turns, role: str, con
 @click.option("--turn", "ids", multiple=True, metavar="ID", help="A turn to replace, instead of all; repeatable.")
 @session_memory("turns", writes=True)
 def compact(
-    session: Invocation, of: str, turns: scratchbus.Turns, summary: str, ids: tuple[str, ...], **how: Any
+    invocation: Invocation, session_id: str, turns: scratchbus.Turns, summary: str, ids: tuple[str, ...], **options: Any
 ) -> None:
     """Replace turns with a summary; they stay in the history.
 
     - reads SUMMARY from standard input.
     """
-    _show_turn(session, "compacted", turns.compact(summary, turns=list(ids) or None, **how))
+    _show_turn(invocation, "compacted", turns.compact(summary, turns=list(ids) or None, **options))
 
 
 @turns.command(examples=("scratchbus turns history --session s1",))
 @session_memory("turns")
-def history(session: Invocation, of: str, turns: scratchbus.Turns) -> None:
+def history(invocation: Invocation, session_id: str, turns: scratchbus.Turns) -> None:
     """Show the turns and compactions as events, oldest first."""
-    show_history(session, turns.history())
+    show_history(invocation, turns.history())
 
 
-def _show_turn(session: Invocation, verb: str, turn: scratchbus.Turn) -> None:
-    session.out.result(
+def _show_turn(invocation: Invocation, verb: str, turn: scratchbus.Turn) -> None:
+    invocation.out.result(
         {"turn": scratchbus.document_of(turn)},
         Cell(verb, "green"),
         Cell(turn.id, "bold"),
@@ -84,7 +86,7 @@ def _show_turn(session: Invocation, verb: str, turn: scratchbus.Turn) -> None:
     )
 
 
-def _show_turns(session: Invocation, found: list[scratchbus.Turn]) -> None:
+def _show_turns(invocation: Invocation, found: list[scratchbus.Turn]) -> None:
     now = datetime.now(UTC)
     columns: Columns[scratchbus.Turn] = (
         Column("id", lambda each: Cell(each.id, "bold"), 18),
@@ -92,4 +94,4 @@ def _show_turns(session: Invocation, found: list[scratchbus.Turn]) -> None:
         Column("role", lambda each: Cell(each.role, "cyan"), 9),
         Column("content", lambda each: Cell(one_line(each.content))),
     )
-    session.out.listing(columns, found, empty="Nothing was said yet")
+    invocation.out.listing(columns, found, empty="Nothing was said yet")

@@ -6,16 +6,16 @@ import click
 
 import scratchbus
 from scratchbus.cli.commands import OUTPUT, BusGroup, event_id_option
-from scratchbus.cli.invocation import Invocation, pass_session
+from scratchbus.cli.invocation import Invocation, pass_invocation
 from scratchbus.cli.output import Cell, Column, Columns
 from scratchbus.cli.text import one_line, plural, type_style
 
 _FILE = click.Path()
 
 
-def _duration_cell(own: int | str | None) -> Cell:
+def _duration_cell(value: int | str | None) -> Cell:
     """Return a duration; an empty cell where the settings decide."""
-    return Cell("" if own is None else own if isinstance(own, str) else scratchbus.duration_text(own), "dim")
+    return Cell("" if value is None else value if isinstance(value, str) else scratchbus.duration_text(value), "dim")
 
 
 _TYPE: Columns[scratchbus.ObservationType] = (
@@ -38,39 +38,39 @@ def types() -> None:
 
 
 @types.command("list")
-@pass_session
-def list_types(session: Invocation) -> None:
+@pass_invocation
+def list_types(invocation: Invocation) -> None:
     """Show the types of the bus, the highest priority first."""
-    with session.connect() as bus:
+    with invocation.connect() as bus:
         found = sorted(bus.types.types.values(), key=lambda each: (-each.priority, each.name))
-    session.out.listing(_TYPE, found)
+    invocation.out.listing(_TYPE, found)
 
 
 @types.command(examples=("scratchbus types check config/observation_types.yaml",), shared=OUTPUT)
 @click.argument("file", type=_FILE)
-@pass_session
-def check(session: Invocation, file: str) -> None:
+@pass_invocation
+def check(invocation: Invocation, file: str) -> None:
     """Check a file of types.
 
     Prints the first error with its line. This needs no engine.
     """
     registry = scratchbus.load_registry(file)
     document = {"file": file, "types": sorted(registry.types)}
-    session.out.result(document, Cell("valid", "green"), Cell(f"{file} has {plural(len(registry.types), 'type')}"))
+    invocation.out.result(document, Cell("valid", "green"), Cell(f"{file} has {plural(len(registry.types), 'type')}"))
 
 
 @types.command(examples=("scratchbus types push config/observation_types.yaml",))
 @click.argument("file", type=_FILE)
 @event_id_option
-@pass_session
-def push(session: Invocation, file: str, event_id: str | None) -> None:
+@pass_invocation
+def push(invocation: Invocation, file: str, event_id: str | None) -> None:
     """Publish a file of types to the bus.
 
     Running daemons use it without a restart. A type cannot be removed, or get another lifecycle, while an observation
     of it is open.
     """
     registry = scratchbus.load_registry(file)
-    with session.connect() as bus:
+    with invocation.connect() as bus:
         changes = registry.changes_from(bus.types)
         has_changed = bus.push_types(registry, event_id=event_id)
         version = bus.types_version
@@ -80,10 +80,10 @@ def push(session: Invocation, file: str, event_id: str | None) -> None:
     }  # fmt: skip
     published = (Cell("published", "green"), Cell(f"version {version}: {_summary(changes)}"))
     cells = published if has_changed else (Cell(f"The bus already has these types, as version {version}"),)
-    session.out.result(document, *cells)
+    invocation.out.result(document, *cells)
 
 
 def _summary(changes: scratchbus.RegistryChanges) -> str:
     """Return a sentence about the changed types."""
-    told = (("new", changes.added), ("changed", changes.changed), ("removed", changes.removed))
-    return "; ".join(f"{word}: {', '.join(names)}" for word, names in told if names) or "the same types"
+    parts = (("new", changes.added), ("changed", changes.changed), ("removed", changes.removed))
+    return "; ".join(f"{label}: {', '.join(names)}" for label, names in parts if names) or "the same types"

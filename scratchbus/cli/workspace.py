@@ -9,7 +9,7 @@ import click
 
 import scratchbus
 from scratchbus.cli.commands import ENGINE, OUTPUT, BusGroup, watch_until_interrupted
-from scratchbus.cli.invocation import Invocation, pass_session
+from scratchbus.cli.invocation import Invocation, pass_invocation
 from scratchbus.cli.output import Cell, Column, Columns
 
 if TYPE_CHECKING:
@@ -37,41 +37,47 @@ def workspace() -> None:
 )
 @_directory
 @click.option(
-    "--session", "of", required=True, envvar="SCRATCHBUS_SESSION", metavar="ID",
+    "--session", "session_id", required=True, envvar="SCRATCHBUS_SESSION", metavar="ID",
     help="The id of the session.  [$SCRATCHBUS_SESSION]",
 )  # fmt: skip
 @click.option("--watch", is_flag=True, help="Continue until Ctrl-C, whenever a file or the session changes.")
-@pass_session
-def sync(session: Invocation, directory: str, of: str, watch: bool) -> None:
+@pass_invocation
+def sync(invocation: Invocation, directory: str, session_id: str, watch: bool) -> None:
     """Keep TODO.md and NOTES.md the same as the todo list and the notepad.
 
     Both ways: a box that is ticked in an editor is an event, and an event changes the file. What both sides changed is
     merged item by item, or kept side by side. A file that is missing or empty is written.
     """
-    session.speak_as("workspace")
-    with session.connect() as bus:
-        syncing = scratchbus.WorkspaceSync(bus, directory, of)
+    invocation.speak_as("workspace")
+    with invocation.connect() as bus:
+        workspace_sync = scratchbus.WorkspaceSync(bus, directory, session_id)
         if watch:
-            watching = partial(scratchbus.watch_workspace, syncing)
-            watch_until_interrupted(session, syncing.directory, partial(_show, session, syncing), watching)
+            watch_files = partial(scratchbus.watch_workspace, workspace_sync)
+            watch_until_interrupted(
+                invocation, workspace_sync.directory, partial(_show, invocation, workspace_sync), watch_files
+            )
         else:
-            _show(session, syncing, syncing.run())
+            _show(invocation, workspace_sync, workspace_sync.run())
 
 
-def _show(session: Invocation, syncing: WorkspaceSync, done: WorkspaceSynced) -> None:
-    document = {"directory": str(syncing.directory), "session": syncing.session, "wrote": list(done.wrote)}
-    said = f"wrote {', '.join(done.wrote)}" if done.wrote else "nothing to do"
-    session.out.result(document, Cell("synced", "green"), Cell(str(syncing.directory)), Cell(said))
+def _show(invocation: Invocation, workspace_sync: WorkspaceSync, synced: WorkspaceSynced) -> None:
+    document = {
+        "directory": str(workspace_sync.directory),
+        "session": workspace_sync.session,
+        "wrote": list(synced.wrote),
+    }
+    outcome = f"wrote {', '.join(synced.wrote)}" if synced.wrote else "nothing to do"
+    invocation.out.result(document, Cell("synced", "green"), Cell(str(workspace_sync.directory)), Cell(outcome))
 
 
 @workspace.command("rules", examples=("scratchbus workspace rules .",), shared=OUTPUT)
 @_directory
-@pass_session
-def rules(session: Invocation, directory: str) -> None:
+@pass_invocation
+def rules(invocation: Invocation, directory: str) -> None:
     """Show the files of rules that a context may include: CLAUDE.md, AGENTS.md, .claude/rules/*.md.
 
     `scratchbus context --rules DIRECTORY` shows them to an agent, and with --record notes which versions those were.
     """
-    session.out.listing(
+    invocation.out.listing(
         _RULES, scratchbus.read_rules(directory), empty="There are no rules", document=lambda each: each._asdict()
     )

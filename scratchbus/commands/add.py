@@ -17,7 +17,7 @@ from scratchbus.commands.references import check_blockers, check_there, check_tr
 from scratchbus.domain.checks import check_size
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.events import ENVELOPE, Added, Repeated
-from scratchbus.domain.given_observation import spread
+from scratchbus.domain.given_observation import unpack_observation
 from scratchbus.domain.models import checked, default_of, refusal_in
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.observation_models import GUARDS, GivenObservation, NewObservation
@@ -51,7 +51,7 @@ def add(core: Core, page: str, given: Mapping[str, Any]) -> Step[Observation]:
     `given` has the arguments of `Page.add` by name; those that it does not have are under "unknown".
     """
     if not isinstance(given["type"], str):
-        given = spread(given)
+        given = unpack_observation(given)
     for name in given["unknown"]:
         raise UnknownField(name, NewObservation.model_fields)
     said = parse(given)

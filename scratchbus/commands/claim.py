@@ -13,7 +13,7 @@ from scratchbus.domain.events import Claimed, Event, Linked, Released
 from scratchbus.domain.lifecycle import DEFAULT
 from scratchbus.domain.models import CheckedBy
 from scratchbus.domain.observation import Claim, Observation
-from scratchbus.domain.ownership import held_as
+from scratchbus.domain.ownership import holder_in_head
 from scratchbus.domain.position import START
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.values import Duration, check_source, duration_ms, moment
@@ -54,7 +54,7 @@ class Take(Command):
         """See `Command`."""
         holder = self.by or occasion.by
         event = occasion.event(Claimed, self.id, holder=holder, ttl=self.ttl, fence=self.fence, owner=occasion.owner)
-        argument = f"{self.ttl}:{held_as(holder, event.owner)}"
+        argument = f"{self.ttl}:{holder_in_head(holder, event.owner)}"
         return [_guarded(occasion, event, Op.CLAIM, "claimed", self.fence, argument)]
 
 
@@ -145,7 +145,7 @@ def pick(
         asked = time.monotonic()
         occasion = Occasion.of(core, page, event_id, "claim_next", *wanted, holder, ttl_ms)
         event = occasion.event(Claimed, "", holder=holder, ttl=ttl_ms, picked=True, work=work, owner=occasion.owner)
-        argument = f"{least}:{below}:{left}:{ttl_ms}:{held_as(holder, event.owner)}"
+        argument = f"{least}:{below}:{left}:{ttl_ms}:{holder_in_head(holder, event.owner)}"
         write = _guarded(occasion, event, Op.PICK, "claimed", None, argument, allowed=wanted.types, tags=wanted.tags)
         done = yield from append(core.log, page, [write])
         if done.recalled is not None:

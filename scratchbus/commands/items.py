@@ -86,7 +86,7 @@ class StoreItems:
 def read(core: Core, page: str) -> Step[StoreItems]:
     """Return the items of a store with every acknowledged write, without those that have expired."""
     held = yield from fresh(core, core.items, page)
-    return StoreItems(held, (yield from _now(core, page)) if held.memory.has_mortals else 0)
+    return StoreItems(held, (yield from _now(core, page)) if held.memory.has_expiring else 0)
 
 
 def write(core: Core, page: str, changes: Iterable[ItemChange]) -> Step[int]:

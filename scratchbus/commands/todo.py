@@ -12,7 +12,7 @@ from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Remembered
 from scratchbus.domain.memory_events import TodoWritten
 from scratchbus.domain.models import CheckedBy
-from scratchbus.domain.todo import TodoList, given, written
+from scratchbus.domain.todo import TodoList, apply_changes, parse_changes
 from scratchbus.engine.steps import Step
 from scratchbus.projections.todo import SUBJECT, TodoDocument
 from scratchbus.readmodel.queries import recollect
@@ -36,7 +36,7 @@ class WriteTodo(MemoryEdit):
     """Replace the todo list, or merge into it."""
 
     verb, subject = "write_todo", SUBJECT
-    todos: Annotated[list[dict[str, str]], CheckedBy(given)]
+    todos: Annotated[list[dict[str, str]], CheckedBy(parse_changes)]
     merge: Annotated[bool, CheckedBy(partial(check_flag, "merge"))]
     revision: Revision = None
 
@@ -45,7 +45,7 @@ class WriteTodo(MemoryEdit):
         known_list = list_of(document)
         before = known_list.todos
         check_based_on("todo list", self.revision, known_list.revision, before)
-        after = written(before, self.todos, self.merge)
+        after = apply_changes(before, self.todos, self.merge)
         if after == before and self.event_id is None:
             return None  # with an event id the event is written, so that a retry is recognised later
         merges = self.merge or after == before

@@ -153,7 +153,7 @@ def said(core: Core, page: str, after: str | None, limit: int | None) -> Step[li
     check_slice(after, limit)
     held = yield from core.conversations.fresh(core.log, page)
     with held.lock:
-        return held.memory.said(after, limit)
+        return held.memory.original_turns(after, limit)
 
 
 def check_slice(after: str | None, limit: int | None) -> None:

@@ -48,8 +48,8 @@ class Daemon:
 
         It omits the password, which may change while the bus stays the same.
         """
-        where = without_password(self.settings.url) if self.settings.url else self.settings.home or ""
-        return f"{where} {self.settings.bus} {self.page}"
+        engine = without_password(self.settings.url) if self.settings.url else self.settings.home or ""
+        return f"{engine} {self.settings.bus} {self.page}"
 
     def serve(self, run: DaemonRun, *, patient: bool = True) -> None:
         """Run the work on a connection to the bus; see `scratchbus.daemon.serve`."""

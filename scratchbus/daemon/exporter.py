@@ -47,10 +47,10 @@ class Exporter(Collector):
 
     def __init__(self, host: str, port: int) -> None:
         self._bus: Bus | None = None
-        self._look: Future[Status] | None = None
+        self._pending: Future[Status] | None = None
         self._lock = threading.Lock()
         self._metrics: WSGIApplication = make_wsgi_app(registry_with(self))
-        self._begun = time.monotonic()
+        self._started_at = time.monotonic()
         try:
             family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
             kind: type[WSGIServer] = type("_Server", (ThreadingWSGIServer,), {"address_family": family})
@@ -85,7 +85,7 @@ class Exporter(Collector):
         return [json.dumps(document).encode() + b"\n"]
 
     def _health(self) -> tuple[str, dict[str, Any]]:
-        return "200 OK", {"status": "ok", "uptime_seconds": round(time.monotonic() - self._begun, 3)}
+        return "200 OK", {"status": "ok", "uptime_seconds": round(time.monotonic() - self._started_at, 3)}
 
     def _readiness(self) -> tuple[str, dict[str, Any]]:
         if self._bus is None:
@@ -101,21 +101,21 @@ class Exporter(Collector):
         if bus is None:
             return None
         with self._lock:
-            if self._look is None or self._look.done():
-                self._look = Future()
-                threading.Thread(target=_look_at, args=(bus, self._look), name="metrics", daemon=True).start()
-            look = self._look
+            if self._pending is None or self._pending.done():
+                self._pending = Future()
+                threading.Thread(target=_read_status, args=(bus, self._pending), name="metrics", daemon=True).start()
+            pending = self._pending
         try:
-            return look.result(PATIENCE)
+            return pending.result(PATIENCE)
         except (TimeoutError, ScratchbusError):
             return None
 
 
-def _look_at(bus: Bus, look: Future[Status]) -> None:
+def _read_status(bus: Bus, pending: Future[Status]) -> None:
     try:
-        look.set_result(bus.status())
+        pending.set_result(bus.status())
     except Exception as problem:  # raised in the scrape
-        look.set_exception(problem)
+        pending.set_exception(problem)
 
 
 def _no_such_path() -> tuple[str, dict[str, Any]]:

@@ -47,16 +47,16 @@ class _Once(Collector):
 def registry_with(collector: Collector) -> CollectorRegistry:
     """Return a registry of the metrics of a collector and those of this process."""
     registry = CollectorRegistry()
-    for own in (ProcessCollector, PlatformCollector, GCCollector):
-        own(registry=registry)
+    for collector_class in (ProcessCollector, PlatformCollector, GCCollector):
+        collector_class(registry=registry)
     registry.register(collector)
     return registry
 
 
-def all_metrics(look: Callable[[], Status | None]) -> Iterator[Metric]:
-    """Yield all metrics: those of the process first, then those of the status that `look` returns, if any."""
+def all_metrics(read_status: Callable[[], Status | None]) -> Iterator[Metric]:
+    """Yield all metrics: those of the process first, then those of the status that `read_status` returns, if any."""
     yield from _work_done()
-    status = look()
+    status = read_status()
     yield _gauge("up", [], [([], float(status is not None))])
     if status is not None:
         yield from _state_of(status)

@@ -144,27 +144,27 @@ def serve(connect: Callable[[], Bus], run: DaemonRun, *, patient: bool = True) -
 
 
 def _keep_running(connect: Callable[[], Bus], run: DaemonRun, stop: threading.Event, patient: bool) -> None:
-    attempt, waiting = 0, _WaitLog()
-    with ExitStack() as last:
+    attempt, wait_log = 0, _WaitLog()
+    with ExitStack() as open_bus:
         bus: Bus | None = None
         while not stop.is_set():
-            begun = time.monotonic()
+            started_at = time.monotonic()
             try:
                 if bus is not None:
                     bus.position()  # while the engine is stopped the old bus says so, and a new one would start it
                 bus = connect()
-                last.pop_all().close()
-                last.enter_context(bus)
+                open_bus.pop_all().close()
+                open_bus.enter_context(bus)
                 bus.position()  # a connection that answers
-                with waiting.over_once_this_lasts():
+                with wait_log.log_recovery():
                     run(bus, stop)
                 return
             except PASSING as problem:
                 if not patient:
                     raise
                 if not stop.is_set():
-                    waiting.tell(str(problem))
-                attempt = 0 if time.monotonic() - begun > _SETTLED else attempt + 1
+                    wait_log.log_wait(str(problem))
+                attempt = 0 if time.monotonic() - started_at > _SETTLED else attempt + 1
                 stop.wait(pause(attempt))
 
 
@@ -172,27 +172,27 @@ class _WaitLog:
     """Logs once when the work starts to wait, and once when it has recovered, not if it fails again at once."""
 
     def __init__(self) -> None:
-        self._is_told = False
+        self._is_waiting = False
 
-    def tell(self, reason: str) -> None:
-        if not self._is_told:
-            self._is_told = True
+    def log_wait(self, reason: str) -> None:
+        if not self._is_waiting:
+            self._is_waiting = True
             logger.warning("waiting", reason=reason)
 
     @contextmanager
-    def over_once_this_lasts(self) -> Iterator[None]:
-        timer = threading.Timer(_PROOF, self._tell_end)
+    def log_recovery(self) -> Iterator[None]:
+        timer = threading.Timer(_PROOF, self._log_end)
         timer.daemon = True
         timer.start()
         try:
             yield
         finally:
             timer.cancel()
-        self._tell_end()
+        self._log_end()
 
-    def _tell_end(self) -> None:
-        if self._is_told:
-            self._is_told = False
+    def _log_end(self) -> None:
+        if self._is_waiting:
+            self._is_waiting = False
             logger.info("going on")
 
 

@@ -10,8 +10,8 @@ def usage_line(problem: click.ClickException, program: str) -> str:
     text = " ".join(_said_by(problem).split()).rstrip(".")
     context = problem.ctx if isinstance(problem, click.UsageError) else None
     command = context.command_path if context is not None else program
-    between = " See" if text.endswith("?") else "; see"
-    return f"{text[:1].lower()}{text[1:]}{between} `{command} --help`"
+    separator = " See" if text.endswith("?") else "; see"
+    return f"{text[:1].lower()}{text[1:]}{separator} `{command} --help`"
 
 
 def _said_by(problem: click.ClickException) -> str:

@@ -19,21 +19,21 @@ from scratchbus.telemetry.logs import stderr_logger
 
 T = TypeVar("T")
 
-FIRST: Final = 0.05
+FIRST_DELAY: Final = 0.05
 """Seconds by which the answer to a client's first wrong token is delayed; each further one doubles the delay."""
 
-LONGEST: Final = 3.0
+MAX_DELAY: Final = 3.0
 
-FORGOTTEN: Final = 300.0
+FORGET_AFTER: Final = 300.0
 """Seconds without a wrong token after which a client's count restarts."""
 
-CLIENTS: Final = 1024
+MAX_CLIENTS: Final = 1024
 """The most clients to remember; beyond that, the one whose last wrong token is oldest is forgotten."""
 
-WAITING: Final = 256
+MAX_DELAYED: Final = 256
 """The most answers delayed at once, since delayed answers use memory. Further requests are refused (429)."""
 
-RIGHT: Final = 1024
+MAX_VALID: Final = 1024
 """The most tokens to remember as valid, by digest."""
 
 _LOGGED_EACH: Final = 8  # the first are all logged; later only every power of two
@@ -52,22 +52,22 @@ class Failures:
         return len(self._seen)
 
     def __contains__(self, client: str) -> bool:
-        return client in self._seen and self._clock() - self._seen[client][1] <= FORGOTTEN
+        return client in self._seen and self._clock() - self._seen[client][1] <= FORGET_AFTER
 
     def add(self, client: str) -> int:
         """Count a wrong token of a client; return its count."""
         now = self._clock()
         count, last = self._seen.pop(client, (0, now))
-        count = 1 if now - last > FORGOTTEN else count + 1
+        count = 1 if now - last > FORGET_AFTER else count + 1
         self._seen[client] = (count, now)
-        while len(self._seen) > CLIENTS:
+        while len(self._seen) > MAX_CLIENTS:
             self._seen.popitem(last=False)
         return count
 
 
 def delay(count: int) -> float:
     """Return the delay in seconds for the count-th wrong token of a client."""
-    return float(min(LONGEST, FIRST * 2 ** min(count - 1, 32)))
+    return float(min(MAX_DELAY, FIRST_DELAY * 2 ** min(count - 1, 32)))
 
 
 def client_of(host: str) -> str:
@@ -84,7 +84,7 @@ def client_of(host: str) -> str:
 class TooManyWrong(Exception):
     """A token was not checked, because too many wrong ones are waiting for their answer."""
 
-    retry_after: Final = f"{LONGEST:.0f}"
+    retry_after: Final = f"{MAX_DELAY:.0f}"
     """Seconds after which a request is worth a retry."""
 
 
@@ -93,7 +93,7 @@ class TokenChecks:
 
     def __init__(self) -> None:
         self._failures = Failures()
-        self._right: OrderedDict[bytes, None] = OrderedDict()
+        self._valid: OrderedDict[bytes, None] = OrderedDict()
         self._waiting = 0
         self._unchecked = 0
 
@@ -101,23 +101,23 @@ class TokenChecks:
         """Return what `find` returns for a token sent from a host; None, later, if it is wrong. Raises TooManyWrong."""
         client = client_of(host)
         digest = sha256(token.encode(errors="replace")).digest()
-        if self._waiting >= WAITING and client in self._failures and digest not in self._right:
+        if self._waiting >= MAX_DELAYED and client in self._failures and digest not in self._valid:
             self._refuse_unchecked(client)
         found = await find(token)
-        self._right.pop(digest, None)
+        self._valid.pop(digest, None)
         if found is None:
             await self._refuse(client)
         else:
-            self._right[digest] = None
-            if len(self._right) > RIGHT:
-                self._right.popitem(last=False)
+            self._valid[digest] = None
+            if len(self._valid) > MAX_VALID:
+                self._valid.popitem(last=False)
         return found
 
     async def _refuse(self, client: str) -> None:
         count = self._failures.add(client)
         if _is_logged(count):
             logger.warning("token refused", client=client, failures=count)
-        if self._waiting >= WAITING:
+        if self._waiting >= MAX_DELAYED:
             self._refuse_unchecked(client)
         self._waiting += 1
         try:
@@ -129,7 +129,7 @@ class TokenChecks:
         self._unchecked += 1
         if _is_logged(self._unchecked):
             logger.warning("token refused unchecked", client=client, waiting=self._waiting, unchecked=self._unchecked)
-        raise TooManyWrong(f"{WAITING} wrong tokens wait for their answers; try again in {LONGEST:.0f} s")
+        raise TooManyWrong(f"{MAX_DELAYED} wrong tokens wait for their answers; try again in {MAX_DELAY:.0f} s")
 
 
 def _is_logged(count: int) -> bool:

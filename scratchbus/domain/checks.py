@@ -117,10 +117,10 @@ def check_object(field: str, value: object) -> dict[str, Any]:
         raise InvalidField(field, f"is not a JSON object: {error}") from None
     if size > MAX_BYTES:
         raise TooLarge(field, size, MAX_BYTES)
-    read: dict[str, Any] = _from_json(field, text)
-    if text.count("{") + text.count("[") > MAX_DEPTH and (depth := _depth_of(read)) > MAX_DEPTH:
+    parsed: dict[str, Any] = _from_json(field, text)
+    if text.count("{") + text.count("[") > MAX_DEPTH and (depth := _depth_of(parsed)) > MAX_DEPTH:
         raise TooLarge(field, depth, MAX_DEPTH, "levels", "nest it less")
-    return read
+    return parsed
 
 
 def _from_json(field: str, text: str) -> Any:
@@ -128,10 +128,10 @@ def _from_json(field: str, text: str) -> Any:
     if _LONG_NUMBER.search(text) is None:
         return json.loads(text)
     digits: list[int] = []
-    read = json.loads(text, parse_int=lambda number: _whole(number, digits))
+    parsed = json.loads(text, parse_int=lambda number: _whole(number, digits))
     if digits:
         raise TooLarge(field, max(digits), MAX_DIGITS, "digits of a whole number", "write it as a text")
-    return read
+    return parsed
 
 
 def _whole(number: str, digits: list[int]) -> int:
@@ -147,7 +147,9 @@ def _depth_of(value: Any) -> int:
     level, depth = [value], 0
     while level:
         depth += 1
-        inner = (child for one in level for child in (one.values() if isinstance(one, dict) else one))
+        inner = (
+            child for container in level for child in (container.values() if isinstance(container, dict) else container)
+        )
         level = [child for child in inner if isinstance(child, dict | list)]
     return depth
 
@@ -174,21 +176,21 @@ def check_tags(tags: object, most: int = sys.maxsize) -> list[str]:
     return unique
 
 
-def check_names(field: str, given: str | Collection[str] | None) -> frozenset[str] | None:
+def check_names(field: str, value: str | Collection[str] | None) -> frozenset[str] | None:
     """Return texts as a set; a single one may be given without a list. Raises InvalidField."""
-    if given is None:
+    if value is None:
         return None
-    if not isinstance(given, Collection):
-        raise InvalidField(field, f"{shown(given)} is neither a text nor a list of texts")
-    names = [given] if isinstance(given, str) else given
+    if not isinstance(value, Collection):
+        raise InvalidField(field, f"{shown(value)} is neither a text nor a list of texts")
+    names = [value] if isinstance(value, str) else value
     for name in names:
         check_text(field, name)
     return frozenset(names)
 
 
-def check_some(field: str, given: str | Collection[str] | None) -> frozenset[str] | None:
+def check_some(field: str, value: str | Collection[str] | None) -> frozenset[str] | None:
     """Return texts as `check_names` does. Raises InvalidField also for an empty list, which nothing would match."""
-    names = check_names(field, given)
+    names = check_names(field, value)
     if names is not None and not names:
         raise InvalidField(field, "is empty; name at least one, or leave it out for all")
     return names

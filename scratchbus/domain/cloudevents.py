@@ -59,15 +59,15 @@ def read_cloud_events(text: str, type: str = "observation") -> list[dict[str, An
     found = []
     for number, event in enumerate(_documents(text), 1):
         try:
-            said = _observation(event, type)
-            if said is not None:
-                _checks().validate_python(said)
+            arguments = _observation(event, type)
+            if arguments is not None:
+                _checks().validate_python(arguments)
         except ValidationError as error:
             raise InvalidField(f"CloudEvent {number}", f"{refusal_in(error)}; nothing was written") from None
         except ValueError as problem:
             raise InvalidField(f"CloudEvent {number}", f"{problem}; nothing was written") from None
-        if said is not None:
-            found.append(said)
+        if arguments is not None:
+            found.append(arguments)
     return found
 
 
@@ -81,11 +81,11 @@ def _checks() -> SchemaValidator:
 
 def _documents(text: str) -> list[Any]:
     try:
-        whole = json.loads(text)
+        document = json.loads(text)
     except ValueError:
         pass
     else:
-        return whole if isinstance(whole, list) else [whole]
+        return document if isinstance(document, list) else [document]
     found = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
@@ -110,18 +110,20 @@ def _observation(event: Any, type: str) -> dict[str, Any] | None:
     data = _data(event)
     named = hashlib.sha256(f"{event['source']}\0{event['id']}".encode()).hexdigest()[:32]
     attributes = {name: value for name, value in event.items() if name not in ("data", "data_base64")}
-    said: dict[str, Any] = {"type": type, "event_id": f"cloudevent:{named}", "source": _source(event["source"])}
+    arguments: dict[str, Any] = {"type": type, "event_id": f"cloudevent:{named}", "source": _source(event["source"])}
     if isinstance(data, dict) and event["type"] == _OURS:
-        said |= {name: data[name] for name in _KEPT if data.get(name)}
-        said["source"] = data.get("source") or data.get("by") or said["source"]
+        arguments |= {name: data[name] for name in _KEPT if data.get(name)}
+        arguments["source"] = data.get("source") or data.get("by") or arguments["source"]
     elif data is not None:
-        said["content"] = data["content"] if isinstance(data, dict) and _is_text(data.get("content")) else _text(data)
-        said |= {} if isinstance(data, str) else {"metadata": {"data": data}}
-    said.setdefault("content", f"{event['type']} {event.get('subject') or ''}".strip())
-    said["context"] = {**said.get("context", {}), "cloudevent": attributes}
+        arguments["content"] = (
+            data["content"] if isinstance(data, dict) and _is_text(data.get("content")) else _text(data)
+        )
+        arguments |= {} if isinstance(data, str) else {"metadata": {"data": data}}
+    arguments.setdefault("content", f"{event['type']} {event.get('subject') or ''}".strip())
+    arguments["context"] = {**arguments.get("context", {}), "cloudevent": attributes}
     if isinstance(event.get("traceparent"), str):
-        said["traceparent"] = event["traceparent"]
-    return said
+        arguments["traceparent"] = event["traceparent"]
+    return arguments
 
 
 def _data(event: dict[str, Any]) -> Any:

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict
 
 from scratchbus.domain.observation import Observation
 
-_PLACES = frozenset({"shard", "added_ms", "added_seq", "ms", "seq"})
-_COMPARED = tuple(name for name in Observation.model_fields if name not in _PLACES)
+_POSITION_FIELDS = frozenset({"shard", "added_ms", "added_seq", "ms", "seq"})
+_COMPARED = tuple(name for name in Observation.model_fields if name not in _POSITION_FIELDS)
 
 
 class Difference(BaseModel):
@@ -34,11 +34,11 @@ class Difference(BaseModel):
 
 def differences(before: Iterable[Observation], after: Iterable[Observation]) -> list[Difference]:
     """Return the observations that differ, in the order of their addition; positions in the log are not compared."""
-    was = {each.id: each for each in before}
-    now = {each.id: each for each in after}
-    found = [Difference(kind="gone", id=id, before=each) for id, each in was.items() if id not in now]
-    for id, each in now.items():
-        old = was.get(id)
+    earlier = {each.id: each for each in before}
+    current = {each.id: each for each in after}
+    found = [Difference(kind="gone", id=id, before=each) for id, each in earlier.items() if id not in current]
+    for id, each in current.items():
+        old = earlier.get(id)
         if old is None:
             found.append(Difference(kind="added", id=id, after=each))
         elif fields := tuple(name for name in _COMPARED if getattr(old, name) != getattr(each, name)):

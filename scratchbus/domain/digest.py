@@ -9,13 +9,13 @@ from typing import Any
 from scratchbus.domain.times import NamedMoment
 
 
-def digest_of(operation: str, *given: Any) -> str:
+def digest_of(operation: str, *arguments: Any) -> str:
     """Return a digest of a caller's arguments; a retry has the same one."""
-    text = json.dumps([operation, *given], sort_keys=True, default=_text, ensure_ascii=True)
+    text = json.dumps([operation, *arguments], sort_keys=True, default=_text, ensure_ascii=True)
     return blake2b(text.encode(), digest_size=10).hexdigest()
 
 
 def _text(value: object) -> object:
     if isinstance(value, NamedMoment):
-        return value.said
+        return value.text
     return sorted(value) if isinstance(value, set | frozenset) else str(value)

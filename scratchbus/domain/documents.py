@@ -12,7 +12,7 @@ from scratchbus.domain.difference import Difference
 from scratchbus.domain.events import Event
 from scratchbus.domain.facts import Fact
 from scratchbus.domain.memories import Note, Preference
-from scratchbus.domain.observation import OTHERS, Claim, Observation
+from scratchbus.domain.observation import BUS_FIELDS, Claim, Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.trace import Trace
@@ -42,17 +42,17 @@ def shown_fields(observation: Observation) -> dict[str, Any]:
 
     A JSON encoder converts them faster than Python would. Do not change the lists and objects in it.
     """
-    known = vars(observation)
-    ms, seq, shard, added_ms = known["ms"], known["seq"], known["shard"], known["added_ms"]
+    values = vars(observation)
+    ms, seq, shard, added_ms = values["ms"], values["seq"], values["shard"], values["added_ms"]
     updated = moment_of_place(ms)
     created = updated if added_ms == ms else moment_of_place(added_ms)
     position = f"{ms}-{seq}" if not shard else str(Position(ms, seq, shard))
-    first, metadata, version, priority = _first_of(known), known["metadata"], known["version"], known["priority"]
-    times = (created, updated, known["expires_at"])
-    fields = dict(zip(_NAMES, (*first, *times, metadata, known["page"], version, position, priority), strict=True))
-    if _others_of(known) != _OTHERS:  # rare: new observations have the defaults
-        fields.update({name: known[name] for name, default in OTHERS.items() if known[name] != default})
-    if known["added_seq"] != seq:
+    first, metadata, version, priority = _first_of(values), values["metadata"], values["version"], values["priority"]
+    times = (created, updated, values["expires_at"])
+    fields = dict(zip(_NAMES, (*first, *times, metadata, values["page"], version, position, priority), strict=True))
+    if _bus_values(values) != _BUS_DEFAULTS:  # rare: new observations have the defaults
+        fields.update({name: values[name] for name, default in BUS_FIELDS.items() if values[name] != default})
+    if values["added_seq"] != seq:
         fields["added"] = str(observation.added)
     return fields
 
@@ -60,9 +60,9 @@ def shown_fields(observation: Observation) -> dict[str, Any]:
 _FIRST: Final = ("id", "type", "content", "source", "owner", "status", "confidence", "context", "tags")
 _TIMES: Final = ("created_at", "updated_at", "expires_at")
 _NAMES: Final = (*_FIRST, *_TIMES, "metadata", "page", "version", "position", "priority")
-_OTHERS: Final = tuple(OTHERS.values())
+_BUS_DEFAULTS: Final = tuple(BUS_FIELDS.values())
 _first_of = itemgetter(*_FIRST)
-_others_of = itemgetter(*OTHERS)
+_bus_values = itemgetter(*BUS_FIELDS)
 
 
 def _plain(value: Any) -> Any:
@@ -109,8 +109,8 @@ def _(remembered: Turn | ScratchFile | Text) -> dict[str, Any]:
 @document_of.register
 def _(event: Event) -> dict[str, Any]:
     document = event.model_dump(mode="json", exclude={*_NUMBERS, "prev"})
-    said = {name: value for name, value in document.items() if value is not None}  # inside `changes`, None is a value
-    return {"position": str(event.position), **said}
+    fields = {name: value for name, value in document.items() if value is not None}  # inside `changes`, None is a value
+    return {"position": str(event.position), **fields}
 
 
 @document_of.register
@@ -156,6 +156,6 @@ def _(kind: ObservationType) -> dict[str, Any]:
     }
 
 
-def _duration(own: int | str | None) -> str | None:
+def _duration(value: int | str | None) -> str | None:
     """Return a duration as text; None if the settings decide."""
-    return own if own is None or isinstance(own, str) else duration_text(own)
+    return value if value is None or isinstance(value, str) else duration_text(value)

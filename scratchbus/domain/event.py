@@ -64,18 +64,20 @@ class Event(BaseModel):
 
         Raises InvalidField if it does not fit the model, or if the event has none.
         """
-        said = getattr(self, "changes", {}) | {name: value for name in PLACES if (value := getattr(self, name, None))}
-        return read_payload(said.get(place), model, place)
+        payloads = getattr(self, "changes", {}) | {
+            name: value for name in PLACES if (value := getattr(self, name, None))
+        }
+        return read_payload(payloads.get(place), model, place)
 
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:
         """Yield the fields that `repr` shows: position, author and subject, then the body without default values."""
         fields = type(self).model_fields
         first = [(name, getattr(self, name)) for name in _FIRST]
-        others = ((name, getattr(self, name)) for name in fields if name not in (*ENVELOPE, *_FIRST))
-        said = [
-            (name, value) for name, value in others if fields[name].is_required() or value != default_of(fields[name])
+        rest = ((name, getattr(self, name)) for name in fields if name not in (*ENVELOPE, *_FIRST))
+        set_fields = [
+            (name, value) for name, value in rest if fields[name].is_required() or value != default_of(fields[name])
         ]
-        return readable([*first, *said, ("id", self.id)])
+        return readable([*first, *set_fields, ("id", self.id)])
 
     def __hash__(self) -> int:
         return hash((self.id, self.position))

@@ -65,8 +65,8 @@ def _plain(annotation: Any) -> CoreSchema:
     if origin is Literal:
         return core_schema.literal_schema(list(arguments))
     if origin in (Union, UnionType):
-        arms = [_plain(each) for each in arguments if each is not NoneType]
-        schema = arms[0] if len(arms) == 1 else core_schema.union_schema(arms)  # type: ignore[arg-type]  # a list of them
+        members = [_plain(each) for each in arguments if each is not NoneType]
+        schema = members[0] if len(members) == 1 else core_schema.union_schema(members)  # type: ignore[arg-type]  # a list of them
         return core_schema.nullable_schema(schema) if NoneType in arguments else schema
     return _PLAIN[annotation]()
 

@@ -17,26 +17,31 @@ from scratchbus.domain.payloads import type_of_payload
 from scratchbus.errors import InvalidField, ReadOnlyField, UnknownField, key_text
 
 
-def spread(given: Mapping[str, Any]) -> Mapping[str, Any]:
+def unpack_observation(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the arguments of `add`; if the first one is a whole observation, its fields become arguments.
 
     Other arguments override its fields. Raises InvalidField.
     """
-    whole = given["type"]
-    if isinstance(whole, BaseModel) and not isinstance(whole, NewObservation):
-        if given["content"] is not None:
-            raise InvalidField("content", f"is given twice; it is the {type(whole).__name__}")
-        whole = {"type": type_of_payload(whole), "content": whole}
-    if not isinstance(whole, NewObservation | Mapping):
-        return given
-    fields = whole.model_dump(include=whole.model_fields_set) if isinstance(whole, NewObservation) else whole
-    beside = {name: value for name, value in given.items() if value is not None and (name, value) != ("times", 1)}
+    observation = arguments["type"]
+    if isinstance(observation, BaseModel) and not isinstance(observation, NewObservation):
+        if arguments["content"] is not None:
+            raise InvalidField("content", f"is given twice; it is the {type(observation).__name__}")
+        observation = {"type": type_of_payload(observation), "content": observation}
+    if not isinstance(observation, NewObservation | Mapping):
+        return arguments
+    if isinstance(observation, NewObservation):
+        fields: Mapping[str, Any] = observation.model_dump(include=observation.model_fields_set)
+    else:
+        fields = observation
+    overrides = {
+        name: value for name, value in arguments.items() if value is not None and (name, value) != ("times", 1)
+    }
     if fields.get("type") is None:
         raise InvalidField("type", "is missing")
-    if fields.get("content") is None and "content" not in beside:
+    if fields.get("content") is None and "content" not in overrides:
         raise InvalidField("content", "is missing")
     unknown = {key_text(name): value for name, value in fields.items() if name not in NewObservation.model_fields}
-    return {**given, **fields, **beside, "type": fields["type"], "unknown": {**given["unknown"], **unknown}}
+    return {**arguments, **fields, **overrides, "type": fields["type"], "unknown": {**arguments["unknown"], **unknown}}
 
 
 def check_patch(changes: Mapping[str, Any]) -> dict[str, Any]:

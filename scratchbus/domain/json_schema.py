@@ -61,13 +61,13 @@ def _pattern_properties(
 
 
 def _additional_properties(
-    validator: Any, schema: Any, value: Any, around: Mapping[str, Any]
+    validator: Any, schema: Any, value: Any, parent: Mapping[str, Any]
 ) -> Iterator[ValidationError]:
     """Check the properties that no pattern matches, as if the schema had no patterns."""
-    if isinstance(value, dict) and (patterns := around.get("patternProperties")):
+    if isinstance(value, dict) and (patterns := parent.get("patternProperties")):
         value = {name: inner for name, inner in value.items() if not any(_is_found(each, name) for each in patterns)}
-        around = {name: inner for name, inner in around.items() if name != "patternProperties"}
-    yield from Draft202012Validator.VALIDATORS["additionalProperties"](validator, schema, value, around)
+        parent = {name: inner for name, inner in parent.items() if name != "patternProperties"}
+    yield from Draft202012Validator.VALIDATORS["additionalProperties"](validator, schema, value, parent)
 
 
 _MIXED: Final = "unevaluatedProperties is not supported beside patternProperties; use additionalProperties"
@@ -107,8 +107,10 @@ def schema_problem(schema: Mapping[str, Any], *, is_published: bool = False) -> 
         formats = Draft202012Validator.FORMAT_CHECKER if is_published else _FORMATS
         Draft202012Validator.check_schema(schema, format_checker=formats)
     except SchemaError as problem:
-        why = f"{problem.instance!r} {problem.cause}" if isinstance(problem.cause, UnfitPattern) else problem.message
-        return SchemaProblem(tuple(problem.absolute_path), _short(why))
+        message = (
+            f"{problem.instance!r} {problem.cause}" if isinstance(problem.cause, UnfitPattern) else problem.message
+        )
+        return SchemaProblem(tuple(problem.absolute_path), _short(message))
     if not is_published and _mixes(schema):
         return SchemaProblem((), _MIXED)
     root = DRAFT202012.create_resource(dict(schema))
@@ -142,8 +144,8 @@ def _mixes(schema: Mapping[str, Any]) -> bool:
 
 def _entries(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
     """Yield the entries of all mappings in a value, each with its path."""
-    inside = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
-    for key, inner in inside:
+    children = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in children:
         if isinstance(value, Mapping):
             yield (*path, key), inner
         yield from _entries(inner, (*path, key))

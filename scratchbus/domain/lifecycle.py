@@ -77,12 +77,12 @@ class Lifecycle:
 
 def never_closing(lifecycle: Lifecycle) -> frozenset[str]:
     """Return the open statuses that cannot reach a closed or final one; a valid lifecycle has none."""
-    closing = set(lifecycle.of_class("closed") | lifecycle.of_class("final"))
+    can_close = set(lifecycle.of_class("closed") | lifecycle.of_class("final"))
     while True:
-        more = {source for status in closing for source in lifecycle.sources_of(status)} - closing
+        more = {source for status in can_close for source in lifecycle.sources_of(status)} - can_close
         if not more:
-            return frozenset(lifecycle.statuses) - closing
-        closing |= more
+            return frozenset(lifecycle.statuses) - can_close
+        can_close |= more
 
 
 def _edges(lifecycle: Lifecycle) -> set[tuple[str, str]]:

@@ -62,9 +62,9 @@ def linear_pattern(text: str) -> Pattern:
         return compiled
     except re2.error as problem:
         (reason,) = problem.args
-        told = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
+        message = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
         raise UnfitPattern(
-            f"cannot be searched for in linear time: {told}; write it without backreferences, lookaround and"
+            f"cannot be searched for in linear time: {message}; write it without backreferences, lookaround and"
             " repetitions above 1,000"
         ) from None
     except UnicodeEncodeError:
@@ -84,10 +84,10 @@ def _with_unicode_classes(text: str) -> str:
             return rf"\x{{{found_text[2:]}}}"
         elif found_text in _ANYWHERE:
             return _ANYWHERE[found_text]
-        elif own := _CLASSES.get(found_text[1]):
-            return own if is_inside else f"[{own}]"
-        elif (own := _CLASSES.get(found_text[1].lower())) and not is_inside:
-            return f"[^{own}]"
+        elif unicode_class := _CLASSES.get(found_text[1]):
+            return unicode_class if is_inside else f"[{unicode_class}]"
+        elif (unicode_class := _CLASSES.get(found_text[1].lower())) and not is_inside:
+            return f"[^{unicode_class}]"
         return found_text
 
     return _TOKEN.sub(replacement, text)

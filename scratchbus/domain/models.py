@@ -40,13 +40,13 @@ class Given(BaseModel):
         return core_schema.model_schema(cls, core_schema.model_fields_schema(fields), frozen=True)
 
     @classmethod
-    def parse(cls, given: Mapping[str, Any]) -> Self:
+    def parse(cls, arguments: Mapping[str, Any]) -> Self:
         """Return the fields of this class, checked; other arguments are ignored.
 
         Raises InvalidInput for the first invalid value.
         """
         try:
-            return cls.__pydantic_validator__.validate_python(given)  # type: ignore[no-any-return]  # compiled from cls
+            return cls.__pydantic_validator__.validate_python(arguments)  # type: ignore[no-any-return]  # compiled from cls
         except ValidationError as error:
             raise refusal_in(error) from None
 

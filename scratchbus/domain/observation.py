@@ -98,9 +98,9 @@ class Observation(Document, ObservationFields, _Known):
         These are the fields of the specification, the page, version, position and priority, and other fields without
         their default values.
         """
-        others = [name for name, default in OTHERS.items() if getattr(self, name) != default]
+        others = [name for name, default in BUS_FIELDS.items() if getattr(self, name) != default]
         added = [] if self.added == self.position else ["added"]
-        return [*SPECIFIED, *_PLACE, *others, *added]
+        return [*SPECIFIED, *_ALWAYS_SHOWN, *others, *added]
 
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:
         """Yield the fields that `repr` shows: those of `shown` that are not None."""
@@ -109,13 +109,13 @@ class Observation(Document, ObservationFields, _Known):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Observation):
             return NotImplemented
-        return self.__dict__ | _OF_ANSWERS == other.__dict__ | _OF_ANSWERS
+        return self.__dict__ | _RESULT_FIELDS == other.__dict__ | _RESULT_FIELDS
 
     def __hash__(self) -> int:
         return hash((self.page, self.id, self.version))
 
 
-_OF_ANSWERS: Final = {"displaced": ()}
+_RESULT_FIELDS: Final = {"displaced": ()}
 """Fields that only results of calls have, with their stored values."""
 
 SPECIFIED: Final = (
@@ -124,11 +124,11 @@ SPECIFIED: Final = (
 )  # fmt: skip
 """The fields of an observation in the specification."""
 
-_PLACE: Final = ("page", "version", "position", "priority")
+_ALWAYS_SHOWN: Final = ("page", "version", "position", "priority")
 
-OTHERS: Final = {
+BUS_FIELDS: Final = {
     name: default_of(field)
     for name, field in Observation.model_fields.items()
-    if name not in (*SPECIFIED, *_PLACE, "shard", "ms", "seq", "added_ms", "added_seq")
+    if name not in (*SPECIFIED, *_ALWAYS_SHOWN, "shard", "ms", "seq", "added_ms", "added_seq")
 }
 """The fields that the bus adds to the specification's, with their default values."""

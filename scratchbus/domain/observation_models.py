@@ -124,12 +124,12 @@ class NewObservation(BaseModel):
             raise invalid(error, list(type(self).model_fields)) from None
 
 
-def invalid(error: ValidationError, known: list[str]) -> InvalidField:
+def invalid(error: ValidationError, known_fields: list[str]) -> InvalidField:
     """Return our error for the first problem that pydantic found."""
     first = error.errors(include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"]) or "observation"
     if first["type"] == "extra_forbidden":
-        return UnknownField(field, known)
+        return UnknownField(field, known_fields)
     if first["type"] == "missing":
         return InvalidField(field, "is missing")
     return InvalidField(field, f"{shown(first.get('input'))}: {first['msg'].lower()}")

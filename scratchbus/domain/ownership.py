@@ -31,6 +31,6 @@ def owner_token(source: str, instance: str) -> str:
     return blake2b(f"{source}\n{instance}".encode(), digest_size=12).hexdigest()
 
 
-def held_as(name: str, owner: str | None) -> str:
+def holder_in_head(name: str, owner: str | None) -> str:
     """Return a holder as stored in heads: the name and, after "#", the owner token if there is one."""
     return f"{name}#{owner}" if owner else name

@@ -61,7 +61,7 @@ def read_payload(value: Any, model: type[Model], place: Place) -> Model:
         return model.model_validate_json(value) if place == "content" else model.model_validate(value)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, (place, *first["loc"])))
+        path = ".".join(map(str, (place, *first["loc"])))
         raise InvalidField(
-            where, f"{shown(first['input'])} does not fit {model.__name__}: {first['msg'].lower()}"
+            path, f"{shown(first['input'])} does not fit {model.__name__}: {first['msg'].lower()}"
         ) from None

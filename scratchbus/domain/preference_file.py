@@ -49,7 +49,7 @@ class SyncedAt(NamedTuple):
 
 
 @dataclass
-class FilePart:
+class FileSection:
     """The part of a file between the marks: its offsets, and its preferences by subject."""
 
     start: int
@@ -75,7 +75,7 @@ class MergedPreferences(NamedTuple):
     conflicts: list[str]
 
 
-def find_part(text: str, prefix: str) -> FilePart:
+def find_section(text: str, prefix: str) -> FileSection:
     """Return the part of a text between the marks; without marks, an empty part at its end.
 
     Raises InvalidField for a missing mark, for a second part, and for a line that is not a preference.
@@ -83,45 +83,45 @@ def find_part(text: str, prefix: str) -> FilePart:
     marks = [*_MARK.finditer(text)]
     newline = "\r\n" if "\r\n" in text else "\n"
     if not marks:
-        return FilePart(len(text), len(text), newline)
+        return FileSection(len(text), len(text), newline)
     if [mark[1] for mark in marks] != ["begin", "end"]:
         lines = ", ".join(f"{mark[1]} in line {_line_at(text, mark.start())}" for mark in marks)
         raise InvalidField("file", f"has these marks: {lines}; leave one {BEGIN} and, after it, one {END}")
     begin, end = marks
     start = begin.start() + text[begin.start() : begin.end()].index("<")
-    part = FilePart(start, end.end() - end[0].endswith("\r"), "\r\n" if begin[0].endswith("\r") else "\n")
-    _read_lines(part, text[begin.end() : end.start()].split("\n")[1:-1], _line_at(text, start) + 1, prefix)
-    return part
+    section = FileSection(start, end.end() - end[0].endswith("\r"), "\r\n" if begin[0].endswith("\r") else "\n")
+    _read_lines(section, text[begin.end() : end.start()].split("\n")[1:-1], _line_at(text, start) + 1, prefix)
+    return section
 
 
 def _line_at(text: str, at: int) -> int:
     return text.count("\n", 0, at) + 1
 
 
-def _read_lines(part: FilePart, lines: list[str], first: int, prefix: str) -> None:
-    """Read the lines of a part; `first` is the number of the first one in the file."""
+def _read_lines(section: FileSection, lines: list[str], first: int, prefix: str) -> None:
+    """Read the lines of a section; `first` is the number of the first one in the file."""
     found: list[tuple[int, str, list[str]]] = []
     for number, line in enumerate((line.rstrip() for line in lines), first):
-        if item := _ITEM.fullmatch(line):
-            found.append((number, item["bold"] or item["plain"], [item["text"]]))
+        if match := _ITEM.fullmatch(line):
+            found.append((number, match["bold"] or match["plain"], [match["text"]]))
         elif found and (line.startswith(_INDENT) or not line):
             found[-1][2].append(line.removeprefix(_INDENT))
         elif state := _STATE.fullmatch(line):
-            part.scope, part.synced = state["scope"], _synced(state)
+            section.scope, section.synced = state["scope"], _synced(state)
         elif line not in ("", HEADING):
             problem = "is not a preference; write it as `- **key**: text`, or move it out of the part between the marks"
             raise InvalidField("file", f"line {number}: {shown(line)} {problem}")
     numbers: dict[str, int] = {}
     for number, key, texts in found:
         try:
-            kept = FileItem(check_key(key), check_preference("\n".join(texts)))
+            item = FileItem(check_key(key), check_preference("\n".join(texts)))
         except InvalidInput as problem:
             raise InvalidField("file", f"line {number}: {problem}") from None
-        subject = subject_of(prefix, kept.key)
+        subject = subject_of(prefix, item.key)
         if subject in numbers:
-            same = f"lines {numbers[subject]} and {number}: {shown(part.items[subject].key)} and {shown(kept.key)}"
-            raise InvalidField("file", f"{same} are the same key; merge them into one preference")
-        numbers[subject], part.items[subject] = number, kept
+            places = f"lines {numbers[subject]} and {number}: {shown(section.items[subject].key)} and {shown(item.key)}"
+            raise InvalidField("file", f"{places} are the same key; merge them into one preference")
+        numbers[subject], section.items[subject] = number, item
 
 
 def _synced(state: re.Match[str]) -> SyncedAt | None:
@@ -142,18 +142,18 @@ def merge(
     """
     merged = MergedPreferences([], [])
     for subject in {**items, **(base or {}), **current}:
-        ours, theirs = items.get(subject), _item(current.get(subject))
-        if ours == theirs:
+        file_item, bus_item = items.get(subject), _item(current.get(subject))
+        if file_item == bus_item:
             continue
-        then = _item(base.get(subject)) if base is not None else None
-        if ours == then:
+        base_item = _item(base.get(subject)) if base is not None else None
+        if file_item == base_item:
             continue  # changed on the bus only
-        if theirs != then and ours is not None and theirs is not None:
-            merged.conflicts.append(ours.key)
-        if ours is not None:
-            merged.changes.append(FileChange(subject, ours.key, ours.text))
-        elif theirs is not None and theirs == then:
-            merged.changes.append(FileChange(subject, theirs.key, None))
+        if bus_item != base_item and file_item is not None and bus_item is not None:
+            merged.conflicts.append(file_item.key)
+        if file_item is not None:
+            merged.changes.append(FileChange(subject, file_item.key, file_item.text))
+        elif bus_item is not None and bus_item == base_item:
+            merged.changes.append(FileChange(subject, bus_item.key, None))
     return merged
 
 
@@ -161,21 +161,23 @@ def _item(preference: Preference | None) -> FileItem | None:
     return None if preference is None else FileItem(preference.key, preference.text)
 
 
-def replaced(text: str, part: FilePart, scope: str, synced: SyncedAt | None, current: Mapping[str, Preference]) -> str:
-    """Return a text with these preferences in its part: those it had in their order, then the others."""
-    order = [current[subject] for subject in part.items if subject in current]
-    order += [each for subject, each in current.items() if subject not in part.items]
+def replaced(
+    text: str, section: FileSection, scope: str, synced: SyncedAt | None, current: Mapping[str, Preference]
+) -> str:
+    """Return a text with these preferences in its section: those it had in their order, then the others."""
+    order = [current[subject] for subject in section.items if subject in current]
+    order += [each for subject, each in current.items() if subject not in section.items]
     state = f", log {synced.log}, as of {synced.position}" if synced is not None else ""
     lines = [BEGIN, f"<!-- scope {scope}{state}. {_HINT} -->", HEADING, "", *_lines(order), END]
-    before, behind = text[: part.start], text[part.end :]
-    if part.start == part.end:
-        gap = "" if not before.strip("\ufeff") else part.newline * (1 if before.endswith("\n") else 2)
-        before, behind = before + gap, part.newline
-    return before + part.newline.join(lines) + behind
+    before, after = text[: section.start], text[section.end :]
+    if section.start == section.end:
+        gap = "" if not before.strip("\ufeff") else section.newline * (1 if before.endswith("\n") else 2)
+        before, after = before + gap, section.newline
+    return before + section.newline.join(lines) + after
 
 
 def _lines(preferences: Iterable[Preference]) -> Iterable[str]:
     for each in preferences:
-        first, *more = each.text.split("\n")
+        first, *continuation = each.text.split("\n")
         yield f"- **{each.key}**: {first}"
-        yield from (f"{_INDENT}{line}" if line else "" for line in more)
+        yield from (f"{_INDENT}{line}" if line else "" for line in continuation)

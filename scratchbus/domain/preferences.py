@@ -42,18 +42,20 @@ def check_key(key: object) -> str:
 
 def check_preference(text: object) -> str:
     """Return the text of a preference: not blank, up to 4,000 characters, without trailing blanks on its lines."""
-    given = check_text("text", text).replace("\r\n", "\n").replace("\r", "\n")
-    lines = [line.rstrip() for line in given.strip().split("\n")]
-    kept = "\n".join(lines)
-    if not kept:
+    lf_text = check_text("text", text).replace("\r\n", "\n").replace("\r", "\n")
+    lines = [line.rstrip() for line in lf_text.strip().split("\n")]
+    preference = "\n".join(lines)
+    if not preference:
         raise InvalidField("text", "is empty; say how it should be done, or forget the preference")
-    if MARKS in kept:
+    if MARKS in preference:
         raise InvalidField("text", f"contains `{MARKS}`, which marks the preferences in files")
-    if any(category(char) == "Cc" and char not in "\n\t" for char in kept):
+    if any(category(char) == "Cc" and char not in "\n\t" for char in preference):
         raise InvalidField("text", "contains control characters; leave them out")
-    if len(kept) > MAX_TEXT:
-        raise TooLarge("text", len(kept), MAX_TEXT, "characters", "shorten it, or split it into several preferences")
-    return kept
+    if len(preference) > MAX_TEXT:
+        raise TooLarge(
+            "text", len(preference), MAX_TEXT, "characters", "shorten it, or split it into several preferences"
+        )
+    return preference
 
 
 def meaning_of(key: str) -> str:

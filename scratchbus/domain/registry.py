@@ -138,8 +138,8 @@ class Registry:
         """Return the type with this name. Raises UnknownType, with the nearest known name."""
         found = self.types.get(name)
         if found is None:
-            near = difflib.get_close_matches(str(name), self.types, n=1, cutoff=0.5)
-            raise UnknownType(name, self.types, near[0] if near else None)
+            similar = difflib.get_close_matches(str(name), self.types, n=1, cutoff=0.5)
+            raise UnknownType(name, self.types, similar[0] if similar else None)
         return found
 
     @cached_property
@@ -149,27 +149,27 @@ class Registry:
 
     def changes_from(self, old: Registry) -> RegistryChanges:
         """Return what this registry would change if it replaced `old`."""
-        kept = sorted(self.types.keys() & old.types.keys())
+        common = sorted(self.types.keys() & old.types.keys())
         return RegistryChanges(
             added=tuple(sorted(self.types.keys() - old.types.keys())),
             removed=tuple(sorted(old.types.keys() - self.types.keys())),
-            changed=tuple(name for name in kept if self.types[name] != old.types[name]),
+            changed=tuple(name for name in common if self.types[name] != old.types[name]),
             lifecycle_changed=tuple(
-                name for name in kept if not self.types[name].lifecycle.same_table(old.types[name].lifecycle)
+                name for name in common if not self.types[name].lifecycle.same_table(old.types[name].lifecycle)
             ),
         )
 
 
-def _lasting(own: Lasting, default: int | None) -> int | None:
-    if own is None:
+def _lasting(value: Lasting, default: int | None) -> int | None:
+    if value is None:
         return default
-    return None if own == "never" else own
+    return None if value == "never" else value
 
 
 def _field(fields: Mapping[str, Any], name: str) -> Any:
     if name.startswith(DEDUPE_PREFIXES):
-        whole, _, key = name.partition(".")
-        return (fields.get(whole) or {}).get(key)
+        field_name, _, key = name.partition(".")
+        return (fields.get(field_name) or {}).get(key)
     return fields.get(name)
 
 
@@ -184,5 +184,5 @@ def _check(validator: Draft202012Validator, field_name: str, value: Mapping[str,
 
     problem = value_problem(validator, value)
     if problem is not None:
-        place = ".".join([field_name, *map(str, problem.path)])
-        raise InvalidField(place, f"{problem.message} (by the schema of type {type_name!r})")
+        path = ".".join([field_name, *map(str, problem.path)])
+        raise InvalidField(path, f"{problem.message} (by the schema of type {type_name!r})")

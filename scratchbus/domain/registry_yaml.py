@@ -30,7 +30,7 @@ from scratchbus.domain.yaml_model import (
     YamlModel,
     YamlProblem,
     YamlText,
-    whole,
+    whole_number,
 )
 from scratchbus.errors import InvalidTTL, RegistryError, shown
 
@@ -102,7 +102,7 @@ def _sound(schema: dict[str, Any], info: ValidationInfo[Mapping[str, bool]]) -> 
     return schema
 
 
-_Priority = Annotated[int, whole(0, HIGHEST_PRIORITY)]
+_Priority = Annotated[int, whole_number(0, HIGHEST_PRIORITY)]
 _Lasting = Annotated[Lasting, BeforeValidator(_lasting)]
 _Schema = Annotated[JsonTable, AfterValidator(_sound), BeforeValidator(_mapping_of_schema)]
 
@@ -168,8 +168,8 @@ class _Type(YamlModel):
     priority: _Priority = 0
     default_ttl_ms: _Lasting = Field(None, alias="default_ttl")
     default_owner: Annotated[Text, AfterValidator(_owner)] = ""
-    max_content: Annotated[int, whole(1, MAX_BYTES)] = 0
-    max_tags: Annotated[int, whole(0, MOST_TAGS)] = 0
+    max_content: Annotated[int, whole_number(1, MAX_BYTES)] = 0
+    max_tags: Annotated[int, whole_number(0, MOST_TAGS)] = 0
     context_schema: _Schema = Field({}, alias="context")
     metadata_schema: _Schema = Field({}, alias="metadata")
     auto_archive_after_ms: _Lasting = Field(None, alias="auto_archive_after")
@@ -182,10 +182,10 @@ class _Type(YamlModel):
 
     def named(self, name: str, known: Mapping[str, Lifecycle]) -> ObservationType:
         """Return the type under this name. Raises YamlProblem."""
-        chosen = self.lifecycle if isinstance(self.lifecycle, _Lifecycle) else known.get(self.lifecycle)
-        if chosen is None:
+        declared = self.lifecycle if isinstance(self.lifecycle, _Lifecycle) else known.get(self.lifecycle)
+        if declared is None:
             raise YamlProblem.unknown("lifecycle", str(self.lifecycle), known, ("types", name, "lifecycle"))
-        lifecycle = chosen.named(name) if isinstance(chosen, _Lifecycle) else chosen
+        lifecycle = declared.named(name) if isinstance(declared, _Lifecycle) else declared
         initial = self.initial_status or lifecycle.initial[0]
         if initial not in lifecycle.initial:
             is_known = initial in lifecycle.statuses
@@ -195,8 +195,8 @@ class _Type(YamlModel):
                 else f"lifecycle {lifecycle.name!r} has no status {shown(initial)}"
             )
             raise YamlProblem(problem, lifecycle.initial, ("types", name, "initial_status"))
-        rest = {key: getattr(self, key) for key in self.model_fields_set - {"lifecycle", "initial_status"}}
-        return ObservationType(name, lifecycle=lifecycle, initial_status=initial, **rest)
+        settings = {key: getattr(self, key) for key in self.model_fields_set - {"lifecycle", "initial_status"}}
+        return ObservationType(name, lifecycle=lifecycle, initial_status=initial, **settings)
 
 
 class _TypesFile(YamlModel):

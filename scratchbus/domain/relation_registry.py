@@ -17,7 +17,7 @@ from scratchbus.errors import InvalidField, RelationsError, UnknownRelation, sho
 SAME_AS: Final = "same_as"
 """The relation between two names of the same entity. It is built in."""
 
-_BETWEEN = re.compile(r"[\s_-]+")
+_SEPARATORS = re.compile(r"[\s_-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,8 @@ class RelationRegistry:
         plain = plain_name(name)
         found = self._names.get(plain)
         if found is None:
-            near = get_close_matches(plain[:64], self._names, n=1, cutoff=0.5)
-            raise UnknownRelation(name, self.relations, near[0] if near else None)
+            similar = get_close_matches(plain[:64], self._names, n=1, cutoff=0.5)
+            raise UnknownRelation(name, self.relations, similar[0] if similar else None)
         return found
 
     def read(self, name: str) -> NamedRelation:
@@ -98,7 +98,7 @@ class RelationRegistry:
 
 def plain_name(name: str) -> str:
     """Return the form in which a name is declared: "Depends on" is depends_on."""
-    return _BETWEEN.sub("_", name.strip().casefold())
+    return _SEPARATORS.sub("_", name.strip().casefold())
 
 
 def _flag(value: Any) -> Any:
@@ -132,18 +132,20 @@ class _RelationsFile(YamlModel):
         """Return the registry. Raises YamlProblem for a name that is declared twice or invalid."""
         if not self.relations:
             raise YamlProblem("there are no relations; write at least one under `relations:`", at=("relations",))
-        taken = {SAME_AS: "which is built in"}
+        owners = {SAME_AS: "which is built in"}
         found = {name: Relation(name, **dict(each)) for name, each in self.relations.items()}
         for name, relation in found.items():
             if relation.symmetric and relation.inverse:
                 problem = "a symmetric relation is its own inverse; leave out one of the two keys"
                 raise YamlProblem(problem, at=("relations", name, "inverse"))
-            for word, at in relation.names():
-                if word in taken:
+            for relation_name, at in relation.names():
+                if relation_name in owners:
                     key = () if at is None else ("aliases", at) if isinstance(at, int) else (at,)
-                    problem = f"{word!r} is already a name of a relation, {taken[word]}; choose another"
+                    problem = (
+                        f"{relation_name!r} is already a name of a relation, {owners[relation_name]}; choose another"
+                    )
                     raise YamlProblem(problem, at=("relations", name, *key))
-                taken[word] = f"of {name!r}"
+                owners[relation_name] = f"of {name!r}"
         return RelationRegistry(found, text)
 
 

@@ -126,5 +126,5 @@ def _json(details: dict[str, Any]) -> dict[str, Any]:
         text = ""
     if not text or len(text) > LONGEST:
         return {"cut": _text(text or details)}
-    read: dict[str, Any] = json.loads(text.encode("utf-8", "replace"))  # a text may contain a lone surrogate
-    return read
+    parsed: dict[str, Any] = json.loads(text.encode("utf-8", "replace"))  # a text may contain a lone surrogate
+    return parsed

@@ -34,17 +34,19 @@ class Schedulable(Protocol):
 Each = TypeVar("Each", bound=Schedulable)
 
 
-def start_of(now: datetime, given: Callable[[str], Any]) -> datetime | None:
+def start_of(now: datetime, argument: Callable[[str], Any]) -> datetime | None:
     """Return when an observation becomes active, or when the first one of a recurring one is added; None for now."""
-    start, every = given("not_before"), given("every")
+    start, every = argument("not_before"), argument("every")
     if start is None and every is None:
         return None
-    others = ("remind_at", "remind_on") if every is None else ("remind_at", "remind_on", "blocked_by", "ttl")
-    for other in others:
-        if given(other):
+    incompatible = ("remind_at", "remind_on") if every is None else ("remind_at", "remind_on", "blocked_by", "ttl")
+    for other in incompatible:
+        if argument(other):
             name = "not_before" if every is None else "every"
-            why = "each gets the ttl of its type" if other == "ttl" else "a scheduled observation does not support it"
-            raise InvalidField(other, f"cannot be given together with {name}: {why}; leave one of them out")
+            explanation = (
+                "each gets the ttl of its type" if other == "ttl" else "a scheduled observation does not support it"
+            )
+            raise InvalidField(other, f"cannot be given together with {name}: {explanation}; leave one of them out")
     return moment(millis(start) if every is None else first_slot(every, now, start))
 
 

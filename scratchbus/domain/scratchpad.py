@@ -77,8 +77,8 @@ def check_content(content: object) -> str:
 
 def whoami(name: str, kind: str, content: str | None) -> str:
     """Return an identity's introduction at the start of a run; `content` is None if it has no scratchpad."""
-    who = f"You are {name}, a {kind}."
-    return who if content is None else f"{who}\n\n{section(content)}"
+    introduction = f"You are {name}, a {kind}."
+    return introduction if content is None else f"{introduction}\n\n{section(content)}"
 
 
 def section(content: str) -> str:
@@ -90,11 +90,11 @@ def end_of_run_prompt(task: str, outcome: str, summary: str, steps: int | Sized 
     """Return the prompt at the end of a run; `steps` are the steps, or their number, if known."""
     for field, text in (("task", task), ("outcome", outcome), ("summary", summary)):
         check_text(field, text)
-    taken = ""
+    steps_line = ""
     if steps is not None:
         count = check_whole("steps", len(steps) if isinstance(steps, Sized) else steps, least=0)
-        taken = f"\n**Steps taken**: {count}"
-    return _PROMPT.format(task=task, outcome=outcome, summary=summary, steps=taken, limit=MAX_CONTENT)
+        steps_line = f"\n**Steps taken**: {count}"
+    return _PROMPT.format(task=task, outcome=outcome, summary=summary, steps=steps_line, limit=MAX_CONTENT)
 
 
 def parse_reply(text: object) -> str | None:
@@ -107,14 +107,14 @@ def parse_reply(text: object) -> str | None:
         raise InvalidField("reply", f"{shown(text)} is not a text")
     if _NULL.fullmatch(text):
         return None
-    wanted = next((found["scratchpad"] for found in _objects(text) if "scratchpad" in found), _NOTHING)
-    if wanted is _NOTHING:
+    value = next((found["scratchpad"] for found in _objects(text) if "scratchpad" in found), _NOTHING)
+    if value is _NOTHING:
         raise InvalidField("reply", f'{shown(text)} has no JSON like {{"scratchpad": "…"}}')
-    if wanted is False or wanted in (None, [], {}):
+    if value is False or value in (None, [], {}):
         return None
-    content = wanted if isinstance(wanted, str) else json.dumps(wanted, ensure_ascii=False)
-    whole = content.encode("utf-8", "replace").decode()  # JSON may contain a lone surrogate
-    return check_content(whole[:MAX_CONTENT]) or None
+    content = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    encodable = content.encode("utf-8", "replace").decode()  # JSON may contain a lone surrogate
+    return check_content(encodable[:MAX_CONTENT]) or None
 
 
 _NOTHING: Final[Any] = object()
@@ -123,8 +123,8 @@ _NOTHING: Final[Any] = object()
 def _objects(text: str) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects in a text: first those at the start of a fence, then those anywhere."""
     fenced = [match.end() for match in _FENCED.finditer(text)]
-    anywhere = (match.start() for match in re.finditer(r"\{", text))
-    for start in islice((*fenced, *anywhere), _MOST_TRIES):  # limits the time for a text full of braces
+    braces = (match.start() for match in re.finditer(r"\{", text))
+    for start in islice((*fenced, *braces), _MOST_TRIES):  # limits the time for a text full of braces
         try:
             found, _ = _decoder.raw_decode(text, start)
         except (ValueError, RecursionError):

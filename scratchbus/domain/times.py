@@ -31,13 +31,13 @@ class NamedMoment(datetime):
     A retry repeats the text, so a digest of arguments contains the text instead of the time.
     """
 
-    said: str
+    text: str
 
     @classmethod
-    def of(cls, moment: datetime, said: str) -> NamedMoment:
+    def of(cls, moment: datetime, text: str) -> NamedMoment:
         """Return a time with the text that named it."""
         named = cls.combine(moment.date(), moment.timetz())
-        named.said = said
+        named.text = text
         return named
 
     def plain(self) -> datetime:
@@ -83,23 +83,23 @@ def read_moment(text: str, now: datetime, *, ahead: bool = False) -> datetime | 
     without a day is the previous one, or the next if `ahead`; a day without a clock time is its midnight. These are in
     the local time zone. ISO 8601 without a zone is returned without one, which means UTC.
     """
-    plain = " ".join(text.lower().split())
-    if plain == "now":
+    normalized = " ".join(text.lower().split())
+    if normalized == "now":
         return now
-    day, _, rest = plain.partition(" ")
+    day, _, rest = normalized.partition(" ")
     if day in _DAYS:
         return _on_day(now, _DAYS[day], rest.removeprefix("at "))
-    if clock := _CLOCK.fullmatch(plain):
-        then = _at_clock(now, 0, clock)
-        is_wrong = then <= now if ahead else then > now
-        return _at_clock(now, 1 if ahead else -1, clock) if is_wrong else then
+    if clock := _CLOCK.fullmatch(normalized):
+        candidate = _at_clock(now, 0, clock)
+        is_wrong_side = candidate <= now if ahead else candidate > now
+        return _at_clock(now, 1 if ahead else -1, clock) if is_wrong_side else candidate
     try:
         return datetime.fromisoformat(text.strip())
     except ValueError:
-        return _from(now, plain, ahead)
+        return _relative(now, normalized, ahead)
 
 
-def _from(now: datetime, text: str, ahead: bool) -> datetime | None:
+def _relative(now: datetime, text: str, ahead: bool) -> datetime | None:
     """Return the time that is a duration before or after `now`; None if the text is not a duration."""
     length = text.removesuffix(" ago").removeprefix("in ")
     ahead = ahead if length == text else text.startswith("in ")

@@ -68,7 +68,7 @@ class TodoList(BaseModel):
         return counts
 
 
-def given(todos: object) -> list[dict[str, str]]:
+def parse_changes(todos: object) -> list[dict[str, str]]:
     """Return the last change for each id, with its content, its status, both or neither.
 
     An id may be a number. Empty content and an unknown status count as not given. Raises InvalidField unless this is a
@@ -76,25 +76,25 @@ def given(todos: object) -> list[dict[str, str]]:
     """
     if isinstance(todos, str | Mapping) or not isinstance(todos, Iterable):
         raise InvalidField("todos", f'{shown(todos)} is not a list of items like {{"id": "1", "content": "…"}}')
-    last: dict[str, dict[str, str]] = {}
+    changes: dict[str, dict[str, str]] = {}
     for index, item in enumerate(todos):
-        change = _given_item(f"todos[{index}]", item)
-        last.pop(change["id"], None)  # so that the last one also determines the place
-        last[change["id"]] = change
-    return list(last.values())
+        change = _parse_change(f"todos[{index}]", item)
+        changes.pop(change["id"], None)  # so that the last one also determines the place
+        changes[change["id"]] = change
+    return list(changes.values())
 
 
-def written(before: Sequence[TodoItem], changes: Iterable[Mapping[str, str]], merge: bool) -> list[TodoItem]:
+def apply_changes(before: Sequence[TodoItem], changes: Iterable[Mapping[str, str]], merge: bool) -> list[TodoItem]:
     """Return the list after a write: the changes alone, or merged by id into the list before.
 
     A new item is pending unless its status is given. Raises InvalidField for a new item without content.
     """
     after = {item.id: item for item in before} if merge else {}
     for change in changes:
-        known = after.get(change["id"])
-        if known is None and "content" not in change:
+        existing = after.get(change["id"])
+        if existing is None and "content" not in change:
             raise InvalidField("todos", f"item {shown(change['id'])} is new and has no content; say what to do")
-        after[change["id"]] = _item(change) if known is None else known.model_copy(update=dict(change))
+        after[change["id"]] = _item(change) if existing is None else existing.model_copy(update=dict(change))
     return list(after.values())[:MAX_ITEMS]
 
 
@@ -126,15 +126,15 @@ def _item(change: Mapping[str, str]) -> TodoItem:
     )
 
 
-def _given_item(place: str, item: object) -> dict[str, str]:
+def _parse_change(path: str, item: object) -> dict[str, str]:
     fields: Any = item.model_dump() if isinstance(item, TodoItem) else item
     if not isinstance(fields, Mapping):
-        raise InvalidField(place, f'{shown(item)} is not an item like {{"id": "1", "content": "…"}}')
+        raise InvalidField(path, f'{shown(item)} is not an item like {{"id": "1", "content": "…"}}')
     for name in fields:
         if name not in _FIELDS:
-            raise UnknownField(f"{place}.{key_text(name)}", _FIELDS)
-    change = {"id": _id(f"{place}.id", fields.get("id"))}
-    if (content := _content(f"{place}.content", fields.get("content"))) is not None:
+            raise UnknownField(f"{path}.{key_text(name)}", _FIELDS)
+    change = {"id": _id(f"{path}.id", fields.get("id"))}
+    if (content := _content(f"{path}.content", fields.get("content"))) is not None:
         change["content"] = content
     status = fields.get("status")
     if isinstance(status, str) and (status := status.strip().lower()) in STATUSES:

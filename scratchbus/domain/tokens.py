@@ -21,7 +21,7 @@ _PIECE: Final = re.compile(
 """The pattern that counts as one token: few real tokens are shorter, most words are longer."""
 
 _EAST_ASIAN: Final = re.compile("[\u2e80-\ua4cf\uac00-\ud7af\uf900-\ufaff]")
-_BEYOND: Final = re.compile("[\U00010000-\U0010ffff]")
+_SUPPLEMENTARY: Final = re.compile("[\U00010000-\U0010ffff]")
 
 
 class TokenCounter(Protocol):
@@ -40,5 +40,5 @@ def estimate_tokens(text: str) -> int:
     """
     count: float = _PIECE.subn("", text)[1]  # twice as fast as a list of the matches
     if not text.isascii():
-        count += 0.35 * len(_EAST_ASIAN.findall(text)) + 2 * len(_BEYOND.findall(text))
+        count += 0.35 * len(_EAST_ASIAN.findall(text)) + 2 * len(_SUPPLEMENTARY.findall(text))
     return ceil(count)

@@ -35,14 +35,14 @@ class Tree(BaseModel):
 
     def _grow(self, roots: Iterable[str]) -> Iterator[Branch]:
         seen: set[str] = set()
-        waiting = [(0, id) for id in roots][::-1]
-        while waiting:
-            depth, id = waiting.pop()
-            again = id in seen
-            yield Branch(depth, id, self.observations.get(id), again)
-            if not again:
+        stack = [(0, id) for id in roots][::-1]
+        while stack:
+            depth, id = stack.pop()
+            is_repeated = id in seen
+            yield Branch(depth, id, self.observations.get(id), is_repeated)
+            if not is_repeated:
                 seen.add(id)
-                waiting += [(depth + 1, below) for below in reversed(self.beneath.get(id, ()))]
+                stack += [(depth + 1, child) for child in reversed(self.beneath.get(id, ()))]
 
 
 class Motive(BaseModel):

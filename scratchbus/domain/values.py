@@ -140,8 +140,8 @@ def delay_ms(value: object, field: str) -> int:
     with suppress(InvalidTTL):
         ms = duration_ms(value, field, least=0)
     if ms is None:
-        what = f"{field}: {shown(value)} is not a time to wait"
-        raise InvalidTTL(f'{what}; use 0, a number of seconds, or a duration such as "500ms" or "2m"')
+        problem = f"{field}: {shown(value)} is not a time to wait"
+        raise InvalidTTL(f'{problem}; use 0, a number of seconds, or a duration such as "500ms" or "2m"')
     return ms
 
 
@@ -157,10 +157,10 @@ def duration_of(value: object, field: str = "ttl", *, least: int = 1) -> int | s
         text = value.strip().lower()
         if text == NEVER:
             return NEVER
-        read = read_duration(text)
-        if read is None:
+        parsed = read_duration(text)
+        if parsed is None:
             raise _no_duration(value, field)
-        ms = read
+        ms = parsed
     elif isinstance(value, timedelta):
         ms = value / timedelta(milliseconds=1)
     elif isinstance(value, int | float) and not isinstance(value, bool):

@@ -41,11 +41,11 @@ class YamlProblem(ValueError):
         self.at = at
 
     @classmethod
-    def unknown(cls, what: str, name: str, known: Collection[str], at: Path = ()) -> YamlProblem:
+    def unknown(cls, noun: str, name: str, known: Collection[str], at: Path = ()) -> YamlProblem:
         """Return the problem of a name that is not a known one, with the nearest known name."""
-        near = get_close_matches(name, known, n=1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
-        return cls(f"unknown {what} {shown(name)}{hint}", known, at)
+        similar = get_close_matches(name, known, n=1)
+        hint = f" (did you mean {similar[0]!r}?)" if similar else ""
+        return cls(f"unknown {noun} {shown(name)}{hint}", known, at)
 
 
 FileError = Callable[..., Exception]
@@ -68,16 +68,16 @@ class YamlModel(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _check_keys(cls, given: Any) -> Any:
-        given = _mapping(given)
+    def _check_keys(cls, value: Any) -> Any:
+        value = _mapping(value)
         fields = {field.alias or name: field for name, field in cls.model_fields.items()}
-        for name in given:
+        for name in value:
             if name not in fields:
                 raise YamlProblem.unknown(cls.noun, name, fields, (name,))
         for name, field in fields.items():
-            if field.is_required() and name not in given:
+            if field.is_required() and name not in value:
                 raise YamlProblem(f"{name!r} is missing; {cls.advice}", fields)
-        return given
+        return value
 
 
 def _mapping(value: Any) -> Any:
@@ -139,7 +139,7 @@ def _json(value: Any, path: Path = ()) -> Any:
     return value
 
 
-def whole(lowest: int, highest: int) -> BeforeValidator:
+def whole_number(lowest: int, highest: int) -> BeforeValidator:
     """Return a validator of whole numbers within these bounds, both included."""
 
     def check(value: Any) -> Any:

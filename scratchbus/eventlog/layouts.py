@@ -73,7 +73,7 @@ class StoredText:
 class Head(NamedTuple):
     """The append script's record of a subject. Times are milliseconds, 0 for none; class is o, c or f.
 
-    `holder` is as `held_as` returns it, `tags` (with the blocking ids) as `codec.encode_tags` returns them.
+    `holder` is as `holder_in_head` returns it, `tags` (with the blocking ids) as `codec.encode_tags` returns them.
     """
 
     version: Number

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.ownership import held_as
+from scratchbus.domain.ownership import holder_in_head
 from scratchbus.domain.schedule import blockers_in_head
 from scratchbus.domain.values import millis
 from scratchbus.engine.scripts import Command, Key, lua_script
@@ -126,7 +126,7 @@ def head_of(document: Observation) -> Head:
         expires=millis(document.expires_at) if document.expires_at else 0,
         wake=millis(wake) if wake else 0,
         fence=document.fence,
-        holder=held_as(claim.by, claim.owner) if claim else "",
+        holder=holder_in_head(claim.by, claim.owner) if claim else "",
         until=millis(claim.until) if claim else 0,
         position=document.position.stream_id,
         tries=document.attempts,

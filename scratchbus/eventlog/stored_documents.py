@@ -15,7 +15,7 @@ from scratchbus.domain.observation import Observation
 from scratchbus.errors import shown
 from scratchbus.eventlog.salvage import salvage
 from scratchbus.projections.projection import D, Document
-from scratchbus.projections.scratch_page import whole
+from scratchbus.projections.scratch_page import as_observation
 from scratchbus.projections.stored_observation import AnyObservation, StoredObservation
 from scratchbus.projections.table import projection_of
 from scratchbus.telemetry.logs import stderr_logger
@@ -51,14 +51,14 @@ def encode_document(document: Document) -> bytes:
 def read_document(subject: str, row: bytes) -> Document:
     """Return the stored document of a subject. Raises one of UNREADABLE."""
     model = projection_of(subject).document
-    document: Document = whole(decode_row(row)) if model is Observation else read_as(model, row)
+    document: Document = as_observation(decode_row(row)) if model is Observation else read_as(model, row)
     return document
 
 
 def read_as(model: type[D], row: bytes) -> D:
     """Return the stored document of this class. Raises one of UNREADABLE."""
     if issubclass(model, Observation):
-        return whole(decode_row(row))  # type: ignore[return-value]  # the only such class
+        return as_observation(decode_row(row))  # type: ignore[return-value]  # the only such class
     return model.__pydantic_validator__.validate_json(row)  # type: ignore[no-any-return]  # compiled from it
 
 
@@ -78,7 +78,7 @@ def decode_observation(row: bytes) -> Observation | None:
 
 def decode_observations(rows: Sequence[bytes | None]) -> list[Observation]:
     """Return the observations of many stored documents; leave out None and documents that cannot be read at all."""
-    return [*map(whole, decode_stored(rows))]
+    return [*map(as_observation, decode_stored(rows))]
 
 
 def decode_stored(rows: Sequence[bytes | None]) -> Sequence[AnyObservation]:
@@ -91,4 +91,4 @@ def decode_stored(rows: Sequence[bytes | None]) -> Sequence[AnyObservation]:
 
 def read_observations(rows: bytes) -> list[Observation]:
     """Return the observations of stored documents separated by commas. Raises one of UNREADABLE."""
-    return [*map(whole, _decode_many(b"[%b]" % rows))]
+    return [*map(as_observation, _decode_many(b"[%b]" % rows))]

@@ -10,10 +10,10 @@ from typing import Any
 
 def allowed(document: Mapping[str, Any], path: str) -> str | None:
     """Return the methods that a path has, for `Allow`; None for a path that the OpenAPI document does not have."""
-    fitting = [template for template in document["paths"] if _pattern(template).fullmatch(path)]
-    if not fitting:
+    templates = [template for template in document["paths"] if _pattern(template).fullmatch(path)]
+    if not templates:
         return None
-    exact = min(fitting, key=lambda template: template.count("{"))
+    exact = min(templates, key=lambda template: template.count("{"))
     methods = {method.upper() for method in document["paths"][exact]}
     return ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
 

@@ -124,5 +124,5 @@ def _operation_id(route: APIRoute) -> str:
 
 def scope_of(route: RouteContext) -> str | None:
     """Return the scope that a route needs; None if it needs none."""
-    needs = (each.call for each in getattr(route, "dependant", Dependant()).dependencies)
-    return next((each.scope for each in needs if isinstance(each, Need)), None)
+    dependencies = (each.call for each in getattr(route, "dependant", Dependant()).dependencies)
+    return next((each.scope for each in dependencies if isinstance(each, Need)), None)

@@ -105,8 +105,8 @@ class Callers(ABC):
     async def check(self, secret: str, client: tuple[str, int] | None) -> Caller:
         """Return the caller whose token or key this is; a wrong one is answered late. Raises Refusal."""
 
-        async def find(given: str) -> Caller | None:
-            return self.find(given)
+        async def find(token: str) -> Caller | None:
+            return self.find(token)
 
         try:
             found = await self._checks.check(secret, client[0] if client else "unknown", find)
@@ -118,8 +118,8 @@ class Callers(ABC):
 
     def _secret_of_cookie(self, name: str, headers: Headers) -> str | None:
         """Return the first valid token or key of the cookies, else the first: other ports can set some too."""
-        given = list(_cookies(headers.get("cookie", ""), name))[:4]
-        return next((each for each in given if self.find(each)), given[0] if given else None)
+        secrets = list(_cookies(headers.get("cookie", ""), name))[:4]
+        return next((each for each in secrets if self.find(each)), secrets[0] if secrets else None)
 
     def _refused(self, slug: str, detail: str, scheme: str) -> Refusal:
         return Refusal(401, slug, f"{detail}; {self.advice}", {"WWW-Authenticate": scheme})
@@ -223,8 +223,10 @@ def _cookies(header: str, name: str) -> Iterator[str]:
 
 
 def _holder(token: scratchbus.McpToken) -> Caller:
-    who = token.identity
-    return Caller(token.name, who.agent, frozenset(token.scopes or ()), who.kind, _secret("token", token.digest))
+    identity = token.identity
+    return Caller(
+        token.name, identity.agent, frozenset(token.scopes or ()), identity.kind, _secret("token", token.digest)
+    )
 
 
 def _bytes(secret: str) -> bytes:

@@ -175,19 +175,19 @@ def _uid_of(connection: socket.socket | None) -> int | None:
     if connection is None or connection.family not in _TABLES or not sys.platform.startswith("linux"):
         return None
     try:
-        here, there = connection.getsockname(), connection.getpeername()
+        local, peer = connection.getsockname(), connection.getpeername()
     except OSError:
         return NOBODY
     try:
-        found = _owner(socket.AddressFamily(connection.family), there, here)
+        found = _owner(socket.AddressFamily(connection.family), peer, local)
     except OSError:
         return None
     state = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
     return found if state == _ESTABLISHED else NOBODY
 
 
-def _owner(family: socket.AddressFamily, there: tuple[Any, ...], here: tuple[Any, ...]) -> int:
-    for table, first, second in _entries(family, there, here):
+def _owner(family: socket.AddressFamily, peer: tuple[Any, ...], local: tuple[Any, ...]) -> int:
+    for table, first, second in _entries(family, peer, local):
         for line in _TABLES[table].read_text().splitlines()[1:]:
             columns = line.split()
             if columns[1] == first and columns[2] == second and int(columns[3], 16) == _ESTABLISHED:
@@ -196,13 +196,13 @@ def _owner(family: socket.AddressFamily, there: tuple[Any, ...], here: tuple[Any
 
 
 def _entries(
-    family: socket.AddressFamily, there: tuple[Any, ...], here: tuple[Any, ...]
+    family: socket.AddressFamily, peer: tuple[Any, ...], local: tuple[Any, ...]
 ) -> Iterator[tuple[socket.AddressFamily, str, str]]:
     """Yield the tables that may have the other end, with both addresses as they show them."""
-    first, second = (socket.inet_pton(family, cast(str, each[0]).partition("%")[0]) for each in (there, here))
-    yield family, _entry(first, there[1]), _entry(second, here[1])
+    first, second = (socket.inet_pton(family, cast(str, each[0]).partition("%")[0]) for each in (peer, local))
+    yield family, _entry(first, peer[1]), _entry(second, local[1])
     if family == socket.AF_INET:  # an IPv6 socket can reach us too
-        yield socket.AF_INET6, _entry(_MAPPED + first, there[1]), _entry(_MAPPED + second, here[1])
+        yield socket.AF_INET6, _entry(_MAPPED + first, peer[1]), _entry(_MAPPED + second, local[1])
 
 
 def _entry(packed: bytes, port: int) -> str:

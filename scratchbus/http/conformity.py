@@ -52,14 +52,14 @@ def fits(schema: Mapping[str, Any], body: bytes, content_type: str) -> bool:
     return found
 
 
-def _has_more_values(document: object, most: int) -> bool:
+def _has_more_values(document: object, limit: int) -> bool:
     """Return whether a document has more values than this, at all levels."""
-    rest = [document]
-    while rest and most >= 0:
-        value = rest.pop()
-        most -= 1
-        rest += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return most < 0
+    pending = [document]
+    while pending and limit >= 0:
+        value = pending.pop()
+        limit -= 1
+        pending += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return limit < 0
 
 
 def _matches(_validator: Any, pattern: str, value: Any, _schema: Any) -> Iterator[ValidationError]:

@@ -24,12 +24,12 @@ def answer(document: object, status: int = 200, headers: Mapping[str, str] | Non
     return Response(json_bytes(document), status, dict(headers or {}), JSON)
 
 
-def observation_answer(observation: Observation, status: int = 200, **more: Any) -> Response:
+def observation_answer(observation: Observation, status: int = 200, **extra: Any) -> Response:
     """Return an observation with its version as ETag; when it was added (201), with its Location."""
     headers = {"ETag": f'"{observation.version}"'}
     if status == 201:
         headers["Location"] = f"/api/v1/pages/{quote(observation.page, safe='')}/observations/{observation.id}"
-    return answer(shown_fields(observation) | more, status, headers)
+    return answer(shown_fields(observation) | extra, status, headers)
 
 
 def listing(items: Iterable[object]) -> dict[str, Any]:
@@ -37,26 +37,26 @@ def listing(items: Iterable[object]) -> dict[str, Any]:
     return {"items": [shown_fields(each) if isinstance(each, Observation) else document_of(each) for each in items]}
 
 
-def paged(request: Request, items: list[Any], after: str | None, **more: Any) -> Response:
+def paged(request: Request, items: list[Any], after: str | None, **extra: Any) -> Response:
     """Return one page of a list; `after` is the cursor of the next one, None at the end."""
     headers = {}
     if after is not None:
-        kept = [(name, value) for name, value in request.query_params.multi_items() if name != "after"]
-        url = f"{quote(request.url.path, safe='/%:@')}?{urlencode([*kept, ('after', after)])}"
+        parameters = [(name, value) for name, value in request.query_params.multi_items() if name != "after"]
+        url = f"{quote(request.url.path, safe='/%:@')}?{urlencode([*parameters, ('after', after)])}"
         headers["Link"] = f'<{url}>; rel="next"'
-    return answer({**listing(items), "next": after, **more}, headers=headers)
+    return answer({**listing(items), "next": after, **extra}, headers=headers)
 
 
 async def body_of(request: Request) -> dict[str, Any]:
     """Return the JSON object of a body; no body is an empty one. Raises Refusal."""
-    given = await request.body()
-    if not given:
+    body = await request.body()
+    if not body:
         return {}
     kind = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
     if kind != JSON and not kind.endswith("+json"):
         raise Refusal(415, "unsupported-media-type", f"the body is {kind[:100]}; send {JSON}")
     try:
-        document = from_json(given, allow_inf_nan=False)
+        document = from_json(body, allow_inf_nan=False)
     except ValueError as problem:
         raise Refusal(400, "bad-json", f"the body is not JSON: {problem}") from None
     if not isinstance(document, dict):
@@ -64,12 +64,12 @@ async def body_of(request: Request) -> dict[str, Any]:
     return document
 
 
-def fields_of(document: dict[str, Any], *known: str, required: tuple[str, ...] = ()) -> dict[str, Any]:
+def fields_of(document: dict[str, Any], *allowed: str, required: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the fields of a body. Raises Refusal for an unknown or missing field."""
     for name in document:
-        if name not in known:
-            detail = f"{name[:100]}: unknown field; use one of: {', '.join(sorted(known))}"
-            raise Refusal(422, "unknown-field", detail, field=name[:100], known=sorted(known))
+        if name not in allowed:
+            detail = f"{name[:100]}: unknown field; use one of: {', '.join(sorted(allowed))}"
+            raise Refusal(422, "unknown-field", detail, field=name[:100], known=sorted(allowed))
     for name in required:
         if document.get(name) is None:
             raise Refusal(422, "missing-field", f"{name}: this field is required", field=name)
@@ -79,9 +79,9 @@ def fields_of(document: dict[str, Any], *known: str, required: tuple[str, ...] =
 def check_times(document: Mapping[str, Any], *names: str) -> None:
     """Refuse times without a zone, which people read in different ways. Raises Refusal."""
     for name in names:
-        given = document.get(name)
-        if isinstance(given, str) and not _is_time(given):
-            detail = f"{name}: {given[:100]!r} is not a time; write ISO 8601 with a zone, such as 2026-01-31T12:00:00Z"
+        value = document.get(name)
+        if isinstance(value, str) and not _is_time(value):
+            detail = f"{name}: {value[:100]!r} is not a time; write ISO 8601 with a zone, such as 2026-01-31T12:00:00Z"
             raise Refusal(422, "invalid-field", detail, field=name)
 
 
@@ -91,15 +91,15 @@ _is_time = re.compile(patterns.TIME).search
 def check_lists(document: Mapping[str, Any], *names: str) -> None:
     """Refuse a value that is not a list of texts, including a single text. Raises Refusal."""
     for name in names:
-        given = document.get(name)
-        if given is not None and not (isinstance(given, list) and all(isinstance(each, str) for each in given)):
+        value = document.get(name)
+        if value is not None and not (isinstance(value, list) and all(isinstance(each, str) for each in value)):
             raise Refusal(422, "invalid-field", f'{name}: write a list of texts, such as ["a", "b"]', field=name)
 
 
 def check_source(caller: Caller, document: Mapping[str, Any], *names: str) -> None:
     """Refuse a body that speaks for someone else, unless the caller may. Raises Refusal."""
     for name in names or ("source",):
-        said = document.get(name)
-        if said is not None and said != caller.source and not caller.may_name_source:
+        source = document.get(name)
+        if source is not None and source != caller.source and not caller.may_name_source:
             detail = f"{name}: you speak as {caller.source}; leave it out, or use a token with the scope admin"
             raise Refusal(403, "forged-source", detail, field=name)

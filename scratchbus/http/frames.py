@@ -63,16 +63,16 @@ def moved(vector: Vector, event: Event) -> Vector:
     return (*vector[: at.shard], at, *vector[at.shard + 1 :])
 
 
-def frame(event: Event, where: str, bus: str, as_cloud_events: bool) -> bytes:
-    """Return the frame of an event; `where` is the position after it."""
+def frame(event: Event, position_after: str, bus: str, as_cloud_events: bool) -> bytes:
+    """Return the frame of an event; `position_after` is the position after it."""
     document = cloud_event(event, bus) if as_cloud_events else document_of(event)
-    return b"id: %b\nevent: %b\ndata: %b\n\n" % (where.encode(), event.kind.encode(), to_json(document))
+    return b"id: %b\nevent: %b\ndata: %b\n\n" % (position_after.encode(), event.kind.encode(), to_json(document))
 
 
-def trouble(name: str, where: str, problem: Exception) -> bytes:
-    """Return the frame that tells a client that events are missing: the stream continues after `where`."""
-    said = {"detail": str(problem), "position": where}
-    return b"id: %b\nevent: %b\ndata: %b\n\n" % (where.encode(), name.encode(), to_json(said))
+def problem_frame(name: str, position_after: str, problem: Exception) -> bytes:
+    """Return the frame that tells a client that events are missing: the stream continues after `position_after`."""
+    document = {"detail": str(problem), "position": position_after}
+    return b"id: %b\nevent: %b\ndata: %b\n\n" % (position_after.encode(), name.encode(), to_json(document))
 
 
 def name_of(problem: LogError) -> str:

@@ -110,11 +110,11 @@ class Guard:
             scope["state"]["caller"] = await self._server.callers.identify(scope, headers)
         return scope
 
-    def _check_host(self, given: str) -> None:
+    def _check_host(self, host: str) -> None:
         hosts = self._server.hosts
-        if hosts is not None and given.lower() not in hosts:
+        if hosts is not None and host.lower() not in hosts:
             raise Refusal(
-                421, "unknown-host", f"Host is {given[:100]!r}; this server answers to {', '.join(sorted(hosts))}"
+                421, "unknown-host", f"Host is {host[:100]!r}; this server answers to {', '.join(sorted(hosts))}"
             )
 
 
@@ -138,14 +138,14 @@ def _headers_of(scope: Scope) -> dict[str, str]:
 
 def _check_origin(scope: Scope, headers: dict[str, str], is_private: bool) -> None:
     """Refuse what pages of other origins send. Raises Refusal."""
-    own = f"{scope['scheme']}://{headers.get('host', '')}".lower()
+    own_origin = f"{scope['scheme']}://{headers.get('host', '')}".lower()
     origin = headers.get("origin")
-    if origin is not None and origin.lower() != own:
-        raise Refusal(403, "foreign-origin", f"a page of {origin[:100]} sent this; only pages of {own} may")
+    if origin is not None and origin.lower() != own_origin:
+        raise Refusal(403, "foreign-origin", f"a page of {origin[:100]} sent this; only pages of {own_origin} may")
     site, method = headers.get("sec-fetch-site"), scope["method"]
     is_link = headers.get("sec-fetch-mode") == "navigate" and method == "GET"
     if site not in (None, "none", "same-origin") and (is_private or not is_link):
-        raise Refusal(403, "foreign-origin", f"a page of another site sent this; only pages of {own} may")
+        raise Refusal(403, "foreign-origin", f"a page of another site sent this; only pages of {own_origin} may")
     if origin is None and site is None and method not in _SAFE and is_cookie_alone(headers):
         detail = "a write with a cookie needs an Origin header; send one, or the token in Authorization"
         raise Refusal(403, "foreign-origin", detail)
@@ -217,15 +217,15 @@ class _GuardedResponse:
 
 def _limited(scope: Scope, receive: Receive, answer: _GuardedResponse) -> Receive:
     """Return a `receive` that refuses a body that is too long or too slow. Raises Refusal if its headers say so."""
-    most = MOST_BODY if "caller" in scope["state"] else MOST_PUBLIC_BODY
-    told, is_chunked = b"0", False
+    limit = MOST_BODY if "caller" in scope["state"] else MOST_PUBLIC_BODY
+    content_length, is_chunked = b"0", False
     for name, value in scope["headers"]:
         if name == b"content-length":
-            told = value
+            content_length = value
         is_chunked = is_chunked or name == b"transfer-encoding"
-    if told.isdigit() and int(told) > most:
-        raise _too_long(most)
-    if told == b"0" and not is_chunked:
+    if content_length.isdigit() and int(content_length) > limit:
+        raise _too_long(limit)
+    if content_length == b"0" and not is_chunked:
         return receive
     deadline = anyio.current_time() + BODY_SECONDS
     size = 0
@@ -239,8 +239,8 @@ def _limited(scope: Scope, receive: Receive, answer: _GuardedResponse) -> Receiv
             message = await receive()
             size += len(message.get("body", b""))
             is_whole = not message.get("more_body", False)
-            if size > most:
-                answer.problem = _too_long(most)
+            if size > limit:
+                answer.problem = _too_long(limit)
                 raise answer.problem
             return message
         answer.problem = _too_slow()
@@ -249,8 +249,8 @@ def _limited(scope: Scope, receive: Receive, answer: _GuardedResponse) -> Receiv
     return limited
 
 
-def _too_long(most: int) -> Refusal:
-    detail = f"the body is larger than {most:,} bytes; send several smaller ones"
+def _too_long(limit: int) -> Refusal:
+    detail = f"the body is larger than {limit:,} bytes; send several smaller ones"
     return Refusal(413, "body-too-large", detail, {"Connection": "close"})
 
 
@@ -264,13 +264,13 @@ def hosts_of(host: str, port: int, names: Iterable[str], *, is_local: bool, is_s
 
     A name without a port also matches with the server's port, since a proxy keeps the Host of the browser.
     """
-    known = {name.lower() for name in names}
-    if not known and not is_local:
+    named_hosts = {name.lower() for name in names}
+    if not named_hosts and not is_local:
         return None
-    own = {"127.0.0.1", "localhost", "[::1]", f"[{host}]" if ":" in host else host} if is_local else set()
+    local_hosts = {"127.0.0.1", "localhost", "[::1]", f"[{host}]" if ":" in host else host} if is_local else set()
     usual = 443 if is_secure else 80
-    with_port = {f"{name}:{port}" for name in own | {name for name in known if not _has_port(name)}}
-    return frozenset(with_port | known | (own if port == usual else set()))
+    with_port = {f"{name}:{port}" for name in local_hosts | {name for name in named_hosts if not _has_port(name)}}
+    return frozenset(with_port | named_hosts | (local_hosts if port == usual else set()))
 
 
 def _has_port(name: str) -> bool:

@@ -134,13 +134,13 @@ def _run(
     config: uvicorn.Config,
     listener: socket.socket,
     when_ready: Callable[[], None],
-    until: Callable[[], Awaitable[None]],
+    wait_until_stopped: Callable[[], Awaitable[None]],
 ) -> None:
     async def serve() -> None:
         async with anyio.create_task_group() as tasks:
             server = _NotifyingServer(config, when_ready)
             tasks.start_soon(server.serve, [listener])
-            await until()
+            await wait_until_stopped()
             server.should_exit = True
 
     anyio.run(serve, backend_options={"use_uvloop": find_spec("uvloop") is not None})
@@ -183,20 +183,20 @@ def _user() -> str:
         return "user"
 
 
-def _listen(where: str) -> socket.socket:
+def _listen(address: str) -> socket.socket:
     """Return a socket listening on PORT or HOST:PORT. Raises SettingsError."""
-    host, _, port = where.rpartition(":")
+    host, _, port = address.rpartition(":")
     host = host.strip("[]") or HOST
     if not port.isdecimal() or int(port) > 65535:
         raise SettingsError(
-            f"{shown(where)} is not an address to listen on; write PORT or HOST:PORT (0: any free port)"
+            f"{shown(address)} is not an address to listen on; write PORT or HOST:PORT (0: any free port)"
         )
     try:
         family = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, int(port)), family=family, backlog=2048)
     except OSError as problem:
-        why = (problem.strerror or str(problem)).partition(" (while")[0]  # where create_server repeats the address
-        raise SettingsError(f"cannot listen on {where}: {why}; choose another port") from None
+        cause = (problem.strerror or str(problem)).partition(" (while")[0]  # where create_server repeats the address
+        raise SettingsError(f"cannot listen on {address}: {cause}; choose another port") from None
 
 
 def _url(listener: socket.socket, is_secure: bool) -> str:

@@ -41,15 +41,15 @@ class Mcp:
         callers = self._server.callers
         if not isinstance(callers, LocalUser):
             return scope
-        kept = [header for header in scope["headers"] if header[0] != b"authorization"]
-        return {**scope, "headers": [*kept, (b"authorization", b"Bearer " + callers.key.encode())]}
+        headers = [header for header in scope["headers"] if header[0] != b"authorization"]
+        return {**scope, "headers": [*headers, (b"authorization", b"Bearer " + callers.key.encode())]}
 
     async def _host(self, *, task_status: TaskStatus[ASGIApp]) -> None:
         try:
-            opening = scratchbus.mcp_app(self._tokens(), settings=self._server.settings, is_local=False)
+            mcp_app = scratchbus.mcp_app(self._tokens(), settings=self._server.settings, is_local=False)
         except ImportError as problem:
             raise Refusal(501, "not-installed", f"MCP needs: pip install 'scratchbus[mcp]' ({problem})") from None
-        async with opening as app:  # the guard has checked the host and the origin
+        async with mcp_app as app:  # the guard has checked the host and the origin
             task_status.started(app)
             await anyio.sleep_forever()
 

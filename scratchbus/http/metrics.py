@@ -52,10 +52,10 @@ def open_stream() -> Iterator[None]:
         counts.open_streams -= 1
 
 
-def _route_of(asked: str, route: object) -> str:
+def _route_of(requested: str, route: object) -> str:
     """Return the template of the route that answered, so that names in paths make no labels."""
     path: str | None = getattr(route, "path", None)
     if path is None:
         return NO_ROUTE
-    is_below = asked.startswith(_API) and not path.startswith(_API)  # FastAPI notes it without the prefix
+    is_below = requested.startswith(_API) and not path.startswith(_API)  # FastAPI notes it without the prefix
     return f"{_API}{path}" if is_below else path

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from scratchbus.http import patterns
 from scratchbus.http.documents import body_of, fields_of
-from scratchbus.http.problems import Refusal, words_of
+from scratchbus.http.problems import Refusal, explanation_of
 from scratchbus.http.schemas import body
 
 NotBlank = Annotated[str, StringConstraints(pattern=patterns.NOT_BLANK)]
@@ -24,7 +24,7 @@ def optional(**more: Any) -> Any:
     return Field(default=None, **more)
 
 
-def whole(value: object) -> object:
+def whole_number(value: object) -> object:
     """Return a number as JSON Schema reads it, for which 2.0 is whole too."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
@@ -49,7 +49,7 @@ class Body(BaseModel):
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             field = ".".join(map(str, first["loc"]))
-            raise Refusal(422, "invalid-field", f"{field}: {words_of(first)}", field=field) from None
+            raise Refusal(422, "invalid-field", f"{field}: {explanation_of(first)}", field=field) from None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -60,27 +60,27 @@ class Body(BaseModel):
 def takes(example: dict[str, Any], *models: type[Body]) -> dict[str, Any]:
     """Return the request body of an operation, for `openapi_extra`: one of these, such as the example."""
     found = [schema_of(model) for model in models]
-    required = any(word in schema for schema in found for word in ("required", "anyOf", "minProperties"))
+    required = any(keyword in schema for schema in found for keyword in ("required", "anyOf", "minProperties"))
     return body(found[0] if len(found) == 1 else {"oneOf": found}, required=required, example=example)
 
 
 def schema_of(model: type[BaseModel], mode: str = "validation") -> dict[str, Any]:
     """Return the JSON Schema of a model, with the schemas of its parts in place and without titles."""
-    whole = model.model_json_schema(mode=mode)  # type: ignore[arg-type]  # "validation" or "serialization"
-    return _plain(whole, whole.get("$defs", {}))  # type: ignore[no-any-return]  # a mapping, as `whole` is
+    schema = model.model_json_schema(mode=mode)  # type: ignore[arg-type]  # "validation" or "serialization"
+    return _plain(schema, schema.get("$defs", {}))  # type: ignore[no-any-return]  # a mapping, as `schema` is
 
 
-def _plain(part: Any, parts: dict[str, Any]) -> Any:
-    if isinstance(part, list):
-        return [_plain(each, parts) for each in part]
-    if not isinstance(part, dict):
-        return part
-    if "$ref" in part:
-        return _plain(parts[part["$ref"].rpartition("/")[2]], parts)
+def _plain(node: Any, definitions: dict[str, Any]) -> Any:
+    if isinstance(node, list):
+        return [_plain(each, definitions) for each in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        return _plain(definitions[node["$ref"].rpartition("/")[2]], definitions)
     found = {}
-    for name, each in part.items():
+    for name, each in node.items():
         if name in ("properties", "patternProperties"):
-            found[name] = {own: _plain(schema, parts) for own, schema in each.items()}
+            found[name] = {property_name: _plain(schema, definitions) for property_name, schema in each.items()}
         elif name not in ("$defs", "title") and (name, each) != ("default", None):
-            found[name] = _plain(each, parts)
+            found[name] = _plain(each, definitions)
     return found

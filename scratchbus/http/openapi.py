@@ -29,12 +29,12 @@ _OPEN: Final = ("/healthz", "/readyz", "/api/v1/login", "/api/v1/logout")
 
 def install(app: FastAPI, *, needs_token: bool) -> None:
     """Complete the document of an application, where all callers need a token, or the user's own programs do not."""
-    made = app.openapi
+    generate = app.openapi
 
     def completed() -> dict[str, Any]:
         if app.openapi_schema is None:
-            _complete(made(), needs_token)
-        return made()
+            _complete(generate(), needs_token)
+        return generate()
 
     app.openapi = completed  # type: ignore[method-assign]
 

@@ -48,9 +48,9 @@ def _unquoted(text: str) -> str:
     return unquote(text, errors="replace") if "%" in text else text
 
 
-def in_path(what: str) -> Any:
+def in_path(description: str) -> Any:
     """Return the parameter that is a part of a path, and a name."""
-    return Path(description=f"{what}; a slash in it is written %2F.")
+    return Path(description=f"{description}; a slash in it is written %2F.")
 
 
 PageName = Annotated[str, in_path("The name of a page"), Name(patterns.PAGE, "main")]
@@ -189,24 +189,24 @@ def refuse_unknown_parameters(request: Request) -> None:
     """
     if not request.query_params:
         return
-    known = _known_parameters(request.scope["route"])
+    parameters = _known_parameters(request.scope["route"])
     seen = set()
     for name, _ in request.query_params.multi_items():
-        if name not in known:
-            told = f"use one of: {', '.join(sorted(known))}" if known else "there are none"
+        if name not in parameters:
+            hint = f"use one of: {', '.join(sorted(parameters))}" if parameters else "there are none"
             raise Refusal(
-                422, "unknown-parameter", f"{name[:100]}: unknown query parameter; {told}", known=sorted(known)
+                422, "unknown-parameter", f"{name[:100]}: unknown query parameter; {hint}", known=sorted(parameters)
             )
-        if name in seen and not known[name]:
+        if name in seen and not parameters[name]:
             raise Refusal(422, "repeated-parameter", f"{name}: this is there more than once; give one value")
         seen.add(name)
 
 
 def _known_parameters(route: Any) -> dict[str, bool]:
     """Return the query parameters of a route, and whether each may be repeated."""
-    known: dict[str, bool] | None = getattr(route, "known_parameters", None)
-    if known is None:
+    parameters: dict[str, bool] | None = getattr(route, "known_parameters", None)
+    if parameters is None:
         fields = [each for each in get_flat_params(route.dependant) if isinstance(each.field_info, QueryParameter)]
-        known = {each.alias: field_annotation_is_sequence(each.field_info.annotation) for each in fields}
-        route.known_parameters = known
-    return known
+        parameters = {each.alias: field_annotation_is_sequence(each.field_info.annotation) for each in fields}
+        route.known_parameters = parameters
+    return parameters

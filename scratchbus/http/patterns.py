@@ -8,53 +8,53 @@ MEANINGS: Final[dict[str, str]] = {}
 """A description of the texts that match each pattern, for errors about other texts."""
 
 
-def meaning(words: str, pattern: str) -> str:
-    """Return a pattern, whose meaning these words are."""
-    MEANINGS[pattern] = words
+def explain(explanation: str, pattern: str) -> str:
+    """Register the explanation of a pattern, for error texts; return the pattern."""
+    MEANINGS[pattern] = explanation
     return pattern
 
 
-PAGE: Final = meaning("a name; use 1–128 letters, digits and _.@/:-", "^[A-Za-z0-9_.@/:-]{1,128}$")
-SESSION: Final = meaning("a name; use 1–120 letters, digits and _.@/:-", "^[A-Za-z0-9_.@/:-]{1,120}$")
-SCOPE: Final = meaning("a name; use 1–118 letters, digits and _.@/:-", "^[A-Za-z0-9_.@/:-]{1,118}$")
-SOURCE: Final = meaning(
+PAGE: Final = explain("a name; use 1–128 letters, digits and _.@/:-", "^[A-Za-z0-9_.@/:-]{1,128}$")
+SESSION: Final = explain("a name; use 1–120 letters, digits and _.@/:-", "^[A-Za-z0-9_.@/:-]{1,120}$")
+SCOPE: Final = explain("a name; use 1–118 letters, digits and _.@/:-", "^[A-Za-z0-9_.@/:-]{1,118}$")
+SOURCE: Final = explain(
     "a source; use 1–128 letters, digits and _.:@/-, starting with a letter or digit",
     "^[A-Za-z0-9][A-Za-z0-9_.:@/-]{0,127}$",
 )
-TYPE: Final = meaning("a name; use 1–64 small letters, digits and _, starting with a letter", "^[a-z][a-z0-9_]{0,63}$")
-ID: Final = meaning("the id of an observation; ids are ULIDs of 26 characters", "^[0-7][0-9A-HJKMNP-TV-Z]{25}$")
-EVENT_ID: Final = meaning("an id; use 1–200 printable ASCII characters, and no space", "^[!-~]{1,200}$")
-VERSION: Final = meaning(
+TYPE: Final = explain("a name; use 1–64 small letters, digits and _, starting with a letter", "^[a-z][a-z0-9_]{0,63}$")
+ID: Final = explain("the id of an observation; ids are ULIDs of 26 characters", "^[0-7][0-9A-HJKMNP-TV-Z]{25}$")
+EVENT_ID: Final = explain("an id; use 1–200 printable ASCII characters, and no space", "^[!-~]{1,200}$")
+VERSION: Final = explain(
     'the version of an observation; send the ETag of a read, such as "3", or *', r'^(\*|(W/)?"?[1-9][0-9]{0,14}"?)$'
 )
-REVISION: Final = meaning(
+REVISION: Final = explain(
     'a version; send the ETag of a read, such as "3", "0" for a memory never written, or *',
     r'^(\*|(W/)?"?(0|[1-9][0-9]{0,14})"?)$',
 )
-NOTHING: Final = meaning("*; to compare a version, use If-Match", r"^\*$")
+NOTHING: Final = explain("*; to compare a version, use If-Match", r"^\*$")
 
-NOT_BLANK: Final = meaning("a text that says something; write more than spaces", r"[^\s\x1c-\x1f\x85]")
+NOT_BLANK: Final = explain("a text that says something; write more than spaces", r"[^\s\x1c-\x1f\x85]")
 
 _PRINTABLE: Final = r"\p{L}\p{M}\p{N}\p{P}\p{S}"
-LABEL: Final = meaning(
+LABEL: Final = explain(
     "a line of text; use printable characters, not only spaces", rf"^ *[{_PRINTABLE}][{_PRINTABLE} ]*$"
 )
-KEY: Final = meaning(
+KEY: Final = explain(
     "a key; write one line with a letter or digit",
     rf"^[{_PRINTABLE} ]*[\p{{L}}\p{{Nd}}][{_PRINTABLE} ]*$",
 )
 
 _CONTROL: Final = r"\x00-\x1f\x7f-\x9f"
 _FILE_NAME: Final = rf"(\.{{0,2}}[^./\\{_CONTROL}][^/\\{_CONTROL}]*|\.{{3}}[^/\\{_CONTROL}]*)"
-FILE: Final = meaning(
+FILE: Final = explain(
     "a relative path; write names between slashes, none of them empty, . or ..", f"^{_FILE_NAME}(/{_FILE_NAME})*$"
 )
 
-FACT: Final = meaning("the id of a fact, such as fact_1795386035607", "^fact_[0-9]{1,16}$")
-NOTE: Final = meaning("the id of a note, such as note_1795386035607", "^note_[0-9]{1,16}$")
-TASK: Final = meaning("the id of a task, such as task_1795386035607@s1", "^task_[0-9]{1,15}@[A-Za-z0-9_.@/:-]{1,120}$")
-TURN: Final = meaning("the id of a turn, such as turn_1795386035607", "^turn_[0-9]{1,16}$")
-SHOWN_TURN: Final = meaning("the id of a turn or of a task, such as turn_1795386035607", "^(turn|task)_[0-9]{1,16}$")
+FACT: Final = explain("the id of a fact, such as fact_1795386035607", "^fact_[0-9]{1,16}$")
+NOTE: Final = explain("the id of a note, such as note_1795386035607", "^note_[0-9]{1,16}$")
+TASK: Final = explain("the id of a task, such as task_1795386035607@s1", "^task_[0-9]{1,15}@[A-Za-z0-9_.@/:-]{1,120}$")
+TURN: Final = explain("the id of a turn, such as turn_1795386035607", "^turn_[0-9]{1,16}$")
+SHOWN_TURN: Final = explain("the id of a turn or of a task, such as turn_1795386035607", "^(turn|task)_[0-9]{1,16}$")
 
 _YEAR: Final = "(19[7-9]|[2-8][0-9][0-9])[0-9]"
 _TIME: Final = (
@@ -62,13 +62,13 @@ _TIME: Final = (
     r"(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
 )
 _WRITE_TIME: Final = "write ISO 8601 with a zone, such as 2026-01-31T12:00:00Z"
-TIME: Final = meaning(f"a time; {_WRITE_TIME}", f"^{_TIME}$")
+TIME: Final = explain(f"a time; {_WRITE_TIME}", f"^{_TIME}$")
 """A time of RFC 3339, with its zone, from 1970 to 8999."""
 
 _PLACE: Final = "[0-9]{1,15}-[0-9]{1,15}"
 _WRITE_POSITION: Final = "that of an event, such as 1795386035607-1"
-POSITION: Final = meaning(f"a position; write {_WRITE_POSITION}", f"^([0-9]{{1,5}}/)?{_PLACE}$")
-MOMENT: Final = meaning(
+POSITION: Final = explain(f"a position; write {_WRITE_POSITION}", f"^([0-9]{{1,5}}/)?{_PLACE}$")
+MOMENT: Final = explain(
     f"a time or a position; {_WRITE_TIME}, or a position such as 1795386035607-1",
     f"^({_TIME}|([0-9]{{1,5}}/)?{_PLACE}|{_PLACE}(,{_PLACE})+)$",
 )
@@ -96,7 +96,7 @@ _CRON: Final = " ".join(
 EVERY: Final = f"^([1-9][0-9]{{0,2}}[smhd]|{_CRON})$"
 """An interval, or a line of cron: not each that is accepted, but each of these is."""
 
-BUS_POSITION: Final = meaning(
+BUS_POSITION: Final = explain(
     f"a position; write {_WRITE_POSITION}, or that of the bus", f"^(([0-9]{{1,5}}/)?{_PLACE}|{_PLACE}(,{_PLACE})+)$"
 )
 """The position of an event or of the bus."""

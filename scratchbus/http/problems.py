@@ -58,7 +58,7 @@ EVERYWHERE: Final = (401, 403, 421, 500, 502, 503)
 """The statuses of problems that any operation may answer."""
 
 _PRECONDITIONS: Final = ("if-match", "if-none-match")
-_OWN: Final = {"args", "advice", "add_note", "with_traceback"}
+_INTERNAL: Final = {"args", "advice", "add_note", "with_traceback"}
 _encode: Final = msgspec.json.Encoder(enc_hook=to_jsonable_python).encode
 _CONTROLS: Final = re.compile(b"\xc2[\x80-\x9f]|\x7f")
 _LOST_PLUS: Final = re.compile(r"T[0-9:.]+ [0-9]{2}:[0-9]{2}$")
@@ -157,9 +157,9 @@ def documented(status: int) -> dict[str, Any]:
     return response
 
 
-def answers(good: Mapping[int, dict[str, Any]], *statuses: int) -> dict[int | str, dict[str, Any]]:
+def answers(successes: Mapping[int, dict[str, Any]], *statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return what an operation may answer, for OpenAPI: the good answers, and problems with these statuses."""
-    found: dict[int | str, dict[str, Any]] = dict(good.items())
+    found: dict[int | str, dict[str, Any]] = dict(successes.items())
     return found | {status: documented(status) for status in sorted({*statuses, *EVERYWHERE})}
 
 
@@ -219,27 +219,27 @@ async def _refused(request: Request, error: Refusal) -> Response:
     return refusal(error)
 
 
-def words_of(error: Mapping[str, Any]) -> str:
+def explanation_of(error: Mapping[str, Any]) -> str:
     """Return pydantic's finding about a value: the value, and what it should be."""
-    given, kind, message = error["input"], error["type"], error["msg"]
+    value, kind, message = error["input"], error["type"], error["msg"]
     if kind == "missing":
         return "is missing"
     if kind in ("model_type", "model_attributes_type"):
-        return f"{errors.shown(given)} is not a JSON object"
+        return f"{errors.shown(value)} is not a JSON object"
     if kind == "string_pattern_mismatch":
-        hint = "; in a URL, + is %2B" if _LOST_PLUS.search(given) else ""
-        return f"{errors.shown(given)} is not {MEANINGS[error['ctx']['pattern']]}{hint}"
-    return f"{errors.shown(given)} {message.removeprefix('Input ')}" if message.startswith("Input ") else message
+        hint = "; in a URL, + is %2B" if _LOST_PLUS.search(value) else ""
+        return f"{errors.shown(value)} is not {MEANINGS[error['ctx']['pattern']]}{hint}"
+    return f"{errors.shown(value)} {message.removeprefix('Input ')}" if message.startswith("Input ") else message
 
 
 def _invalid(error: RequestValidationError) -> Response:
     found: dict[str, str] = {}
     for each in error.errors():
-        found.setdefault(".".join(str(part) for part in each["loc"][1:2]), words_of(each))  # further: of a union
+        found.setdefault(".".join(str(part) for part in each["loc"][1:2]), explanation_of(each))  # further: of a union
     field, message = next(iter(found.items()))
     detail = f"{field}: {message}" if field else message
-    told = [{"field": name, "problem": text} for name, text in found.items()]
-    return problem(422, "invalid-request", detail, errors=told)
+    invalid = [{"field": name, "problem": text} for name, text in found.items()]
+    return problem(422, "invalid-request", detail, errors=invalid)
 
 
 def _http(request: Request, error: HTTPException) -> Response:
@@ -255,9 +255,11 @@ def _http(request: Request, error: HTTPException) -> Response:
 
 
 def _members(error: errors.ScratchbusError) -> dict[str, Any]:
-    known = {name: value for name, value in vars(error).items() if name not in _OWN and not name.startswith("_")}
+    attributes = {
+        name: value for name, value in vars(error).items() if name not in _INTERNAL and not name.startswith("_")
+    }
     return {
-        name: _plain(value) for name, value in known.items() if name not in ("type", "title", "status", "detail")
+        name: _plain(value) for name, value in attributes.items() if name not in ("type", "title", "status", "detail")
     } | ({"observation_type": error.type} if isinstance(error, errors.UnknownType | errors.TypeInUse) else {})
 
 

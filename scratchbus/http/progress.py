@@ -43,15 +43,15 @@ async def _events(work: Work, check_caller: Callable[[], None]) -> AsyncGenerato
 
     The work ends when the client leaves, or when its token is revoked: `check_caller` raises Refusal then.
     """
-    told: tuple[int, int] | None = None
-    last = None
+    latest: tuple[int, int] | None = None
+    sent = None
 
-    def tell(done: int, total: int) -> None:
-        nonlocal told
-        told = done, total
+    def report(done: int, total: int) -> None:
+        nonlocal latest
+        latest = done, total
 
     with open_stream():
-        task = asyncio.ensure_future(work(tell))
+        task = asyncio.ensure_future(work(report))
         try:
             checked = time.monotonic()
             while not task.done():
@@ -59,9 +59,9 @@ async def _events(work: Work, check_caller: Callable[[], None]) -> AsyncGenerato
                 if time.monotonic() - checked > RECHECK or task.done():
                     check_caller()
                     checked = time.monotonic()
-                if told is not None and told != last:
-                    last = told
-                    yield _event("progress", {"done": last[0], "total": last[1]})
+                if latest is not None and latest != sent:
+                    sent = latest
+                    yield _event("progress", {"done": sent[0], "total": sent[1]})
             yield _event("result", task.result())
         except ScratchbusError as error:
             yield _problem(problem_of(error))

@@ -76,7 +76,7 @@ class Routes:
 class _Parameter(NamedTuple):
     """A parameter of a request: its location and its name there."""
 
-    part: str
+    attribute: str
     alias: str
     field: Any
     location: tuple[str, str]
@@ -85,27 +85,27 @@ class _Parameter(NamedTuple):
     @classmethod
     def all_of(cls, dependant: Dependant) -> list[_Parameter]:
         """Return the parameters that a dependant takes itself."""
-        parts = (
+        attributes = (
             ("path_params", dependant.path_params),
             ("query_params", dependant.query_params),
             ("headers", dependant.header_params),
         )
-        return [cls._of(part, field) for part, fields in parts for field in fields]
+        return [cls._of(attribute, field) for attribute, fields in attributes for field in fields]
 
     @classmethod
-    def _of(cls, part: str, field: Any) -> _Parameter:
+    def _of(cls, attribute: str, field: Any) -> _Parameter:
         info = field.field_info
         is_list = field_annotation_is_sequence(info.annotation)
-        return cls(part, field.alias, field, (info.in_.value, field.alias), is_list)
+        return cls(attribute, field.alias, field, (info.in_.value, field.alias), is_list)
 
     def read(self, request: Request) -> tuple[Any, list[Any]]:
         """Return its value, and the errors in it."""
-        given = getattr(request, self.part)
-        if self.alias not in given:
+        values = getattr(request, self.attribute)
+        if self.alias not in values:
             if self.field.field_info.is_required():
                 return None, [get_missing_field_error(loc=self.location)]
             return copy(self.field.default), []
-        value = given.getlist(self.alias) if self.is_list else given[self.alias]
+        value = values.getlist(self.alias) if self.is_list else values[self.alias]
         found: tuple[Any, list[Any]] = self.field.validate(value, {}, loc=self.location)
         return found
 
@@ -114,37 +114,37 @@ class _Call(NamedTuple):
     """A function that is called for a request: an endpoint, or a dependency of one."""
 
     function: Callable[..., Awaitable[Any]]
-    needs: list[tuple[str | None, _Call]]
+    dependencies: list[tuple[str | None, _Call]]
     parameters: list[_Parameter]
     request_name: str | None
 
     @classmethod
     def of(cls, dependant: Dependant) -> _Call | None:
         """Return the call that a dependant describes; None if it takes what is not known here."""
-        needs = [(each.name, cls.of(each)) for each in dependant.dependencies]
-        known = [(name, call) for name, call in needs if call is not None]
+        dependencies = [(each.name, cls.of(each)) for each in dependant.dependencies]
+        calls = [(name, call) for name, call in dependencies if call is not None]
         function = dependant.call
-        if len(known) < len(needs) or function is None or _takes_more(dependant):
+        if len(calls) < len(dependencies) or function is None or _takes_more(dependant):
             return None
         is_async = iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - it is of a class
         parameters = _Parameter.all_of(dependant)
-        return cls(function, known, parameters, dependant.request_param_name) if is_async else None
+        return cls(function, calls, parameters, dependant.request_param_name) if is_async else None
 
     async def arguments(self, request: Request) -> tuple[dict[str, Any], list[Any]]:
         """Return its arguments, and the errors in the parameters of the request."""
         values: dict[str, Any] = {}
         errors: list[Any] = []
-        for name, call in self.needs:
-            given, wrong = await call.arguments(request)
-            errors += wrong
-            if not wrong:
-                found = await call.function(**given)
+        for name, call in self.dependencies:
+            call_arguments, new_errors = await call.arguments(request)
+            errors += new_errors
+            if not new_errors:
+                found = await call.function(**call_arguments)
                 if name is not None:
                     values[name] = found
         for parameter in self.parameters:
-            value, wrong = parameter.read(request)
+            value, new_errors = parameter.read(request)
             values[parameter.field.name] = value
-            errors += wrong
+            errors += new_errors
         if self.request_name is not None:
             values[self.request_name] = request
         return values, errors
@@ -152,7 +152,7 @@ class _Call(NamedTuple):
 
 def _takes_more(dependant: Dependant) -> bool:
     """Return whether a function takes something besides dependencies, parameters and the request."""
-    others = (
+    unsupported = (
         dependant.body_params,
         dependant.cookie_params,
         dependant.websocket_param_name,
@@ -161,7 +161,7 @@ def _takes_more(dependant: Dependant) -> bool:
         dependant.background_tasks_param_name,
         dependant.security_scopes_param_name,
     )
-    return any(others)
+    return any(unsupported)
 
 
 class _Route(NamedTuple):

@@ -81,8 +81,8 @@ class Server:
             async with self._turn:
                 if caller not in self._buses:
                     await self._make_room()
-                    who = {"source": caller.source, "instance": caller.key, "kind": caller.kind}
-                    self._buses[caller] = _Opened(await AsyncBus.connect(**self.settings, **who))
+                    identity = {"source": caller.source, "instance": caller.key, "kind": caller.kind}
+                    self._buses[caller] = _Opened(await AsyncBus.connect(**self.settings, **identity))
         found = self._buses.pop(caller)
         self._buses[caller] = found  # the one used last is the last
         return found

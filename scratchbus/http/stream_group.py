@@ -21,8 +21,8 @@ class _Chunk(NamedTuple):
 class Group:
     """All streams with the same filters, and their last frames, in chunks; `first` is the number of the oldest one."""
 
-    def __init__(self, wanted: EventFilter) -> None:
-        self.wanted = wanted
+    def __init__(self, event_filter: EventFilter) -> None:
+        self.event_filter = event_filter
         self.streams: set[EventStream] = set()
         self.first = 0
         self._chunks: deque[_Chunk] = deque()
@@ -66,12 +66,12 @@ class Group:
 
 
 class EventStream:
-    """One client's stream. `where` is its position in the log, `at` the number of its next chunk in the group."""
+    """One client's stream. `position` is where it is in the log, `at` the number of its next chunk in the group."""
 
-    __slots__ = ("at", "blocked_since", "end", "group", "is_over", "is_valid", "where", "woken")
+    __slots__ = ("at", "blocked_since", "end", "group", "is_over", "is_valid", "position", "woken")
 
-    def __init__(self, where: Vector, is_valid: Callable[[], bool], end: Callable[[], object]) -> None:
-        self.where = where
+    def __init__(self, position: Vector, is_valid: Callable[[], bool], end: Callable[[], object]) -> None:
+        self.position = position
         self.is_valid = is_valid
         self.end = end
         self.at = 0

@@ -16,7 +16,7 @@ from typing import Final
 from scratchbus import AsyncBus, BusPosition, Event
 from scratchbus.daemon import stderr_logger
 from scratchbus.errors import LogError, LogRewound, ScratchbusError
-from scratchbus.http.frames import EventFilter, Vector, frame, moved, name_of, text_of, trouble
+from scratchbus.http.frames import EventFilter, Vector, frame, moved, name_of, problem_frame, text_of
 from scratchbus.http.stream_group import CHUNK, EventStream, Group
 
 HEARTBEAT: Final = 15.0
@@ -48,7 +48,7 @@ class Streams:
         self._own_bus = own_bus
         self._groups: dict[EventFilter, Group] = {}
         self._count = 0
-        self._where: Vector | None = None
+        self._position: Vector | None = None
         self._bus = ""
         self._tasks: list[asyncio.Task[None]] = []
         self._flushing: asyncio.TimerHandle | None = None
@@ -59,12 +59,14 @@ class Streams:
         """The number of streams."""
         return self._count
 
-    async def run(self, stream: EventStream, wanted: EventFilter, send: Callable[[bytes], Awaitable[None]]) -> None:
+    async def run(
+        self, stream: EventStream, event_filter: EventFilter, send: Callable[[bytes], Awaitable[None]]
+    ) -> None:
         """Send the events after a stream's position until it is closed. Raises EngineError only before the first."""
         async with self._turn:
-            if self._where is None:
+            if self._position is None:
                 await self._start()
-        group = self._groups.setdefault(wanted, Group(wanted))
+        group = self._groups.setdefault(event_filter, Group(event_filter))
         stream.group = group
         group.streams.add(stream)
         self._count += 1
@@ -79,12 +81,12 @@ class Streams:
                 else:
                     frames, stream.at, end = group.take(stream.at)
                     await self._send(stream, frames, send)
-                    stream.where = end
+                    stream.position = end
         finally:
             self._count -= 1
             group.streams.discard(stream)
-            if not group.streams and self._groups.get(wanted) is group:
-                del self._groups[wanted]
+            if not group.streams and self._groups.get(event_filter) is group:
+                del self._groups[event_filter]
 
     async def close(self) -> None:
         """End all streams, and stop reading."""
@@ -100,38 +102,40 @@ class Streams:
 
     async def _catch_up(self, stream: EventStream, group: Group, send: Callable[[bytes], Awaitable[None]]) -> None:
         """Send the events between the positions of a stream and of its group, read from the log."""
-        wanted, bus = group.wanted, await self._own_bus()
+        event_filter, bus = group.event_filter, await self._own_bus()
         try:
             await self._wait_for(stream, bus)
             group.flush(self._end(), self._limit())
-            until, stream.at = self._end(), group.next  # together: later events are in the group's frames
-            if stream.where == until:
+            target, stream.at = self._end(), group.next  # together: later events are in the group's frames
+            if stream.position == target:
                 return
             found: list[bytes] = []
-            async for event in bus.events(BusPosition(stream.where), **wanted.arguments()):
-                if stream.is_over or (len(until) == 1 and event.seq > until[0].seq):
+            async for event in bus.events(BusPosition(stream.position), **event_filter.arguments()):
+                if stream.is_over or (len(target) == 1 and event.seq > target[0].seq):
                     break
-                if event.seq <= until[event.shard].seq:
-                    stream.where = moved(stream.where, event)
-                    found.append(frame(event, text_of(stream.where), self._bus, wanted.as_cloud_events))
+                if event.seq <= target[event.shard].seq:
+                    stream.position = moved(stream.position, event)
+                    found.append(frame(event, text_of(stream.position), self._bus, event_filter.as_cloud_events))
                 if len(found) >= 64 or sum(map(len, found)) >= CHUNK:
                     await self._send(stream, b"".join(found), send)
                     found.clear()
             if found:
                 await self._send(stream, b"".join(found), send)
-            stream.where = tuple(map(max, stream.where, until))
+            stream.position = tuple(map(max, stream.position, target))
         except LogError as problem:
             group.flush(self._end(), self._limit())
-            stream.where, stream.at = self._end(), group.next
-            await self._send(stream, trouble(name_of(problem), text_of(stream.where), problem), send)
+            stream.position, stream.at = self._end(), group.next
+            await self._send(stream, problem_frame(name_of(problem), text_of(stream.position), problem), send)
 
     async def _wait_for(self, stream: EventStream, bus: AsyncBus) -> None:
         """Wait until this process has read up to the client's position, which may come from another server.
 
         Raises LogRewound if the log ends before it.
         """
-        while not stream.is_over and any(at.seq > end.seq for at, end in zip(stream.where, self._end(), strict=True)):
-            for at, end in zip(stream.where, (await bus.position()).shards, strict=True):
+        while not stream.is_over and any(
+            at.seq > end.seq for at, end in zip(stream.position, self._end(), strict=True)
+        ):
+            for at, end in zip(stream.position, (await bus.position()).shards, strict=True):
                 if at.seq > end.seq:
                     raise LogRewound(
                         f"shard {at.shard}: the log ends at {end}, before {at}; it was rewound or replaced"
@@ -148,8 +152,8 @@ class Streams:
     # -- the reader ---------------------------------------------------------------------------------------------------
 
     def _end(self) -> Vector:
-        assert self._where is not None  # noqa: S101 - `run` has started the reader
-        return self._where
+        assert self._position is not None  # noqa: S101 - `run` has started the reader
+        return self._position
 
     def _limit(self) -> int:
         return max(LEAST_KEPT, KEPT // max(1, len(self._groups)))
@@ -157,7 +161,7 @@ class Streams:
     async def _start(self) -> None:
         bus = await self._own_bus()
         self._bus = bus.settings.bus
-        self._where = (await bus.position()).shards
+        self._position = (await bus.position()).shards
         self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._watch())]
 
     async def _read(self) -> None:
@@ -180,20 +184,20 @@ class Streams:
     async def _begin_again(self, problem: LogError) -> None:
         """Tell all streams that events are missing, and continue at the end of the log."""
         with suppress(ScratchbusError):
-            self._where = (await (await self._own_bus()).position()).shards
-            told = trouble(name_of(problem), text_of(self._where), problem)
+            self._position = (await (await self._own_bus()).position()).shards
+            frame = problem_frame(name_of(problem), text_of(self._position), problem)
             for group in self._groups.values():
-                group.add(told)
+                group.add(frame)
             self._flush()
 
     def _take(self, event: Event) -> None:
-        self._where = moved(self._end(), event)
+        self._position = moved(self._end(), event)
         encoded: dict[bool, bytes] = {}
         for group in self._groups.values():
-            if group.wanted.wants(event):
-                how = group.wanted.as_cloud_events
+            if group.event_filter.wants(event):
+                how = group.event_filter.as_cloud_events
                 if how not in encoded:
-                    encoded[how] = frame(event, text_of(self._where), self._bus, how)
+                    encoded[how] = frame(event, text_of(self._position), self._bus, how)
                 group.add(encoded[how])
         if encoded and self._flushing is None:
             seconds = min(LONGEST_TICK, self._count * PER_STREAM)

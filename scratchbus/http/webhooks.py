@@ -153,11 +153,11 @@ class Webhooks:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Deliver until exit; another process delivers again what was in flight."""
-        watching = asyncio.create_task(self._watch(), name="webhooks")
+        watcher = asyncio.create_task(self._watch(), name="webhooks")
         try:
             yield
         finally:
-            tasks = [watching, *self._tasks.values()]
+            tasks = [watcher, *self._tasks.values()]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

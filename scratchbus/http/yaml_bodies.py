@@ -32,24 +32,24 @@ def yaml_or_json(description: str, in_yaml: dict[str, Any], in_json: dict[str, A
 
 async def parsed(request: Request, parse: Parse[T], key: str) -> T:
     """Return the parsed body, whose first key is this one. Raises Refusal, and the errors of `parse`."""
-    given = await request.body()
-    if not given:
+    body = await request.body()
+    if not body:
         raise Refusal(422, "invalid-body", f"the body is empty; send {key}, in YAML or JSON")
     kind = request.headers.get("content-type", YAML[0]).partition(";")[0].strip().lower()
     if kind == JSON or kind.endswith("+json"):
-        return _of_json(given, parse, key)
+        return _of_json(body, parse, key)
     if kind not in YAML:
         raise Refusal(415, "unsupported-media-type", f"the body is {kind[:100]}; send {YAML[0]} or {JSON}")
     try:
-        return parse(given.decode(), f"{key}.yaml")
+        return parse(body.decode(), f"{key}.yaml")
     except UnicodeDecodeError as problem:
         raise Refusal(400, "bad-text", f"the body is not UTF-8: {problem.reason}") from None
 
 
-def _of_json(given: bytes, parse: Parse[T], key: str) -> T:
+def _of_json(body: bytes, parse: Parse[T], key: str) -> T:
     """Return the parsed JSON object. Errors have no line, since the object is parsed as generated YAML."""
     try:
-        document = from_json(given, allow_inf_nan=False)
+        document = from_json(body, allow_inf_nan=False)
     except ValueError as problem:
         raise Refusal(400, "bad-json", f"the body is not JSON: {problem}") from None
     if not isinstance(document, dict):

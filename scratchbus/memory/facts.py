@@ -87,8 +87,8 @@ class Facts:
         A relation may be given by its inverse. The names of entities ignore case. Raises InvalidPosition.
         """
         until = self._until(known_at)
-        asked = subject, relation, object, at, until, limit
-        return self._bus.converse(fact_reads.query(self._bus.core, self._page, *asked))
+        arguments = subject, relation, object, at, until, limit
+        return self._bus.converse(fact_reads.query(self._bus.core, self._page, *arguments))
 
     def neighbours(
         self,
@@ -104,8 +104,8 @@ class Facts:
         Raises TooLarge when more than 200,000 facts would have to be followed.
         """
         until = self._until(known_at)
-        asked = entity, depth, at, until, limit
-        return self._bus.converse(fact_reads.neighbours(self._bus.core, self._page, *asked))
+        arguments = entity, depth, at, until, limit
+        return self._bus.converse(fact_reads.neighbours(self._bus.core, self._page, *arguments))
 
     def path(self, a: str, b: str, *, at: Moment | None = None, known_at: timetravel.When | None = None) -> list[Fact]:
         """Return the facts that connect two entities in the fewest steps, from the first to the second.
@@ -193,8 +193,8 @@ class Facts:
         included.
         """
         until = self._until(known_at)
-        asked = budget, counter, subject, at, until
-        return self._bus.converse(render(self._bus.core, self._page, *asked))
+        arguments = budget, counter, subject, at, until
+        return self._bus.converse(render(self._bus.core, self._page, *arguments))
 
     def _until(self, known_at: timetravel.When | None) -> Position | None:
         """Return the position up to which facts were known. Raises InvalidPosition."""

@@ -85,8 +85,8 @@ class AsyncFacts:
         A relation may be given by its inverse. The names of entities ignore case. Raises InvalidPosition.
         """
         until = await self._until(known_at)
-        asked = subject, relation, object, at, until, limit
-        return await self._bus.converse(fact_reads.query(self._bus.core, self._page, *asked))
+        arguments = subject, relation, object, at, until, limit
+        return await self._bus.converse(fact_reads.query(self._bus.core, self._page, *arguments))
 
     async def neighbours(
         self,
@@ -102,8 +102,8 @@ class AsyncFacts:
         Raises TooLarge when more than 200,000 facts would have to be followed.
         """
         until = await self._until(known_at)
-        asked = entity, depth, at, until, limit
-        return await self._bus.converse(fact_reads.neighbours(self._bus.core, self._page, *asked))
+        arguments = entity, depth, at, until, limit
+        return await self._bus.converse(fact_reads.neighbours(self._bus.core, self._page, *arguments))
 
     async def path(
         self, a: str, b: str, *, at: Moment | None = None, known_at: timetravel.When | None = None
@@ -195,8 +195,8 @@ class AsyncFacts:
         included.
         """
         until = await self._until(known_at)
-        asked = budget, counter, subject, at, until
-        return await self._bus.converse(render(self._bus.core, self._page, *asked))
+        arguments = budget, counter, subject, at, until
+        return await self._bus.converse(render(self._bus.core, self._page, *arguments))
 
     async def _until(self, known_at: timetravel.When | None) -> Position | None:
         """Return the position up to which facts were known. Raises InvalidPosition."""

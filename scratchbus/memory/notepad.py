@@ -76,8 +76,8 @@ class Notepad:
         """
         return self._edit(notepad.UpdateNotepad, locals())
 
-    def _edit(self, kind: type[MemoryEdit], given: Mapping[str, Any]) -> int:
-        command = kind.parse(given)
+    def _edit(self, kind: type[MemoryEdit], arguments: Mapping[str, Any]) -> int:
+        command = kind.parse(arguments)
         return notepad.revision_of(self._bus.converse(edit(self._bus.core, self._page, command)))
 
     def history(self) -> list[AnyEvent]:

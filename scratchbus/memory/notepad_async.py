@@ -74,8 +74,8 @@ class AsyncNotepad:
         """
         return await self._edit(notepad.UpdateNotepad, locals())
 
-    async def _edit(self, kind: type[MemoryEdit], given: Mapping[str, Any]) -> int:
-        command = kind.parse(given)
+    async def _edit(self, kind: type[MemoryEdit], arguments: Mapping[str, Any]) -> int:
+        command = kind.parse(arguments)
         return notepad.revision_of(await self._bus.converse(edit(self._bus.core, self._page, command)))
 
     async def history(self) -> list[AnyEvent]:

@@ -34,13 +34,13 @@ def list_sessions(core: Core, names: Collection[str] | None, when: When | None) 
 
     Cost now: a few round trips per 500 sessions; at a moment, also the events of each session.
     """
-    wanted = None if names is None else [page_of_session(name) for name in names]
+    requested = None if names is None else [page_of_session(name) for name in names]
     found: list[SessionInfo] = []
     for shard in range(core.log.shards):
-        pages = yield from _pages(core, shard, session.PAGES, wanted)
+        pages = yield from _pages(core, shard, session.PAGES, requested)
         cut = (yield from cut_at(core, pages[0], when)) if pages and when is not None else None
-        for some in _slices(pages):
-            found += yield from _describe(core, shard, some, cut)
+        for batch in _slices(pages):
+            found += yield from _describe(core, shard, batch, cut)
     return sorted(found, key=lambda each: each.id)
 
 
@@ -48,22 +48,22 @@ def list_agents(core: Core) -> Step[list[str]]:
     """Return the agents that have written to their scratchpads, sorted by name."""
     found: list[str] = []
     for shard in range(core.log.shards):
-        for some in _slices((yield from _pages(core, shard, _AGENTS, None))):
+        for batch in _slices((yield from _pages(core, shard, _AGENTS, None))):
             keys = core.log.keys(shard)
-            written = yield from ask_all(shard, [("HEXISTS", keys.heads(page), scratchpad.SUBJECT) for page in some])
-            found += [page.removeprefix(_AGENTS) for page, has_pad in zip(some, written, strict=True) if has_pad]
+            replies = yield from ask_all(shard, [("HEXISTS", keys.heads(page), scratchpad.SUBJECT) for page in batch])
+            found += [page.removeprefix(_AGENTS) for page, has_pad in zip(batch, replies, strict=True) if has_pad]
     return sorted(found)
 
 
-def _pages(core: Core, shard: int, prefix: str, wanted: Collection[str] | None) -> Step[list[str]]:
+def _pages(core: Core, shard: int, prefix: str, requested: Collection[str] | None) -> Step[list[str]]:
     """Return the pages of a shard with a prefix, or only the wanted ones."""
     key = core.log.keys(shard).pages
-    if wanted is None:
+    if requested is None:
         names = [name.decode() for name in (yield from ask(shard, "HKEYS", key))]
         return sorted(name for name in names if name.startswith(prefix))
-    here = [page for page in dict.fromkeys(wanted) if core.log.shard(page) == shard]
-    known = (yield from ask(shard, "HMGET", key, *here)) if here else []
-    return [page for page, row in zip(here, known, strict=True) if row is not None]
+    on_shard = [page for page in dict.fromkeys(requested) if core.log.shard(page) == shard]
+    rows = (yield from ask(shard, "HMGET", key, *on_shard)) if on_shard else []
+    return [page for page, row in zip(on_shard, rows, strict=True) if row is not None]
 
 
 def _slices(pages: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -73,25 +73,25 @@ def _slices(pages: Sequence[str]) -> Iterator[Sequence[str]]:
 
 def _describe(core: Core, shard: int, pages: Sequence[str], cut: Cut | None) -> Step[list[SessionInfo]]:
     records, build = yield from _records(core, shard, pages)
-    last = yield from _last_positions(core, shard, pages, build, cut)
-    agents = yield from _writers(core, shard, last)
+    positions = yield from _last_positions(core, shard, pages, build, cut)
+    agents = yield from _writers(core, shard, positions)
     is_whole = (yield from read_floor(core.log, shard)).position.seq == 0
     found = []
-    for page, record, position in zip(pages, records, last, strict=True):
+    for page, record, position in zip(pages, records, positions, strict=True):
         if cut is not None:
             if position is None and is_whole:
                 continue  # it began later, or its events have left the log
             if isinstance(record, Session):
                 events = yield from history_of(core, page, session.SUBJECT)
                 record = folded(events, session.SUBJECT, cut.position)
-        known = record if isinstance(record, Session) else None
+        session_record = record if isinstance(record, Session) else None
         found.append(
             SessionInfo(
                 id=page.removeprefix(session.PAGES),
-                parent=known.parent if known else None,
-                fork=known is not None and known.fork,
-                children=known.children if known else [],
-                ended=known is not None and known.ended,
+                parent=session_record.parent if session_record else None,
+                fork=session_record is not None and session_record.fork,
+                children=session_record.children if session_record else [],
+                ended=session_record is not None and session_record.ended,
                 agent=agents.get(position) if position else None,
                 updated_at=moment_of_place(position.ms) if position else None,
             )
@@ -107,16 +107,16 @@ def _records(core: Core, shard: int, pages: Sequence[str]) -> Step[tuple[list[Do
     except (EngineReadOnly, EngineForbidden):  # one by one, each with its events not folded yet
         found: list[Document | None] = []
         for page in pages:
-            known = yield from recollect(core.log, page, [session.SUBJECT], core.fresh)
-            found.append(known.get(session.SUBJECT))
+            documents = yield from recollect(core.log, page, [session.SUBJECT], core.fresh)
+            found.append(documents.get(session.SUBJECT))
         return found, (yield from read_checkpoint(keys)).build
     while True:
         hashes = [PageKeys(keys, page, checkpoint.build).memory for page in pages]
         rows = yield from ask_all(shard, [("HGET", key, session.SUBJECT) for key in hashes])
-        now = yield from read_checkpoint(keys)
-        if now.build == checkpoint.build:
-            return [decode_document(session.SUBJECT, row) if row else None for row in rows], now.build
-        checkpoint = now  # it was rebuilt meanwhile
+        current = yield from read_checkpoint(keys)
+        if current.build == checkpoint.build:
+            return [decode_document(session.SUBJECT, row) if row else None for row in rows], current.build
+        checkpoint = current  # it was rebuilt meanwhile
 
 
 def _last_positions(
@@ -126,11 +126,11 @@ def _last_positions(
     keys = [PageKeys(core.log.keys(shard), page, build).positions for page in pages]
     ends = [-WIDTH] * len(keys)
     if cut is not None:
-        for place, key in enumerate(keys):
+        for index, key in enumerate(keys):
             before, _ = yield from count_positions(shard, key, cut.position)
-            ends[place] = (before - 1) * WIDTH
-    asked = [("GETRANGE", key, end, end + WIDTH - 1) for key, end in zip(keys, ends, strict=True)]
-    rows = yield from ask_all(shard, asked)
+            ends[index] = (before - 1) * WIDTH
+    commands = [("GETRANGE", key, end, end + WIDTH - 1) for key, end in zip(keys, ends, strict=True)]
+    rows = yield from ask_all(shard, commands)
     return [
         unpack(row, shard)[0] if len(row) == WIDTH and (cut is None or end >= 0) else None
         for row, end in zip(rows, ends, strict=True)
@@ -139,9 +139,9 @@ def _last_positions(
 
 def _writers(core: Core, shard: int, positions: Sequence[Position | None]) -> Step[dict[Position, str | None]]:
     """Return the writers of the events at these positions that are still in the log."""
-    there = [each for each in positions if each is not None]
+    existing = [each for each in positions if each is not None]
     key = core.log.keys(shard).log
-    asked = [("XRANGE", key, each.stream_id, each.stream_id) for each in there]
-    replies = (yield from ask_all(shard, asked)) if asked else []
+    commands = [("XRANGE", key, each.stream_id, each.stream_id) for each in existing]
+    replies = (yield from ask_all(shard, commands)) if commands else []
     events = [decode_item(entries[0], shard) if entries else None for entries in replies]
-    return {at: event.by for at, event in zip(there, events, strict=True) if isinstance(event, Event)}
+    return {at: event.by for at, event in zip(existing, events, strict=True) if isinstance(event, Event)}

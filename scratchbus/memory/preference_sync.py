@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from scratchbus.commands import preferences
 from scratchbus.domain.memories import Preference
-from scratchbus.domain.preference_file import FileChange, FilePart, SyncedAt, find_part, merge, replaced
+from scratchbus.domain.preference_file import FileChange, FileSection, SyncedAt, find_section, merge, replaced
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import Conflict, InvalidField, InvalidPosition, LogError, RevisionConflict, shown
 from scratchbus.projections.preferences import PREFIX
@@ -47,42 +47,42 @@ class Synced(NamedTuple):
 
 def sync(core: Core, page: str, path: Path) -> Step[Synced]:
     """See `AsyncPreferences.sync`."""
-    done = Synced([], [], [], False)
+    synced = Synced([], [], [], False)
     scope = page.removeprefix(preferences.PAGES)
     for _ in range(_TRIES):
         target, before = _read(path)
         text = _decoded(path, before or b"")
         try:
-            part = find_part(text, PREFIX)
+            section = find_section(text, PREFIX)
         except InvalidField as refused:
             raise _refusal(path, str(refused).removeprefix("file: ")) from None
-        if part.scope not in ("", scope):
+        if section.scope not in ("", scope):
             advice = "sync it with that one, or remove the part first"
-            raise _refusal(path, f"has the preferences of scope {part.scope!r}; {advice}")
+            raise _refusal(path, f"has the preferences of scope {section.scope!r}; {advice}")
         _check_writable(path, target)
         log = yield from _log_id(core, page)
-        known = {each.id: each for each in (yield from preferences.read_all(core, page))}
-        merged = merge(part.items, (yield from _base(core, page, part, log)), _held(known))
-        done.conflicts.extend(merged.conflicts)
+        stored = {each.id: each for each in (yield from preferences.read_all(core, page))}
+        merged = merge(section.items, (yield from _base(core, page, section, log)), _remembered(stored))
+        synced.conflicts.extend(merged.conflicts)
         try:
             for change in merged.changes:
-                yield from _write(core, page, change, known.get(change.subject))
-                (done.forgotten if change.text is None else done.remembered).append(change.key)
+                yield from _write(core, page, change, stored.get(change.subject))
+                (synced.forgotten if change.text is None else synced.remembered).append(change.key)
         except RevisionConflict:
             continue  # someone was faster: try again
-        known = {each.id: each for each in (yield from preferences.read_all(core, page))}
-        last = max((each.position for each in known.values()), default=None)
-        synced = SyncedAt(log, last) if last is not None else None
-        after = replaced(text, part, scope, synced, _held(known)).encode()
+        stored = {each.id: each for each in (yield from preferences.read_all(core, page))}
+        last_position = max((each.position for each in stored.values()), default=None)
+        sync_point = SyncedAt(log, last_position) if last_position is not None else None
+        after = replaced(text, section, scope, sync_point, _remembered(stored)).encode()
         if after == before:
-            return done
+            return synced
         if _replace(path, target, before, after):
-            return done._replace(is_written=True)
+            return synced._replace(is_written=True)
     raise Conflict(f"{path} or the preferences keep changing; try again")
 
 
-def _held(known: Mapping[str, Preference]) -> dict[str, Preference]:
-    return {subject: each for subject, each in known.items() if not each.forgotten}
+def _remembered(stored: Mapping[str, Preference]) -> dict[str, Preference]:
+    return {subject: each for subject, each in stored.items() if not each.forgotten}
 
 
 def _log_id(core: Core, page: str) -> Step[str]:
@@ -92,25 +92,25 @@ def _log_id(core: Core, page: str) -> Step[str]:
     return origin.decode()[:8] if origin else "none"
 
 
-def _base(core: Core, page: str, part: FilePart, log: str) -> Step[dict[str, Preference] | None]:
+def _base(core: Core, page: str, section: FileSection, log: str) -> Step[dict[str, Preference] | None]:
     """Return the preferences at the last sync; None if unknown."""
-    if part.synced is None or part.synced.log != log:
+    if section.synced is None or section.synced.log != log:
         return None
     try:
-        then = yield from timetravel.preferences_as_of(core, page, part.synced.position)
+        preferences_then = yield from timetravel.preferences_as_of(core, page, section.synced.position)
     except (InvalidPosition, LogError):
         return None
-    return {each.id: each for each in then}
+    return {each.id: each for each in preferences_then}
 
 
-def _write(core: Core, page: str, change: FileChange, known: Preference | None) -> Step[None]:
-    revision = known.version if known is not None else 0
-    given = {"key": change.key, "revision": revision}
+def _write(core: Core, page: str, change: FileChange, stored: Preference | None) -> Step[None]:
+    revision = stored.version if stored is not None else 0
+    arguments = {"key": change.key, "revision": revision}
     if change.text is None:
-        yield from preferences.forget(core, page, given)
+        yield from preferences.forget(core, page, arguments)
     else:
-        given |= {"text": change.text}
-        yield from preferences.write(core, page, preferences.RememberPreference, given)
+        arguments |= {"text": change.text}
+        yield from preferences.write(core, page, preferences.RememberPreference, arguments)
 
 
 def _refusal(path: Path, problem: str) -> InvalidField:
@@ -171,21 +171,21 @@ def _replace(path: Path, target: Path, before: bytes | None, after: bytes) -> bo
 
     It keeps its permissions. Raises InvalidField and leaves the file unchanged.
     """
-    own = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}")
+    temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}")
     try:
         try:
-            with own.open("xb") as file:
+            with temporary.open("xb") as file:
                 file.write(after)
                 file.flush()
                 os.fsync(file.fileno())
             if before is not None:
-                own.chmod(stat.S_IMODE(target.stat().st_mode))
+                temporary.chmod(stat.S_IMODE(target.stat().st_mode))
             if _read(path) != (target, before):
                 return False
-            own.replace(target)
+            temporary.replace(target)
         finally:
             with suppress(FileNotFoundError):
-                own.unlink()
+                temporary.unlink()
     except OSError as problem:
         reason = f"cannot be written: {problem.strerror or problem}"
         raise _refusal(path, f"{reason}; it is unchanged, and the bus has its changes. Sync again") from None

@@ -100,5 +100,5 @@ class Preferences:
         """
         return self._bus.converse(preference_sync.sync(self._bus.core, self._page, Path(file)))
 
-    def _write(self, kind: type[MemoryEdit], given: Mapping[str, Any]) -> Preference:
-        return self._bus.converse(preferences.write(self._bus.core, self._page, kind, given))
+    def _write(self, kind: type[MemoryEdit], arguments: Mapping[str, Any]) -> Preference:
+        return self._bus.converse(preferences.write(self._bus.core, self._page, kind, arguments))

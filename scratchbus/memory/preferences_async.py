@@ -98,5 +98,5 @@ class AsyncPreferences:
         """
         return await self._bus.converse(preference_sync.sync(self._bus.core, self._page, Path(file)))
 
-    async def _write(self, kind: type[MemoryEdit], given: Mapping[str, Any]) -> Preference:
-        return await self._bus.converse(preferences.write(self._bus.core, self._page, kind, given))
+    async def _write(self, kind: type[MemoryEdit], arguments: Mapping[str, Any]) -> Preference:
+        return await self._bus.converse(preferences.write(self._bus.core, self._page, kind, arguments))

@@ -58,7 +58,7 @@ class Run(RunRecord):
 
     def _reply(self) -> Reply:
         try:
-            answer = self._ask(prompt_of(self))
+            reply = self._ask(prompt_of(self))
         except Exception as problem:
             return Reply(error=f"{type(problem).__name__}: {problem}")
-        return self._scratchpad.accept_reply(answer, event_id=self._reply_id)
+        return self._scratchpad.accept_reply(reply, event_id=self._reply_id)

@@ -57,11 +57,11 @@ class AsyncRun(RunRecord):
 
     async def _reply(self) -> Reply:
         try:
-            answer = self._ask(prompt_of(self))
+            reply = self._ask(prompt_of(self))
             # asyncio only:
-            if isawaitable(answer):
-                answer = await answer
+            if isawaitable(reply):
+                reply = await reply
             # end
         except Exception as problem:
             return Reply(error=f"{type(problem).__name__}: {problem}")
-        return await self._scratchpad.accept_reply(answer, event_id=self._reply_id)
+        return await self._scratchpad.accept_reply(reply, event_id=self._reply_id)

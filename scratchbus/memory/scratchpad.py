@@ -77,8 +77,8 @@ class Scratchpad:
 
     def record_run(self, run: RunRecord, *, event_id: str | None = None) -> None:
         """Record a run that has ended in the history, as an event `run_ended`. Raises Unauthorized."""
-        given = {"run": event_fields(run), "event_id": event_id}
-        self._bus.converse(scratchpad.write(self._bus.core, self._agent, scratchpad.RecordRun, given))
+        arguments = {"run": event_fields(run), "event_id": event_id}
+        self._bus.converse(scratchpad.write(self._bus.core, self._agent, scratchpad.RecordRun, arguments))
 
     def history(self) -> list[AnyEvent]:
         """Return the writes and runs as events, oldest first. Raises Unauthorized."""

@@ -62,7 +62,9 @@ class Turns:
         if at is None:
             return self._bus.converse(operations.said(self._bus.core, self._page, after, limit))
         operations.check_slice(after, limit)
-        return (self._bus.converse(timetravel.conversation_as_of(self._bus.core, self._page, at))).said(after, limit)
+        return (self._bus.converse(timetravel.conversation_as_of(self._bus.core, self._page, at))).original_turns(
+            after, limit
+        )
 
     def shown(self) -> TurnList:
         """Return the turns that an agent is shown, with summaries in place of the turns they replace.

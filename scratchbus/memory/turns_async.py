@@ -60,7 +60,7 @@ class AsyncTurns:
         if at is None:
             return await self._bus.converse(operations.said(self._bus.core, self._page, after, limit))
         operations.check_slice(after, limit)
-        return (await self._bus.converse(timetravel.conversation_as_of(self._bus.core, self._page, at))).said(
+        return (await self._bus.converse(timetravel.conversation_as_of(self._bus.core, self._page, at))).original_turns(
             after, limit
         )
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Remembered
 
-_BEGINNING = "context_"
+_PREFIX = "context_"
 
 
 def subject_of(viewer: str) -> str:
     """Return the subject of the contexts of a viewer, `session:<id>` or `agent:<name>`."""
-    return _BEGINNING + viewer
+    return _PREFIX + viewer
 
 
 def evolve(document: Remembered | None, event: Event) -> Remembered | None:

@@ -39,8 +39,8 @@ class Conversation:
     def evolve(self, event: Event) -> None:
         """Fold an event; known events, and events that cannot follow the earlier ones, change nothing."""
         if is_over(event):
-            for known in (self._turns, self._tasks):
-                for id in [id for id, document in known.items() if document.seq < event.seq]:
+            for documents in (self._turns, self._tasks):
+                for id in [id for id, document in documents.items() if document.seq < event.seq]:
                     self._put(id, None)
         elif event.subject.startswith((turns.PREFIX, TASKS)):
             before = self._turns.get(event.subject) or self._tasks.get(event.subject)
@@ -48,19 +48,19 @@ class Conversation:
                 self._put(event.subject, projection_of(event.subject).fold(before, event)[0])
 
     def _put(self, id: str, document: Any) -> None:
-        known: dict[str, Any] = self._tasks if id.startswith(TASKS) else self._turns
-        before = known.pop(id, None)
+        documents: dict[str, Any] = self._tasks if id.startswith(TASKS) else self._turns
+        before = documents.pop(id, None)
         self.size += _size(document) - _size(before)
         if document is not None:
-            known[id] = document
+            documents[id] = document
 
     def __contains__(self, id: str) -> bool:
         return id in self._turns or id in self._tasks
 
-    def said(self, after: str | None = None, limit: int | None = None) -> list[Turn]:
+    def original_turns(self, after: str | None = None, limit: int | None = None) -> list[Turn]:
         """Return the turns in order, without summaries: those after the turn with the id `after`, at most `limit`."""
-        begin = -1 if after is None else _order(after)
-        found = [turn for turn in self._in_order() if turn.role != SUMMARY and _order(turn.id) > begin]
+        start = -1 if after is None else _order(after)
+        found = [turn for turn in self._in_order() if turn.role != SUMMARY and _order(turn.id) > start]
         return found if limit is None else found[:limit]
 
     def documents(self) -> list[tuple[str, Turn | Task]]:
@@ -80,27 +80,31 @@ class Conversation:
         replaced = {id for turn in self._turns.values() for id in turn.replaces}
         ended = self._ended_tasks()
         covered: dict[str, list[str]] = {id: [] for id in ended}
-        places: dict[str, int] = {}
+        positions: dict[str, int] = {}
         tasks: dict[str, list[str]] = {}
         for turn in sorted(self._turns.values(), key=lambda turn: turn.added_seq):  # turns come before their summaries
-            place = min((places[id] for id in turn.replaces if id in places), default=_order(turn.id))
-            own = [tasks[id] for id in turn.replaces if id in tasks]
-            places[turn.id], tasks[turn.id] = place, _in_all(own) if own else _tasks_of(turn, ended)
+            position = min((positions[id] for id in turn.replaces if id in positions), default=_order(turn.id))
+            replaced_tasks = [tasks[id] for id in turn.replaces if id in tasks]
+            positions[turn.id] = position
+            tasks[turn.id] = _in_all(replaced_tasks) if replaced_tasks else _tasks_of(turn, ended)
             for id in tasks[turn.id]:
-                places[id] = min(place, places.get(id, place))
+                positions[id] = min(position, positions.get(id, position))
                 if turn.id not in replaced:
                     covered[id].append(turn.id)
         shown = [turn for id, turn in self._turns.items() if id not in replaced and not tasks[id]]
         for id, (task, outer) in ended.items():
             if id not in replaced and covered[id] and not any(covered[other] for other in outer):
                 shown.append(_summary_of(id, task, covered[id]))
-        return sorted(shown, key=lambda turn: places[turn.id])
+        return sorted(shown, key=lambda turn: positions[turn.id])
 
     def _ended_tasks(self) -> dict[str, tuple[Task, list[str]]]:
         """Return the ended tasks by their ids, each with those that began before it and ended after it."""
         ended = {id: task for id, task in self._tasks.items() if task.summary is not None}
         return {
-            id: (task, [other for other, its in ended.items() if its.added_seq < task.added_seq and task.seq < its.seq])
+            id: (
+                task,
+                [other for other, outer in ended.items() if outer.added_seq < task.added_seq and task.seq < outer.seq],
+            )
             for id, task in ended.items()
         }
 
@@ -122,7 +126,7 @@ def _tasks_of(turn: Turn, ended: Mapping[str, tuple[Task, list[str]]]) -> list[s
 
 def _in_all(lists: list[list[str]]) -> list[str]:
     """Return the items that all lists contain: a summary belongs to the tasks of all turns that it replaces."""
-    return [id for id in lists[0] if all(id in other for other in lists[1:])]
+    return [id for id in lists[0] if all(id in items for items in lists[1:])]
 
 
 def _order(id: str) -> int:
@@ -135,8 +139,8 @@ def _order(id: str) -> int:
 
 def _summary_of(id: str, task: Task, replaces: list[str]) -> Turn:
     fields = {"id": id, "role": SUMMARY, "content": replacement(task.title, task.summary or ""), "tokens": None}
-    own = {name: value for name, value in task.__dict__.items() if name not in ("title", "summary")}
-    return trusted(Turn, {**own, **fields, "task": id, "replaces": replaces, "source": ""})
+    values = {name: value for name, value in task.__dict__.items() if name not in ("title", "summary")}
+    return trusted(Turn, {**values, **fields, "task": id, "replaces": replaces, "source": ""})
 
 
 def _size(document: Turn | Task | None) -> int:

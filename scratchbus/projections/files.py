@@ -6,7 +6,7 @@ from scratchbus.domain.conversation_events import FileRemoved, FileWritten
 from scratchbus.domain.conversations import ScratchFile
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import Erased
-from scratchbus.projections.memory_document import begun, begun_or_grown, grown
+from scratchbus.projections.memory_document import create_document, update_document, upsert_document
 from scratchbus.projections.projection import FoldError
 
 PREFIX = "file_"
@@ -16,13 +16,13 @@ PREFIX = "file_"
 def evolve(file: ScratchFile | None, event: Event) -> ScratchFile | None:
     """Return a file after an event. A deleted file leaves its version, which the next file of this path continues."""
     if isinstance(event, Erased):
-        gone = {"id": event.subject, "path": "", "source": event.by, "deleted": True}
-        return begun(ScratchFile, event, **gone, version=event.version)
+        tombstone = {"id": event.subject, "path": "", "source": event.by, "deleted": True}
+        return create_document(ScratchFile, event, **tombstone, version=event.version)
     if isinstance(event, FileWritten):
-        said = {"id": event.subject, "path": event.path, "size": event.size, "sha256": event.sha256}
-        return begun_or_grown(ScratchFile, file, event, **said, source=event.by, deleted=False)
+        content = {"id": event.subject, "path": event.path, "size": event.size, "sha256": event.sha256}
+        return upsert_document(ScratchFile, file, event, **content, source=event.by, deleted=False)
     if isinstance(event, FileRemoved):
         if file is None:
             raise FoldError("file_removed of a file that was never written")
-        return grown(file, event, size=0, sha256="", source=event.by, deleted=True)
+        return update_document(file, event, size=0, sha256="", source=event.by, deleted=True)
     return file

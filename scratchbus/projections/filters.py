@@ -23,8 +23,8 @@ After = Observation | Position | str | None
 """The last item of a list that is continued: the observation, its position, or its id."""
 
 
-def _tags(given: Any) -> tuple[str, ...]:
-    return tuple(check_names("tags", given) or ())
+def _tags(value: Any) -> tuple[str, ...]:
+    return tuple(check_names("tags", value) or ())
 
 
 class Filter(Given):
@@ -73,8 +73,8 @@ class Filter(Given):
         )
 
 
-def _has_all(values: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    return all(values.get(name) == value for name, value in wanted.items())
+def _has_all(values: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
+    return all(values.get(name) == value for name, value in expected.items())
 
 
 class FilterKeywords(TypedDict, total=False):
@@ -104,41 +104,41 @@ def list_arguments(
 
     Raises InvalidField or UnknownField.
     """
-    given = {**_checked(keywords), "limit": limit, "after": after}
+    arguments = {**_checked(keywords), "limit": limit, "after": after}
     if filters is not None:
-        given = keywords_of(filters, given)
-    return Filter.parse(given), given["limit"], given["after"]
+        arguments = keywords_of(filters, arguments)
+    return Filter.parse(arguments), arguments["limit"], arguments["after"]
 
 
 def _checked(keywords: FilterKeywords) -> dict[str, Any]:
     """Return all filters by name, None for those that are not given. Raises UnknownField."""
-    known: dict[str, Any] = dict.fromkeys(FilterKeywords.__annotations__)
+    defaults: dict[str, Any] = dict.fromkeys(FilterKeywords.__annotations__)
     for name in keywords:
-        if name not in known:
-            raise UnknownField(name, known)
-    return {**known, **keywords}
+        if name not in defaults:
+            raise UnknownField(name, defaults)
+    return {**defaults, **keywords}
 
 
-def keywords_of(filters: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def keywords_of(filters: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keywords of a `list` whose filters were given as a mapping; keywords override those in the mapping.
 
     Raises InvalidField or UnknownField.
     """
-    keywords = {name: value for name, value in given.items() if name not in ("self", "filters")}
+    keywords = {name: value for name, value in arguments.items() if name not in ("self", "filters")}
     if not isinstance(filters, Mapping):
         raise InvalidField("filters", f"{shown(filters)} is not a mapping; write list(type=…)")
     for name in filters:
         if name not in keywords:
             raise UnknownField(key_text(name), keywords)
     defaults = {"limit": 100, "stale_ok": False}
-    beside = {name: value for name, value in keywords.items() if value is not None and value != defaults.get(name)}
-    return {**keywords, **filters, **beside}
+    overrides = {name: value for name, value in keywords.items() if value is not None and value != defaults.get(name)}
+    return {**keywords, **filters, **overrides}
 
 
-def matching(page: LivePage, wanted: Filter, limit: int | None, below: int | None) -> list[Observation]:
-    """Return the matching observations of a page in memory, newest first; with `below`, those added before that seq."""
-    found = page.walk(wanted.indexes(), below)
-    if wanted.since is not None:
-        start = millis(wanted.since)
-        found = takewhile(lambda one: one.added_ms >= start, found)
-    return [*map(page.whole, islice(filter(wanted.matches, found), limit))]
+def matching(page: LivePage, criteria: Filter, limit: int | None, below_seq: int | None) -> list[Observation]:
+    """Return the matching observations of a page in memory, newest first; with `below_seq`, those added before it."""
+    found = page.walk(criteria.indexes(), below_seq)
+    if criteria.since is not None:
+        start = millis(criteria.since)
+        found = takewhile(lambda observation: observation.added_ms >= start, found)
+    return [*map(page.as_observation, islice(filter(criteria.matches, found), limit))]

@@ -40,8 +40,8 @@ class NamespaceMatch(NamedTuple):
         """Return whether a namespace meets the condition."""
         if len(namespace) < len(self.path):
             return False
-        path, its = (self.path, namespace) if self.end == "prefix" else (self.path[::-1], namespace[::-1])
-        return all(wanted in ("*", label) for wanted, label in zip(path, its, strict=False))
+        path, labels = (self.path, namespace) if self.end == "prefix" else (self.path[::-1], namespace[::-1])
+        return all(pattern in ("*", label) for pattern, label in zip(path, labels, strict=False))
 
 
 class ItemIndex:
@@ -51,7 +51,7 @@ class ItemIndex:
         self._all: dict[str, StoreItem] = {}
         self._spaces: dict[Namespace, dict[str, StoreItem]] = {}
         self._mortal: set[str] = set()
-        self._words: Connection | None = None
+        self._fulltext: Connection | None = None
         self._unread: dict[str, None] = {}
         self._rows: dict[str, int] = {}
         self.size = 0
@@ -76,36 +76,36 @@ class ItemIndex:
                 self._put(after)
 
     @property
-    def has_mortals(self) -> bool:
+    def has_expiring(self) -> bool:
         """Whether any item may expire."""
         return bool(self._mortal)
 
     def get(self, namespace: Namespace, key: str, now_ms: float) -> StoreItem | None:
         """Return an item, None if it does not exist or has expired."""
         item = self._spaces.get(namespace, {}).get(key)
-        return item if item is not None and _lives(item, now_ms) else None
+        return item if item is not None and _is_live(item, now_ms) else None
 
     def expired(self, now_ms: float) -> list[StoreItem]:
         """Return the items that have expired and are not deleted."""
-        return [item for item in map(self._all.__getitem__, self._mortal) if not _lives(item, now_ms)]
+        return [item for item in map(self._all.__getitem__, self._mortal) if not _is_live(item, now_ms)]
 
     def search(
-        self, prefix: Namespace, wanted: Mapping[str, Any], query: str, limit: int, offset: int, now_ms: float
+        self, prefix: Namespace, condition: Mapping[str, Any], query: str, limit: int, offset: int, now_ms: float
     ) -> list[FoundItem]:
         """Return the items below a namespace that match a filter, and a query if it has words.
 
         They are in the order in which they were first put; with a query, the best matches come first. Raises
         InvalidField for an unknown operator.
         """
-        test = _test_of(wanted)
+        test = _test_of(condition)
         if _WORD.search(query):
             labels, depth = list(prefix), len(prefix)
-            candidates = (each for each in self._matching(query) if each.item.namespace[:depth] == labels)
-            matching = (each for each in candidates if _lives(each.item, now_ms) and test(each.item.value))
+            matches = (each for each in self._matching(query) if each.item.namespace[:depth] == labels)
+            found = (each for each in matches if _is_live(each.item, now_ms) and test(each.item.value))
         else:
-            below = (item for item in self._below(prefix) if test(item.value))
-            matching = (FoundItem(item) for item in below if _lives(item, now_ms))
-        return list(islice(matching, offset, offset + limit))
+            candidates = (item for item in self._below(prefix) if test(item.value))
+            found = (FoundItem(item) for item in candidates if _is_live(item, now_ms))
+        return list(islice(found, offset, offset + limit))
 
     def namespaces(
         self, matches: Sequence[NamespaceMatch], max_depth: int | None, limit: int, offset: int, now_ms: float
@@ -115,7 +115,7 @@ class ItemIndex:
             namespace[:max_depth]
             for namespace, items in self._spaces.items()
             if all(match.matches(namespace) for match in matches)
-            and any(_lives(each, now_ms) for each in items.values())
+            and any(_is_live(each, now_ms) for each in items.values())
         }
         return sorted(found)[offset : offset + limit]
 
@@ -143,31 +143,31 @@ class ItemIndex:
 
     def _matching(self, query: str) -> Iterator[FoundItem]:
         """Yield the items that have any word of a query, best match first."""
-        words = self._indexed()
+        index = self._updated_fulltext()
         terms = " OR ".join(f'"{word}"' for word in _WORD.findall(query)[:_MOST_WORDS])
-        rows = words.execute("SELECT id, -rank FROM items WHERE text MATCH ? ORDER BY rank, rowid", (terms,)).fetchall()
+        rows = index.execute("SELECT id, -rank FROM items WHERE text MATCH ? ORDER BY rank, rowid", (terms,)).fetchall()
         yield from (FoundItem(self._all[id], score) for id, score in rows)
 
-    def _indexed(self) -> Connection:
+    def _updated_fulltext(self) -> Connection:
         """Return the full-text index, updated with all changed items."""
-        if self._words is None:
+        if self._fulltext is None:
             from sqlite3 import connect  # late: only a query needs it
 
-            self._words = connect(":memory:", check_same_thread=False, isolation_level=None)
-            self._words.execute(
+            self._fulltext = connect(":memory:", check_same_thread=False, isolation_level=None)
+            self._fulltext.execute(
                 "CREATE VIRTUAL TABLE items USING fts5(id UNINDEXED, text, tokenize='porter unicode61')"
             )
         changed = [self._all[id] for id in self._unread]
-        self._words.execute("BEGIN")
-        old = [(self._rows[item.id],) for item in changed if item.id in self._rows]
-        self._words.executemany("DELETE FROM items WHERE rowid = ?", old)
+        self._fulltext.execute("BEGIN")
+        outdated = [(self._rows[item.id],) for item in changed if item.id in self._rows]
+        self._fulltext.executemany("DELETE FROM items WHERE rowid = ?", outdated)
         for item in changed:
             row = self._rows.setdefault(item.id, len(self._rows))
             if text := "" if item.deleted else text_of(item):
-                self._words.execute("INSERT INTO items (rowid, id, text) VALUES (?, ?, ?)", (row, item.id, text))
-        self._words.execute("COMMIT")
+                self._fulltext.execute("INSERT INTO items (rowid, id, text) VALUES (?, ?, ?)", (row, item.id, text))
+        self._fulltext.execute("COMMIT")
         self._unread.clear()
-        return self._words
+        return self._fulltext
 
 
 def text_of(item: StoreItem) -> str:
@@ -186,32 +186,32 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(each)
 
 
-def _lives(item: StoreItem, now_ms: float) -> bool:
+def _is_live(item: StoreItem, now_ms: float) -> bool:
     return item.expires_ms is None or item.expires_ms > now_ms
 
 
 _Test = Callable[[Any], bool]
 
 
-def _test_of(wanted: Any) -> _Test:
+def _test_of(condition: Any) -> _Test:
     """Return a test of whether a value matches a filter: by equality or operators; objects field by field.
 
     Raises InvalidField for an unknown operator.
     """
-    if isinstance(wanted, Mapping):
-        if any(isinstance(name, str) and name.startswith("$") for name in wanted):
-            applied = [_applied(name, operand) for name, operand in wanted.items()]
+    if isinstance(condition, Mapping):
+        if any(isinstance(name, str) and name.startswith("$") for name in condition):
+            applied = [_applied(name, operand) for name, operand in condition.items()]
             return applied[0] if len(applied) == 1 else lambda value: all(test(value) for test in applied)
-        fields = [(name, _test_of(each)) for name, each in wanted.items()]
+        fields = [(name, _test_of(each)) for name, each in condition.items()]
         return lambda value: isinstance(value, dict) and all(test(value.get(name)) for name, test in fields)
-    if isinstance(wanted, list | tuple):
-        parts = [_test_of(each) for each in wanted]
+    if isinstance(condition, list | tuple):
+        tests = [_test_of(each) for each in condition]
         return lambda value: (
             isinstance(value, list)
-            and len(value) == len(parts)
-            and all(test(part) for test, part in zip(parts, value, strict=True))
+            and len(value) == len(tests)
+            and all(test(element) for test, element in zip(tests, value, strict=True))
         )
-    return lambda value: bool(value == wanted)
+    return lambda value: bool(value == condition)
 
 
 _OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {

@@ -10,34 +10,34 @@ from scratchbus.domain.models import default_of, trusted
 
 Document = TypeVar("Document", bound=Remembered)
 
-_UNTOUCHED: dict[type[Remembered], dict[str, Any]] = {}
+_DEFAULTS: dict[type[Remembered], dict[str, Any]] = {}
 
 
-def begun(cls: type[Document], event: Event, **fields: Any) -> Document:
+def create_document(cls: type[Document], event: Event, **fields: Any) -> Document:
     """Return the document that an event creates; fields that are not given have their defaults."""
-    return trusted(cls, {**_untouched(cls), "shard": event.shard, **_first(event), **fields})
+    return trusted(cls, {**_defaults_of(cls), "shard": event.shard, **_first_position(event), **fields})
 
 
-def grown(document: Document, event: Event, **changes: Any) -> Document:
+def update_document(document: Document, event: Event, **changes: Any) -> Document:
     """Return a document after one more event."""
     values = document.__dict__ | changes
     values.update(version=document.version + 1, ms=event.ms, seq=event.seq)
     return trusted(type(document), values)
 
 
-def begun_or_grown(cls: type[Document], document: Document | None, event: Event, **changes: Any) -> Document:
+def upsert_document(cls: type[Document], document: Document | None, event: Event, **changes: Any) -> Document:
     """Return a document after an event that may also be its first."""
-    return begun(cls, event, **changes) if document is None else grown(document, event, **changes)
+    return create_document(cls, event, **changes) if document is None else update_document(document, event, **changes)
 
 
-def _first(event: Event) -> dict[str, int]:
+def _first_position(event: Event) -> dict[str, int]:
     return {"added_ms": event.ms, "added_seq": event.seq, "ms": event.ms, "seq": event.seq}
 
 
-def _untouched(cls: type[Remembered]) -> dict[str, Any]:
+def _defaults_of(cls: type[Remembered]) -> dict[str, Any]:
     """Return all fields of a document in order, with their defaults, if any."""
-    found = _UNTOUCHED.get(cls)
+    found = _DEFAULTS.get(cls)
     if found is None:
         fields = cls.model_fields.items()
-        found = _UNTOUCHED[cls] = {name: default_of(field) for name, field in fields}
+        found = _DEFAULTS[cls] = {name: default_of(field) for name, field in fields}
     return found

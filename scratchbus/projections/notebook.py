@@ -71,11 +71,11 @@ class Notebook:
 
         They are sorted by where the text occurs, then newest first.
         """
-        wanted = query.casefold()
-        newest_first = self._with_all(tags) if tags else self._with_text(wanted)
-        if not wanted:
+        folded_query = query.casefold()
+        newest_first = self._with_all(tags) if tags else self._with_text(folded_query)
+        if not folded_query:
             return list(newest_first)
-        found = [(at, note) for note in newest_first if (at := self._texts[note.id].find(wanted)) >= 0]
+        found = [(at, note) for note in newest_first if (at := self._texts[note.id].find(folded_query)) >= 0]
         found.sort(key=itemgetter(0))
         return [note for _, note in found]
 
@@ -84,10 +84,10 @@ class Notebook:
         found = [self._notes[id] for id in groups[0] if all(id in group for group in groups[1:])]
         return sorted(found, key=attrgetter("added_seq"), reverse=True)
 
-    def _with_text(self, wanted: str) -> Iterable[Note]:
+    def _with_text(self, folded_query: str) -> Iterable[Note]:
         """Yield the notes of the blocks that contain a text."""
         for block in reversed(self._blocks):
-            if wanted in block.text(self._texts):
+            if folded_query in block.text(self._texts):
                 yield from (self._notes[id] for id in reversed(block.ids))
 
     def _put(self, before: Note | None, after: Note | None) -> None:

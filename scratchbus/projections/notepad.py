@@ -6,7 +6,7 @@ from scratchbus.domain.event import Event
 from scratchbus.domain.events import Erased
 from scratchbus.domain.memories import Remembered
 from scratchbus.domain.memory_events import NotepadEdited, NotepadWritten
-from scratchbus.projections.memory_document import begun, begun_or_grown
+from scratchbus.projections.memory_document import create_document, upsert_document
 from scratchbus.projections.projection import FoldError
 
 SUBJECT = "notepad"
@@ -21,12 +21,12 @@ class NotepadDocument(Remembered):
 def evolve(document: NotepadDocument | None, event: Event) -> NotepadDocument | None:
     """Return the notepad after an event. An erased notepad is empty and may be written again."""
     if isinstance(event, Erased):
-        return begun(NotepadDocument, event, version=event.version)
+        return create_document(NotepadDocument, event, version=event.version)
     if isinstance(event, NotepadWritten):
-        return begun_or_grown(NotepadDocument, document, event, content=event.content)
+        return upsert_document(NotepadDocument, document, event, content=event.content)
     if isinstance(event, NotepadEdited):
         content = edited(document.content if document else "", event)
-        return begun_or_grown(NotepadDocument, document, event, content=content)
+        return upsert_document(NotepadDocument, document, event, content=content)
     return document
 
 
@@ -38,9 +38,9 @@ def edited(text: str, edit: NotepadEdited) -> str:
         case "prepend":
             return edit.content + text
         case "find_replace":
-            gone, new = edit.find, edit.replace
+            old, new = edit.find, edit.replace
         case "delete":
-            gone, new = edit.content, ""
-    if not gone or gone not in text:
+            old, new = edit.content, ""
+    if not old or old not in text:
         raise FoldError(f"{edit.operation} of a text that is not in the notepad")
-    return text.replace(gone, new, -1 if edit.replace_all else 1)
+    return text.replace(old, new, -1 if edit.replace_all else 1)

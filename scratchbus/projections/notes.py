@@ -7,7 +7,7 @@ from typing import Any
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Note
 from scratchbus.domain.memory_events import NoteAdded, NoteDeleted, NoteUpdated
-from scratchbus.projections.memory_document import begun, grown
+from scratchbus.projections.memory_document import create_document, update_document
 from scratchbus.projections.projection import FoldError
 
 PREFIX = "note_"
@@ -17,7 +17,7 @@ PREFIX = "note_"
 def evolve(note: Note | None, event: Event) -> Note | None:
     """Return a note after an event; None once it is deleted or erased."""
     if isinstance(event, NoteAdded):
-        return begun(Note, event, id=event.subject, content=event.content, tags=event.tags, source=event.by)
+        return create_document(Note, event, id=event.subject, content=event.content, tags=event.tags, source=event.by)
     if event.kind == "erased":
         return None
     if isinstance(event, NoteUpdated | NoteDeleted):
@@ -26,5 +26,5 @@ def evolve(note: Note | None, event: Event) -> Note | None:
         if isinstance(event, NoteDeleted):
             return None
         changes: dict[str, Any] = {"content": event.content, "tags": event.tags}
-        return grown(note, event, **{name: value for name, value in changes.items() if value is not None})
+        return update_document(note, event, **{name: value for name, value in changes.items() if value is not None})
     return note

@@ -20,13 +20,13 @@ from scratchbus.domain.values import moment
 from scratchbus.projections import scratch_page
 from scratchbus.projections.projection import damage
 from scratchbus.projections.scratch_page import by_priority, is_active
-from scratchbus.projections.stored_observation import PLAIN, AnyObservation, StoredObservation
+from scratchbus.projections.stored_observation import NO_DETAILS, AnyObservation, StoredObservation
 from scratchbus.projections.table import SCRATCH_PAGE
 
 Name = tuple[str, str]
 """The name of an index: a kind, such as a tag, and its value."""
 
-Turn = tuple[Observation | None, Observation | None]
+BeforeAfter = tuple[Observation | None, Observation | None]
 """An observation before and after an event, as the log has it; None if it is not on the page."""
 
 _ALL = ("all", "")
@@ -50,17 +50,17 @@ class LivePage:
 
     def __init__(self, documents: Iterable[AnyObservation], now_ms: int, keep_final_ms: int | None = None) -> None:
         self._keep = keep_final_ms
-        by_place = sorted(documents, key=_seq_of)
-        seqs = [*map(_seq_of, by_place)]
+        by_seq = sorted(documents, key=_seq_of)
+        seqs = [*map(_seq_of, by_seq)]
         self._now = now_ms
-        self._documents: dict[str, AnyObservation] = dict(zip(map(_id_of, by_place), by_place, strict=True))
-        self._shown: dict[int, AnyObservation] = dict(zip(seqs, by_place, strict=True))
+        self._documents: dict[str, AnyObservation] = dict(zip(map(_id_of, by_seq), by_seq, strict=True))
+        self._shown: dict[int, AnyObservation] = dict(zip(seqs, by_seq, strict=True))
         self._indexes: defaultdict[Name, list[int]] = defaultdict(list, {_ALL: seqs})
         self._active: list[AnyObservation] = []
         self._blocked = 0  # the number of these that may be blocked
         self._alarms: list[int] = []
-        for document, seq in zip(by_place, seqs, strict=True):
-            if isinstance(document, StoredObservation) and document.details is PLAIN:
+        for document, seq in zip(by_seq, seqs, strict=True):
+            if isinstance(document, StoredObservation) and document.details is NO_DETAILS:
                 self._add_plain(document, seq)
                 continue
             for name in scratch_page.index_entries(document):
@@ -91,43 +91,43 @@ class LivePage:
     def get(self, id: str) -> Observation | None:
         """Return an observation as it reads now, or None."""
         document = self._documents.get(id)
-        return self.whole(document) if document is not None else None
+        return self.as_observation(document) if document is not None else None
 
     def active(self, limit: int | None) -> list[Observation]:
         """Return the active observations that are not blocked, by priority, then newest first."""
         found = unblocked(self._active, self._is_open) if self._blocked else self._active
-        return [*map(self.whole, found[:limit])]
+        return [*map(self.as_observation, found[:limit])]
 
     def _is_open(self, id: str) -> bool:
         document = self._documents.get(id)
         return document is not None and self._shown[document.added_seq].status_class == "open"
 
-    def whole(self, document: AnyObservation) -> Observation:
+    def as_observation(self, document: AnyObservation) -> Observation:
         """Return an observation on the page as it reads now, as a model, which replaces its stored form."""
         shown = self._shown[document.added_seq]
         if isinstance(shown, Observation):
             return shown
-        made = self._shown[shown.added_seq] = self._documents[shown.id] = scratch_page.whole(shown)
-        return made
+        observation = self._shown[shown.added_seq] = self._documents[shown.id] = scratch_page.as_observation(shown)
+        return observation
 
     def has(self, name: Name) -> bool:
         """Return whether any observation on the page has this type, tag or owner."""
         return name in self._indexes
 
-    def walk(self, names: Collection[Name], below: int | None) -> Iterator[AnyObservation]:
+    def walk(self, names: Collection[Name], below_seq: int | None) -> Iterator[AnyObservation]:
         """Yield the observations of the smallest of these indexes, or all if there are none, newest first.
 
-        They may be in their stored form; pass them to `whole` before use. With `below`, only those added before that
-        seq. The page must not change until the iterator is exhausted or dropped.
+        They may be in their stored form; pass them to `as_observation` before use. With `below_seq`, only those added
+        before it. The page must not change until the iterator is exhausted or dropped.
         """
         seqs: Sequence[int] = min((self._indexes.get(name, ()) for name in names or (_ALL,)), key=len)
         shown = self._shown
-        at = len(seqs) if below is None else bisect_left(seqs, below)
+        at = len(seqs) if below_seq is None else bisect_left(seqs, below_seq)
         while at:
             at -= 1
             yield shown[seqs[at]]
 
-    def evolve(self, event: Event) -> tuple[Turn, str]:
+    def evolve(self, event: Event) -> tuple[BeforeAfter, str]:
         """Fold an event; return what it changed, and the reason if it could not be folded.
 
         An event that is already folded changes nothing.
@@ -136,12 +136,12 @@ class LivePage:
         if before is not None and event.seq <= before.seq:
             return (before, before), ""
         after, problem = SCRATCH_PAGE.fold(before, event)
-        return self._turn(event.subject, before, after), problem
+        return self._apply(event.subject, before, after), problem
 
-    def damage(self, subject: str, ms: int, seq: int) -> Turn:
+    def damage(self, subject: str, ms: int, seq: int) -> BeforeAfter:
         """Mark the observation of an event that could not be read as damaged."""
         before = self._before(subject)
-        return self._turn(subject, before, damage(before, ms, seq))
+        return self._apply(subject, before, damage(before, ms, seq))
 
     def advance(self, now_ms: int) -> None:
         """Advance the clock: expired observations read as archived from now on, and ended claims as none."""
@@ -150,10 +150,10 @@ class LivePage:
             shown = self._shown.get(heappop(self._alarms) & _SEQ_MASK)
             if shown is None:
                 continue
-            document = self.whole(shown)
-            its = self._documents[document.id]  # as the log has it: not final if no event records the expiry yet
-            if self._keep is not None and scratch_page.may_be_paged_out(its) and its.ms + self._keep <= now:
-                self._drop(its)
+            document = self.as_observation(shown)
+            stored = self._documents[document.id]  # as the log has it: not final if no event records the expiry yet
+            if self._keep is not None and scratch_page.may_be_paged_out(stored) and stored.ms + self._keep <= now:
+                self._drop(stored)
             else:
                 self._show(document, scratch_page.settled(document, now))
         self._await_next()
@@ -161,12 +161,12 @@ class LivePage:
     def _before(self, subject: str) -> Observation | None:
         """Return an observation as the log has it."""
         document = self._documents.get(subject)
-        return self.whole(document) if isinstance(document, StoredObservation) else document
+        return self.as_observation(document) if isinstance(document, StoredObservation) else document
 
     def _await_next(self) -> None:
         self.next_ms = self._alarms[0] >> _SEQ_BITS if self._alarms else inf
 
-    def _turn(self, id: str, before: Observation | None, after: Observation | None) -> Turn:
+    def _apply(self, id: str, before: Observation | None, after: Observation | None) -> BeforeAfter:
         if after is before:
             return before, after
         self._index(before, after)
@@ -176,9 +176,9 @@ class LivePage:
             self._rank(was_shown, None)
             return before, after
         self._documents[id] = after
-        known = self._alarms_of(before) if before is not None else []
+        pending = self._alarms_of(before) if before is not None else []
         for alarm in self._alarms_of(after):
-            if alarm not in known:
+            if alarm not in pending:
                 heappush(self._alarms, alarm)
         if len(self._alarms) > _MOST_STALE + 2 * len(self._documents):
             self._alarms = [alarm for document in self._shown.values() for alarm in self._alarms_of(document)]
@@ -226,13 +226,13 @@ class LivePage:
 
     def _index(self, before: AnyObservation | None, after: Observation | None) -> None:
         """Replace an observation in all indexes; None stands for one that is not on the page."""
-        was, now = _entries(before), _entries(after)
-        for name, seq in was - now:
+        removed, added = _entries(before), _entries(after)
+        for name, seq in removed - added:
             seqs = self._indexes[name]
             del seqs[bisect_left(seqs, seq)]
             if not seqs and name != _ALL:
                 del self._indexes[name]
-        for name, seq in now - was:
+        for name, seq in added - removed:
             seqs = self._indexes[name]
             if seqs and seqs[-1] > seq:
                 insort(seqs, seq)

@@ -6,7 +6,7 @@ from scratchbus.domain.event import Event
 from scratchbus.domain.events import Erased
 from scratchbus.domain.memories import Preference
 from scratchbus.domain.memory_events import PreferenceForgotten, PreferenceRemembered
-from scratchbus.projections.memory_document import begun, begun_or_grown, grown
+from scratchbus.projections.memory_document import create_document, update_document, upsert_document
 from scratchbus.projections.projection import FoldError
 
 PREFIX = "preference_"
@@ -16,12 +16,12 @@ PREFIX = "preference_"
 def evolve(preference: Preference | None, event: Event) -> Preference | None:
     """Return a preference after an event. A forgotten or erased preference may be remembered again."""
     if isinstance(event, PreferenceRemembered):
-        said = {"key": event.key, "text": event.text, "said_by": event.said_by or event.by, "source": event.by}
-        return begun_or_grown(Preference, preference, event, **{"id": event.subject, **said, "forgotten": False})
+        content = {"key": event.key, "text": event.text, "said_by": event.said_by or event.by, "source": event.by}
+        return upsert_document(Preference, preference, event, **{"id": event.subject, **content, "forgotten": False})
     if isinstance(event, PreferenceForgotten):
         if preference is None:
             raise FoldError("preference_forgotten of a preference that does not exist")
-        return grown(preference, event, text="", forgotten=True)
+        return update_document(preference, event, text="", forgotten=True)
     if isinstance(event, Erased):
-        return begun(Preference, event, id=event.subject, forgotten=True, version=event.version)
+        return create_document(Preference, event, id=event.subject, forgotten=True, version=event.version)
     return preference

@@ -18,7 +18,7 @@ from scratchbus.domain.schedule import is_scheduled
 from scratchbus.domain.values import LARGEST, millis, moment
 from scratchbus.projections.folded_changes import CHANGES
 from scratchbus.projections.projection import FoldError
-from scratchbus.projections.stored_observation import PLAIN, AnyObservation, StoredObservation
+from scratchbus.projections.stored_observation import NO_DETAILS, AnyObservation, StoredObservation
 
 NAME = "scratch_page"
 
@@ -37,12 +37,12 @@ WAITING = ("waiting", "event")
 INDEXED = ("tags", "owner", "remind_on")
 """The fields that can change and that an index depends on."""
 
-_PLAIN = dict.fromkeys(Observation.model_fields) | asdict(PLAIN) | {"displaced": ()}
+_PLAIN_VALUES = dict.fromkeys(Observation.model_fields) | asdict(NO_DETAILS) | {"displaced": ()}
 """All fields in order: filling a copy of it is faster than filling an empty dictionary."""
 
 _new = object.__new__
-_set_values, _set_given, _set_extra, _set_private = MODEL_SLOTS
-_NONE_GIVEN = set[str]()
+_set_values, _set_fields_set, _set_extra, _set_private = MODEL_SLOTS
+_NO_FIELDS_SET = set[str]()
 """The set of given fields that all models made from stored forms share."""
 
 
@@ -54,9 +54,9 @@ def evolve(observation: Observation | None, event: Event, *, in_place: bool = Fa
     was never added.
     """
     if isinstance(event, Added):
-        given = event.__dict__  # half the cost of attribute access
-        place = given["ms"], given["seq"], given["shard"]
-        return added(given["subject"], given["page"], given["type"], given, place)
+        fields = event.__dict__  # half the cost of attribute access
+        position = fields["ms"], fields["seq"], fields["shard"]
+        return added(fields["subject"], fields["page"], fields["type"], fields, position)
     if event.kind == "erased":
         return None
     change = CHANGES.get(event.kind)
@@ -74,14 +74,14 @@ def evolve(observation: Observation | None, event: Event, *, in_place: bool = Fa
     return trusted(Observation, observation.__dict__ | changes)
 
 
-def whole(observation: AnyObservation) -> Observation:
+def as_observation(observation: AnyObservation) -> Observation:
     """Return an observation as the model that users see; unless its details are plain, it shares their objects."""
     if not isinstance(observation, StoredObservation):  # isinstance is slow for models
         return observation
-    details, values = observation.details, _PLAIN.copy()
+    details, values = observation.details, _PLAIN_VALUES.copy()
     values["added_ms"] = values["ms"] = observation.added_ms
     values["added_seq"] = values["seq"] = observation.added_seq
-    if details is PLAIN:
+    if details is NO_DETAILS:
         values["context"], values["metadata"] = {}, {}
         values["evidence"], values["links"] = [], []
         values["chain"], values["seen_by"], values["followed"], values["blocked_by"] = [], [], [], []
@@ -95,40 +95,40 @@ def whole(observation: AnyObservation) -> Observation:
     values["type"], values["source"] = observation.type, observation.source
     values["content"], values["tags"] = observation.content, observation.tags
     values["priority"], values["expires_at"] = observation.priority, observation.expires_at
-    made = _new(Observation)  # like `trusted`
-    _set_values(made, values)
-    _set_given(made, _NONE_GIVEN)
-    _set_extra(made, None)
-    _set_private(made, None)
-    return made
+    model = _new(Observation)  # like `trusted`
+    _set_values(model, values)
+    _set_fields_set(model, _NO_FIELDS_SET)
+    _set_extra(model, None)
+    _set_private(model, None)
+    return model
 
 
 def settled(observation: AnyObservation, now_ms: int) -> Observation:
     """Return the observation as it reads at this time: archived once expired, even if no event records it yet."""
-    return whole(settled_all([observation], now_ms)[0])
+    return as_observation(settled_all([observation], now_ms)[0])
 
 
 def settled_all(observations: Iterable[AnyObservation], now_ms: int) -> list[AnyObservation]:
     """Return observations as they read at this time; those that time has not changed keep their form."""
-    now, read = moment(now_ms), list[AnyObservation]()
+    now, settled = moment(now_ms), list[AnyObservation]()
     for each in observations:
         expires_at = each.expires_at
         if expires_at is None or expires_at > now:
             if isinstance(each, StoredObservation):
                 details = each.details
-                if details is PLAIN or (details.claim is None and details.not_before is None):
-                    read.append(each)
+                if details is NO_DETAILS or (details.claim is None and details.not_before is None):
+                    settled.append(each)
                     continue
         elif each.status_class == "open":
-            read.append(_expired(whole(each)))
+            settled.append(_expired(as_observation(each)))
             continue
-        over = dict[str, Any]()
+        changes = dict[str, Any]()
         if each.claim is not None and each.claim.until <= now:
-            over["claim"] = None
+            changes["claim"] = None
         if each.not_before is not None and each.not_before <= now:
-            over["not_before"] = None
-        read.append(whole(each).model_copy(update=over) if over else each)
-    return read
+            changes["not_before"] = None
+        settled.append(as_observation(each).model_copy(update=changes) if changes else each)
+    return settled
 
 
 def _expired(observation: Observation) -> Observation:
@@ -147,7 +147,7 @@ def _expired(observation: Observation) -> Observation:
 
 def is_active(observation: AnyObservation) -> bool:
     """Return whether an observation is open, and neither pending review nor scheduled for later."""
-    if isinstance(observation, StoredObservation) and observation.details is PLAIN:
+    if isinstance(observation, StoredObservation) and observation.details is NO_DETAILS:
         return True
     is_open = observation.status_class == "open" and observation.status != "pending_review"
     if observation.not_before is None and observation.every is None:
@@ -172,8 +172,8 @@ def next_moment(observation: AnyObservation) -> int | None:
         moments.append(observation.expires_at)
         if observation.claim is not None:
             moments.append(observation.claim.until)
-    due = [millis(moment) for moment in moments if moment is not None]
-    return min(due, default=None)
+    times = [millis(moment) for moment in moments if moment is not None]
+    return min(times, default=None)
 
 
 def may_be_paged_out(observation: AnyObservation) -> bool:
@@ -193,13 +193,13 @@ def index_entries(observation: AnyObservation) -> list[tuple[str, str]]:
     return entries
 
 
-_NEW = {
+_NEW_VALUES = {
     name: None if field.is_required() or field.default_factory else field.default
     for name, field in Observation.model_fields.items()
 }
 """The default values of a new observation; lists and dicts are created for each one."""
 
-_SAID = frozenset(ObservationFields.model_fields)
+_ADDED_FIELDS = frozenset(ObservationFields.model_fields)
 """The fields that an observation takes unchanged from the event that adds it."""
 
 
@@ -208,37 +208,37 @@ def added(
     page: str,
     type: str,
     fields: Mapping[str, Any],
-    place: tuple[int, int, int] | None,
-    begun: Observation | None = None,
+    position: tuple[int, int, int] | None,
+    incomplete: Observation | None = None,
 ) -> Observation:
     """Return the observation that an event adds, with these fields of its body; missing fields have their defaults.
 
-    `place` is the event's (ms, seq, shard), None while it is not known; the returned observation is then passed as
-    `begun` to complete it.
+    `position` is the event's (ms, seq, shard), None while it is not known; the returned observation is then passed as
+    `incomplete` to complete it.
     """
-    if begun is None:
-        values = _NEW.copy()  # faster than setting each
+    if incomplete is None:
+        values = _NEW_VALUES.copy()  # faster than setting each
         values["context"], values["tags"], values["metadata"], values["evidence"] = {}, [], {}, []
         values["links"], values["chain"], values["seen_by"], values["followed"] = [], [], [], []
         values["blocked_by"] = []
-        for name in _SAID.intersection(fields):
+        for name in _ADDED_FIELDS.intersection(fields):
             values[name] = fields[name]
         values["id"], values["page"], values["type"] = subject, page, type
         values["source"] = fields.get("source") or fields["by"]
         if "times" in fields:
             values["occurrences"] = min(fields["times"], LARGEST)
-        begun = _new(Observation)  # like `trusted`
-        _set_values(begun, values)
-        _set_given(begun, set())
-        _set_extra(begun, None)
-        _set_private(begun, None)
+        incomplete = _new(Observation)  # like `trusted`
+        _set_values(incomplete, values)
+        _set_fields_set(incomplete, set())
+        _set_extra(incomplete, None)
+        _set_private(incomplete, None)
     else:
-        values = begun.__dict__
-    if place is not None:
-        ms, seq, values["shard"] = place
+        values = incomplete.__dict__
+    if position is not None:
+        ms, seq, values["shard"] = position
         values["added_ms"] = values["ms"] = ms
         values["added_seq"] = values["seq"] = seq
         ttl = fields.get("ttl")
         if ttl is not None:
             values["expires_at"] = moment(ms + ttl)
-    return begun
+    return incomplete

@@ -6,7 +6,7 @@ from scratchbus.domain.event import Event
 from scratchbus.domain.events import Erased
 from scratchbus.domain.memories import Remembered
 from scratchbus.domain.memory_events import RunEnded, ScratchpadWritten
-from scratchbus.projections.memory_document import begun, begun_or_grown
+from scratchbus.projections.memory_document import create_document, upsert_document
 
 SUBJECT = "scratchpad"
 
@@ -20,9 +20,9 @@ class Pad(Remembered):
 def evolve(document: Pad | None, event: Event) -> Pad | None:
     """Return the scratchpad after an event; the end of a run is in its history, but does not change its content."""
     if isinstance(event, Erased):
-        return begun(Pad, event, version=event.version)
+        return create_document(Pad, event, version=event.version)
     if isinstance(event, ScratchpadWritten):
-        return begun_or_grown(Pad, document, event, content=event.content)
+        return upsert_document(Pad, document, event, content=event.content)
     if isinstance(event, RunEnded):
-        return begun_or_grown(Pad, document, event)
+        return upsert_document(Pad, document, event)
     return document

@@ -5,7 +5,7 @@ from __future__ import annotations
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Session
 from scratchbus.domain.memory_events import SessionEnded, SessionSpawned, SessionStarted
-from scratchbus.projections.memory_document import begun, grown
+from scratchbus.projections.memory_document import create_document, update_document
 
 SUBJECT = "session"
 
@@ -17,8 +17,8 @@ def evolve(session: Session | None, event: Event) -> Session | None:
     """Return a session after an event. The first event about it creates it."""
     changes: dict[str, object] = {}
     if isinstance(event, SessionSpawned):
-        known = session.children if session else []
-        changes = {"children": known if event.session in known else [*known, event.session]}
+        children = session.children if session else []
+        changes = {"children": children if event.session in children else [*children, event.session]}
     elif isinstance(event, SessionStarted):
         changes = {"parent": event.parent, "fork": event.fork}
     elif isinstance(event, SessionEnded):
@@ -27,5 +27,5 @@ def evolve(session: Session | None, event: Event) -> Session | None:
         return session
     if session is None:
         changes = {"id": event.page.removeprefix(PAGES), "children": [], **changes}
-        return begun(Session, event, **changes)
-    return grown(session, event, **changes)
+        return create_document(Session, event, **changes)
+    return update_document(session, event, **changes)

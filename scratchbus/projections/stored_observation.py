@@ -15,7 +15,7 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.observation_models import ObservationFields
 from scratchbus.domain.values import LARGEST
 
-SURE: float = ObservationFields.model_fields["confidence"].default
+DEFAULT_CONFIDENCE: float = ObservationFields.model_fields["confidence"].default
 """The default confidence. msgspec leaves it out if the value is this same object."""
 
 Whole = Annotated[int, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
@@ -41,7 +41,7 @@ class Details(msgspec.Struct, omit_defaults=True, gc=False, frozen=True):
     owner: str | None = None
     status: str = "active"
     status_class: str = "open"
-    confidence: Confidence = SURE
+    confidence: Confidence = DEFAULT_CONFIDENCE
     context: dict[str, Any] = {}
     metadata: dict[str, Any] = {}
     dedupe_key: str | None = None
@@ -70,7 +70,7 @@ class Details(msgspec.Struct, omit_defaults=True, gc=False, frozen=True):
     attempts: int = 0
 
 
-PLAIN = Details()
+NO_DETAILS = Details()
 """The details of an observation with only defaults."""
 
 
@@ -96,7 +96,7 @@ class StoredObservation(msgspec.Struct, array_like=True, gc=False):
     tags: list[str] = []
     priority: Whole = 50
     expires_at: datetime | None = None
-    details: Details = PLAIN
+    details: Details = NO_DETAILS
 
     owner = _detail("owner")
     status = _detail("status")

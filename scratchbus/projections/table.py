@@ -89,6 +89,6 @@ def fold_page(documents: MutableMapping[str, Any], event: Event) -> str:
     subject = event.subject
     documents[subject], problem = projection_of(subject).fold(documents.get(subject), event)
     if is_over(event):
-        for other in [each for each in documents if each != subject and is_remembered(each)]:
-            documents[other] = None
+        for kept in [each for each in documents if each != subject and is_remembered(each)]:
+            documents[kept] = None
     return problem

@@ -5,7 +5,7 @@ from __future__ import annotations
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Remembered
 from scratchbus.domain.memory_events import TaskBegun, TaskEnded
-from scratchbus.projections.memory_document import begun, grown
+from scratchbus.projections.memory_document import create_document, update_document
 from scratchbus.projections.projection import FoldError
 
 
@@ -19,11 +19,11 @@ class Task(Remembered):
 def evolve(task: Task | None, event: Event) -> Task | None:
     """Return a task after an event; None once it is erased."""
     if isinstance(event, TaskBegun):
-        return begun(Task, event, title=event.title)
+        return create_document(Task, event, title=event.title)
     if event.kind == "erased":
         return None
     if isinstance(event, TaskEnded):
         if task is None:
             raise FoldError("task_ended of a task that was never begun")
-        return grown(task, event, summary=event.summary)
+        return update_document(task, event, summary=event.summary)
     return task

@@ -6,7 +6,7 @@ from scratchbus.domain.conversation_events import TextDeleted, TextEdited, TextW
 from scratchbus.domain.conversations import Text
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import Erased
-from scratchbus.projections.memory_document import begun, begun_or_grown, grown
+from scratchbus.projections.memory_document import create_document, update_document, upsert_document
 from scratchbus.projections.projection import FoldError
 
 PREFIX = "text_"
@@ -16,16 +16,24 @@ PREFIX = "text_"
 def evolve(text: Text | None, event: Event) -> Text | None:
     """Return a text after an event. A deleted text leaves its version, which the next text of this path continues."""
     if isinstance(event, Erased):
-        return begun(Text, event, id=event.subject, path="", source=event.by, deleted=True, version=event.version)
+        return create_document(
+            Text, event, id=event.subject, path="", source=event.by, deleted=True, version=event.version
+        )
     if isinstance(event, TextWritten):
-        said = {"id": event.subject, "path": event.path, "content": event.content, "source": event.by, "deleted": False}
-        return begun_or_grown(Text, text, event, **said)
+        fields = {
+            "id": event.subject,
+            "path": event.path,
+            "content": event.content,
+            "source": event.by,
+            "deleted": False,
+        }
+        return upsert_document(Text, text, event, **fields)
     if isinstance(event, TextEdited | TextDeleted):
         if text is None or text.deleted:
             raise FoldError(f"{event.kind} of a text that does not exist")
         if isinstance(event, TextDeleted):
-            return grown(text, event, content="", source=event.by, deleted=True)
-        return grown(text, event, content=edited(text.content, event), source=event.by)
+            return update_document(text, event, content="", source=event.by, deleted=True)
+        return update_document(text, event, content=edited(text.content, event), source=event.by)
     return text
 
 

@@ -9,7 +9,7 @@ from scratchbus.domain.events import Erased
 from scratchbus.domain.memories import Remembered
 from scratchbus.domain.memory_events import TodoWritten
 from scratchbus.domain.todo import TodoItem, upserted
-from scratchbus.projections.memory_document import begun, begun_or_grown
+from scratchbus.projections.memory_document import create_document, upsert_document
 
 SUBJECT = "todo"
 
@@ -24,9 +24,9 @@ class TodoDocument(Remembered):
 def evolve(document: TodoDocument | None, event: Event) -> TodoDocument | None:
     """Return the todo list after an event. An erased list is empty and may be written again."""
     if isinstance(event, Erased):
-        return begun(TodoDocument, event, version=event.version, revision=event.version)
+        return create_document(TodoDocument, event, version=event.version, revision=event.version)
     if isinstance(event, TodoWritten):
         before, revision = (document.todos, document.revision) if document else ([], 0)
         todos = upserted(before if event.merge else [], event.todos)
-        return begun_or_grown(TodoDocument, document, event, todos=todos, revision=revision + (todos != before))
+        return upsert_document(TodoDocument, document, event, todos=todos, revision=revision + (todos != before))
     return document

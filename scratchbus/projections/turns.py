@@ -5,7 +5,7 @@ from __future__ import annotations
 from scratchbus.domain.conversation_events import TurnAppended, TurnsCompacted
 from scratchbus.domain.conversations import SUMMARY, Turn
 from scratchbus.domain.event import Event
-from scratchbus.projections.memory_document import begun
+from scratchbus.projections.memory_document import create_document
 
 PREFIX = "turn_"
 """The prefix of a turn's subject; the millisecond follows."""
@@ -14,7 +14,7 @@ PREFIX = "turn_"
 def evolve(turn: Turn | None, event: Event) -> Turn | None:
     """Return a turn after an event; None once it is erased."""
     if isinstance(event, TurnAppended):
-        return begun(
+        return create_document(
             Turn,
             event,
             id=event.subject,
@@ -25,7 +25,7 @@ def evolve(turn: Turn | None, event: Event) -> Turn | None:
             source=event.by,
         )
     if isinstance(event, TurnsCompacted):
-        return begun(
+        return create_document(
             Turn,
             event,
             id=event.subject,

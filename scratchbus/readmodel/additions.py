@@ -18,14 +18,14 @@ from scratchbus.eventlog.codec import Decoded
 from scratchbus.eventlog.raw_entries import RawEntry, entry_numbers, text_of, texts_of
 from scratchbus.eventlog.stored_documents import encode_plain, encode_stored
 from scratchbus.projections.scratch_page import WAITING
-from scratchbus.projections.stored_observation import BASICS, PLAIN, Details, StoredObservation
+from scratchbus.projections.stored_observation import BASICS, NO_DETAILS, Details, StoredObservation
 
 T = TypeVar("T")
 
 _basics: Callable[[Fields], tuple[Any, ...]] = attrgetter(*filter(ObservationFields.model_fields.__contains__, BASICS))
 _DETAILS = [*filter(ObservationFields.model_fields.__contains__, Details.__struct_fields__)]
 _details: Callable[[Fields], tuple[Any, ...]] = attrgetter(*_DETAILS, "times")
-_PLAIN_DETAILS = *attrgetter(*_DETAILS)(PLAIN), 1
+_PLAIN_DETAILS = *attrgetter(*_DETAILS)(NO_DETAILS), 1
 """The details of most additions."""
 _stored: Callable[..., StoredObservation] = StoredObservation
 _stored_details: Callable[..., Details] = Details

@@ -320,7 +320,7 @@ def active(
                 continue
             out = unblocked(out, {each.id for each in read if each.status_class == "open"}.__contains__)
         if seen.is_end or len(out) >= want:
-            return [*map(scratch_page.whole, out if limit is None else out[:limit])]
+            return [*map(scratch_page.as_observation, out if limit is None else out[:limit])]
         want = min(_ALL, want * 4)  # many were waiting for review: ask for more of them
 
 

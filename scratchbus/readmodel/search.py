@@ -16,7 +16,7 @@ from scratchbus.eventlog.index_tables import Table, TableName, load_table, table
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.stored_documents import decode_stored
 from scratchbus.projections.filters import Filter
-from scratchbus.projections.scratch_page import settled_all, whole
+from scratchbus.projections.scratch_page import as_observation, settled_all
 from scratchbus.readmodel.queries import Freshness, PastState, look
 
 _SCAN = 200  # documents a scan reads at once
@@ -83,7 +83,7 @@ def _search(
         ]
         first = [document for document in found if document.id not in seen.overlay]
         merged = sorted([*first, *late], key=lambda document: -document.added_seq) if late else first
-        some = [*map(whole, filter(wanted.matches, settled_all(merged, seen.now)))]
+        some = [*map(as_observation, filter(wanted.matches, settled_all(merged, seen.now)))]
         if walk is not None and not walk.is_empty:
             left = None if limit is None else limit - len(out)
             here = seen.overlay.keys() | {document.id for document in first}

@@ -45,42 +45,42 @@ def sweep(core: Core) -> Step[int]:
     count = 0
     counts.sweeps += 1
     for shard in range(core.log.shards):
-        looked = done = AT_ONCE
-        while looked == AT_ONCE and done:  # recurring observations on a full page stay due
+        due = handled = AT_ONCE
+        while due == AT_ONCE and handled:  # recurring observations on a full page stay due
             yield from catch_up(core.log, shard)  # due observations are an index of the projection
-            looked, done = yield from _sweep_some(core, shard)
-            count += done
+            due, handled = yield from _sweep_batch(core, shard)
+            count += handled
     return count
 
 
-def _sweep_some(core: Core, shard: int) -> Step[tuple[int, int]]:
+def _sweep_batch(core: Core, shard: int) -> Step[tuple[int, int]]:
     keys = core.log.keys(shard)
     (reply,) = yield Call(shard, (read_due(checkpoint=checkpoint_key(keys), tail=keys.tail, limit=AT_ONCE),))
     now, rows = reply[0], reply[1:]
     by_page: dict[str, list[Write]] = defaultdict(list)
-    filled = 0
+    added = 0
     for member, row in zip(rows[::2], rows[1::2], strict=True):
         subject, _, page = member.decode().partition("@")
         head = Head.readable(row)
         write = _due_write(core, page, subject, head, now) if head else None
         if head and write is not None and isinstance(write.event, Due) and recurs(subject, head):
-            filled += yield from fill_slot(core, page, subject, head, now)
+            added += yield from fill_slot(core, page, subject, head, now)
             continue
         if write is not None:  # else the head has changed, and the projection follows
             by_page[page].append(write)
-    done = filled
+    handled = added
     for page, writes in by_page.items():
         appended = yield from append(core.log, page, writes, mode="each")
         recalled = len(appended.recalled or ())
-        done += recalled + sum(row.position.seq > 0 for row in appended.written)
-        what = {write.event.subject: _what_time_did(write.event) for write in writes}
+        handled += recalled + sum(row.position.seq > 0 for row in appended.written)
+        causes = {write.event.subject: _cause_of(write.event) for write in writes}
         for row in appended.written:
             if row.position.seq:
-                counts.fallen_due[what[row.subject]] += 1
-    return len(rows) // 2, done
+                counts.fallen_due[causes[row.subject]] += 1
+    return len(rows) // 2, handled
 
 
-def _what_time_did(event: Event) -> str:
+def _cause_of(event: Event) -> str:
     return event.reason_code if isinstance(event, StatusChanged) else event.kind
 
 
@@ -157,6 +157,6 @@ def _follow_reminders(bus: Host, stop: threading.Event, failures: list[Exception
     while not stop.is_set():
         if failures:
             raise failures[0]
-        places, moved = bus.converse(react(bus.core))
-        if not moved:
-            bus.wait_for_events(places)
+        positions, has_moved = bus.converse(react(bus.core))
+        if not has_moved:
+            bus.wait_for_events(positions)

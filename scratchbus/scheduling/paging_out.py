@@ -34,7 +34,7 @@ from scratchbus.projections import scratch_page
 from scratchbus.projections.table import is_remembered
 from scratchbus.readmodel.scope import Core
 from scratchbus.readmodel.type_indexes import unlist
-from scratchbus.scheduling.moving_index import move_index
+from scratchbus.scheduling.index_moves import move_index
 from scratchbus.telemetry.logs import stderr_logger
 
 CHUNK = 500
@@ -70,7 +70,7 @@ def page_out(core: Core, keep_ms: int | None) -> Step[int]:
         for shard in range(core.log.shards):
             pages = set[str]()
             for _ in range(CHUNKS):
-                final, is_all = yield from _page_some_out(core.log, shard, keep_ms)
+                final, is_all = yield from _page_out_batch(core.log, shard, keep_ms)
                 count += sum(map(len, final.values()))
                 pages.update(final)
                 if is_all:
@@ -80,7 +80,7 @@ def page_out(core: Core, keep_ms: int | None) -> Step[int]:
     return count
 
 
-def _page_some_out(log: Log, shard: int, keep_ms: int) -> Step[tuple[Final, bool]]:
+def _page_out_batch(log: Log, shard: int, keep_ms: int) -> Step[tuple[Final, bool]]:
     """Examine the next events of a shard; return what was paged out, and whether no events are left.
 
     It stops at the checkpoint of the state.
@@ -93,50 +93,50 @@ def _page_some_out(log: Log, shard: int, keep_ms: int) -> Step[tuple[Final, bool
         stored = yield from ask(shard, "HGET", names.paging, "cursor")
         after = Position.parse(stored.decode())._replace(shard=shard) if stored else START._replace(shard=shard)
         entries, is_all, *_ = yield from LogReader(log, after, until=until, chunk=CHUNK, skips_lost=True).read()
-        old = [entry for entry in entries if _is_old(entry_position(entry, shard), until, checkpoint)]
-        if not old:
+        older = [entry for entry in entries if _is_old(entry_position(entry, shard), until, checkpoint)]
+        if not older:
             return {}, True
-        final, documents = yield from _final(keys, checkpoint, old, until)
+        final, documents = yield from _final_documents(keys, checkpoint, older, until)
         final = yield from _provable(log, shard, final)
-        cursor: Command = ("HSET", names.paging, "cursor", entry_position(old[-1], shard).stream_id)
+        cursor: Command = ("HSET", names.paging, "cursor", entry_position(older[-1], shard).stream_id)
         if final:
-            yield from _drop(keys, final)
+            yield from _drop_heads(keys, final)
             reads = [FieldRead(names.paging, "cursor", stored)]
             if not (yield from _remove(keys, checkpoint, final, documents, reads, cursor)):
                 continue
         else:
             yield from ask(shard, *cursor)  # safe to repeat
-        return final, is_all or len(old) < len(entries)
+        return final, is_all or len(older) < len(entries)
     return {}, True  # others are doing it: retry later
 
 
-def _is_old(place: Position, until: int, checkpoint: Checkpoint) -> bool:
-    return place.ms <= until and place.seq <= checkpoint.position.seq
+def _is_old(position: Position, until: int, checkpoint: Checkpoint) -> bool:
+    return position.ms <= until and position.seq <= checkpoint.position.seq
 
 
 def _remove(
-    keys: ShardKeys, checkpoint: Checkpoint, final: Final, documents: Documents, reads: list[FieldRead], cursor: Command
+    keys: ShardKeys, checkpoint: Checkpoint, final: Final, stored: Documents, reads: list[FieldRead], cursor: Command
 ) -> Step[bool]:
     """Remove these documents, add them to the index and move the cursor; return False if any of that has changed."""
     writes = [cursor]
-    for page, some in final.items():
+    for page, documents in final.items():
         names = PageKeys(keys, page, checkpoint.build)
         edit = paged_out.IndexEdit(names)
-        asked = paged_out.reads(names, (each.id for each in some), (each.added_seq for each in some))
-        *rows, kept = yield from ask_all(keys.shard, [*asked, ("HGET", names.tables, "kept")])
-        edit.load(zip(asked, rows, strict=True))
-        reads.append(FieldRead(names.tables, "kept", kept))
-        for (_, key, *fields), found in zip(asked, rows, strict=True):
+        commands = paged_out.reads(names, (each.id for each in documents), (each.added_seq for each in documents))
+        *rows, entry_count = yield from ask_all(keys.shard, [*commands, ("HGET", names.tables, "kept")])
+        edit.load(zip(commands, rows, strict=True))
+        reads.append(FieldRead(names.tables, "kept", entry_count))
+        for (_, key, *fields), found in zip(commands, rows, strict=True):
             reads += map(FieldRead, repeat(key), fields, found)
-        for document in some:
+        for document in documents:
             edit.add(document)
-            reads.append(FieldRead(names.docs, document.id, documents[page, document.id]))
-        writes += [*_removals(names, some), *edit.commands()]
-        writes.append(("HSET", names.tables, "kept", int(kept or 0) + len(some)))
+            reads.append(FieldRead(names.docs, document.id, stored[page, document.id]))
+        writes += [*_removals(names, documents), *edit.commands()]
+        writes.append(("HSET", names.tables, "kept", int(entry_count or 0) + len(documents)))
     return (yield from write_if_unchanged(keys, checkpoint, reads, writes, scratch_page.PAGED))
 
 
-def _final(
+def _final_documents(
     keys: ShardKeys, checkpoint: Checkpoint, entries: Iterable[RawEntry], until: int
 ) -> Step[tuple[Final, Documents]]:
     """Return the subjects of these events that are final and unchanged since `until`, and all documents as stored."""
@@ -147,37 +147,39 @@ def _final(
         if fields.get(b"kind") in _LASTING and not is_remembered(subject):
             subjects[page][subject] = None
     reads: list[Command] = [
-        ("HMGET", PageKeys(keys, page, checkpoint.build).docs, *some) for page, some in subjects.items()
+        ("HMGET", PageKeys(keys, page, checkpoint.build).docs, *ids) for page, ids in subjects.items()
     ]
     found = yield from ask_all(keys.shard, reads)
     final: Final = {}
     stored: Documents = {}
-    for (page, some), rows in zip(subjects.items(), found, strict=True):
-        stored |= {(page, subject): row for subject, row in zip(some, rows, strict=True)}
+    for (page, ids), rows in zip(subjects.items(), found, strict=True):
+        stored |= {(page, subject): row for subject, row in zip(ids, rows, strict=True)}
         documents = decode_observations([row for row in rows if row])
-        if old := [one for one in documents if scratch_page.may_be_paged_out(one) and one.ms <= until]:
-            final[page] = old
+        if candidates := [
+            document for document in documents if scratch_page.may_be_paged_out(document) and document.ms <= until
+        ]:
+            final[page] = candidates
     return final, stored
 
 
 def _provable(log: Log, shard: int, final: Final) -> Step[Final]:
     """Return those of these documents that their events can rebuild."""
-    out: Final = {}
-    for page, some in final.items():
+    provable: Final = {}
+    for page, documents in final.items():
         try:
-            made = yield from paged_out.rebuild(log, shard, [PagedOut.of(document) for document in some])
+            rebuilt = yield from paged_out.rebuild(log, shard, [PagedOut.of(document) for document in documents])
         except PositionLost:
             continue  # without permission to read them, do not page them out
-        same = {document.id: document for document in made}
-        if sure := [document for document in some if same.get(document.id) == document]:
-            out[page] = sure
-    return out
+        by_id = {document.id: document for document in rebuilt}
+        if equal := [document for document in documents if by_id.get(document.id) == document]:
+            provable[page] = equal
+    return provable
 
 
-def _drop(keys: ShardKeys, final: Final) -> Step[None]:
+def _drop_heads(keys: ShardKeys, final: Final) -> Step[None]:
     """Drop the heads of the subjects to page out; a later write restores them first."""
-    for page, some in final.items():
-        ids = {document.id: document for document in some}
+    for page, documents in final.items():
+        ids = {document.id: document for document in documents}
         rows = yield from ask(keys.shard, "HMGET", keys.heads(page), *ids)
         heads: Mapping[str, bytes] = {
             id: row
@@ -188,13 +190,13 @@ def _drop(keys: ShardKeys, final: Final) -> Step[None]:
             yield from drop_heads(keys, page, heads)
 
 
-def _removals(names: PageKeys, some: Iterable[Observation]) -> list[Command]:
+def _removals(names: PageKeys, documents: Iterable[Observation]) -> list[Command]:
     """Return the writes that remove these documents of a page and their index entries."""
-    gone: dict[tuple[str, str], list[object]] = defaultdict(list)
-    left = dict[Command, None]()
-    for document in some:
-        gone["HDEL", names.docs].append(document.id)
+    removals: dict[tuple[str, str], list[object]] = defaultdict(list)
+    unlistings = dict[Command, None]()
+    for document in documents:
+        removals["HDEL", names.docs].append(document.id)
         for index in scratch_page.index_entries(document):
-            gone["ZREM", names.index(*index)].append(document.id)
-        left[unlist(names, document.type)] = None
-    return [*[(*command, *ids) for command, ids in gone.items()], *left]
+            removals["ZREM", names.index(*index)].append(document.id)
+        unlistings[unlist(names, document.type)] = None
+    return [*[(*command, *ids) for command, ids in removals.items()], *unlistings]

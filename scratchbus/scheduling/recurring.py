@@ -36,43 +36,43 @@ def recurs(subject: str, head: Head) -> bool:
 
 def fill_slot(core: Core, page: str, subject: str, head: Head, now: int) -> Step[int]:
     """Add a copy of a recurring observation for the due slot; return the number of events appended."""
-    kept = (yield from get(core.log, page, [subject], core.fresh)).get(subject)
-    if kept is None or kept.every is None or kept.version != head.version:
+    recurring = (yield from get(core.log, page, [subject], core.fresh)).get(subject)
+    if recurring is None or recurring.every is None or recurring.version != head.version:
         return 0
     try:
-        writes = [_due(core, kept, head, now), (yield from _added(core, kept, head.wake))]
+        writes = [_due_write(core, recurring, head, now), (yield from _added_write(core, recurring, head.wake))]
         settings = core.settings
-        done = yield from append(core.log, page, writes, room=settings.max_observations, on_full=settings.on_full)
+        appended = yield from append(core.log, page, writes, room=settings.max_observations, on_full=settings.on_full)
     except (VersionConflict, EventIdReused):  # another expirer was faster
         return 0
     except (Conflict, InvalidInput) as problem:  # the page is full, or its type has changed: at the next sweep
         logger.warning("a recurring observation was not added", observation=subject, reason=str(problem))
         return 0
     counts.fallen_due["due"] += 1
-    return len(done.written)
+    return len(appended.written)
 
 
-def _due(core: Core, kept: Observation, head: Head, now: int) -> Write:
+def _due_write(core: Core, recurring: Observation, head: Head, now: int) -> Write:
     """Return the write that sets the next slot."""
-    following = next_slot(kept.every or "", head.wake, now)
+    following = next_slot(recurring.every or "", head.wake, now)
     event = Due(
-        id=f"{kept.id}/{head.wake}",
-        page=kept.page,
-        subject=kept.id,
-        type=kept.type,
+        id=f"{recurring.id}/{head.wake}",
+        page=recurring.page,
+        subject=recurring.id,
+        type=recurring.type,
         by=core.by,
         next=moment(following),
     )
     return Write(event, Op.NOTE, "every", version=head.version, wake=str(following), rest=str(following))
 
 
-def _added(core: Core, kept: Observation, slot: int) -> Step[Write]:
+def _added_write(core: Core, recurring: Observation, slot: int) -> Step[Write]:
     """Return the write that adds a copy; while the previous copy is open, that one is counted again."""
-    said = {name: value for name in _COPIED if (value := getattr(kept, name)) not in (None, [], {})}
-    said |= {"type": kept.type, "dedupe_key": f"every:{kept.id}"}
-    ids = Ids(new_id(), f"{kept.id}/{slot}/added")
-    kind = yield from type_of(core, kept.type)
-    why = {"cause": str(kept.position)}
-    write = decide(datetime.now(UTC), ids, core.settings, kind, said, kept.page, why)
+    fields = {name: value for name in _COPIED if (value := getattr(recurring, name)) not in (None, [], {})}
+    fields |= {"type": recurring.type, "dedupe_key": f"every:{recurring.id}"}
+    ids = Ids(new_id(), f"{recurring.id}/{slot}/added")
+    kind = yield from type_of(core, recurring.type)
+    cause = {"cause": str(recurring.position)}
+    write = decide(datetime.now(UTC), ids, core.settings, kind, fields, recurring.page, cause)
     write.digest, write.is_plain = "every", False
     return write

@@ -32,10 +32,10 @@ from scratchbus.readmodel.search import search
 from scratchbus.telemetry.counters import counts
 from scratchbus.telemetry.logs import stderr_logger
 
-HAPPENINGS = ("added", "repeated", "updated", "status_changed")
+REMINDER_KINDS = ("added", "repeated", "updated", "status_changed")
 """The kinds of events that a reminder may wait for: changes of an observation, not its claims."""
 
-Life = dict[int, Observation | None]
+States = dict[int, Observation | None]
 """An observation after each of its events, by the event's seq."""
 
 logger = stderr_logger()
@@ -48,16 +48,16 @@ def react(core: Core) -> Step[tuple[dict[int, Position], bool]]:
     """
     key = core.log.keys(0).cursor("reminders")
     row = yield from ask(0, "GET", key)
-    places, chunks, has_moved = yield from _next(core.log, row.decode() if row else None)
+    positions, chunks, has_moved = yield from _next_events(core.log, row.decode() if row else None)
     if has_moved:
-        events = decode_wanted(chunks, Narrow.of(None, None, HAPPENINGS))
+        events = decode_wanted(chunks, Narrow.of(None, None, REMINDER_KINDS))
         yield from complete_all(core, events)
         yield from remind(core, events)
-        yield from ask(0, "SET", key, str(BusPosition(tuple(places))))
-    return {place.shard: place for place in places}, has_moved
+        yield from ask(0, "SET", key, str(BusPosition(tuple(positions))))
+    return {position.shard: position for position in positions}, has_moved
 
 
-def _next(log: Log, after: str | None) -> Step[tuple[list[Position], Chunks, bool]]:
+def _next_events(log: Log, after: str | None) -> Step[tuple[list[Position], Chunks, bool]]:
     """Return the end of the next events, the events by shard, and whether the end advanced.
 
     It continues after missing events: they will not come back, and reminders for other events must not wait for ever.
@@ -66,33 +66,33 @@ def _next(log: Log, after: str | None) -> Step[tuple[list[Position], Chunks, boo
         at = yield from cursors(log, after)
         chunks = yield from reader.read(log, at)
     except (PositionLost, LogGap, LogRewound) as lost:
-        places, chunks, missing = yield from _read_past(log, after)
+        positions, chunks, missing = yield from _read_past_gap(log, after)
         counts.missed += missing
         logger.warning("reminders continue after missing events", events=missing, reason=str(lost))
-        return places, chunks, True
+        return positions, chunks, True
     return [cursor.position for cursor in at], chunks, bool(chunks)
 
 
-def _read_past(log: Log, after: str | None) -> Step[tuple[list[Position], Chunks, int]]:
+def _read_past_gap(log: Log, after: str | None) -> Step[tuple[list[Position], Chunks, int]]:
     """Return the same for events after a position, and the number of missing events in between.
 
     A log that ends before the position is a different one, and is read from its start.
     """
     starts = BusPosition.parse(after).shards if after else (START,) * log.shards
-    places, chunks, missing = [], [], 0
-    for shard, known in enumerate(starts):
-        for start in (known._replace(shard=shard), START._replace(shard=shard)):
-            walk = LogReader(log, start, chunk=reader.CHUNK, skips_lost=True)
-            found = yield from walk.read(("GET", log.keys(shard).tail))
+    positions, chunks, missing = [], [], 0
+    for shard, position in enumerate(starts):
+        for start in (position._replace(shard=shard), START._replace(shard=shard)):
+            log_reader = LogReader(log, start, chunk=reader.CHUNK, skips_lost=True)
+            found = yield from log_reader.read(("GET", log.keys(shard).tail))
             entries, end = found.entries, end_of(found.replies[0], shard)
             if start <= end and (not entries or entry_position(entries[0], shard).seq > start.seq):
                 break
         if entries:
             chunks.append((shard, entries))
-            end = walk.at
-        places.append(end)
+            end = log_reader.at
+        positions.append(end)
         missing += end.seq - start.seq - len(entries)
-    return places, chunks, missing
+    return positions, chunks, missing
 
 
 def remind(core: Core, events: list[AnyEvent]) -> Step[int]:
@@ -105,14 +105,14 @@ def remind(core: Core, events: list[AnyEvent]) -> Step[int]:
     by_page: dict[str, list[AnyEvent]] = defaultdict(list)
     for event in events:
         by_page[event.page].append(event)
-    for page, some in by_page.items():
-        waiting = yield from search(core.log, page, core.fresh, Filter(waiting=True), None, None)
-        some = [event for event in some if any(_may_wait_for(reminder, event) for reminder in waiting)]
-        lives = yield from _last_moments(core, page, {event.subject for event in some})
-        for event in some:
-            subject = yield from _as_left(core, event, lives[event.subject])
-            for reminder in [each for each in waiting if subject is not None and _waits_for(each, event, subject)]:
-                waiting.remove(reminder)
+    for page, candidates in by_page.items():
+        reminders = yield from search(core.log, page, core.fresh, Filter(waiting=True), None, None)
+        candidates = [event for event in candidates if any(_may_wait_for(reminder, event) for reminder in reminders)]
+        states = yield from _last_moments(core, page, {event.subject for event in candidates})
+        for event in candidates:
+            subject = yield from _state_after(core, event, states[event.subject])
+            for reminder in [each for each in reminders if subject is not None and _waits_for(each, event, subject)]:
+                reminders.remove(reminder)
                 count += yield from _fall_due(core, reminder, event)
     return count
 
@@ -120,7 +120,7 @@ def remind(core: Core, events: list[AnyEvent]) -> Step[int]:
 def _may_wait_for(reminder: Observation, event: Event) -> bool:
     """Return whether an event may match a reminder, judged without its observation."""
     return (
-        event.kind in HAPPENINGS
+        event.kind in REMINDER_KINDS
         and reminder.id != event.subject
         and reminder.added < event.position
         and (reminder.remind_on or {}).get("type", event.type) == event.type
@@ -128,62 +128,62 @@ def _may_wait_for(reminder: Observation, event: Event) -> bool:
 
 
 def _waits_for(reminder: Observation, event: Event, subject: Observation) -> bool:
-    wanted = reminder.remind_on or {}
+    condition = reminder.remind_on or {}
     return (
         _may_wait_for(reminder, event)
-        and wanted.get("status", subject.status) == subject.status
-        and set(wanted.get("tags", ())) <= set(subject.tags)
+        and condition.get("status", subject.status) == subject.status
+        and set(condition.get("tags", ())) <= set(subject.tags)
     )
 
 
-def _last_moments(core: Core, page: str, subjects: set[str]) -> Step[dict[str, Life]]:
+def _last_moments(core: Core, page: str, subjects: set[str]) -> Step[dict[str, States]]:
     """Return, for each subject, its current document by the seq of its last event."""
-    lives: dict[str, Life] = {subject: {} for subject in subjects}
+    states: dict[str, States] = {subject: {} for subject in subjects}
     if subjects:
-        seen = yield from look(core.log, page, core.fresh, "get", *subjects)
-        for document in (*decode_observations(seen.rows), *filter(None, seen.overlay.values())):
-            if document.id in lives:
-                lives[document.id][document.seq] = document
-    return lives
+        reply = yield from look(core.log, page, core.fresh, "get", *subjects)
+        for document in (*decode_observations(reply.rows), *filter(None, reply.overlay.values())):
+            if document.id in states:
+                states[document.id][document.seq] = document
+    return states
 
 
-def _as_left(core: Core, event: Event, life: Life) -> Step[Observation | None]:
+def _state_after(core: Core, event: Event, states: States) -> Step[Observation | None]:
     """Return the observation right after an event, from its known states or else from its history."""
     if event.kind == "added":
         return evolve(None, event)
-    if event.seq not in life:
-        now = life[max(life)] if life else None
+    if event.seq not in states:
+        current = states[max(states)] if states else None
         try:
-            past = yield from history(core.log, event.page, event.subject)
+            events = yield from history(core.log, event.page, event.subject)
         except PositionLost as lost:
             logger.warning("reminders use its current state", position=str(event.position), reason=str(lost))
-            return now
+            return current
         state: Observation | None = None
-        for each in past:
+        for each in events:
             with suppress(ValueError, TypeError, OverflowError):  # the projection rejects events that cannot be folded
                 state = evolve(state, each)
-            life[each.seq] = state
-    return life.get(event.seq)
+            states[each.seq] = state
+    return states.get(event.seq)
 
 
 def _fall_due(core: Core, reminder: Observation, event: Event) -> Step[bool]:
     """Append `due` unless the reminder has fallen due or closed meanwhile."""
-    now: Observation | None = reminder
-    while now is not None and now.is_open and now.remind_on is not None:
+    current: Observation | None = reminder
+    while current is not None and current.is_open and current.remind_on is not None:
         due = Due(
             id=new_event_id(),
-            page=now.page,
-            subject=now.id,
-            type=now.type,
+            page=current.page,
+            subject=current.id,
+            type=current.type,
             by=core.by,
             cause=str(event.position),
             trigger=str(event.position),
         )
         try:
-            yield from append(core.log, now.page, [Write(due, Op.NOTE, version=now.version, wake="0")])
+            yield from append(core.log, current.page, [Write(due, Op.NOTE, version=current.version, wake="0")])
             return True
         except (VersionConflict, NotFound):
-            now = (yield from get(core.log, now.page, [now.id], core.fresh)).get(now.id)
+            current = (yield from get(core.log, current.page, [current.id], core.fresh)).get(current.id)
     return False
 
 

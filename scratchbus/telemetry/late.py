@@ -4,11 +4,11 @@ Imports dominate the start of a program, and most programs use only few features
 needed, or slow to import, are therefore declared like this:
 
     if TYPE_CHECKING:
-        from scratchbus.commands import erase as erasing
+        from scratchbus.commands import erase as erasure
     else:
-        erasing = late("scratchbus.commands.erase")
+        erasure = late("scratchbus.commands.erase")
 
-An annotation of a public function names a type of such a module as `erasing.Erasure`: then tools that ask for its
+An annotation of a public function names a type of such a module as `erasure.Erasure`: then tools that ask for its
 type hints while the program runs find the type.
 """
 

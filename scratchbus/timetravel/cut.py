@@ -40,14 +40,14 @@ def cut_at(core: Core, page: str, when: When) -> Step[Cut]:
             raise InvalidPosition(
                 f"{shown(str(when))} is a position of a bus with {len(when.shards)} shards, not {core.log.shards}"
             )
-        place = yield from batch_end(core.log, when.shards[shard]._replace(shard=shard))
-        return Cut(place, max(each.ms for each in when.shards))
+        end = yield from batch_end(core.log, when.shards[shard]._replace(shard=shard))
+        return Cut(end, max(each.ms for each in when.shards))
     if isinstance(when, Position):
         if when.shard >= core.log.shards:
             raise InvalidPosition(f"{shown(str(when))} is on shard {when.shard}; the bus has {core.log.shards}")
-        place = yield from batch_end(core.log, when)
+        end = yield from batch_end(core.log, when)
         if when.shard == shard:
-            return Cut(place, when.ms)
+            return Cut(end, when.ms)
         return Cut((yield from last_until(core.log, shard, when.ms if when.seq else when.ms - 1)), when.ms)
     return (yield from _at_time(core, page, millis(when)))
 
@@ -59,5 +59,5 @@ def _at_time(core: Core, page: str, ms: int) -> Step[Cut]:
             f"{moment(ms).isoformat(timespec='seconds')} is in the future; the engine has"
             f" {moment(now).isoformat(timespec='seconds')}"
         )
-    place = yield from last_until(core.log, core.log.shard(page), ms)
-    return Cut(place, min(ms, now))
+    end = yield from last_until(core.log, core.log.shard(page), ms)
+    return Cut(end, min(ms, now))

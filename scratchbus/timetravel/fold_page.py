@@ -68,10 +68,10 @@ class FoldedPage:
         check_limit(limit)
         return self.live.active(limit)
 
-    def search(self, wanted: Filter, limit: int | None, below: int | None) -> Step[list[Observation]]:
+    def search(self, criteria: Filter, limit: int | None, below_seq: int | None) -> Step[list[Observation]]:
         """See `Reads`."""
         yield from ()
-        return matching(self.live, wanted, limit, below)
+        return matching(self.live, criteria, limit, below_seq)
 
     def place_of(self, id: str) -> Step[int | None]:
         """See `Reads`."""
@@ -90,35 +90,35 @@ def fold_page(
     end = cut.position
     erased = yield from count_all_erased(log.keys(end.shard))
     stored = (yield from snapshots.load(names, base)) if base else []
-    begin = base.position if base and stored is not None else START._replace(shard=end.shard)
+    start = base.position if base and stored is not None else START._replace(shard=end.shard)
     documents = {each.id: each for each in stored or ()}
-    (cursor,) = yield from cursors(log, begin, [names.page])
+    (cursor,) = yield from cursors(log, start, [names.page])
     if share * _DENSE >= 1:
         cursor.page = ""
-    passed = OpenAlong()
-    count = yield from fold_events(log, names.page, cursor, end, documents, progress, passed)
+    collector = OpenSnapshotCollector()
+    count = yield from fold_events(log, names.page, cursor, end, documents, progress, collector)
     if snapshots.is_due(count, len(documents)):
-        yield from _keep(log, names, end, documents, erased)
-    yield from snapshots.store_open(log.keys(end.shard), names, passed.made, erased)
+        yield from _store_snapshot(log, names, end, documents, erased)
+    yield from snapshots.store_open(log.keys(end.shard), names, collector.snapshots, erased)
     return documents
 
 
-class OpenAlong:
+class OpenSnapshotCollector:
     """Snapshots of the open observations, written during a long fold so that the next one is short."""
 
     def __init__(self) -> None:
-        self.made: list[OpenSnapshot] = []
+        self.snapshots: list[OpenSnapshot] = []
         self._count = 0
 
-    def see(self, entries: list[RawEntry], count: int, shard: int, documents: Documents) -> None:
+    def collect(self, entries: list[RawEntry], count: int, shard: int, documents: Documents) -> None:
         """Write a snapshot after these entries, if it is due; `count` events have been folded."""
         if count - self._count < snapshots.OPEN_LEAST_EVENTS:
             return
         rows = [each for each in documents.values() if each.status_class == "open"]
         if snapshots.is_open_due(count - self._count, len(rows)):
-            last, self._count = entries[-1], count
-            made = [encode_document(each) for each in rows]
-            self.made.append(OpenSnapshot(entry_position(last, shard), entry_id(last), made))
+            last_entry, self._count = entries[-1], count
+            encoded = [encode_document(each) for each in rows]
+            self.snapshots.append(OpenSnapshot(entry_position(last_entry, shard), entry_id(last_entry), encoded))
 
 
 def fold_events(
@@ -128,26 +128,26 @@ def fold_events(
     end: Position,
     documents: Documents,
     progress: Progress | None = None,
-    along: OpenAlong | None = None,
+    collector: OpenSnapshotCollector | None = None,
     reopened: set[str] | None = None,
 ) -> Step[int]:
     """Fold the events of a page after a cursor, up to a position, into documents; return their number.
 
     `reopened` collects the subjects that were reopened but are not among the documents.
     """
-    name, begin, count = page.encode(), cursor.position, 0
+    name, start, count = page.encode(), cursor.position, 0
     while cursor.position < end and (chunks := (yield from read(log, [cursor]))):
         entries = chunks[0][1]
         if cursor.position > end:
             entries = [entry for entry in entries if entry_position(entry, end.shard) <= end]
-        its = _only_of(entries, name)
-        for at in range(0, len(its), AT_ONCE):
-            without_collections(partial(_apply_all, documents, its[at : at + AT_ONCE], end.shard, reopened))
-        count += len(its)
-        if along is not None and its:
-            along.see(entries, count, end.shard, documents)
+        page_entries = _entries_on_page(entries, name)
+        for at in range(0, len(page_entries), AT_ONCE):
+            without_collections(partial(_apply_all, documents, page_entries[at : at + AT_ONCE], end.shard, reopened))
+        count += len(page_entries)
+        if collector is not None and page_entries:
+            collector.collect(entries, count, end.shard, documents)
         if progress is not None:
-            progress(min(cursor.position.seq, end.seq) - begin.seq, end.seq - begin.seq)
+            progress(min(cursor.position.seq, end.seq) - start.seq, end.seq - start.seq)
     return count
 
 
@@ -158,10 +158,10 @@ def _apply_all(documents: Documents, entries: list[RawEntry], shard: int, reopen
         None if isinstance(body, Exception) else CHANGING.get(kind)
         for kind, body in zip(decoded.columns[_KIND], decoded.bodies, strict=True)
     ]
-    others = [change is None for change in changes]
-    columns = [[*compress(column, others)] for column in decoded.columns]
-    bodies = [*compress(decoded.bodies, others)]
-    items = iter(decode_items([*compress(entries, others)], shard, Decoded(columns, bodies)))
+    is_other = [change is None for change in changes]
+    columns = [[*compress(column, is_other)] for column in decoded.columns]
+    bodies = [*compress(decoded.bodies, is_other)]
+    items = iter(decode_items([*compress(entries, is_other)], shard, Decoded(columns, bodies)))
     fields: Any
     for subject, fields, change, ms, seq in zip(
         texts_of(decoded.columns[_SUBJECT]), decoded.bodies, changes, *entry_numbers(entries), strict=True
@@ -182,17 +182,17 @@ def _apply_all(documents: Documents, entries: list[RawEntry], shard: int, reopen
             reopened.add(subject)
 
 
-def _keep(log: Log, names: PageKeys, at: Position, documents: Documents, erased: int) -> Step[None]:
+def _store_snapshot(log: Log, names: PageKeys, at: Position, documents: Documents, erased: int) -> Step[None]:
     rows = [*documents.values()]
     packed = [
         snapshots.pack([encode_document(each) for each in rows[start : start + snapshots.PART]])
         for start in range(0, len(rows), snapshots.PART)
     ]
-    made = Snapshot(at, len(rows), len(packed))
-    yield from snapshots.store(log.keys(at.shard), names, made, (yield from event_id_at(log, at)), packed, erased)
+    snapshot = Snapshot(at, len(rows), len(packed))
+    yield from snapshots.store(log.keys(at.shard), names, snapshot, (yield from event_id_at(log, at)), packed, erased)
 
 
-def _only_of(entries: list[RawEntry], page: bytes) -> list[RawEntry]:
+def _entries_on_page(entries: list[RawEntry], page: bytes) -> list[RawEntry]:
     """Return the entries of a page; mostly all are."""
     try:
         found = [*map(_page_and_name, map(_values, entries))]
@@ -200,10 +200,10 @@ def _only_of(entries: list[RawEntry], page: bytes) -> list[RawEntry]:
         found = []
     if found.count((b"page", page)) == len(entries):
         return entries
-    return [entry for entry in entries if _is_of(entry, page)]
+    return [entry for entry in entries if _is_on_page(entry, page)]
 
 
-def _is_of(entry: RawEntry, page: bytes) -> bool:
+def _is_on_page(entry: RawEntry, page: bytes) -> bool:
     flat = entry[1]
     if len(flat) > _PAGE and flat[_PAGE - 1] == b"page":
         return bool(flat[_PAGE] == page)

@@ -22,7 +22,7 @@ from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.scope import Core
 from scratchbus.timetravel.cut import Cut
-from scratchbus.timetravel.fold_page import Documents, OpenAlong, apply, fold_events
+from scratchbus.timetravel.fold_page import Documents, OpenSnapshotCollector, apply, fold_events
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class LazyPage:
         found = {id: self.live.get(id) for id in ids}
         missing = [id for id, each in found.items() if each is None]
         if missing and (yield from _are_damaged(self.core.log, self.names, missing)):
-            return (yield from (yield from self._whole()).get(ids))
+            return (yield from (yield from self._folded()).get(ids))
         closed = LivePage((yield from read_closed(self.core.log, self.names, self.cut, missing)).values(), self.cut.ms)
         return {id: each for id in ids if (each := found[id] or closed.get(id)) is not None}
 
@@ -56,11 +56,11 @@ class LazyPage:
         check_limit(limit)
         return self.live.active(limit)
 
-    def search(self, wanted: Filter, limit: int | None, below: int | None) -> Step[list[Observation]]:
+    def search(self, criteria: Filter, limit: int | None, below_seq: int | None) -> Step[list[Observation]]:
         """See `Reads`."""
-        if wanted.status and all(self._is_open(status) for status in wanted.status):
-            return matching(self.live, wanted, limit, below)
-        return (yield from (yield from self._whole()).search(wanted, limit, below))
+        if criteria.status and all(self._is_open(status) for status in criteria.status):
+            return matching(self.live, criteria, limit, below_seq)
+        return (yield from (yield from self._folded()).search(criteria, limit, below_seq))
 
     def place_of(self, id: str) -> Step[int | None]:
         """See `Reads`."""
@@ -72,7 +72,7 @@ class LazyPage:
         lives = [kind.lifecycle.statuses for kind in self.core.registry.types.values()]
         return {life[status] for life in lives if status in life} == {"open"}
 
-    def _whole(self) -> Step[Reads]:
+    def _folded(self) -> Step[Reads]:
         if self.folded is None:
             self.folded = yield from self.fold()
         return self.folded
@@ -85,15 +85,15 @@ def read_open(
 
     Raises PositionLost, LogRewound, LogGap or CodeTooOld.
     """
-    log, (begin, opened) = core.log, base
-    documents: Documents = {each.id: each for each in opened}
+    log, (start, open_observations) = core.log, base
+    documents: Documents = {each.id: each for each in open_observations}
     reopened: set[str] = set()
-    erased = yield from count_all_erased(log.keys(begin.shard))
-    (cursor,) = yield from cursors(log, begin, [names.page])
-    along = OpenAlong()
-    yield from fold_events(log, names.page, cursor, cut.position, documents, along=along, reopened=reopened)
+    erased = yield from count_all_erased(log.keys(start.shard))
+    (cursor,) = yield from cursors(log, start, [names.page])
+    collector = OpenSnapshotCollector()
+    yield from fold_events(log, names.page, cursor, cut.position, documents, collector=collector, reopened=reopened)
     if not reopened:  # snapshots written during the fold lack them
-        yield from snapshots.store_open(log.keys(begin.shard), names, along.made, erased)
+        yield from snapshots.store_open(log.keys(start.shard), names, collector.snapshots, erased)
     documents |= yield from read_closed(log, names, cut, [*reopened])
     return LazyPage(core, names, cut, LivePage(documents.values(), cut.ms), fold)
 

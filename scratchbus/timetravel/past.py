@@ -23,7 +23,7 @@ from scratchbus.eventlog.positions import count_positions
 from scratchbus.eventlog.stored_documents import decode_observations
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.page_in_memory import LivePage
-from scratchbus.projections.silenced import SourceExclusion
+from scratchbus.projections.source_exclusion import SourceExclusion
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.rebuild import Progress
@@ -34,10 +34,10 @@ from scratchbus.timetravel.lazy_page import read_open
 from scratchbus.timetravel.undo import Known, UndoneEvents, changed_since, states_before
 from scratchbus.timetravel.what_if import fold_without
 
-FEW = 1_000
+CHEAP_EVENTS = 1_000
 """Up to this many events are undone rather than folded: unchanged observations are then read only on demand."""
 
-MANY = 10_000
+MAX_UNDONE = 10_000
 """More events are never undone: folding costs more once, but writes snapshots that make the next fold short."""
 
 UNDO_COST = 8
@@ -104,77 +104,83 @@ def as_of(
     sources = _sources(without_sources)
     cut = yield from cut_at(core, page, when)
     if not sources:
-        return PastReads(core, (yield from _as_it_was(core, page, cut, progress)), when, cut)
+        return PastReads(core, (yield from _read_past(core, page, cut, progress)), when, cut)
     exclusion = SourceExclusion(sources)
     documents = yield from fold_without(core.log, page, cut, exclusion, progress)
-    return PastReads(core, _held(page, documents, cut), when, cut, exclusion)
+    return PastReads(core, _folded_page(page, documents, cut), when, cut, exclusion)
 
 
-def _sources(given: str | Collection[str]) -> frozenset[str]:
+def _sources(names: str | Collection[str]) -> frozenset[str]:
     """Return the sources to leave out, given as a list or one name. Raises InvalidSource."""
-    if not isinstance(given, Collection):
-        raise InvalidSource(f"without_sources: {shown(given)} is not a list of sources")
-    return frozenset(check_source(each, "without_sources") for each in ([given] if isinstance(given, str) else given))
+    if not isinstance(names, Collection):
+        raise InvalidSource(f"without_sources: {shown(names)} is not a list of sources")
+    return frozenset(check_source(each, "without_sources") for each in ([names] if isinstance(names, str) else names))
 
 
-def _held(page: str, documents: Documents, cut: Cut) -> FoldedPage:
+def _folded_page(page: str, documents: Documents, cut: Cut) -> FoldedPage:
     return FoldedPage(page, LivePage(documents.values(), cut.ms))
 
 
-def _as_it_was(core: Core, page: str, cut: Cut, progress: Progress | None) -> Step[Reads]:
+def _read_past(core: Core, page: str, cut: Cut, progress: Progress | None) -> Step[Reads]:
     """Go back from now, or forward from a snapshot or the beginning, whichever costs less."""
     log, end = core.log, cut.position
     if not end.seq:
-        return _held(page, {}, cut)
+        return _folded_page(page, {}, cut)
     keys = log.keys(end.shard)
     checkpoint = yield from read_checkpoint(keys)
-    last = end_of((yield from ask(end.shard, "GET", keys.tail)), end.shard)
+    log_end = end_of((yield from ask(end.shard, "GET", keys.tail)), end.shard)
     names = PageKeys(keys, page, checkpoint.build)
-    until, indexed = yield from count_positions(end.shard, names.positions, end)
-    since = indexed - until + last.seq - max(checkpoint.position, end).seq
-    whole = partial(_whole, core, names, cut, last, until, since, progress)
-    if since * UNDO_COST <= FEW:
-        return (yield from whole())
-    opened = yield from snapshots.nearest_open(keys, names, end)
-    if opened is None:
-        return (yield from whole())
-    before, _ = yield from count_positions(end.shard, names.positions, opened[0])
-    if since * UNDO_COST <= until - before and since <= MANY:
-        return (yield from whole())
-    return (yield from read_open(core, names, cut, opened, whole))
+    events_before, indexed = yield from count_positions(end.shard, names.positions, end)
+    events_after = indexed - events_before + log_end.seq - max(checkpoint.position, end).seq
+    read_whole = partial(_read_whole, core, names, cut, log_end, events_before, events_after, progress)
+    if events_after * UNDO_COST <= CHEAP_EVENTS:
+        return (yield from read_whole())
+    snapshot = yield from snapshots.nearest_open(keys, names, end)
+    if snapshot is None:
+        return (yield from read_whole())
+    snapshot_events, _ = yield from count_positions(end.shard, names.positions, snapshot[0])
+    if events_after * UNDO_COST <= events_before - snapshot_events and events_after <= MAX_UNDONE:
+        return (yield from read_whole())
+    return (yield from read_open(core, names, cut, snapshot, read_whole))
 
 
-def _whole(
-    core: Core, names: PageKeys, cut: Cut, last: Position, until: int, since: int, progress: Progress | None
+def _read_whole(
+    core: Core,
+    names: PageKeys,
+    cut: Cut,
+    log_end: Position,
+    events_before: int,
+    events_after: int,
+    progress: Progress | None,
 ) -> Step[Reads]:
-    """Return the whole page; `until` and `since` are its numbers of events before and after the moment."""
+    """Return the whole page; `events_before` and `events_after` count its events before and after the moment."""
     log, page, end = core.log, names.page, cut.position
     base = yield from snapshots.nearest(log.keys(end.shard), names, end)
-    begin = base.position if base else START
-    before, _ = (yield from count_positions(end.shard, names.positions, begin)) if base else (0, 0)
-    most = max(FEW, until - before + (base.documents if base else 0))
-    if since <= min(most, MANY):
-        undone = yield from _undone(core, names, cut, last, most)
+    start = base.position if base else START
+    snapshot_events, _ = (yield from count_positions(end.shard, names.positions, start)) if base else (0, 0)
+    max_cost = max(CHEAP_EVENTS, events_before - snapshot_events + (base.documents if base else 0))
+    if events_after <= min(max_cost, MAX_UNDONE):
+        undone = yield from _undo_later(core, names, cut, log_end, max_cost)
         if undone is not None:
             return undone
-    share = (until - before) / max(1, end.seq - begin.seq)
-    return _held(page, (yield from fold_page(log, names, cut, base, share, progress)), cut)
+    share = (events_before - snapshot_events) / max(1, end.seq - start.seq)
+    return _folded_page(page, (yield from fold_page(log, names, cut, base, share, progress)), cut)
 
 
-def _undone(core: Core, names: PageKeys, cut: Cut, last: Position, most: int) -> Step[StoredPage | None]:
+def _undo_later(core: Core, names: PageKeys, cut: Cut, log_end: Position, max_cost: int) -> Step[StoredPage | None]:
     """Undo later events; return None if there are too many, or if they do not record their predecessors."""
     log, page = core.log, names.page
     (cursor,) = yield from cursors(log, cut.position, [page])
-    changed = yield from changed_since(log, page, cursor, last)
+    changed = yield from changed_since(log, page, cursor, log_end)
     if not changed.is_linked:
         return None
     older = [id for id, before in changed.before.items() if before]
     cost = changed.events
     for at in range(0, len(older), _AT_ONCE):
-        rows = yield from ask(last.shard, "HMGET", names.docs, *older[at : at + _AT_ONCE])
+        rows = yield from ask(log_end.shard, "HMGET", names.docs, *older[at : at + _AT_ONCE])
         documents = decode_observations([row for row in rows if row])
         cost += sum(document.version for document in documents)
-        if cost > most or any(document.damaged for document in documents):
+        if cost > max_cost or any(document.damaged for document in documents):
             return None  # the chain of a damaged document may lack the event that damaged it
     try:
         states = yield from states_before(log, page, changed.before)

@@ -28,13 +28,13 @@ def remembered_as_of(core: Core, page: str, subject: str, when: When) -> Step[Re
 
 def notes_as_of(core: Core, page: str, when: When, query: str = "", tags: Sequence[str] = ()) -> Step[NotesResult]:
     """Return the notes of a session at a moment. Cost: the events of the session up to then."""
-    query, wanted = check_text("query", query), check_tags([tags] if isinstance(tags, str) else tags)
+    query, checked_tags = check_text("query", query), check_tags([tags] if isinstance(tags, str) else tags)
     cut = yield from cut_at(core, page, when)
     documents = yield from remembered_at(core.log, page, cut.position)
     notebook = Notebook(document for document in documents.values() if isinstance(document, Note))
-    notes = notebook.search(query, wanted)
-    if query or wanted:
-        return found_notes(notes, {"result_count": len(notes), "query": query, "tags": wanted})
+    notes = notebook.search(query, checked_tags)
+    if query or checked_tags:
+        return found_notes(notes, {"result_count": len(notes), "query": query, "tags": checked_tags})
     return found_notes(notes, {"note_count": len(notes), "tag_filter": None})
 
 
@@ -44,12 +44,12 @@ def preferences_as_of(core: Core, page: str, when: When) -> Step[list[Preference
     Raises as `cut_at`, and PositionLost.
     """
     cut = yield from cut_at(core, page, when)
-    then = []
+    preferences = []
     for each in (yield from read_all(core, page)):
         found = folded((yield from history_of(core, page, each.id)), each.id, cut.position)
         if isinstance(found, Preference) and not found.forgotten:
-            then.append(found)
-    return then
+            preferences.append(found)
+    return preferences
 
 
 def documents_as_of(core: Core, page: str, when: When) -> Step[tuple[Cut, dict[str, Document]]]:

@@ -75,14 +75,18 @@ def consequences(past: PastReads, id: str) -> Step[Consequences]:
     Raises NotFound for what had never been on the page.
     """
     found = yield from trace.consequences(PastPages(past), past.reads.page, id)
-    there = found.observations
-    beneath: dict[str, list[str]] = {}
-    waiting = [found.id]
-    while waiting:
-        at = waiting.pop(0)
-        if at not in beneath:
-            beneath[at] = [one for one in found.beneath.get(at, ()) if one in there and at in there[one].evidence]
-            waiting += beneath[at]
-    observations = {one: each for one, each in there.items() if one in beneath}
+    observations_then = found.observations
+    descendants: dict[str, list[str]] = {}
+    queue = [found.id]
+    while queue:
+        at = queue.pop(0)
+        if at not in descendants:
+            descendants[at] = [
+                child
+                for child in found.beneath.get(at, ())
+                if child in observations_then and at in observations_then[child].evidence
+            ]
+            queue += descendants[at]
+    observations = {child: each for child, each in observations_then.items() if child in descendants}
     actions = list(dict.fromkeys(action for each in observations.values() for action in each.links))
-    return found.model_copy(update={"observations": observations, "beneath": beneath, "actions": actions})
+    return found.model_copy(update={"observations": observations, "beneath": descendants, "actions": actions})

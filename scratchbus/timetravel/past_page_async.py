@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from scratchbus.commands import exposure as exposing
+from scratchbus.commands import exposure as exposure_log
 from scratchbus.commands import read
-from scratchbus.commands import trace as tracing
+from scratchbus.commands import trace as trace_queries
 from scratchbus.domain.difference import Difference, differences
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.exposure import Exposure
@@ -46,15 +46,15 @@ class AsyncPastPage(PastMoment):
         *,
         limit: int | None = 100,
         after: Observation | Position | str | None = None,
-        **narrow: Unpack[FilterKeywords],
+        **keywords: Unpack[FilterKeywords],
     ) -> Observations:
         """Return the observations that match all filters, newest first; `after` is the last item of the previous call.
 
         The filters are those of `Page.list`. A mapping `filters` stands for keywords of the same names. Raises
         UnknownField, UnknownType or InvalidField for a value that no observation can have.
         """
-        wanted, limit, after = list_arguments(filters, narrow, limit, after)
-        return await self._bus.converse(read.list_all(self._bus.core, self._past.reads, wanted, limit, after))
+        filter, limit, after = list_arguments(filters, keywords, limit, after)
+        return await self._bus.converse(read.list_all(self._bus.core, self._past.reads, filter, limit, after))
 
     async def count(
         self,
@@ -62,14 +62,14 @@ class AsyncPastPage(PastMoment):
         *,
         after: Observation | Position | str | None = None,
         limit: int | None = 1_000,
-        **narrow: Unpack[FilterKeywords],
+        **keywords: Unpack[FilterKeywords],
     ) -> int:
         """Return how many observations match the filters of `list`, at most `limit`.
 
         With `after`, the last item of a list that reached its limit, this counts the remaining matches.
         """
-        reads, wanted = self._past.reads, filter_of(filters, narrow)
-        return len(await self._bus.converse(read.list_all(self._bus.core, reads, wanted, limit, after)))
+        reads, filter = self._past.reads, filter_of(filters, keywords)
+        return len(await self._bus.converse(read.list_all(self._bus.core, reads, filter, limit, after)))
 
     async def counts(self) -> read.PageCounts:
         """Return how many observations of each status and type there were, among the newest 10,000."""
@@ -91,7 +91,7 @@ class AsyncPastPage(PastMoment):
 
         Raises NotFound when nothing on the page was linked to it.
         """
-        return await self._bus.converse(tracing.trace(PastPages(self._past), self.name, action))
+        return await self._bus.converse(trace_queries.trace(PastPages(self._past), self.name, action))
 
     async def consequences(self, id: str) -> Consequences:
         """Return its consequences by then: observations it was evidence for, actions linked to them, events it caused.
@@ -105,14 +105,14 @@ class AsyncPastPage(PastMoment):
 
         Raises NotFound when it had never been on the page.
         """
-        return await self._bus.converse(exposing.exposure(PastPages(self._past), self.name, id))
+        return await self._bus.converse(exposure_log.exposure(PastPages(self._past), self.name, id))
 
     async def evidence(self, id: str) -> dict[str, Observation]:
         """Return its direct and indirect evidence by id: observations of this page, and of others.
 
         Raises NotFound for an id that was not on this page.
         """
-        return await self._bus.converse(tracing.evidence(PastPages(self._past), self.name, id))
+        return await self._bus.converse(trace_queries.evidence(PastPages(self._past), self.name, id))
 
     async def diff(self, other: AsyncPastPage) -> Differences:
         """Return the differences to another past page, in the order in which the observations were added.

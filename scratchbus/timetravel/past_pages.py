@@ -26,7 +26,7 @@ def pages_as_of(core: Core, when: When) -> Step[list[PageStatus]]:
     observations. Raises the errors of `cut_at`.
     """
     lives = [kind.lifecycle.statuses for kind in core.registry.types.values()]
-    wanted = Filter(status=frozenset(each for life in lives for each in life if life[each] == "open"))
+    open_filter = Filter(status=frozenset(each for life in lives for each in life if life[each] == "open"))
     found: list[PageStatus] = []
     for shard in range(core.log.shards):
         keys = core.log.keys(shard)
@@ -39,7 +39,7 @@ def pages_as_of(core: Core, when: When) -> Step[list[PageStatus]]:
             if unfolded is None:
                 unfolded = yield from _pages_between(core.log, checkpoint.position, end)
             folded, _ = yield from count_positions(shard, PageKeys(keys, page, checkpoint.build).positions, end)
-            rows = yield from past.reads.search(wanted, None, None)
+            rows = yield from past.reads.search(open_filter, None, None)
             rows = [each for each in rows if each.status_class == "open"]
             if rows or folded or page in unfolded:
                 claimed = sum(each.claim is not None and millis(each.claim.until) > past.cut.ms for each in rows)
@@ -47,10 +47,10 @@ def pages_as_of(core: Core, when: When) -> Step[list[PageStatus]]:
     return sorted(found, key=lambda each: (-each.open, each.page))
 
 
-def _pages_between(log: Log, begin: Position, end: Position) -> Step[set[str]]:
+def _pages_between(log: Log, start: Position, end: Position) -> Step[set[str]]:
     """Return the pages with events after a position of a shard, up to another."""
-    places = yield from cursors(log, begin._replace(shard=end.shard))
-    cursor = next(each for each in places if each.position.shard == end.shard)
+    all_cursors = yield from cursors(log, start._replace(shard=end.shard))
+    cursor = next(each for each in all_cursors if each.position.shard == end.shard)
     found: set[str] = set()
     while cursor.position < end and (chunks := (yield from read(log, [cursor]))):
         entries = [entry for entry in chunks[0][1] if entry_position(entry, end.shard) <= end]

@@ -42,10 +42,10 @@ class UndoneEvents:
         """See `PastState`."""
         known = self.known
         if known.cursor.position < tail:
-            more = yield from changed_since(log, page, known.cursor, tail)
-            new = {id: before for id, before in more.before.items() if id not in known.states}
-            states = yield from states_before(log, page, new)
-            self.known = known = Known(more.cursor, {**known.states, **states})  # in one step, for other readers
+            later = yield from changed_since(log, page, known.cursor, tail)
+            added = {id: before for id, before in later.before.items() if id not in known.states}
+            states = yield from states_before(log, page, added)
+            self.known = known = Known(later.cursor, {**known.states, **states})  # in one step, for other readers
         return known.states
 
 
@@ -64,8 +64,8 @@ class Changed(NamedTuple):
 
 def changed_since(log: Log, page: str, cursor: Cursor, tail: Position) -> Step[Changed]:
     """Read the events of a page after a cursor, at least up to this end of the log."""
-    far = tail.seq - cursor.position.seq > CHUNK
-    cursor = replace(cursor, page=page if far else "")
+    is_far = tail.seq - cursor.position.seq > CHUNK
+    cursor = replace(cursor, page=page if is_far else "")
     name, before, events, is_linked = page.encode(), dict[str, str](), 0, True
     while cursor.position < tail and (chunks := (yield from read(log, [cursor]))):
         for _, entries in chunks:
@@ -74,8 +74,10 @@ def changed_since(log: Log, page: str, cursor: Cursor, tail: Position) -> Step[C
                 if fields.get(b"page") == name:
                     events += 1
                     is_linked = is_linked and _LINK.fullmatch(fields.get(b"prev", b"-")) is not None
-                    subject, last = (fields.get(key, b"").decode("utf-8", "replace") for key in (b"subject", b"prev"))
-                    before.setdefault(subject, last)
+                    subject, previous = (
+                        fields.get(key, b"").decode("utf-8", "replace") for key in (b"subject", b"prev")
+                    )
+                    before.setdefault(subject, previous)
     return Changed(cursor, before, events, is_linked)
 
 

@@ -15,7 +15,7 @@ from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.position_at import last_until
 from scratchbus.eventlog.raw_entries import is_batch_end
 from scratchbus.eventlog.reader import read
-from scratchbus.projections.silenced import SourceExclusion
+from scratchbus.projections.source_exclusion import SourceExclusion
 from scratchbus.readmodel.rebuild import Progress
 from scratchbus.timetravel.cut import Cut
 from scratchbus.timetravel.fold_page import Documents, apply
@@ -34,35 +34,35 @@ def fold_without(
     for shard in range(log.shards):
         if shard != home:
             ends[shard] = yield from last_until(log, shard, cut.ms)
-    all_places = yield from cursors(log, None)
-    held: list[list[LogEntry]] = []  # events of the last millisecond: the next read may have more of them
-    while places := [place for place in all_places if place.position < ends[place.position.shard]]:
-        chunks = yield from read(log, places)
+    all_cursors = yield from cursors(log, None)
+    unsettled: list[list[LogEntry]] = []  # events of the last millisecond: the next read may have more of them
+    while pending := [cursor for cursor in all_cursors if cursor.position < ends[cursor.position.shard]]:
+        chunks = yield from read(log, pending)
         if not chunks:
             break
-        batches = held
+        batches = unsettled
         for shard, entries in chunks:
             items = [LogEntry(entry, shard) for entry in entries]
             batches += _batches(item for item in items if item.position <= ends[shard])
-        batches.sort(key=_when)
-        last = bisect_left(batches, batches[-1][0].position.ms, key=_ms) if batches else 0
-        held = batches[last:]
-        _fold(exclusion, page, batches[:last], documents)
+        batches.sort(key=_order)
+        split = bisect_left(batches, batches[-1][0].position.ms, key=_ms) if batches else 0
+        unsettled = batches[split:]
+        _fold(exclusion, page, batches[:split], documents)
         if progress is not None:
-            done = (min(place.position.seq, ends[place.position.shard].seq) for place in all_places)
-            progress(sum(done), sum(end.seq for end in ends.values()))
-    _fold(exclusion, page, held, documents)
+            folded = (min(cursor.position.seq, ends[cursor.position.shard].seq) for cursor in all_cursors)
+            progress(sum(folded), sum(end.seq for end in ends.values()))
+    _fold(exclusion, page, unsettled, documents)
     return documents
 
 
 def _fold(exclusion: SourceExclusion, page: str, batches: list[list[LogEntry]], documents: Documents) -> None:
     """Fold the remaining events of these batches of a page and others."""
     if len({batch[0].position.shard for batch in batches}) > 1:
-        _settle(exclusion, batches)
+        _exclude_dependents(exclusion, batches)
     for at, batch in enumerate(batches):
         if not batch[0].is_event:
             LogEntry.decode(chain.from_iterable(batches[at:]))
-        for each in _kept(exclusion, batch):
+        for each in _remaining(exclusion, batch):
             if each.page == page:
                 apply(documents, each)
 
@@ -78,7 +78,7 @@ def _batches(items: Iterable[LogEntry]) -> Iterator[list[LogEntry]]:
         yield batch
 
 
-def _when(batch: list[LogEntry]) -> tuple[int, int, int]:
+def _order(batch: list[LogEntry]) -> tuple[int, int, int]:
     ms, seq, shard = batch[0].position
     return ms, shard, seq
 
@@ -87,18 +87,18 @@ def _ms(batch: list[LogEntry]) -> int:
     return batch[0].position.ms
 
 
-def _settle(exclusion: SourceExclusion, batches: list[list[LogEntry]]) -> None:
+def _exclude_dependents(exclusion: SourceExclusion, batches: list[list[LogEntry]]) -> None:
     """Judge batches until nothing more is left out: two in one millisecond may depend on each other."""
     events = [[item.event for item in batch if isinstance(item.event, Event)] for batch in batches]
-    kept, was = sum(map(len, events)), -1
-    while kept != was:
-        was, kept = kept, sum(len(exclusion.keep(batch)) for batch in events)
+    remaining, previous = sum(map(len, events)), -1
+    while remaining != previous:
+        previous, remaining = remaining, sum(len(exclusion.keep(batch)) for batch in events)
 
 
-def _kept(exclusion: SourceExclusion, batch: list[LogEntry]) -> Iterator[Event | Poison]:
+def _remaining(exclusion: SourceExclusion, batch: list[LogEntry]) -> Iterator[Event | Poison]:
     """Yield the remaining entries of a batch, including invalid ones unless their observation is gone."""
-    happened = [item.event for item in batch]
-    yield from exclusion.keep([each for each in happened if isinstance(each, Event)])
-    for each in happened:
+    entries = [item.event for item in batch]
+    yield from exclusion.keep([each for each in entries if isinstance(each, Event)])
+    for each in entries:
         if isinstance(each, Poison) and not exclusion.is_gone(each.subject):
             yield each

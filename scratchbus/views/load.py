@@ -19,7 +19,7 @@ from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.reader import read
 from scratchbus.eventlog.stored_documents import decode_stored
-from scratchbus.projections.page_in_memory import LivePage, Turn
+from scratchbus.projections.page_in_memory import BeforeAfter, LivePage
 from scratchbus.projections.stored_observation import AnyObservation
 from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.readmodel.garbage import without_collections
@@ -82,7 +82,7 @@ def replay(log: Log, cursor: Cursor, take: Callable[[Sequence[LogEntry]], None])
         items[-1].place(cursor)
 
 
-def fold_item(live: LivePage, item: LogEntry) -> tuple[Turn, AnyEvent | None, str]:
+def fold_item(live: LivePage, item: LogEntry) -> tuple[BeforeAfter, AnyEvent | None, str]:
     """Fold an entry into a page; return its change, its event, and its error if any. Raises CodeTooOld."""
     event = item.event
     if isinstance(event, Poison):

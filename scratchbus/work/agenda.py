@@ -34,8 +34,8 @@ UNBLOCKING = frozenset((b"status_changed", b"erased"))
 """The kinds of events after which what an observation of any type has blocked may be picked."""
 
 _HIGHEST = 100  # priority
-_AT_ONCE = 1_000  # pages that are looked at in one round trip
-_SCATTER = 0.05  # seconds, so that those who wait for the same moment do not all ask at once
+_BATCH = 1_000  # pages that are looked at in one round trip
+_JITTER = 0.05  # seconds, so that those who wait for the same moment do not all ask at once
 
 logger = stderr_logger()
 
@@ -61,8 +61,8 @@ class Agenda:
         feed: Callable[[int], Feed],
     ) -> None:
         self.name = check_label("work", name)
-        given = check_some("pages", pages)
-        self._pages = None if given is None else sorted(map(check_page, given))
+        names = check_some("pages", pages)
+        self._pages = None if names is None else sorted(map(check_page, names))
         log = core.log
         self.shards = sorted(set(range(log.shards) if self._pages is None else map(log.shard, self._pages)))
         self._core = core
@@ -74,7 +74,7 @@ class Agenda:
         self._feed = feed
         self._feeds: list[Feed] = []
         self._is_lost = True  # which pages there are has to be asked
-        self._news: deque[str] = deque()  # pages; the feeds' threads write, the worker's reads
+        self._offered: deque[str] = deque()  # pages; the feeds' threads write, the worker's reads
         self._bounds = RankedPages()
         self._asleep = RankedPages()
         self._failures = 0
@@ -93,9 +93,9 @@ class Agenda:
         yield from self._catch_up()
         bounds = self._bounds
         while first := bounds.first():
-            page, least = first.page, -int(bounds.second_rank() or 0)
+            page, min_priority = first.page, -int(bounds.second_rank() or 0)
             found = yield from pick(
-                self._core, page, self._wanted, None, self._ttl, work=self.name, least=least
+                self._core, page, self._wanted, None, self._ttl, work=self.name, least=min_priority
             )  # fmt: skip
             bounds.discard(page)  # so that it comes behind others with the same bound
             if isinstance(found, Picked):
@@ -108,10 +108,10 @@ class Agenda:
                 bounds[page] = -found.priority
             elif found.soonest:
                 seconds = (found.soonest - found.now) / 1000
-                self._asleep[page] = time.monotonic() + seconds + random.uniform(0, _SCATTER)
+                self._asleep[page] = time.monotonic() + seconds + random.uniform(0, _JITTER)
         self._failures = 0
-        soonest = self._asleep.first()
-        return max(0.0, soonest.rank - time.monotonic()) if soonest else float("inf")
+        next_page = self._asleep.first()
+        return max(0.0, next_page.rank - time.monotonic()) if next_page else float("inf")
 
     def trouble(self, problem: ScratchbusError) -> float:
         """Record an error of the engine; return the seconds to wait before the next attempt."""
@@ -126,24 +126,24 @@ class Agenda:
             feed.leave(self)
 
     def _give_up(self, page: str, picked: Picked) -> Step[None]:
-        holding = JobState(self._core, page, picked, self._ttl, self._terms)
-        logger.warning("giving up", work=self.name, observation=holding.id, attempts=holding.attempt - 1)
+        job = JobState(self._core, page, picked, self._ttl, self._terms)
+        logger.warning("giving up", work=self.name, observation=job.id, attempts=job.attempt - 1)
         with suppress(Conflict, NotFound):  # someone else has dealt with it
-            yield from holding.giving_up(holding.attempt - 1, "its workers vanished")
+            yield from job.give_up_steps(job.attempt - 1, "its workers vanished")
 
     # -- what the feeds tell, with their locks -------------------------------------------------------------------------
 
     def offer(self, items: Sequence[LogEntry]) -> None:
         """Note on which pages there may be something now."""
-        before = len(self._news)
+        before = len(self._offered)
         for item in items:
             fields = item.fields
             kind, is_ours = fields.get(b"kind"), self._types is None or fields.get(b"type") in self._types
             if (is_ours and kind in FREEING) or kind in UNBLOCKING:
                 page = fields.get(b"page", b"").decode("utf-8", "replace")
                 if self._pages is None or page in self._pages:
-                    self._news.append(page)
-        if len(self._news) > before:
+                    self._offered.append(page)
+        if len(self._offered) > before:
             self._wake()
 
     def resync(self) -> None:
@@ -157,7 +157,7 @@ class Agenda:
         if self._is_lost:
             self._is_lost = False
             try:
-                tops = yield from self._look()
+                tops = yield from self._read_priorities()
             except BaseException:
                 self._is_lost = True
                 raise
@@ -165,18 +165,18 @@ class Agenda:
             self._bounds.clear()
             for page, priority in tops.items():
                 self._bounds[page] = -priority
-        while self._news:
-            self._awake(self._news.popleft())
+        while self._offered:
+            self._wake_page(self._offered.popleft())
         now = time.monotonic()
-        while (soonest := self._asleep.first()) and soonest.rank <= now:
-            self._awake(soonest.page)
+        while (next_page := self._asleep.first()) and next_page.rank <= now:
+            self._wake_page(next_page.page)
 
-    def _awake(self, page: str) -> None:
+    def _wake_page(self, page: str) -> None:
         self._asleep.discard(page)
         if page != SYSTEM_PAGE:
             self._bounds[page] = -_HIGHEST
 
-    def _look(self) -> Step[dict[str, int]]:
+    def _read_priorities(self) -> Step[dict[str, int]]:
         """Return the pages with anything open, each with the highest priority of it."""
         log, tops = self._core.log, dict[str, int]()
         for shard in self.shards:
@@ -185,9 +185,9 @@ class Agenda:
                 names = [name.decode() for name in (yield from ask(shard, "HKEYS", keys.pages))]
             else:
                 names = [name for name in self._pages if log.shard(name) == shard]
-            for at in range(0, len(names), _AT_ONCE):
-                some = names[at : at + _AT_ONCE]
-                commands = [("ZREVRANGE", keys.open(name), 0, 0, "WITHSCORES") for name in some]
+            for at in range(0, len(names), _BATCH):
+                batch = names[at : at + _BATCH]
+                commands = [("ZREVRANGE", keys.open(name), 0, 0, "WITHSCORES") for name in batch]
                 rows = yield from ask_all(shard, list(commands))
-                tops |= {name: int(float(row[1])) // SPAN for name, row in zip(some, rows, strict=True) if row}
+                tops |= {name: int(float(row[1])) // SPAN for name, row in zip(batch, rows, strict=True) if row}
         return tops

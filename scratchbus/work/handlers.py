@@ -32,12 +32,13 @@ class Handlers:
         """Return a decorator that declares a handler, by its own name unless one is given. Raises InvalidInput."""
 
         def decorate(handler: Handler) -> Handler:
-            own = name or handler.__name__
+            handler_name = name or handler.__name__
             if iscoroutinefunction(handler):  # its event would be acked, and it would never run
-                raise InvalidInput(f"handler {own!r} is a coroutine function, which this bus cannot run; write def")
-            if own in self._declared:
-                raise InvalidInput(f"two handlers are called {own!r}; give one of them another name=")
-            self._declared[own] = partial(self._run, handler, concurrency, partial(open, own))
+                problem = "is a coroutine function, which this bus cannot run; write def"
+                raise InvalidInput(f"handler {handler_name!r} {problem}")
+            if handler_name in self._declared:
+                raise InvalidInput(f"two handlers are called {handler_name!r}; give one of them another name=")
+            self._declared[handler_name] = partial(self._run, handler, concurrency, partial(open, handler_name))
             return handler
 
         return decorate

@@ -33,14 +33,15 @@ class AsyncHandlers:
         """Return a decorator that declares a handler, by its own name unless one is given. Raises InvalidInput."""
 
         def decorate(handler: Handler) -> Handler:
-            own = name or handler.__name__
+            handler_name = name or handler.__name__
             # blocking only:
             # if iscoroutinefunction(handler):  # its event would be acked, and it would never run
-            #     raise InvalidInput(f"handler {own!r} is a coroutine function, which this bus cannot run; write def")
+            #     problem = "is a coroutine function, which this bus cannot run; write def"
+            #     raise InvalidInput(f"handler {handler_name!r} {problem}")
             # end
-            if own in self._declared:
-                raise InvalidInput(f"two handlers are called {own!r}; give one of them another name=")
-            self._declared[own] = partial(self._run, handler, concurrency, partial(open, own))
+            if handler_name in self._declared:
+                raise InvalidInput(f"two handlers are called {handler_name!r}; give one of them another name=")
+            self._declared[handler_name] = partial(self._run, handler, concurrency, partial(open, handler_name))
             return handler
 
         return decorate

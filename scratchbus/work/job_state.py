@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple, Self, TypeVar
 
 from scratchbus.commands import change
-from scratchbus.commands import claim as claiming
+from scratchbus.commands import claim as claims
 from scratchbus.commands.claim import TRIED, Back, Picked, Wanted
 from scratchbus.commands.execution import Command, execute
 from scratchbus.domain.observation import Claim, Observation
@@ -63,8 +63,8 @@ class WorkTerms(NamedTuple):
     @classmethod
     def of(cls, max_attempts: object, retry_delay: Duration, handler_timeout: Duration) -> Self:
         """Return the terms for the arguments of a caller. Raises InvalidField or InvalidTTL."""
-        most = check_attempts(max_attempts)
-        return cls(most, delay_ms(retry_delay, "retry_delay") / 1000, seconds("handler_timeout", handler_timeout))
+        attempts = check_attempts(max_attempts)
+        return cls(attempts, delay_ms(retry_delay, "retry_delay") / 1000, seconds("handler_timeout", handler_timeout))
 
 
 USUAL = WorkTerms()
@@ -84,16 +84,16 @@ class JobState:
         self._core = core
         self._ttl_ms = duration_ms(ttl) or 0
         self._terms = terms
-        self._begun = self._renewed = picked.asked
+        self._started_at = self._renewed_at = picked.asked
         self._not_before = 0.0
         self._is_over = self._is_lost = self._is_writing = False
         self._acting = ExitStack()
         counts.jobs["claimed"] += 1
 
     def __repr__(self) -> str:
-        what = f"{self.id} {self.observation.type} {self.observation.content[:80]!r} of page {self.page!r}"
-        until = f"{self.claim.until:%Y-%m-%dT%H:%M:%SZ}"
-        return f"<{type(self).__name__} {what}, attempt {self.attempt}, fence {self.fence}, claimed until {until}>"
+        job = f"{self.id} {self.observation.type} {self.observation.content[:80]!r} of page {self.page!r}"
+        end = f"{self.claim.until:%Y-%m-%dT%H:%M:%SZ}"
+        return f"<{type(self).__name__} {job}, attempt {self.attempt}, fence {self.fence}, claimed until {end}>"
 
     @property
     def id(self) -> str:
@@ -113,7 +113,7 @@ class JobState:
     @property
     def is_lost(self) -> bool:
         """Whether the claim has ended, as far as the worker knows; further writes are refused."""
-        return not self._is_over and (self._is_lost or time.monotonic() > self._renewed + self._ttl_ms / 1000)
+        return not self._is_over and (self._is_lost or time.monotonic() > self._renewed_at + self._ttl_ms / 1000)
 
     @property
     def is_out(self) -> bool:
@@ -129,55 +129,55 @@ class JobState:
 
     # -- operations ----------------------------------------------------------------------------------------------------
 
-    def moving(self, kind: type[Command], reason: str | None, event_id: str | None) -> Step[Observation]:
+    def transition_steps(self, kind: type[Command], reason: str | None, event_id: str | None) -> Step[Observation]:
         """Resolve or archive it, which ends the claim; or send it to review, and release it."""
-        then = self._release(TRIED) if kind is change.Review else None
-        after = yield from self.doing(kind, event_id, then, reason=reason)
+        release = self._release(TRIED) if kind is change.Review else None
+        after = yield from self.command_steps(kind, event_id, release, reason=reason)
         counts.jobs[_COUNTED[kind.verb]] += 1
         return after
 
-    def releasing(self, back: Back, event_id: str | None = None) -> Step[Observation]:
+    def release_steps(self, back: Back, event_id: str | None = None) -> Step[Observation]:
         """Release it."""
-        return self.doing(claiming.Release, event_id, by=self.claim.by, back=back)
+        return self.command_steps(claims.Release, event_id, by=self.claim.by, back=back)
 
-    def failing(self, reason: str, delay: Duration | None = None, event_id: str | None = None) -> Step[Observation]:
+    def fail_steps(self, reason: str, delay: Duration | None = None, event_id: str | None = None) -> Step[Observation]:
         """Release it for another attempt after a while, or send it to review after the last one."""
         ms = round(self._delay() * 1000) if delay is None else delay_ms(delay, "delay")
         counts.jobs["failed"] += 1
         reason = " ".join(str(reason).split())[:_LONGEST_REASON]
         if self.attempt >= self._terms.max_attempts:
-            return (yield from self.giving_up(self.attempt, reason, event_id))
-        return (yield from self.releasing(Back(ms, reason=reason), event_id))
+            return (yield from self.give_up_steps(self.attempt, reason, event_id))
+        return (yield from self.release_steps(Back(ms, reason=reason), event_id))
 
-    def giving_up(self, attempts: int, reason: str, event_id: str | None = None) -> Step[Observation]:
+    def give_up_steps(self, attempts: int, reason: str, event_id: str | None = None) -> Step[Observation]:
         """Send it to review with the reason; if its lifecycle has no review, release it with the longest delay."""
         reason = f"gave up after {attempts} attempt{'s' if attempts > 1 else ''}: {reason}"
         try:
-            return (yield from self.moving(change.Review, reason, event_id))
+            return (yield from self.transition_steps(change.Review, reason, event_id))
         except (InvalidField, InvalidTransition):
-            return (yield from self.releasing(Back(round(LONGEST_DELAY * 1000), reason=reason), event_id))
+            return (yield from self.release_steps(Back(round(LONGEST_DELAY * 1000), reason=reason), event_id))
 
-    def settling(self, problem: BaseException | None) -> Step[Observation]:
+    def settle_steps(self, problem: BaseException | None) -> Step[Observation]:
         """Fail it for an exception or a missing outcome of its handler; release it untried on an interrupt."""
         if problem is None or isinstance(problem, Exception):
-            return self.failing(NO_OUTCOME if problem is None else reason_of(problem))
-        return self.releasing(UNTRIED)
+            return self.fail_steps(NO_OUTCOME if problem is None else reason_of(problem))
+        return self.release_steps(UNTRIED)
 
     def _delay(self) -> float:
         seconds = self._terms.retry_delay * 2 ** min(self.attempt - 1, 16)
         return float(min(LONGEST_DELAY, seconds)) * random.uniform(0.8, 1.2)
 
-    def _release(self, back: Back) -> claiming.Release:
-        return claiming.Release.parse({"id": self.id, "by": self.claim.by, "back": back, "fence": self.fence})
+    def _release(self, back: Back) -> claims.Release:
+        return claims.Release.parse({"id": self.id, "by": self.claim.by, "back": back, "fence": self.fence})
 
-    def doing(
-        self, kind: type[Command], event_id: str | None, then: Command | None = None, **given: Any
+    def command_steps(
+        self, kind: type[Command], event_id: str | None, follow_up: Command | None = None, **arguments: Any
     ) -> Step[Observation]:
         """Run a command on it, with that command's own fields."""
         self._is_writing = True
-        given |= {"id": self.id, "event_id": event_id, "fence": self.fence}
+        arguments |= {"id": self.id, "event_id": event_id, "fence": self.fence}
         try:
-            after = yield from execute(self._core, self.page, kind, given, then)
+            after = yield from execute(self._core, self.page, kind, arguments, follow_up)
             if after.version >= self.observation.version:  # a retry returns an older version
                 self.observation = after
         except (StaleFence, NotClaimed):
@@ -196,28 +196,28 @@ class JobState:
         return (
             self.is_out
             and not self._is_writing
-            and now - self._renewed > self._ttl_ms / 3000
-            and now - self._begun < self._terms.handler_timeout
+            and now - self._renewed_at > self._ttl_ms / 3000
+            and now - self._started_at < self._terms.handler_timeout
             and now >= self._not_before
         )
 
     def keep(self) -> Step[None]:
         """Renew the claim."""
-        asked = time.monotonic()
+        started_at = time.monotonic()
         try:
-            given = {"id": self.id, "by": self.claim.by, "ttl": self._ttl_ms / 1000, "fence": self.fence}
-            self.claim = yield from claiming.claim(self._core, self.page, given)
-            self._renewed = asked
+            arguments = {"id": self.id, "by": self.claim.by, "ttl": self._ttl_ms / 1000, "fence": self.fence}
+            self.claim = yield from claims.claim(self._core, self.page, arguments)
+            self._renewed_at = started_at
         except (Claimed, StaleFence, InvalidTransition, NotFound) as problem:
             if self.is_out and not self._is_writing:  # else it ended regularly
                 self._is_lost = True
                 logger.warning("lost a claim", observation=self.id, reason=str(problem))
         except PASSING:
-            self._not_before = asked + NAP
+            self._not_before = started_at + NAP
 
 
 def claim_next(
-    make: Callable[[Picked], H],
+    make_job: Callable[[Picked], H],
     core: Core,
     page: str,
     types: str | Collection[str] | None,
@@ -226,6 +226,6 @@ def claim_next(
     ttl: Duration,
     event_id: str | None,
 ) -> Step[H | None]:
-    """Claim the next observation of a page, and return the result of `make` for it; None without one."""
-    found = yield from claiming.pick(core, page, Wanted.of(types, tags), by, ttl, event_id=event_id)
-    return make(found) if isinstance(found, Picked) else None
+    """Claim the next observation of a page, and return the result of `make_job` for it; None without one."""
+    found = yield from claims.pick(core, page, Wanted.of(types, tags), by, ttl, event_id=event_id)
+    return make_job(found) if isinstance(found, Picked) else None

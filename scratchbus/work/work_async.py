@@ -40,31 +40,31 @@ class AsyncJob(JobState):
 
     async def resolve(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
         """Close it as done."""
-        return await self._bus.converse(self.moving(change.Resolve, reason, event_id))
+        return await self._bus.converse(self.transition_steps(change.Resolve, reason, event_id))
 
     async def review(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
         """Send it to review, and release it."""
-        return await self._bus.converse(self.moving(change.Review, reason, event_id))
+        return await self._bus.converse(self.transition_steps(change.Review, reason, event_id))
 
     async def archive(self, *, reason: str | None = None, event_id: str | None = None) -> Observation:
         """Archive it for good."""
-        return await self._bus.converse(self.moving(change.ArchiveObservation, reason, event_id))
+        return await self._bus.converse(self.transition_steps(change.ArchiveObservation, reason, event_id))
 
     async def update(self, *, event_id: str | None = None, **changes: Unpack[ObservationPatch]) -> Observation:
         """Replace its fields, like `Page.update`; the claim stays."""
-        return await self._bus.converse(self.doing(change.Update, event_id, changes=changes))
+        return await self._bus.converse(self.command_steps(change.Update, event_id, changes=changes))
 
     async def link(self, action: str, *, event_id: str | None = None) -> Observation:
         """Record an action taken because of it; the claim stays."""
-        return await self._bus.converse(self.doing(LinkAction, event_id, action=action))
+        return await self._bus.converse(self.command_steps(LinkAction, event_id, action=action))
 
     async def release(self, *, event_id: str | None = None) -> Observation:
         """Release it at once for any worker; this does not count as an attempt."""
-        return await self._bus.converse(self.releasing(UNTRIED, event_id))
+        return await self._bus.converse(self.release_steps(UNTRIED, event_id))
 
     async def fail(self, reason: str, *, delay: Duration | None = None, event_id: str | None = None) -> Observation:
         """Release it for another attempt after `delay`, or send it to review after the last attempt."""
-        return await self._bus.converse(self.failing(reason, delay, event_id))
+        return await self._bus.converse(self.fail_steps(reason, delay, event_id))
 
     async def __aenter__(self) -> Self:
         if tracing.active is not None:
@@ -85,7 +85,7 @@ class AsyncJob(JobState):
             logger.warning("a handler failed", observation=self.id, attempt=self.attempt, reason=reason_of(problem))
         if self.is_out:
             with suppress(*NOBODY_ELSES):
-                await self._bus.converse(self.settling(problem))
+                await self._bus.converse(self.settle_steps(problem))
 
 
 class AsyncWork:
@@ -146,7 +146,7 @@ class AsyncWork:
             return
         self._is_closed = True
         self._agenda.leave()
-        await self._give_back()
+        await self._release_job()
         self._woken.set()
         for each in self._others:
             await each.close()
@@ -156,7 +156,7 @@ class AsyncWork:
 
     async def __anext__(self) -> AsyncJob:
         """Return the next job; wait for it if there is none."""
-        job = self._let_go()
+        job = self._detach_job()
         if job is not None:
             await job._settle(None)
         if self._agenda.has_many:
@@ -169,36 +169,36 @@ class AsyncWork:
                 if not isinstance(found, Picked):
                     await self._wait(found)
                     continue
-                job = self._take(found)
+                job = self._attach_job(found)
                 if not self._is_closed and not job.is_lost:
                     return job
-                await self._give_back()
+                await self._release_job()
             except PASSING as problem:
                 await self._bus.feeds.wait((), self._woken, self._agenda.trouble(problem))
         raise StopAsyncIteration
 
-    def _take(self, picked: Picked) -> AsyncJob:
+    def _attach_job(self, picked: Picked) -> AsyncJob:
         self._job = AsyncJob(self._bus, picked.observation.page, self._ttl, picked, self._terms)
         self._bus.keeper.add(self._job)
         return self._job
 
-    def _let_go(self) -> AsyncJob | None:
+    def _detach_job(self) -> AsyncJob | None:
         job, self._job = self._job, None
         if job is not None:
             self._bus.keeper.remove(job)
         return job
 
-    async def _give_back(self) -> None:
-        job = self._let_go()
+    async def _release_job(self) -> None:
+        job = self._detach_job()
         if job is not None and job.is_out:
             with suppress(*NOBODY_ELSES):
                 await job.release()
 
     async def _wait(self, seconds: float) -> None:
         """Wait until there may be a job, and check regularly whether to stop."""
-        until = time.monotonic() + seconds
-        while not self._woken.is_set() and not self._is_stopped() and (left := until - time.monotonic()) > 0:
-            await self._bus.feeds.wait(self._agenda.shards, self._woken, min(NAP, left))
+        deadline = time.monotonic() + seconds
+        while not self._woken.is_set() and not self._is_stopped() and (remaining := deadline - time.monotonic()) > 0:
+            await self._bus.feeds.wait(self._agenda.shards, self._woken, min(NAP, remaining))
 
     def _is_stopped(self) -> bool:
         return self._is_closed or (self._stop is not None and self._stop.is_set())
@@ -209,6 +209,6 @@ class AsyncWork:
     async def __aexit__(self, kind: Any, problem: BaseException | None, trace: Any) -> None:
         job = self._job
         if job is not None and isinstance(problem, Exception) and not isinstance(problem, NOT_THE_EVENTS_FAULT):
-            self._let_go()
+            self._detach_job()
             await job._settle(problem)
         await self.close()

@@ -101,11 +101,11 @@ def edited(text: str, slots: Sequence[Slot]) -> str:
     A changed item keeps its list marker and indentation. A new one goes after its predecessor. The result is parsed
     again, and if the new items are not there, they are put at the end or else at the beginning.
     """
-    wanted = Counter(slot.entry for slot in slots)
-    for place in (_behind, _at_the_end, _at_the_beginning, _apart):
+    expected = Counter(slot.entry for slot in slots)
+    for insert_at in (_after_sibling, _at_the_end, _at_the_beginning, _separate_list):
         for remove in (_without, _unboxed):
-            found = _edit(text, slots, place, remove)
-            if Counter(entries(found)) == wanted:
+            found = _edit(text, slots, insert_at, remove)
+            if Counter(entries(found)) == expected:
                 return found
     raise Conflict("its lists cannot be edited without changing other items; put the items into one plain list")
 
@@ -134,8 +134,8 @@ def _item(lines: Sequence[str], start: int, end: int, stop: int) -> ChecklistIte
     if match is None:
         return None
     is_quoted = ">" in match["lead"]
-    more = [line.lstrip(" \t>" if is_quoted else None) for line in lines[start + 1 : end]]
-    text = " ".join(part.strip() for part in (match["text"], *more)).strip()
+    continuation = [line.lstrip(" \t>" if is_quoted else None) for line in lines[start + 1 : end]]
+    text = " ".join(part.strip() for part in (match["text"], *continuation)).strip()
     while stop > end and not lines[stop - 1].strip(" \t\r\n>"):
         stop -= 1
     entry = Entry(text, STATUSES[match["mark"]])
@@ -151,14 +151,14 @@ class _InsertionPoint(NamedTuple):
     below: str = ""
 
 
-_Place = Callable[[Sequence[str], Sequence[ChecklistItem], ChecklistItem | None], _InsertionPoint]
+_InsertAt = Callable[[Sequence[str], Sequence[ChecklistItem], ChecklistItem | None], _InsertionPoint]
 """Returns the place for a new item, after another one or as the first."""
 
 _Removal = Callable[[Sequence[str], ChecklistItem], list[str]]
 """Returns the replacement for the paragraph of a removed item."""
 
 
-def _edit(text: str, slots: Sequence[Slot], place: _Place, remove: _Removal) -> str:
+def _edit(text: str, slots: Sequence[Slot], insert_at: _InsertAt, remove: _Removal) -> str:
     lines, items = lines_of(text), parse(text)
     ending = next((line[len(line.rstrip("\r\n")) :] for line in lines if line.endswith(("\r", "\n"))), "\n")
     if lines and not lines[-1].endswith(("\r", "\n")) and any(slot.number is None for slot in slots):
@@ -168,9 +168,9 @@ def _edit(text: str, slots: Sequence[Slot], place: _Place, remove: _Removal) -> 
     before: ChecklistItem | None = None
     for slot in slots:
         if slot.number is None:
-            spot = place(lines, items, before)
-            there = added.get(spot.line, spot.above).removesuffix(spot.below)
-            added[spot.line] = f"{there}{spot.lead}[{MARKS[slot.entry.status]}] {slot.entry.text}\n{spot.below}"
+            spot = insert_at(lines, items, before)
+            earlier = added.get(spot.line, spot.above).removesuffix(spot.below)
+            added[spot.line] = f"{earlier}{spot.lead}[{MARKS[slot.entry.status]}] {slot.entry.text}\n{spot.below}"
         else:
             before = items[slot.number]
             changed[before.start] = before.end, _changed(lines, before, slot.entry)
@@ -186,13 +186,13 @@ def _edit(text: str, slots: Sequence[Slot], place: _Place, remove: _Removal) -> 
 
 def _changed(lines: Sequence[str], item: ChecklistItem, entry: Entry) -> list[str]:
     """Return the target paragraph of an item; unchanged parts stay as written."""
-    first, *more = lines[item.start : item.end]
+    first, *continuation = lines[item.start : item.end]
     if entry.status != item.entry.status:
         first = first[: item.mark_at] + MARKS[entry.status] + first[item.mark_at + 1 :]
     if entry.text != item.entry.text:
-        last = more[-1] if more else first
-        first, more = first[: item.text_at] + entry.text + last[len(last.rstrip("\r\n")) :], []
-    return [first, *more]
+        last_line = continuation[-1] if continuation else first
+        first, continuation = first[: item.text_at] + entry.text + last_line[len(last_line.rstrip("\r\n")) :], []
+    return [first, *continuation]
 
 
 def _without(lines: Sequence[str], item: ChecklistItem) -> list[str]:
@@ -205,17 +205,19 @@ def _unboxed(lines: Sequence[str], item: ChecklistItem) -> list[str]:
     return [item.lead + ("\\" if text.startswith("[") else "") + text, *lines[item.start + 1 : item.end]]
 
 
-def _behind(lines: Sequence[str], items: Sequence[ChecklistItem], before: ChecklistItem | None) -> _InsertionPoint:
-    near = before or (items[0] if items else None)
-    match = _SIMPLE.fullmatch(near.lead) if near else None
-    if near is None or match is None:
+def _after_sibling(
+    lines: Sequence[str], items: Sequence[ChecklistItem], before: ChecklistItem | None
+) -> _InsertionPoint:
+    sibling = before or (items[0] if items else None)
+    match = _SIMPLE.fullmatch(sibling.lead) if sibling else None
+    if sibling is None or match is None:
         return _at_the_end(lines, items, before)
     if before is None:
-        return _InsertionPoint(near.start, near.lead)
-    lead = near.lead
+        return _InsertionPoint(sibling.start, sibling.lead)
+    lead = sibling.lead
     if match["number"]:
         lead = lead[: match.start("number")] + str(int(match["number"]) + 1) + lead[match.end("number") :]
-    return _InsertionPoint(near.stop, lead)
+    return _InsertionPoint(sibling.stop, lead)
 
 
 def _at_the_end(lines: Sequence[str], items: Sequence[ChecklistItem], before: ChecklistItem | None) -> _InsertionPoint:
@@ -229,6 +231,8 @@ def _at_the_beginning(
     return _InsertionPoint(0, below="\n" if lines and lines[0].strip() else "")
 
 
-def _apart(lines: Sequence[str], items: Sequence[ChecklistItem], before: ChecklistItem | None) -> _InsertionPoint:
+def _separate_list(
+    lines: Sequence[str], items: Sequence[ChecklistItem], before: ChecklistItem | None
+) -> _InsertionPoint:
     """Return the beginning, with a comment below: it ends a list also where indented lines follow."""
     return _InsertionPoint(0, below="\n<!-- -->\n\n")

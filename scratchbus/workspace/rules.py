@@ -36,8 +36,8 @@ class Rule(NamedTuple):
     @property
     def section(self) -> str:
         """The text as a section of a context."""
-        said = f" ({self.problem})" if self.problem else ""
-        return f"## Rules: {self.path}{said}\n{self.text}".rstrip("\n")
+        problem = f" ({self.problem})" if self.problem else ""
+        return f"## Rules: {self.path}{problem}\n{self.text}".rstrip("\n")
 
 
 def read_rules(directory: str | Path) -> list[Rule]:
@@ -49,12 +49,12 @@ def read_rules(directory: str | Path) -> list[Rule]:
     root = Path(directory).resolve()
     rules: list[Rule] = []
     seen: set[str] = set()
-    left = MOST_IN_ALL
+    remaining = MOST_IN_ALL
     for path in _paths(root):
-        rule = _read(root, path, left)
+        rule = _read(root, path, remaining)
         if rule is not None and (rule.sha256 not in seen or not rule.sha256):
             seen.add(rule.sha256)
-            left -= len(rule.text.encode())
+            remaining -= len(rule.text.encode())
             rules.append(rule)
     return rules[:MOST_FILES]
 
@@ -68,7 +68,7 @@ def _paths(root: Path) -> Iterator[str]:
     yield from (f"{_FOLDER}/{name}" for name in found)
 
 
-def _read(root: Path, path: str, left: int) -> Rule | None:
+def _read(root: Path, path: str, remaining: int) -> Rule | None:
     """Return a file as a rule; None if it does not exist, or is outside of the project."""
     try:
         target = (root / path).resolve()
@@ -82,21 +82,21 @@ def _read(root: Path, path: str, left: int) -> Rule | None:
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
         return None
-    with os.fdopen(file, "rb") as opened:
+    with os.fdopen(file, "rb") as stream:
         digest, data = sha256(), b""
-        while block := opened.read(1024 * 1024):
+        while block := stream.read(1024 * 1024):
             digest.update(block)
             data = data or block[: MOST_BYTES + 1]
-    room = min(MOST_BYTES, max(left, 0))
-    whole = digest.hexdigest()
+    limit = min(MOST_BYTES, max(remaining, 0))
+    checksum = digest.hexdigest()
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         if len(data) <= MOST_BYTES or problem.start < MOST_BYTES - 4:  # else the cut is within a character
-            return Rule(path, "", whole, "is not UTF-8 text; save it as UTF-8")
+            return Rule(path, "", checksum, "is not UTF-8 text; save it as UTF-8")
         text = data[: problem.start].decode("utf-8-sig")
     if "\0" in text:
-        return Rule(path, "", whole, "is binary")
-    if len(data) <= room:
-        return Rule(path, text, whole)
-    return Rule(path, text.encode()[:room].decode(errors="ignore"), whole, f"cut after {room:,} bytes")
+        return Rule(path, "", checksum, "is binary")
+    if len(data) <= limit:
+        return Rule(path, text, checksum)
+    return Rule(path, text.encode()[:limit].decode(errors="ignore"), checksum, f"cut after {limit:,} bytes")

@@ -76,8 +76,8 @@ class SharedFile:
         try:
             text = data.removeprefix(_BOM).decode()
         except UnicodeDecodeError as problem:
-            what = f"byte {problem.object[problem.start]:#04x} at {problem.start}"
-            raise InvalidInput(f"{self.path} is not UTF-8 text ({what}); save it as UTF-8") from None
+            location = f"byte {problem.object[problem.start]:#04x} at {problem.start}"
+            raise InvalidInput(f"{self.path} is not UTF-8 text ({location}); save it as UTF-8") from None
         return FileContent(text, data, mode)
 
     def replace(self, text: str, seen: FileContent) -> None:
@@ -86,21 +86,21 @@ class SharedFile:
         Raises FileChanged, without writing, if its content differs from `seen`.
         """
         data = (_BOM if (seen.data or b"").startswith(_BOM) else b"") + text.encode()
-        part = self.path.with_name(f".{self.path.name}.{secrets.token_hex(6)}.part")
-        file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, seen.mode)
+        temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(6)}.part")
+        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, seen.mode)
         try:
-            with os.fdopen(file, "wb") as opened:
-                opened.write(data)
-                opened.flush()
+            with os.fdopen(file, "wb") as stream:
+                stream.write(data)
+                stream.flush()
                 if seen.data is not None:
-                    os.fchmod(opened.fileno(), seen.mode)
-                os.fsync(opened.fileno())
+                    os.fchmod(stream.fileno(), seen.mode)
+                os.fsync(stream.fileno())
             if self._bytes()[0] != seen.data:
                 raise FileChanged(f"{self.path} was changed meanwhile; try again")
-            part.replace(self.path)
+            temporary.replace(self.path)
         except BaseException:
             with suppress(OSError):
-                part.unlink()
+                temporary.unlink()
             raise
 
     def _bytes(self) -> tuple[bytes | None, int]:
@@ -115,5 +115,5 @@ class SharedFile:
         if not stat.S_ISREG(status.st_mode):
             os.close(file)
             raise InvalidInput(f"{self.path} is not a file; move it away")
-        with os.fdopen(file, "rb") as opened:
-            return opened.read(MOST_BYTES + 1), stat.S_IMODE(status.st_mode)
+        with os.fdopen(file, "rb") as stream:
+            return stream.read(MOST_BYTES + 1), stat.S_IMODE(status.st_mode)

@@ -17,7 +17,7 @@ from scratchbus.errors import (
     TooLarge,
 )
 from scratchbus.workspace.checklist import Entry, content_of, edited, entries, on_one_line
-from scratchbus.workspace.merging import Named, merge_items, merge_text
+from scratchbus.workspace.merge import Named, merge_items, merge_text
 from scratchbus.workspace.shared_file import FileChanged, SharedFile, settled
 from scratchbus.workspace.sync_state import MergeBase, SyncState
 
@@ -97,10 +97,10 @@ class WorkspaceSync:
                 settled(self._notes_file.path, self._notes_file.read),
                 self._notepad.read_with_revision(),
             )
-            shown = content.replace("\0", "\ufffd")  # else the file would be binary
-            after = shown if file.is_blank else merge_text(synced.notes, file.text, shown)
+            printable = content.replace("\0", "\ufffd")  # else the file would be binary
+            after = printable if file.is_blank else merge_text(synced.notes, file.text, printable)
             try:
-                if after != shown:
+                if after != printable:
                     self._notepad.write(after, revision=revision)
                     wrote.append("notepad")
                 if after != file.text or file.data is None:
@@ -134,12 +134,12 @@ def _unless_blank(text: str) -> str:
 
 def _as_todos(before: TodoList, items: list[Named]) -> list[TodoItem]:
     """Return items as a todo list; if the text is equal, the bus's content is kept. Raises TooLarge."""
-    known = {item.id: item.content for item in before.todos}
+    contents = {item.id: item.content for item in before.todos}
     todos = [
         TodoItem.model_validate(
             {
                 "id": id,
-                "content": known[id] if on_one_line(known.get(id, "")) == entry.text else content_of(entry.text),
+                "content": contents[id] if on_one_line(contents.get(id, "")) == entry.text else content_of(entry.text),
                 "status": entry.status,
             }
         )

@@ -46,20 +46,20 @@ class SyncState:
     def read(self) -> MergeBase:
         """Return the state, an empty one if none can be read: then nothing counts as removed."""
         try:
-            known: dict[str, Any] = json.loads(self._path.read_bytes())
-            items = {str(id): Entry(str(text), str(status)) for id, (text, status) in known["items"].items()}
-            return MergeBase(items, str(known["notes"]), str(known["position"]))
+            stored: dict[str, Any] = json.loads(self._path.read_bytes())
+            items = {str(id): Entry(str(text), str(status)) for id, (text, status) in stored["items"].items()}
+            return MergeBase(items, str(stored["notes"]), str(stored["position"]))
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             return MergeBase()
 
     def write(self, synced: MergeBase) -> None:
         """Store a state atomically. Raises OSError."""
-        part = self._path.with_suffix(f".{os.getpid()}.part")
+        temporary = self._path.with_suffix(f".{os.getpid()}.part")
         try:
-            with part.open("w", encoding="utf-8") as file:
+            with temporary.open("w", encoding="utf-8") as file:
                 json.dump(asdict(synced), file)
                 file.flush()
                 os.fsync(file.fileno())
-            part.replace(self._path)
+            temporary.replace(self._path)
         finally:
-            part.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)

@@ -333,7 +333,7 @@ def test_a_long_fold_keeps_what_was_open_for_the_next_one(connect, fetched, monk
         page.add_many([NewObservation(type="observation", content=f"{n}") for n in range(50)])
     project(bus)
     *_, middle, _, _, _, end = batch_ends(bus, page)
-    monkeypatch.setattr("scratchbus.timetravel.past.MANY", 500)
+    monkeypatch.setattr("scratchbus.timetravel.past.MAX_UNDONE", 500)
     with only("folded"):
         assert page.as_of(end).active() == page.active()
         assert stored_snapshots(page, snapshots.OPEN_ENDING) >= 2

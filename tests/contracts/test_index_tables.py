@@ -33,7 +33,7 @@ FEW = 3
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
-    monkeypatch.setattr("scratchbus.scheduling.moving_index.FEWEST", FEW)
+    monkeypatch.setattr("scratchbus.scheduling.index_moves.FEWEST", FEW)
 
 
 @pytest.fixture
@@ -113,8 +113,8 @@ def test_any_interleaving_is_answered_as_by_a_page_that_pages_nothing_out(bus, p
 
 
 def test_tables_grow_with_what_is_in_tables_already(bus, page, monkeypatch):
-    monkeypatch.setattr("scratchbus.scheduling.moving_index.SHARE", 2)
-    monkeypatch.setattr("scratchbus.scheduling.moving_index.MOST", 8)
+    monkeypatch.setattr("scratchbus.scheduling.index_moves.SHARE", 2)
+    monkeypatch.setattr("scratchbus.scheduling.index_moves.MOST", 8)
     sizes = []
     for _ in range(40):
         page.archive(page.add("observation", "x").id)
@@ -193,7 +193,7 @@ def test_entries_that_change_meanwhile_are_not_moved_as_they_were(bus, page, mon
             project(bus)
         return (yield from write_if_unchanged(*arguments))
 
-    monkeypatch.setattr("scratchbus.scheduling.moving_index.write_if_unchanged", overtaken)
+    monkeypatch.setattr("scratchbus.scheduling.index_moves.write_if_unchanged", overtaken)
     page_all_out(bus)
     assert bus.verify().is_sound
     assert page.get(gone.id).links == ["late-action"]
@@ -221,7 +221,7 @@ def test_a_write_to_an_entry_that_moves_to_a_table_meanwhile_is_refused_as_befor
 
 
 def test_a_link_builds_on_the_newest_table_that_has_the_entry(bus, page, monkeypatch):
-    monkeypatch.setattr("scratchbus.scheduling.moving_index.FEWEST", 1)
+    monkeypatch.setattr("scratchbus.scheduling.index_moves.FEWEST", 1)
     gone = page.add("observation", "gone")
     page.archive(gone.id)
     assert page_all_out(bus) == 1

@@ -69,7 +69,7 @@ def fill(page, count=12):
 def index_is(request, monkeypatch):
     """Where the index of what is paged out is."""
     if request.param == "in tables":
-        monkeypatch.setattr("scratchbus.scheduling.moving_index.FEWEST", 1)
+        monkeypatch.setattr("scratchbus.scheduling.index_moves.FEWEST", 1)
     return request.param
 
 

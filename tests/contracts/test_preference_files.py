@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from scratchbus import Bus
 from scratchbus.domain import preference_file
-from scratchbus.domain.preference_file import BEGIN, END, find_part
+from scratchbus.domain.preference_file import BEGIN, END, find_section
 from scratchbus.errors import InvalidField
 from scratchbus.memory import preference_sync
 
@@ -262,7 +262,7 @@ def _converges(preferences, file, steps):
 
 
 def items_of(file: Path) -> dict[str, str]:
-    return {item.key: item.text for item in find_part(file.read_text(), "preference_").items.values()}
+    return {item.key: item.text for item in find_section(file.read_text(), "preference_").items.values()}
 
 
 def write_item(file: Path, key: str, text: str | None) -> None:

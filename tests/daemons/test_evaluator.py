@@ -70,12 +70,12 @@ def evaluator(page, view, clock):
 def look(bus, view):
     """Have evaluators look around, once their view has seen all there is."""
 
-    def look_around(*evaluators):
+    def run_passes(*evaluators):
         view.wait_for(bus.position())
         for evaluator in evaluators:
-            evaluator.look_around()
+            evaluator.run_pass()
 
-    return look_around
+    return run_passes
 
 
 def test_what_was_acted_on_and_is_quiet_is_resolved(page, alert, clock, evaluator, running):

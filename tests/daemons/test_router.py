@@ -43,7 +43,7 @@ def look(bus, view):
     def look_around(*routers):
         view.wait_for(bus.position())
         for router in routers:
-            router.look_around()
+            router.consider_all()
 
     return look_around
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from scratchbus.domain.memories import Preference
 from scratchbus.domain.position import Position
-from scratchbus.domain.preference_file import BEGIN, END, SyncedAt, find_part, merge, replaced
+from scratchbus.domain.preference_file import BEGIN, END, SyncedAt, find_section, merge, replaced
 from scratchbus.domain.preferences import check_key, check_preference, meaning_of, subject_of
 from scratchbus.errors import InvalidField, InvalidInput, TooLarge
 
@@ -86,8 +86,8 @@ def test_what_is_written_is_read_again_and_the_rest_stays(found: list[tuple[str,
     held = by_subject(*(preference(key, text) for key, text in found))
     before = f"{around}\n{BEGIN}\n{END}\n{around}" if has_part else around
     synced = SyncedAt("3f1c0a9b", Position(5, 7, 2))
-    text = replaced(before, find_part(before, PREFIX), "ada/shop", synced, held)
-    part = find_part(text, PREFIX)
+    text = replaced(before, find_section(before, PREFIX), "ada/shop", synced, held)
+    part = find_section(text, PREFIX)
     assert {subject: (item.key, item.text) for subject, item in part.items.items()} == {
         subject: (each.key, each.text) for subject, each in held.items()
     }
@@ -99,7 +99,7 @@ def test_what_is_written_is_read_again_and_the_rest_stays(found: list[tuple[str,
 
 def test_the_order_and_the_line_ends_of_a_file_are_kept():
     text = f"# Rules\r\n{BEGIN}\r\n- b: second\r\n* **a**: first\r\n  more\r\n{END}\r\nend"
-    part = find_part(text, PREFIX)
+    part = find_section(text, PREFIX)
     assert [(item.key, item.text) for item in part.items.values()] == [("b", "second"), ("a", "first\nmore")]
     held = by_subject(preference("a", "first\nmore"), preference("b", "second"), preference("c", "third"))
     after = replaced(text, part, "ada", None, held)
@@ -122,18 +122,18 @@ def test_the_order_and_the_line_ends_of_a_file_are_kept():
 )
 def test_a_line_that_is_no_preference_is_named(inside: str, said: str):
     with pytest.raises(InvalidField) as refused:
-        find_part(f"# Rules\n{BEGIN}\n{inside}\n{END}\n", PREFIX)
+        find_section(f"# Rules\n{BEGIN}\n{inside}\n{END}\n", PREFIX)
     assert said in str(refused.value)
 
 
 @pytest.mark.parametrize("text", [BEGIN, END, f"{END}\n{BEGIN}", f"{BEGIN}\n{BEGIN}\n{END}", f"{BEGIN}\n{END}\n" * 2])
 def test_marks_that_do_not_match_are_refused(text: str):
     with pytest.raises(InvalidField, match="has these marks"):
-        find_part(text, PREFIX)
+        find_section(text, PREFIX)
 
 
 def test_marks_inside_a_line_are_no_marks():
-    assert find_part(f"write {BEGIN} and {END}", PREFIX).items == {}
+    assert find_section(f"write {BEGIN} and {END}", PREFIX).items == {}
 
 
 one, two, three = (preference("a", text) for text in ("one", "two", "three"))
@@ -161,7 +161,7 @@ def test_a_merge_takes_over_what_one_side_changed_and_the_file_wins(ours, base, 
     def side(found):
         return by_subject(found) if found else {}
 
-    items = {subject: find_part_item(each) for subject, each in side(ours).items()}
+    items = {subject: find_item(each) for subject, each in side(ours).items()}
     merged = merge(items, side(base), side(theirs))
     expected = {"nothing": [], "forget": [None]}.get(written, [written])
     assert [change.text for change in merged.changes] == expected
@@ -172,6 +172,6 @@ def test_without_a_base_nothing_is_deleted():
     assert merge({}, None, by_subject(one)).changes == []
 
 
-def find_part_item(each: Preference):
-    (item,) = find_part(f"{BEGIN}\n- **{each.key}**: {each.text}\n{END}\n", PREFIX).items.values()
+def find_item(each: Preference):
+    (item,) = find_section(f"{BEGIN}\n- **{each.key}**: {each.text}\n{END}\n", PREFIX).items.values()
     return item

@@ -12,10 +12,10 @@ from scratchbus.domain.todo import (
     STATUSES,
     TodoItem,
     TodoList,
+    apply_changes,
     for_injection,
-    given,
+    parse_changes,
     upserted,
-    written,
 )
 from scratchbus.errors import InvalidField, UnknownField
 
@@ -27,7 +27,7 @@ PLAN = [
 
 
 def write(before, todos, merge=False):
-    return written(before, given(todos), merge)
+    return apply_changes(before, parse_changes(todos), merge)
 
 
 def shown(items):

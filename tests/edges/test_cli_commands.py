@@ -191,7 +191,7 @@ def test_a_list_says_how_many_more_match_and_how_to_go_on(cli: Cli, monkeypatch:
     for rest in (("--limit", "3"), ("--after", first), ("--limit", "1", "--confidence", "0.9"), ("--all",)):
         assert "more match" not in cli("list", *rest).err
     assert [each["id"] for each in cli.json("list", "--confidence", "0.8").documents] == [third, second]
-    monkeypatch.setattr("scratchbus.cli.read._COUNTED", 2)  # more are not counted
+    monkeypatch.setattr("scratchbus.cli.read._MAX_COUNTED", 2)  # more are not counted
     assert cli("list", "--limit", "1").err.startswith("At least 2 more match")
 
 

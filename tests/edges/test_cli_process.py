@@ -273,7 +273,7 @@ def test_ctrl_c_while_something_is_imported_leaves_no_traceback(monkeypatch: pyt
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("scratchbus.cli.starting.uncollected", interrupted)
+    monkeypatch.setattr("scratchbus.cli.startup.uncollected", interrupted)
     assert main(["active"]) == 130
 
 

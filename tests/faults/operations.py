@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from scratchbus import Bus, NewObservation, Observation
 from scratchbus.domain.events import Claimed
-from scratchbus.domain.ownership import held_as, owner_token
+from scratchbus.domain.ownership import holder_in_head, owner_token
 from scratchbus.errors import Conflict, NotFound
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.ids import new_id
@@ -207,7 +207,7 @@ def prepare(operation: Operation, bus: Bus) -> list[Any]:
         event = Claimed(
             id=new_id(), page="main", subject=things[0], by="other", holder=SUBJECT["source"], ttl=30_000, owner=owner
         )
-        write = Write(event, Op.CLAIM, argument=f"30000:{held_as(event.holder, owner)}")
+        write = Write(event, Op.CLAIM, argument=f"30000:{holder_in_head(event.holder, owner)}")
         things.append(bus.converse(append(bus.core.log, "main", [write])).written[0].fence)
     return things
 

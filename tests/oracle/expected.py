@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from scratchbus import Observation
-from scratchbus.domain.ownership import held_as
+from scratchbus.domain.ownership import holder_in_head
 from scratchbus.domain.values import millis
 from scratchbus.eventlog.codec import encode_tags
 from scratchbus.eventlog.layouts import Head
@@ -32,7 +32,7 @@ def head_of(document: Observation) -> Head:
         expires=millis(document.expires_at) if document.expires_at else 0,
         wake=millis(wake) if wake else 0,
         fence=document.fence,
-        holder=held_as(claim.by, claim.owner) if claim else "",
+        holder=holder_in_head(claim.by, claim.owner) if claim else "",
         until=millis(claim.until) if claim else 0,
         position=document.position.stream_id,
         tries=document.attempts,

@@ -45,7 +45,7 @@ def ids(observations):
 
 def everything(page):
     kinds = [[], *([("tag", tag)] for tag in "ab"), [("type", "t")], [("owner", "me")]]
-    return [page.active(None), *([*map(page.whole, page.walk(names, None))] for names in kinds)]
+    return [page.active(None), *([*map(page.as_observation, page.walk(names, None))] for names in kinds)]
 
 
 def as_stored(observation):

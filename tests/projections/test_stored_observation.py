@@ -10,7 +10,7 @@ from scratchbus.domain.observation_models import ObservationFields
 from scratchbus.domain.values import millis
 from scratchbus.eventlog.stored_documents import UNREADABLE, decode_row, encode_document, read_document
 from scratchbus.projections.filters import Filter
-from scratchbus.projections.scratch_page import is_active, settled_all, whole
+from scratchbus.projections.scratch_page import as_observation, is_active, settled_all
 from scratchbus.projections.stored_observation import BASICS, Details, StoredClaim, StoredObservation
 
 AT = datetime(2026, 1, 31, 12, 0, 0, 123_456, tzinfo=UTC)
@@ -38,8 +38,8 @@ def test_the_details_that_come_with_an_addition_are_first_and_in_order():
 
 def test_it_has_the_same_defaults():
     made = StoredObservation(id="A", page="main", type="t", source="s", content="x", added_ms=5, added_seq=7)
-    assert whole(made) == PLAIN
-    assert [*whole(made).__dict__] == [*Observation.model_fields]
+    assert as_observation(made) == PLAIN
+    assert [*as_observation(made).__dict__] == [*Observation.model_fields]
 
 
 def test_it_has_the_place_of_the_last_event():
@@ -48,7 +48,7 @@ def test_it_has_the_place_of_the_last_event():
 
 def test_what_is_inside_an_observation_is_its_own():
     stored = decode_row(encode_document(PLAIN))
-    one, other = whole(stored), whole(stored)
+    one, other = as_observation(stored), as_observation(stored)
     for field, value in one.__dict__.items():
         if isinstance(value, list | dict) and field != "tags":
             assert value == getattr(other, field)
@@ -58,8 +58,8 @@ def test_what_is_inside_an_observation_is_its_own():
 @pytest.mark.parametrize("observation", [PLAIN, FULL], ids=["plain", "full"])
 def test_what_is_stored_is_read_again(observation):
     assert read_document(observation.id, encode_document(observation)) == observation
-    assert whole(StoredObservation.of(observation)) == observation
-    assert whole(observation) is observation
+    assert as_observation(StoredObservation.of(observation)) == observation
+    assert as_observation(observation) is observation
 
 
 def test_what_is_default_or_said_elsewhere_is_left_out():
@@ -106,5 +106,5 @@ def test_it_reads_at_any_time_as_the_model_does():
     ends.append(FULL.model_copy(update={"status": "resolved", "status_class": "closed"}))
     for now in (millis(AT) - 1, millis(AT), millis(AT) + 1):
         as_models, as_stored = settled_all(ends, now), settled_all(map(StoredObservation.of, ends), now)
-        assert [*map(whole, as_stored)] == as_models
+        assert [*map(as_observation, as_stored)] == as_models
         assert [*map(is_active, as_stored)] == [*map(is_active, as_models)]

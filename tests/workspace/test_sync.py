@@ -15,7 +15,7 @@ import pytest
 from scratchbus import Bus, WorkspaceSync, watch_preferences, watch_workspace
 from scratchbus.errors import Conflict, InvalidInput, SessionOver, TooLarge
 from scratchbus.workspace import shared_file
-from scratchbus.workspace.merging import merge_text
+from scratchbus.workspace.merge import merge_text
 from scratchbus.workspace.shared_file import MOST_BYTES, FileChanged, SharedFile
 from tests.waiting import eventually
 

@@ -33,7 +33,7 @@ from scratchbus.domain.runs import MOST_STEPS
 from scratchbus.domain.scratchpad import check_content as check_scratchpad
 from scratchbus.domain.tasks import check_text as check_task
 from scratchbus.domain.time_checks import as_time
-from scratchbus.domain.todo import given, written
+from scratchbus.domain.todo import apply_changes, parse_changes
 from scratchbus.domain.values import (
     LARGEST,
     MAX_BYTES,
@@ -154,7 +154,7 @@ _RULES: dict[str, Any] = {
     "said_by": _checked(check_label, "said_by"),
     "session_spawned.session": _Session,
     "parent": _Session,
-    "todos": _checked(lambda items: written([], given(items), merge=False)),
+    "todos": _checked(lambda items: apply_changes([], parse_changes(items), merge=False)),
     "title": _checked(check_task, "title"),
     "summary": _checked(check_task, "summary"),
     "scratchpad.content": _checked(check_scratchpad),

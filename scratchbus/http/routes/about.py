@@ -24,8 +24,8 @@ health = APIRouter(tags=["server"])
 async def get_caller(caller: CallerOf) -> Response:
     """Return your identity and permissions."""
     scopes = [scope for scope in SCOPES if scope in caller.scopes]
-    who = {"name": caller.name, "source": caller.source, "kind": caller.kind}
-    return answer({**who, "scopes": scopes, "may_name_source": caller.may_name_source})
+    identity = {"name": caller.name, "source": caller.source, "kind": caller.kind}
+    return answer({**identity, "scopes": scopes, "may_name_source": caller.may_name_source})
 
 
 @router.post(

@@ -33,13 +33,13 @@ class _File(NamedTuple):
 @router.get("/")
 async def get_console(request: Request) -> Response:
     """Return the console's page."""
-    return await open_console(request) or _sent(request, "index.html")
+    return await open_console(request) or _file_response(request, "index.html")
 
 
 @router.get("/console/{path:path}")
 async def get_file(request: Request, path: str) -> Response:
     """Return a file of the console."""
-    return _sent(request, path)
+    return _file_response(request, path)
 
 
 def read_files() -> int:
@@ -47,16 +47,16 @@ def read_files() -> int:
     return len([_read(path) for path in _paths()])
 
 
-def _sent(request: Request, path: str) -> Response:
+def _file_response(request: Request, path: str) -> Response:
     if path not in _paths():
         raise HTTPException(404)
     file = _read(path)
     headers = {"ETag": file.etag, "Cache-Control": _CACHED, "Vary": "Accept-Encoding"}
     if request.headers.get("if-none-match") == file.etag:
         return Response(status_code=304, headers=headers)
-    taken = request.headers.get("accept-encoding", "")
+    accepted = request.headers.get("accept-encoding", "")
     for encoding, content in file.compressed.items():
-        if encoding in taken:
+        if encoding in accepted:
             return Response(content, headers={**headers, "Content-Encoding": encoding}, media_type=file.kind)
     return Response(file.content, headers=headers, media_type=file.kind)
 

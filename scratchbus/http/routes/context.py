@@ -13,7 +13,7 @@ from scratchbus.daemon import counts
 from scratchbus.http import patterns, problems
 from scratchbus.http.callers import Caller
 from scratchbus.http.documents import answer, check_source
-from scratchbus.http.models import Body, optional, takes, whole
+from scratchbus.http.models import Body, optional, takes, whole_number
 from scratchbus.http.parameters import Once
 from scratchbus.http.schemas import COUNT, STRING, document, record
 from scratchbus.http.server import CallerOf, MemoryBus
@@ -25,7 +25,7 @@ LARGEST: Final = 200_000
 
 Name = Annotated[str, StringConstraints(pattern=patterns.SESSION)]
 PageText = Annotated[str, StringConstraints(pattern=patterns.PAGE)]
-Budget = Annotated[int, Field(ge=1, le=LARGEST), BeforeValidator(whole)]
+Budget = Annotated[int, Field(ge=1, le=LARGEST), BeforeValidator(whole_number)]
 
 
 class ContextRequest(Body):
@@ -143,8 +143,8 @@ async def assemble_context(request: Request, bus: MemoryBus, caller: CallerOf, g
     if given.get("page") is not None:
         caller.need("read")
     _check_agent(caller, given)
-    made = await bus.context.assemble(event_id=guards.event_id, **given)
-    return answer(_described(made))
+    context = await bus.context.assemble(event_id=guards.event_id, **given)
+    return answer(_described(context))
 
 
 @router.post(
@@ -178,17 +178,17 @@ def _check_agent(caller: Caller, given: dict[str, Any]) -> None:
         check_source(caller, given, "agent")
 
 
-def _described(made: Context) -> dict[str, Any]:
+def _described(context: Context) -> dict[str, Any]:
     counts.contexts += 1
-    counts.context_tokens += made.tokens
+    counts.context_tokens += context.tokens
     return {
-        "text": made.text,
-        "tokens": made.tokens,
-        "budget": made.budget,
-        "left_out": dict(made.left_out),
-        "exposed": dict(made.exposed),
-        "position": None if made.position is None else str(made.position),
-        "sections": [_section(part, made.left_out.get(part.name, 0)) for part in made.parts],
+        "text": context.text,
+        "tokens": context.tokens,
+        "budget": context.budget,
+        "left_out": dict(context.left_out),
+        "exposed": dict(context.exposed),
+        "position": None if context.position is None else str(context.position),
+        "sections": [_section(part, context.left_out.get(part.name, 0)) for part in context.parts],
     }
 
 

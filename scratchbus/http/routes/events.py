@@ -102,7 +102,7 @@ _HISTOGRAM: Final = document(
 )
 
 
-_KIND: Final = patterns.meaning(
+_KIND: Final = patterns.explain(
     f"a kind of event; use one of: {', '.join(EVENT_KINDS)}", f"^({'|'.join(EVENT_KINDS)})$"
 )
 AnyKind = Annotated[
@@ -131,14 +131,14 @@ async def _filter(
     return EventFilter(pages, types, kinds, subjects)
 
 
-Wanted = Annotated[EventFilter, Depends(_filter)]
+QueryFilter = Annotated[EventFilter, Depends(_filter)]
 
 
 @router.get("/events", responses=problems.answers({200: _EVENTS}, 404, 406, 409, 410, 422))
 async def list_events(
     request: Request,
     bus: ReadBus,
-    wanted: Wanted,
+    event_filter: QueryFilter,
     after: Annotated[
         BusPlace | Absent,
         Query(description="A position; the default is the beginning for a list, now for a stream."),
@@ -166,12 +166,12 @@ async def list_events(
     """
     kind = _accepted(request)
     if kind == SSE:
-        return await _stream(request, bus, wanted, last_event_id or after)
+        return await _stream(request, bus, event_filter, last_event_id or after)
     if before is not None or last is not None:
         if after is not None:
             raise Refusal(409, "conflicting-parameters", "after: cannot be combined with before or last", field="after")
-        return _listed(kind, bus, await _newest(bus, wanted, before, last or limit))
-    return await _forward(request, kind, bus, wanted, after, limit)
+        return _listed(kind, bus, await _newest(bus, event_filter, before, last or limit))
+    return await _forward(request, kind, bus, event_filter, after, limit)
 
 
 @router.get("/events/histogram", responses=problems.answers({200: _HISTOGRAM}, 404, 422))
@@ -189,40 +189,45 @@ async def get_histogram(
 
 def _accepted(request: Request) -> str:
     """Return the media type to answer with. Raises Refusal."""
-    given = {part.partition(";")[0].strip().lower() for part in request.headers.get("accept", "*/*").split(",")}
-    if SSE in given:
+    accepted = {part.partition(";")[0].strip().lower() for part in request.headers.get("accept", "*/*").split(",")}
+    if SSE in accepted:
         return SSE
-    if given & {cloudevents.ONE, cloudevents.BATCH}:
+    if accepted & {cloudevents.ONE, cloudevents.BATCH}:
         return cloudevents.BATCH
-    if given & {JSON, "application/*", "*/*", ""}:
+    if accepted & {JSON, "application/*", "*/*", ""}:
         return JSON
     raise Refusal(406, "not-acceptable", f"events come as {JSON}, {SSE} or {cloudevents.BATCH}")
 
 
 async def _forward(
-    request: Request, kind: str, bus: AsyncBus, wanted: EventFilter, after: str | None, limit: int
+    request: Request, kind: str, bus: AsyncBus, event_filter: EventFilter, after: str | None, limit: int
 ) -> Response:
     end = (await bus.position()).shards
-    where, found = vector_of(after, len(end)), list[Event]()
+    position, found = vector_of(after, len(end)), list[Event]()
     has_more = False
-    async for event in bus.events(BusPosition(where), **wanted.arguments()):
+    async for event in bus.events(BusPosition(position), **event_filter.arguments()):
         has_more = len(found) == limit
         if has_more:
             break
         found.append(event)
-        where = moved(where, event)
-    where = where if has_more else tuple(map(max, where, end))
-    page = {"items": found, "next": text_of(where) if has_more else None, "previous": None, "position": text_of(where)}
+        position = moved(position, event)
+    position = position if has_more else tuple(map(max, position, end))
+    page = {
+        "items": found,
+        "next": text_of(position) if has_more else None,
+        "previous": None,
+        "position": text_of(position),
+    }
     link = paged(request, [], page["next"]).headers.get("link")  # type: ignore[arg-type]  # a text or None
     return _listed(kind, bus, page, {} if link is None else {"Link": link})
 
 
-async def _newest(bus: AsyncBus, wanted: EventFilter, before: str | None, count: int) -> dict[str, Any]:
+async def _newest(bus: AsyncBus, event_filter: EventFilter, before: str | None, count: int) -> dict[str, Any]:
     end = (await bus.position()).shards  # before they are read, so that a stream behind it misses none
-    found = await bus.last_events(count, before=before, **wanted.arguments())
-    there = [event for event in found if event.seq <= end[event.shard].seq]
-    previous = str(there[0].position) if len(found) == count and there else None
-    return {"items": there, "next": None, "previous": previous, "position": text_of(end)}
+    found = await bus.last_events(count, before=before, **event_filter.arguments())
+    shown = [event for event in found if event.seq <= end[event.shard].seq]
+    previous = str(shown[0].position) if len(found) == count and shown else None
+    return {"items": shown, "next": None, "previous": previous, "position": text_of(end)}
 
 
 def _listed(kind: str, bus: AsyncBus, page: dict[str, Any], headers: Mapping[str, str] | None = None) -> Response:
@@ -233,12 +238,12 @@ def _listed(kind: str, bus: AsyncBus, page: dict[str, Any], headers: Mapping[str
     return found
 
 
-async def _stream(request: Request, bus: AsyncBus, wanted: EventFilter, after: str | None) -> Response:
+async def _stream(request: Request, bus: AsyncBus, event_filter: EventFilter, after: str | None) -> Response:
     end = (await bus.position()).shards
-    bus.events(**wanted.arguments())  # raises for invalid filters
-    where = end if after is None else vector_of(after, len(end))
+    bus.events(**event_filter.arguments())  # raises for invalid filters
+    position = end if after is None else vector_of(after, len(end))
     as_cloud_events = cloudevents.ONE in request.headers.get("accept", "").lower()
-    return _Streamed(streams_of(request), where, wanted._replace(as_cloud_events=as_cloud_events))
+    return _Streamed(streams_of(request), position, event_filter._replace(as_cloud_events=as_cloud_events))
 
 
 class _Streamed(Response):
@@ -246,12 +251,12 @@ class _Streamed(Response):
 
     media_type = SSE
 
-    def __init__(self, streams: Streams, where: Vector, wanted: EventFilter) -> None:
+    def __init__(self, streams: Streams, position: Vector, event_filter: EventFilter) -> None:
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._streams = streams
-        self._where = where
-        self._wanted = wanted
+        self._position = position
+        self._event_filter = event_filter
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         connection: ClientConnection | None = scope.get("state", {}).get("connection")
@@ -266,16 +271,16 @@ class _Streamed(Response):
         async def write(frames: bytes) -> None:
             await send({"type": "http.response.body", "body": frames, "more_body": True})
 
-        stream = EventStream(self._where, is_valid, connection.abort if connection is not None else lambda: None)
-        gone = asyncio.create_task(_until_gone(receive, stream))
+        stream = EventStream(self._position, is_valid, connection.abort if connection is not None else lambda: None)
+        disconnected = asyncio.create_task(_until_gone(receive, stream))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            await write(b"retry: 1000\nid: %b\n\n" % text_of(self._where).encode())
+            await write(b"retry: 1000\nid: %b\n\n" % text_of(self._position).encode())
             with open_stream():
-                await self._streams.run(stream, self._wanted, write)
+                await self._streams.run(stream, self._event_filter, write)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
-            gone.cancel()
+            disconnected.cancel()
 
 
 async def _until_gone(receive: Receive, stream: EventStream) -> None:

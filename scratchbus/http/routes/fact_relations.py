@@ -84,8 +84,8 @@ async def list_relations(bus: MemoryBus) -> Response:
     found = await bus.relations()
     version = bus.relations_version
     items = [asdict(each) for _, each in sorted(found.relations.items())]
-    told = {"items": items, "version": version, "text": found.text}
-    return answer(told, headers={"ETag": f'"{version}"'})
+    body = {"items": items, "version": version, "text": found.text}
+    return answer(body, headers={"ETag": f'"{version}"'})
 
 
 @router.put(
@@ -95,9 +95,11 @@ async def list_relations(bus: MemoryBus) -> Response:
 )
 async def push_relations(request: Request, bus: AdminBus, guards: Based) -> Response:
     """Publish relations to the whole bus; with If-Match, only if nobody else has published since."""
-    given = await parsed(request, parse_relations, "relations")
-    has_changed = await bus.push_relations(given, expected_version=guards.expected_version, event_id=guards.event_id)
+    relations = await parsed(request, parse_relations, "relations")
+    has_changed = await bus.push_relations(
+        relations, expected_version=guards.expected_version, event_id=guards.event_id
+    )
     names = sorted((await bus.relations()).relations)
     version = bus.relations_version
-    told = {"has_changed": has_changed, "version": version, "relations": names}
-    return answer(told, headers={"ETag": f'"{version}"'})
+    body = {"has_changed": has_changed, "version": version, "relations": names}
+    return answer(body, headers={"ETag": f'"{version}"'})

@@ -133,8 +133,8 @@ async def assert_fact(request: Request, bus: MemoryBus, scope: ScopeName, guards
     """
     given = (await NewFact.of(request)).given
     fact = await bus.facts(scope).assert_fact(**given, event_id=guards.event_id)
-    place = f"/api/v1/scopes/{quote(scope, safe='')}/facts/{fact.id}"
-    return answer(document_of(fact), 201, {"Location": place})
+    url = f"/api/v1/scopes/{quote(scope, safe='')}/facts/{fact.id}"
+    return answer(document_of(fact), 201, {"Location": url})
 
 
 @router.post(
@@ -239,8 +239,8 @@ async def part_entities(
 
     409 if they are one through other names.
     """
-    why = {} if reason is None else {"reason": reason}
-    return _listing(await bus.facts(scope).not_same_as(a, b, **why, event_id=guards.event_id))
+    options = {} if reason is None else {"reason": reason}
+    return _listing(await bus.facts(scope).not_same_as(a, b, **options, event_id=guards.event_id))
 
 
 @router.get(ONE, responses=problems.answers({200: fact_answers.WHY}, 404, 410, 422))

@@ -36,7 +36,7 @@ async def get_history(bus: ReadBus, page: PageName, id: Id, moment: At) -> Respo
 async def get_consequences(bus: ReadBus, page: PageName, id: Id, moment: At) -> Response:
     """Return what rests on it, actions linked to that, and events it caused."""
     found = await (await moment.page(bus, page)).consequences(id)
-    observations = {each: document_of(one) for each, one in found.observations.items()}
+    observations = {each: document_of(observation) for each, observation in found.observations.items()}
     events = [document_of(each) for each in found.events]
     return answer(found.model_dump(mode="json") | {"observations": observations, "events": events})
 

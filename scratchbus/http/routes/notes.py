@@ -88,8 +88,8 @@ async def add_note(request: Request, bus: MemoryBus, session: SessionName, guard
     """Take a note; without tags it is a scratch note."""
     given = await NewNote.of(request)
     added = await bus.notes(session).add(given.content, given.tags, event_id=guards.event_id)
-    place = f"/api/v1/sessions/{quote(session, safe='')}/notes/{added.note.id}"
-    return _one(added.note, 201, {"Location": place})
+    url = f"/api/v1/sessions/{quote(session, safe='')}/notes/{added.note.id}"
+    return _one(added.note, 201, {"Location": url})
 
 
 @router.get(PATH + "/search", responses=problems.answers({200: _NOTES}, 404, 410, 422))

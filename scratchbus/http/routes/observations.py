@@ -87,9 +87,9 @@ async def list_observations(
     }
     given = {name: value for name, value in filters.items() if value is not None}
     found = await reads.list(given, limit=limit + 1, after=after)
-    more = found[limit - 1].id if len(found) > limit else None
+    next_after = found[limit - 1].id if len(found) > limit else None
     total = {"total": await reads.count(given, limit=MOST_COUNTED)} if count else {}
-    return paged(request, found[:limit], more, **total)
+    return paged(request, found[:limit], next_after, **total)
 
 
 @router.post(
@@ -124,7 +124,7 @@ async def add_observations(request: Request, bus: PublishBus, caller: CallerOf, 
         check_source(caller, each)
         check_times(each, *TIMES)
     added = await bus.page(page).add_many([NewObservation(**each) for each in given], event_id=once.event_id)
-    displaced = [each.id for one in added for each in await bus.page(page).displaced(one)]
+    displaced = [each.id for observation in added for each in await bus.page(page).displaced(observation)]
     return answer({**listing(added), "displaced": displaced}, 201)
 
 

@@ -157,8 +157,8 @@ def _archive_of(store: ArchiveStore, bus: str) -> dict[str, Any]:
 async def verify_bus(request: Request, bus: AdminBus) -> Response:
     """Compare everything the engine stores with what follows from the log; works while others write."""
 
-    async def verify(tell: Any) -> dict[str, Any]:
-        found = await bus.verify(tell)
+    async def verify(report: Any) -> dict[str, Any]:
+        found = await bus.verify(report)
         return {
             "is_sound": found.is_sound,
             "events": found.events,
@@ -175,8 +175,8 @@ async def verify_bus(request: Request, bus: AdminBus) -> Response:
 async def rebuild_bus(request: Request, bus: AdminBus) -> Response:
     """Fold the whole log into a new state, and switch to it; readers never see a gap."""
 
-    async def rebuild(tell: Any) -> dict[str, Any]:
-        return (await bus.rebuild(tell))._asdict()
+    async def rebuild(report: Any) -> dict[str, Any]:
+        return (await bus.rebuild(report))._asdict()
 
     return await answer_with_progress(request, rebuild)
 

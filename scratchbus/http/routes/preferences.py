@@ -40,7 +40,7 @@ _EXAMPLE: Final = memory_example("preference_67a91a2df6a5b2f8", **_NEW)
 _SCHEMA: Final = component("Preference", record(tuple(_FIELDS), **_FIELDS))
 _ETAG: Final = header("The version, for `If-Match`.", '"1"', required=True, pattern='^"[1-9][0-9]*"$')
 _WRITTEN: Final = document("The preference; its version is the ETag", _SCHEMA, _EXAMPLE, {"ETag": _ETAG})
-_LEFT: Final = document("The forgotten preference", _SCHEMA, _EXAMPLE)
+_FORGOTTEN: Final = document("The forgotten preference", _SCHEMA, _EXAMPLE)
 _PREFERENCES: Final = document(
     "The preferences, in the order in which they were first remembered",
     record(("items",), items=listed(_SCHEMA)),
@@ -78,12 +78,12 @@ async def edit_preference(request: Request, bus: MemoryBus, scope: ScopeName, gu
     return _written(await preferences.edit(**given, revision=guards.expected_version, event_id=guards.event_id))
 
 
-@router.delete(PATH, responses=problems.answers({200: _LEFT}, 404, 409, 412, 422))
+@router.delete(PATH, responses=problems.answers({200: _FORGOTTEN}, 404, 409, 412, 422))
 async def forget_preference(bus: MemoryBus, scope: ScopeName, guards: Based, key: AskedKey) -> Response:
     """Forget a preference and return it; its history stays."""
     preferences = bus.preferences(scope)
-    left = await preferences.forget(key, revision=guards.expected_version, event_id=guards.event_id)
-    return answer(document_of(left))
+    forgotten = await preferences.forget(key, revision=guards.expected_version, event_id=guards.event_id)
+    return answer(document_of(forgotten))
 
 
 @router.get(PATH + "/history", responses=problems.answers({200: EVENTS}, 404, 410, 422))

@@ -114,7 +114,7 @@ async def get_session(bus: MemoryBus, session: SessionName, at: When = None) -> 
 async def spawn_session(request: Request, bus: MemoryBus, session: SessionName, guards: Once) -> Response:
     """Start a session from this one; its notepad is empty, or a copy."""
     given = (await Spawn.of(request)).given
-    return await _begun(bus, await bus.spawn_session(session, event_id=guards.event_id, **given))
+    return await _session_answer(bus, await bus.spawn_session(session, event_id=guards.event_id, **given))
 
 
 @router.post(
@@ -126,7 +126,7 @@ async def spawn_session(request: Request, bus: MemoryBus, session: SessionName, 
 async def fork_session(request: Request, bus: MemoryBus, session: SessionName, guards: Once) -> Response:
     """Start a session from this one with a copy of its notepad."""
     given = (await Fork.of(request)).given
-    return await _begun(bus, await bus.fork_session(session, event_id=guards.event_id, **given))
+    return await _session_answer(bus, await bus.fork_session(session, event_id=guards.event_id, **given))
 
 
 @router.post(ONE + "/end", responses=problems.answers({200: _SESSION}, 409, 422))
@@ -178,6 +178,6 @@ async def _described(bus: AsyncBus, session: str, at: str | None = None) -> dict
     return found[0].model_dump(mode="json")
 
 
-async def _begun(bus: AsyncBus, session: str) -> Response:
-    place = f"/api/v1/sessions/{quote(session, safe='')}"
-    return answer(await _described(bus, session), 201, {"Location": place})
+async def _session_answer(bus: AsyncBus, session: str) -> Response:
+    url = f"/api/v1/sessions/{quote(session, safe='')}"
+    return answer(await _described(bus, session), 201, {"Location": url})

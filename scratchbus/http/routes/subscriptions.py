@@ -15,7 +15,7 @@ from scratchbus.http.documents import answer, body_of, check_lists, fields_of
 from scratchbus.http.parameters import Absent, AnyPage, Name, in_path
 from scratchbus.http.patterns import text
 from scratchbus.http.problems import Refusal
-from scratchbus.http.pulling import pull_for
+from scratchbus.http.pull import pull_for
 from scratchbus.http.responses import EVENT, EVENT_KINDS
 from scratchbus.http.schemas import COMPONENTS, LABEL, POSITION, body, document, link, listed, of_model, or_null, record
 from scratchbus.http.server import ActBus, AdminBus, CallerOf, ReadBus, ServerOf
@@ -32,9 +32,9 @@ _TEXT: Final = {"type": "string", "minLength": 1}
 _TEXTS: Final = or_null(listed({"type": "string"}, minItems=1))
 
 
-def _duration(least: float, most: float, text: str) -> dict[str, Any]:
+def _duration(minimum: float, maximum: float, text: str) -> dict[str, Any]:
     """Return the schema of a duration: seconds between these, or a text such as "30s"."""
-    number = {"type": "number", "minimum": least, "maximum": most}
+    number = {"type": "number", "minimum": minimum, "maximum": maximum}
     return {"anyOf": [number, {"type": "string", "pattern": text}], "examples": ["30s"]}
 
 
@@ -123,9 +123,11 @@ _ITEMS: Final = document(
     record(("items",), items={"type": "array", "items": _STATUS}),
     {"items": [examples.SUBSCRIPTION]},
 )
-_LETTER: Final = of_model(DeadLetter, "DeadLetter")
-_LETTERS: Final = document(
-    "The dead letters", record(("items",), items={"type": "array", "items": _LETTER}), {"items": [examples.DEAD_LETTER]}
+_DEAD_LETTER: Final = of_model(DeadLetter, "DeadLetter")
+_DEAD_LETTERS: Final = document(
+    "The dead letters",
+    record(("items",), items={"type": "array", "items": _DEAD_LETTER}),
+    {"items": [examples.DEAD_LETTER]},
 )
 
 
@@ -160,10 +162,10 @@ async def put_subscription(
     if given.get("url") is not None:
         caller.need("admin")
         check_host(given["url"], server.allow_private_webhooks)
-    made = await _secret_for(bus, name, given)
-    is_new = await bus.declare_subscription(name, **{**given, **made})
+    new_secret = await _secret_for(bus, name, given)
+    is_new = await bus.declare_subscription(name, **{**given, **new_secret})
     headers = {"Location": f"/api/v1/subscriptions/{quote(name, safe='')}"} if is_new else {}
-    return answer({**_shown(await _status_of(bus, name)), **made}, 201 if is_new else 200, headers)
+    return answer({**_shown(await _status_of(bus, name)), **new_secret}, 201 if is_new else 200, headers)
 
 
 @router.delete(
@@ -224,7 +226,7 @@ async def nack_event(request: Request, bus: ActBus, name: SubscriptionName) -> R
     return Response(status_code=204)
 
 
-@router.get("/dead-letters", responses=problems.answers({200: _LETTERS}, 404, 422))
+@router.get("/dead-letters", responses=problems.answers({200: _DEAD_LETTERS}, 404, 422))
 async def list_dead_letters(
     bus: ReadBus,
     subscription: Annotated[AnyPage | Absent, Query(description="Only those of this subscription.")] = None,

@@ -12,7 +12,7 @@ from scratchbus import document_of
 from scratchbus.http import patterns, problems
 from scratchbus.http.documents import answer, listing, paged
 from scratchbus.http.memories import events_answer, memory_example, memory_fields
-from scratchbus.http.models import Body, NotBlank, optional, takes, whole
+from scratchbus.http.models import Body, NotBlank, optional, takes, whole_number
 from scratchbus.http.moments import When
 from scratchbus.http.parameters import Absent, AnyLimit, Once, SessionName
 from scratchbus.http.patterns import LARGEST
@@ -34,7 +34,7 @@ _MANY: Final[dict[str, Any]] = {
     "maxItems": 10_000,
     "description": "The turns to replace; default: all that are shown.",
 }
-_Tokens = Annotated[int, Field(ge=0, le=LARGEST), BeforeValidator(whole)]
+_Tokens = Annotated[int, Field(ge=0, le=LARGEST), BeforeValidator(whole_number)]
 _ShownId = Annotated[str, StringConstraints(pattern=patterns.SHOWN_TURN)]
 _TurnId = Annotated[str, StringConstraints(pattern=patterns.TURN)]
 AfterTurn = Annotated[

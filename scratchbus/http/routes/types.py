@@ -183,8 +183,8 @@ async def push_types(request: Request, bus: AdminBus, guards: Based) -> Response
     changes = registry.changes_from(bus.types)
     has_changed = await bus.push_types(registry, expected_version=guards.expected_version, event_id=guards.event_id)
     version = bus.types_version
-    told = {"has_changed": has_changed, "version": version, **_said(changes)}
-    return answer(told, headers={"ETag": f'"{version}"'})
+    document = {"has_changed": has_changed, "version": version, **_said(changes)}
+    return answer(document, headers={"ETag": f'"{version}"'})
 
 
 def _said(changes: RegistryChanges) -> dict[str, list[str]]:

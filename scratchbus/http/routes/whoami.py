@@ -46,15 +46,15 @@ _SHORT: Final = record(tuple(_ACTION), **dict.fromkeys(_ACTION, STRING))
 
 def _both(description: str, schema: dict[str, Any], example: Any, text: str) -> dict[str, Any]:
     """Return a response in Markdown, or in JSON for clients that accept it."""
-    shown = {MARKDOWN: {"schema": STRING, "example": text}, JSON: {"schema": schema, "example": example}}
-    return {"description": description, "content": shown}
+    content = {MARKDOWN: {"schema": STRING, "example": text}, JSON: {"schema": schema, "example": example}}
+    return {"description": description, "content": content}
 
 
 def _answers(
-    good: dict[str, Any], *statuses: int, is_for_all: bool = False, fails_in_markdown: bool = False
+    success: dict[str, Any], *statuses: int, is_for_all: bool = False, fails_in_markdown: bool = False
 ) -> dict[int | str, dict[str, Any]]:
     """Return the possible answers; an operation only for subagents answers others in one line of text."""
-    found = problems.answers({200: good}, *statuses)
+    found = problems.answers({200: success}, *statuses)
     if fails_in_markdown:
         content = {**found[422]["content"], MARKDOWN: {"schema": STRING, "example": f"## Action failed: `{NAME}`"}}
         found[422] = {**found[422], "content": content}
@@ -158,8 +158,8 @@ async def update_scratchpad(request: Request, server: ServerOf, caller: CallerOf
         revision = await pad.write(given.content, revision=guards.expected_version, event_id=guards.event_id)
     except TooLarge as error:
         return _failed(request, str(error))
-    done = {"action_name": NAME, "result": UPDATED, "revision": revision}
-    return _shown(request, done, UPDATED, {"ETag": f'"{revision}"'})
+    result = {"action_name": NAME, "result": UPDATED, "revision": revision}
+    return _shown(request, result, UPDATED, {"ETag": f'"{revision}"'})
 
 
 def _has_scratchpad(caller: Caller) -> bool:

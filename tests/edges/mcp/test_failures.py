@@ -16,11 +16,11 @@ from mcp.server.auth.provider import AccessToken
 from starlette.requests import HTTPConnection
 
 from scratchbus.daemon.wrong_tokens import (
-    CLIENTS,
-    FIRST,
-    FORGOTTEN,
-    LONGEST,
-    WAITING,
+    FIRST_DELAY,
+    FORGET_AFTER,
+    MAX_CLIENTS,
+    MAX_DELAY,
+    MAX_DELAYED,
     Failures,
     client_of,
     delay,
@@ -31,28 +31,28 @@ from tests.edges.mcp.test_http import refusal, serving
 
 def test_each_wrong_token_of_a_client_waits_longer_up_to_a_limit() -> None:
     waits = [delay(count) for count in range(1, 100)]
-    assert waits[:3] == [FIRST, 2 * FIRST, 4 * FIRST]
+    assert waits[:3] == [FIRST_DELAY, 2 * FIRST_DELAY, 4 * FIRST_DELAY]
     assert waits == sorted(waits)
-    assert waits[-1] == LONGEST
+    assert waits[-1] == MAX_DELAY
 
 
 def test_clients_are_counted_apart_and_start_over_after_a_while() -> None:
     now = [0.0]
     failures = Failures(lambda: now[0])
     assert [failures.add("a"), failures.add("a"), failures.add("b")] == [1, 2, 1]
-    now[0] += FORGOTTEN
+    now[0] += FORGET_AFTER
     assert failures.add("a") == 3
-    now[0] += FORGOTTEN + 1
+    now[0] += FORGET_AFTER + 1
     assert failures.add("a") == 1
 
 
 def test_no_more_than_so_many_clients_are_remembered() -> None:
     failures = Failures()
-    for number in range(3 * CLIENTS):
+    for number in range(3 * MAX_CLIENTS):
         failures.add(str(number))
         failures.add("busy")
-    assert len(failures) == CLIENTS
-    assert failures.add("busy") == 3 * CLIENTS + 1
+    assert len(failures) == MAX_CLIENTS
+    assert failures.add("busy") == 3 * MAX_CLIENTS + 1
     assert failures.add("0") == 1
 
 
@@ -128,7 +128,7 @@ def request(token: str, host: str) -> HTTPConnection:
 
 @pytest.mark.slow
 async def test_beyond_those_that_wait_a_client_has_no_token_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scratchbus.daemon.wrong_tokens.WAITING", 3)
+    monkeypatch.setattr("scratchbus.daemon.wrong_tokens.MAX_DELAYED", 3)
     verifier = Verifier()
     backend = SlowingBackend(verifier)
     assert await backend.authenticate(request("right", "192.0.2.1"))
@@ -173,7 +173,7 @@ async def test_wrong_tokens_beyond_those_that_wait_are_refused_at_once(embedded_
             assert (b"retry-after: 3" in answer.lower()) == (b" 429 " in answer)
             return int(answer.split()[1])
 
-        wrong = [asyncio.ensure_future(status(number)) for number in range(WAITING + 64)]
+        wrong = [asyncio.ensure_future(status(number)) for number in range(MAX_DELAYED + 64)]
         for answer in asyncio.as_completed(wrong):
             if await answer == 429:
                 break

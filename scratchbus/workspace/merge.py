@@ -29,38 +29,38 @@ class MergedItems(NamedTuple):
     todos: list[Named]
 
 
-class _Kept(NamedTuple):
+class _MergedItem(NamedTuple):
     id: str
     slot: Slot
 
 
 def merge_items(base: Mapping[str, Entry], file: Sequence[Entry], bus: Sequence[Named]) -> MergedItems:
     """Merge a file and a todo list, given their last common items by id, in the order of the file."""
-    known = dict(bus)
-    ids = _matched(base, file, known)
-    fresh = _free_ids([*base, *known])
-    kept: list[_Kept] = []
+    bus_entries = dict(bus)
+    ids = _match_ids(base, file, bus_entries)
+    free_ids = _free_ids([*base, *bus_entries])
+    merged_items: list[_MergedItem] = []
     in_file: set[str] = set()
-    for index, (found, entry) in enumerate(zip(ids, file, strict=True)):
-        id = found or next(fresh)
+    for file_index, (found, entry) in enumerate(zip(ids, file, strict=True)):
+        id = found or next(free_ids)
         in_file.add(id)
-        merged, beside = _merge_one(base.get(id), entry, known.get(id))
+        merged, extra = _merge_one(base.get(id), entry, bus_entries.get(id))
         if merged is not None:
-            kept.append(_Kept(id, Slot(merged, index)))
-        if beside is not None:
-            kept.append(_Kept(next(fresh), Slot(beside)))
-    for place, (id, entry) in enumerate(bus):
+            merged_items.append(_MergedItem(id, Slot(merged, file_index)))
+        if extra is not None:
+            merged_items.append(_MergedItem(next(free_ids), Slot(extra)))
+    for index, (id, entry) in enumerate(bus):
         if id not in in_file and base.get(id) != entry:  # new, or removed from the file but changed on the bus
-            kept.insert(_place(kept, bus, place), _Kept(id, Slot(entry)))
-    return MergedItems([each.slot for each in kept], _in_the_order_of_the_bus(base, kept, bus))
+            merged_items.insert(_index_for(merged_items, bus, index), _MergedItem(id, Slot(entry)))
+    return MergedItems([each.slot for each in merged_items], _in_bus_order(base, merged_items, bus))
 
 
-def _place(kept: Sequence[_Kept], bus: Sequence[Named], place: int) -> int:
+def _index_for(merged: Sequence[_MergedItem], bus: Sequence[Named], bus_index: int) -> int:
     """Return the place for an item of the bus: after its predecessor there, or else before its successor."""
-    where = {each.id: n for n, each in enumerate(kept)}
-    behind = (where[id] + 1 for id, _ in reversed(bus[:place]) if id in where)
-    ahead = (where[id] for id, _ in bus[place + 1 :] if id in where)
-    return next(behind, next(ahead, len(kept)))
+    index_of = {each.id: n for n, each in enumerate(merged)}
+    after_predecessor = (index_of[id] + 1 for id, _ in reversed(bus[:bus_index]) if id in index_of)
+    before_successor = (index_of[id] for id, _ in bus[bus_index + 1 :] if id in index_of)
+    return next(after_predecessor, next(before_successor, len(merged)))
 
 
 def _merge_one(base: Entry | None, file: Entry, bus: Entry | None) -> tuple[Entry | None, Entry | None]:
@@ -82,23 +82,23 @@ def _merged_status(base: str | None, file: str, bus: str) -> str:
     return bus if bus in _FINAL and file not in _FINAL else file
 
 
-def _in_the_order_of_the_bus(base: Mapping[str, Entry], kept: Sequence[_Kept], bus: Sequence[Named]) -> list[Named]:
+def _in_bus_order(base: Mapping[str, Entry], merged: Sequence[_MergedItem], bus: Sequence[Named]) -> list[Named]:
     """Return the items in the order of the file, or in the agent's order if an agent reordered them."""
-    wanted = [(each.id, each.slot.entry) for each in kept]
+    items = [(each.id, each.slot.entry) for each in merged]
     common = {id for id, _ in bus} & base.keys()
     if [id for id, _ in bus if id in common] == [id for id in base if id in common] and base:
-        return wanted
-    entries = dict(wanted)
+        return items
+    entries = dict(items)
     order = [id for id, _ in bus if id in entries]
     before = ""
-    for id, _ in wanted:
+    for id, _ in items:
         if id not in order:
             order.insert(order.index(before) + 1 if before else len(order), id)
         before = id
     return [(id, entries[id]) for id in order]
 
 
-def _matched(base: Mapping[str, Entry], file: Sequence[Entry], bus: Mapping[str, Entry]) -> list[str | None]:
+def _match_ids(base: Mapping[str, Entry], file: Sequence[Entry], bus: Mapping[str, Entry]) -> list[str | None]:
     """Return the id of each item of a file: by its last text, its text on the bus, or else a similar text."""
     ids: list[str | None] = [None] * len(file)
     taken: set[str] = set()
@@ -111,10 +111,12 @@ def _matched(base: Mapping[str, Entry], file: Sequence[Entry], bus: Mapping[str,
             if ids[index] is None and by_text[entry.text]:
                 ids[index] = by_text[entry.text].popleft()
                 taken.add(ids[index] or "")
-    rest = [index for index, id in enumerate(ids) if id is None]
-    gone = [id for id in base if id not in taken]
-    if len(rest) * len(gone) <= _MOST_PAIRS:
-        alike = sorted(((_likeness(base[id].text, file[at].text), id, at) for id in gone for at in rest), reverse=True)
+    new_items = [index for index, id in enumerate(ids) if id is None]
+    unmatched = [id for id in base if id not in taken]
+    if len(new_items) * len(unmatched) <= _MOST_PAIRS:
+        alike = sorted(
+            ((_similarity(base[id].text, file[at].text), id, at) for id in unmatched for at in new_items), reverse=True
+        )
         for ratio, id, at in alike:
             if ratio >= _ALIKE and id not in taken and ids[at] is None:
                 ids[at] = id
@@ -122,7 +124,7 @@ def _matched(base: Mapping[str, Entry], file: Sequence[Entry], bus: Mapping[str,
     return ids
 
 
-def _likeness(one: str, other: str) -> float:
+def _similarity(one: str, other: str) -> float:
     matcher = SequenceMatcher(None, one[:_MOST_COMPARED], other[:_MOST_COMPARED], autojunk=False)
     return matcher.ratio() if matcher.quick_ratio() >= _ALIKE else 0.0
 
@@ -143,49 +145,49 @@ def merge_text(base: str, file: str, bus: str) -> str:
         return file
     if file == base:
         return bus
-    old, one, two = lines_of(base), lines_of(file), lines_of(bus)
+    base_lines, file_lines, bus_lines = lines_of(base), lines_of(file), lines_of(bus)
     merged: list[str] = []
     at = at_one = at_two = 0
-    for start, start_one, start_two, size in _common(old, one, two):
-        merged += _merge_lines(old[at:start], one[at_one:start_one], two[at_two:start_two])
-        merged += old[start : start + size]
+    for start, start_one, start_two, size in _common_runs(base_lines, file_lines, bus_lines):
+        merged += _merge_lines(base_lines[at:start], file_lines[at_one:start_one], bus_lines[at_two:start_two])
+        merged += base_lines[start : start + size]
         at, at_one, at_two = start + size, start_one + size, start_two + size
     return "".join(_ended(merged))
 
 
-def _merge_lines(old: list[str], one: list[str], two: list[str]) -> list[str]:
-    if one == two or two == old:
-        return one
-    if one == old:
-        return two
-    return [*one, *(line for line in two if line not in one)]
+def _merge_lines(base: list[str], file: list[str], bus: list[str]) -> list[str]:
+    if file == bus or bus == base:
+        return file
+    if file == base:
+        return bus
+    return [*file, *(line for line in bus if line not in file)]
 
 
-def _common(old: list[str], one: list[str], two: list[str]) -> list[tuple[int, int, int, int]]:
+def _common_runs(base: list[str], file: list[str], bus: list[str]) -> list[tuple[int, int, int, int]]:
     """Return the runs of lines common to all three: their starts, and their length; an empty one last."""
-    pairs = [dict(_pairs(old, other)) for other in (one, two)]
+    pairs = [dict(_common_lines(base, other)) for other in (file, bus)]
     runs: list[tuple[int, int, int, int]] = []
-    for line in range(len(old)):
+    for line in range(len(base)):
         if line in pairs[0] and line in pairs[1]:
             run = line, pairs[0][line], pairs[1][line]
-            if runs and all(at + runs[-1][3] == now for at, now in zip(runs[-1][:3], run, strict=True)):
+            if runs and all(at + runs[-1][3] == start for at, start in zip(runs[-1][:3], run, strict=True)):
                 runs[-1] = (*runs[-1][:3], runs[-1][3] + 1)
             else:
                 runs.append((*run, 1))
-    return [*runs, (len(old), len(one), len(two), 0)]
+    return [*runs, (len(base), len(file), len(bus), 0)]
 
 
-def _pairs(old: list[str], other: list[str]) -> Iterable[tuple[int, int]]:
+def _common_lines(base: list[str], other: list[str]) -> Iterable[tuple[int, int]]:
     """Yield the numbers of the lines common to both, in order."""
-    shorter = min(len(old), len(other))
-    head = next((n for n in range(shorter) if old[n] != other[n]), shorter)
-    tail = next((n for n in range(shorter - head) if old[-1 - n] != other[-1 - n]), shorter - head)
-    middle, its = old[head : len(old) - tail], other[head : len(other) - tail]
-    is_long = max(len(middle), len(its)) > _MANY_LINES  # then common lines, such as blank ones, are no anchors
+    shorter = min(len(base), len(other))
+    head = next((n for n in range(shorter) if base[n] != other[n]), shorter)
+    tail = next((n for n in range(shorter - head) if base[-1 - n] != other[-1 - n]), shorter - head)
+    middle, other_middle = base[head : len(base) - tail], other[head : len(other) - tail]
+    is_long = max(len(middle), len(other_middle)) > _MANY_LINES  # then common lines, such as blank ones, are no anchors
     yield from ((n, n) for n in range(head))
-    for block in SequenceMatcher(None, middle, its, autojunk=is_long).get_matching_blocks():
+    for block in SequenceMatcher(None, middle, other_middle, autojunk=is_long).get_matching_blocks():
         yield from ((head + block.a + n, head + block.b + n) for n in range(block.size))
-    yield from ((len(old) - n, len(other) - n) for n in range(tail, 0, -1))
+    yield from ((len(base) - n, len(other) - n) for n in range(tail, 0, -1))
 
 
 def _ended(lines: list[str]) -> list[str]:

@@ -16,38 +16,38 @@ RECHECK: Final = 2.0
 """Seconds between checks that a waiting caller is still valid."""
 
 
-async def pull_for(request: Request, bus: AsyncBus, name: str, **given: Any) -> Pulled | None:
+async def pull_for(request: Request, bus: AsyncBus, name: str, **options: Any) -> Pulled | None:
     """Return a batch for the caller of a request; None if the client has left.
 
     Raises Refusal when the caller's token is revoked meanwhile.
     """
     server, caller = server_of(request), caller_of(request)
-    pulling = asyncio.ensure_future(bus.pull(name, by=caller.name, **given))
-    gone = asyncio.ensure_future(_until_gone(request))
+    pull = asyncio.ensure_future(bus.pull(name, by=caller.name, **options))
+    disconnected = asyncio.ensure_future(_until_gone(request))
     is_answered = False
     try:
-        while not pulling.done() and not gone.done():
-            await asyncio.wait({pulling, gone}, timeout=RECHECK, return_when=asyncio.FIRST_COMPLETED)
+        while not pull.done() and not disconnected.done():
+            await asyncio.wait({pull, disconnected}, timeout=RECHECK, return_when=asyncio.FIRST_COMPLETED)
             server.callers.check_valid(caller)
         await asyncio.sleep(0)  # so that a client that left just now is seen to have left
-        if gone.done():
+        if disconnected.done():
             return None
-        pulled = pulling.result()
+        pulled = pull.result()
         is_answered = True
         return pulled
     finally:
-        gone.cancel()
+        disconnected.cancel()
         if not is_answered:
-            await asyncio.shield(_give_back(bus, name, pulling))
+            await asyncio.shield(_give_back(bus, name, pull))
 
 
-async def _give_back(bus: AsyncBus, name: str, pulling: asyncio.Future[Pulled]) -> None:
+async def _give_back(bus: AsyncBus, name: str, pull: asyncio.Future[Pulled]) -> None:
     """End a pull, and give back the events it has returned already."""
-    pulling.cancel()  # it gives back the events it is about to return
-    await asyncio.wait({pulling})
-    if pulling.cancelled() or pulling.exception() is not None or not pulling.result().deliveries:
+    pull.cancel()  # it gives back the events it is about to return
+    await asyncio.wait({pull})
+    if pull.cancelled() or pull.exception() is not None or not pull.result().deliveries:
         return
-    pulled = pulling.result()
+    pulled = pull.result()
     with suppress(ScratchbusError):  # it comes again when the lease ends
         await bus.requeue(name, pulled.token, [each.position for each in pulled.deliveries])
 

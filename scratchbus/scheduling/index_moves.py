@@ -42,8 +42,8 @@ def move_index(log: Log, shard: int, page: str) -> Step[bool]:
     names = PageKeys(keys, page, checkpoint.build)
     fields = (names.tables, "kept"), (names.tables, "moved"), (names.places, "moves"), (names.paging, "cursor")
     rows = yield from ask_all(shard, [("HGET", *field) for field in fields])
-    kept, moved = (int(row or 0) for row in rows[:2])
-    if kept < min(MOST, max(FEWEST, moved // SHARE)):
+    entries, moved = (int(row or 0) for row in rows[:2])
+    if entries < min(MOST, max(FEWEST, moved // SHARE)):
         return False
     # entries change only together with one of these fields
     reads = [FieldRead(*field, row) for field, row in zip(fields, rows, strict=True)]
@@ -52,15 +52,15 @@ def move_index(log: Log, shard: int, page: str) -> Step[bool]:
     )
     ids = {id: added for bucket in paged[1::2] for id, added in ids_in(bucket).items()}
     ranges = {field: row for field, row in zip(flat[::2], flat[1::2], strict=True) if field.isdigit()}
-    places = {added: place for row in ranges.values() for added, place in places_in(row).items()}
+    positions = {added: position for row in ranges.values() for added, position in places_in(row).items()}
     if not ids:
         return False
     try:
-        sha256 = yield Fetch(partial(_put, log.past, shard, pack_table(ids, places)))
+        sha256 = yield Fetch(partial(_put, log.past, shard, pack_table(ids, positions)))
     except (ArchiveDamaged, ArchiveUnavailable) as problem:
         logger.warning("the index of what is paged out stays in the engine", page=page, problem=str(problem))
         return False
-    name = name_table(table_names(tables), sha256, ids, places)
+    name = name_table(table_names(tables), sha256, ids, positions)
     numbers = list(ranges)
     writes: list[Command] = [
         ("DEL", names.paged),

@@ -29,11 +29,11 @@ class SourceExclusion:
 
     def keep(self, batch: Sequence[Event]) -> list[Event]:
         """Return the events of a whole batch that are kept, and remember the others."""
-        out = {event.id for event in batch if self._is_left_out(event)}
+        excluded = {event.id for event in batch if self._is_left_out(event)}
         kept = []
         for event in batch:
-            made_way = _MADE_WAY.fullmatch(event.id)
-            if event.id in out or (made_way is not None and made_way[1] in out):
+            displacement = _MADE_WAY.fullmatch(event.id)
+            if event.id in excluded or (displacement is not None and displacement[1] in excluded):
                 self._leave_out(event)
             else:
                 kept.append(event)
@@ -46,8 +46,8 @@ class SourceExclusion:
     def has_left_out(self, position: Position) -> bool:
         """Return whether the event at a position was left out."""
         byte, bit = divmod(position.seq, 8)
-        bits = self._left_out.get(position.shard, b"")
-        return byte < len(bits) and bool(bits[byte] >> bit & 1)
+        bitmap = self._left_out.get(position.shard, b"")
+        return byte < len(bitmap) and bool(bitmap[byte] >> bit & 1)
 
     def _is_left_out(self, event: Event) -> bool:
         is_left_out = (
@@ -69,7 +69,7 @@ class SourceExclusion:
 
     def _leave_out(self, event: Event) -> None:
         byte, bit = divmod(event.seq, 8)
-        bits = self._left_out[event.shard]
-        if byte >= len(bits):
-            bits.extend(bytes(byte + 1024 - len(bits)))
-        bits[byte] |= 1 << bit
+        bitmap = self._left_out[event.shard]
+        if byte >= len(bitmap):
+            bitmap.extend(bytes(byte + 1024 - len(bitmap)))
+        bitmap[byte] |= 1 << bit

@@ -16,7 +16,7 @@ from scratchbus.workspace.sync import NOTES, TODO, WorkspaceSync, WorkspaceSynce
 AT_LEAST_EVERY: Final = 30.0
 """Seconds between syncs without a change notification, for file systems that send none."""
 
-_AGAIN: Final = 1.0  # seconds after a failure
+_RETRY_AFTER: Final = 1.0  # seconds after a failure
 _DEBOUNCE: Final = 200  # milliseconds in which an editor may write several times
 _OF_SESSION: Final = {"subjects": ("todo", "notepad", "session")}
 _OF_PREFERENCES: Final = {"kinds": ("preference_remembered", "preference_forgotten", "erased")}
@@ -64,24 +64,24 @@ def _watch(watched: _Watched, report: Callable[[Any], object], stop: threading.E
     except ImportError as problem:
         raise SettingsError(f"--watch needs: pip install 'scratchbus[workspace]' ({problem})") from None
     changed = threading.Event()
-    with _following(_watch_files, watched, changed, stop), _following(_watch_bus, watched, changed, stop):
-        said = ""
+    with _in_thread(_watch_files, watched, changed, stop), _in_thread(_watch_bus, watched, changed, stop):
+        last_error = ""
         while not stop.is_set():
             changed.clear()
-            said = _sync(watched, report, said)
-            changed.wait(_AGAIN if said else AT_LEAST_EVERY)
+            last_error = _sync(watched, report, last_error)
+            changed.wait(_RETRY_AFTER if last_error else AT_LEAST_EVERY)
 
 
-def _sync(watched: _Watched, report: Callable[[Any], object], said: str) -> str:
+def _sync(watched: _Watched, report: Callable[[Any], object], last_error: str) -> str:
     """Sync once; return the error, if any; report it unless it was the last one reported."""
     try:
-        done = watched.sync()
+        synced = watched.sync()
     except (ScratchbusError, OSError) as problem:
-        if str(problem) != said:
+        if str(problem) != last_error:
             report(problem)
         return str(problem)
-    if done.wrote:
-        report(done)
+    if synced.wrote:
+        report(synced)
     return ""
 
 
@@ -89,7 +89,7 @@ _Watch = Callable[[_Watched, threading.Event, threading.Event], None]
 
 
 @contextmanager
-def _following(watch: _Watch, watched: _Watched, changed: threading.Event, stop: threading.Event) -> Iterator[None]:
+def _in_thread(watch: _Watch, watched: _Watched, changed: threading.Event, stop: threading.Event) -> Iterator[None]:
     """Run a watch in a thread while the `with` lasts."""
 
     def run() -> None:
@@ -98,7 +98,7 @@ def _following(watch: _Watch, watched: _Watched, changed: threading.Event, stop:
                 watch(watched, changed, stop)
             except (ScratchbusError, OSError):  # the sync hits it too, and reports it
                 changed.set()
-                stop.wait(_AGAIN)
+                stop.wait(_RETRY_AFTER)
         changed.set()
 
     thread = threading.Thread(target=run, name=watch.__name__, daemon=True)
