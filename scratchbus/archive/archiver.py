@@ -9,9 +9,8 @@ manifest names are ignored, and the next run begins where the last manifest ends
 from __future__ import annotations
 
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from secrets import token_hex
 from typing import NamedTuple
@@ -227,9 +226,9 @@ class _LogArchiver:
         """Store a segment durably, then the manifest that makes it part of the archive. Raises ArchiveBusy."""
         segment = builder.finish(self._bus.core.log.bus, self._shard, self._origin, before)
         manifest, store = segment.manifest, catalog.store
-        with ThreadPoolExecutor(len(segment.contents), "store") as at_once:
-            deque(at_once.map(catalog.put, *zip(*segment.contents, strict=True)), maxlen=0)
-        self._bus.converse(self._lease.keep())
+        for file, content in segment.contents:
+            catalog.put(file, content)
+            self._bus.converse(self._lease.keep())
         name, content = catalog.folder + manifest.name, manifest.encode()
         if not store.put_new(name, content) and store.get(name) != content:
             raise ArchiveBusy(self._shard, "another archiver")
