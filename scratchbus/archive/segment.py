@@ -22,7 +22,7 @@ LEVEL = 3
 """The compression level of zstd."""
 
 _Option = zstd.CompressionParameter
-_IN_BACKGROUND = {
+_IN_BACKGROUND: dict[int, int] = {
     _Option.compression_level: LEVEL,
     _Option.nb_workers: min(1, _Option.nb_workers.bounds()[1]),  # 0 where zstd was built without threads
     _Option.job_size: min(2 * 1024 * 1024, _Option.job_size.bounds()[1]),  # bytes compressed at once
