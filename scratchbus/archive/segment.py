@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from concurrent.futures import Executor, Future
 from hashlib import sha256
 from itertools import groupby
 from secrets import token_hex
@@ -21,6 +20,13 @@ from scratchbus.eventlog.unzip import unzip, zstd
 
 LEVEL = 3
 """The compression level of zstd."""
+
+_Option = zstd.CompressionParameter
+_IN_BACKGROUND: dict[int, int] = {
+    _Option.compression_level: LEVEL,
+    _Option.nb_workers: min(1, _Option.nb_workers.bounds()[1]),  # 0 where zstd was built without threads
+    _Option.job_size: min(2 * 1024 * 1024, _Option.job_size.bounds()[1]),  # bytes compressed at once
+}
 
 MOST_BYTES = 32 * 1024 * 1024
 """A segment with this many bytes of lines is full; it ends with its current batch."""
@@ -74,11 +80,11 @@ def _index(places: _Places) -> Index:
 
 
 class SegmentBuilder:
-    """Builds a segment. The worker, a thread, compresses entries while the next ones are read and encoded."""
+    """Builds a segment. zstd compresses entries in a thread of its own, while the next ones are read and encoded."""
 
-    def __init__(self, worker: Executor) -> None:
-        self._worker, self._packer = worker, zstd.ZstdCompressor(level=LEVEL)
-        self._packed: list[Future[bytes]] = []
+    def __init__(self) -> None:
+        self._packer = zstd.ZstdCompressor(options=_IN_BACKGROUND)
+        self._packed: list[bytes] = []
         self.bytes = 0
         self.is_closed = False
         self._erased: list[int] = []
@@ -92,7 +98,7 @@ class SegmentBuilder:
         lines = encode_entries(entries)
         _note(self._places, lines)
         text = b"\n".join([*lines.texts, b""])
-        self._packed.append(self._worker.submit(self._packer.compress, text))
+        self._packed.append(self._packer.compress(text))
         self.lines += lines.texts
         self.bytes += len(text)
         self._erased += [int(id.rpartition(b"-")[2]) for id, flat in entries if not flat]
@@ -123,9 +129,9 @@ class SegmentBuilder:
             previous=before.name if before else None,
             previous_sha256=before.chain.sha256 if before else None,
         )
-        self._packed.append(self._worker.submit(self._packer.flush))
-        packed = b"".join([part.result() for part in self._packed])
-        return Segment.of(chain, self.lines, packed, _index(self._places), self._erased)
+        where = _index(self._places)  # while zstd is still at work
+        packed = b"".join([*self._packed, self._packer.flush()])
+        return Segment.of(chain, self.lines, packed, where, self._erased)
 
 
 class Segment(NamedTuple):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 from scratchbus.archive.catalog import SegmentCatalog
 from scratchbus.archive.manifest import Manifest
@@ -28,22 +27,21 @@ def segment_builders(
     LogGap or EngineError.
     """
     most, unarchived = bus.core.settings.archive_segment, _unarchived(bus, catalog, last, shard, limit)
-    with ThreadPoolExecutor(1, "compress") as worker:
-        builder = SegmentBuilder(worker)
-        for entries in unarchived:
-            while entries:
-                cut = 0 if builder.is_full(most) else _whole_batches(entries, most - len(builder.lines))
-                if not cut and not builder.lines:
-                    cut = next(end for end, entry in enumerate(entries, 1) if _is_end(entry))
-                if cut:
-                    builder.add(entries[:cut])
-                    entries = entries[cut:]
-                else:
-                    builder.is_closed = True
-                    yield builder
-                    builder = SegmentBuilder(worker)
-        if builder.lines:
-            yield builder
+    builder = SegmentBuilder()
+    for entries in unarchived:
+        while entries:
+            cut = 0 if builder.is_full(most) else _whole_batches(entries, most - len(builder.lines))
+            if not cut and not builder.lines:
+                cut = next(end for end, entry in enumerate(entries, 1) if _is_end(entry))
+            if cut:
+                builder.add(entries[:cut])
+                entries = entries[cut:]
+            else:
+                builder.is_closed = True
+                yield builder
+                builder = SegmentBuilder()
+    if builder.lines:
+        yield builder
 
 
 def _unarchived(

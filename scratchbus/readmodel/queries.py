@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 from scratchbus.domain.checks import check_limit
@@ -23,7 +24,7 @@ from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, check_end, read_checkpoint
 from scratchbus.eventlog.codec import decode_items
-from scratchbus.eventlog.keys import PageKeys, ShardKeys
+from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.raw_entries import text_of
@@ -40,8 +41,7 @@ from scratchbus.projections.scratch_page import by_priority, is_active
 from scratchbus.projections.stored_observation import AnyObservation
 from scratchbus.readmodel.catch_up import fold_once, page_in
 from scratchbus.readmodel.fold import Fold, needed
-from scratchbus.readmodel.kept_folds import MOST_PAGES, NOTHING, KeptFold
-from scratchbus.readmodel.kept_reads import MOST_BYTES, MOST_READS, NO_READ, KeptRead
+from scratchbus.readmodel.kept_pages import NO_FOLD, NO_READ, KeptFold, KeptRead
 from scratchbus.readmodel.overlay import Overlay, fold_ahead
 from scratchbus.readmodel.query_script import query_script
 
@@ -52,6 +52,7 @@ IN_MEMORY = 200
 """The most unfolded events that a reader folds in memory; if there are more, it commits what it folds."""
 
 _ALL = 1_000_000
+_id_of = attrgetter("id")
 _LOOKS = 3  # for observations that are paged in meanwhile
 
 
@@ -59,8 +60,9 @@ class Look(NamedTuple):
     """A consistent read: the engine's time (ms), the stored documents found, and the fold of the events after them.
 
     `overlay` has the documents changed by these events, by subject; those of a kept fold are stored observations.
-    `state` is the checkpoint and the tail, as the engine stores them. `ahead` is passed to the next `look` of the same
-    read, so that it need not fold the same events again.
+    `changed` has those that changed since a kept read, whose other documents were not read again. `stored` are the
+    checkpoint and the tail as the engine stores them. `ahead` is passed to the next `look` of the same read, so that it
+    need not fold the same events again.
     """
 
     now: int
@@ -70,7 +72,8 @@ class Look(NamedTuple):
     is_end: bool
     below: str
     checkpoint: Checkpoint
-    state: str
+    changed: dict[str, bytes | None] | None
+    stored: tuple[str, str]
     ahead: Overlay | None = None
 
 
@@ -101,18 +104,16 @@ def look(
     ahead: Overlay | None = None,
     earlier: PastState | None = None,
     keeps: bool = False,
-    had: KeptRead = NO_READ,
 ) -> Step[Look]:
     """Run the query script, folding what is missing until little of it is left. Raises Behind.
 
-    `store` is the hash with the documents. A look that `keeps` its fold saves the next one from repeating it. `had` are
-    documents kept from an earlier read, which the script need not return.
+    `store` is the hash with the documents. A look that `keeps` its fold saves the next one from repeating it.
     """
     keys, deadline = log.page(page).keys, time.monotonic() + freshness.timeout
     shard, build = keys.shard, ahead.checkpoint.build if ahead else keys.build
     while True:
         names = keys.page(page, build)
-        kept = keys.folds.get(page, NOTHING) if keeps and ahead is None else NOTHING
+        kept = keys.folds.get(page, NO_FOLD) if keeps and ahead is None else NO_FOLD
         command = query_script(
             *arguments,
             tail=keys.tail,
@@ -151,30 +152,20 @@ def look(
             break
         ahead = None
     now, tail, row, entries, is_held, _, _, documents, is_end, *below = reply
-    if documents is None:
-        documents, is_end = had.rows, had.is_end
+    stored = text_of(row), text_of(tail)
     if ahead:
         ahead.at = end_of(tail, shard)
     overlay: dict[str, Any] = kept.documents(set(arguments) if operation == "get" else None) if is_held else {}
     for (_, subject), document in fold.documents.items():
         overlay[subject] = document
     if keeps and entries and ahead is None and not freshness.stale_ok and not checkpoint.is_paged:
-        _keep(keys, page, kept, text_of(row), text_of(tail), fold, is_held=bool(is_held))
+        kept.keep(keys, page, *stored, fold, is_held=bool(is_held))
     if earlier is not None:
         now = earlier.ms
         overlay |= yield from earlier.undo(log, page, end_of(tail, shard))
-    place, state = below[0].decode() if below else "", f"{text_of(row)} {text_of(tail)}"
-    return Look(now, documents, fold, overlay, bool(is_end), place, checkpoint, state, ahead)
-
-
-def _keep(keys: ShardKeys, page: str, kept: KeptFold, checkpoint: str, tail: str, fold: Fold, *, is_held: bool) -> None:
-    """Keep a fold for the next read, or only its position if this is the first read at its checkpoint."""
-    if is_held or (kept.tail and kept.checkpoint == checkpoint):
-        kept.keep(keys, page, tail, fold, is_held=is_held)
-        return
-    if len(keys.folds) >= MOST_PAGES:
-        keys.folds.clear()
-    keys.folds[page] = KeptFold(checkpoint, tail)
+    place = below[0].decode() if below and documents is not None else ""
+    changed = None if documents is not None else dict(zip(map(text_of, below[0][::2]), below[0][1::2], strict=True))
+    return Look(now, documents or (), fold, overlay, bool(is_end), place, checkpoint, changed, stored, ahead)
 
 
 def _behind(page: str, freshness: Freshness) -> Behind:
@@ -287,25 +278,29 @@ def active(
     if limit is not None:
         check_limit(limit)
     want, ahead = -1 if limit is None else limit, None
-    reads = log.page(page).keys.reads
+    keys = log.page(page).keys
     while True:
-        kept: KeptRead = reads.get(page, NO_READ)
-        arguments = str(want), kept.state if kept.limit == want and not freshness.stale_ok else ""
+        kept: KeptRead = NO_READ if freshness.stale_ok else keys.reads.get(page, NO_READ)
         seen = yield from look(
-            log, page, freshness, "active", *arguments, ahead=ahead, earlier=earlier, keeps=True, had=kept
+            log, page, freshness, "active", str(want), *kept.arguments(want), ahead=ahead, earlier=earlier, keeps=True
         )
-        ahead = seen.ahead
-        if ahead is None and not freshness.stale_ok:
-            is_large = sum(map(len, filter(None, seen.rows))) > MOST_BYTES
-            if page not in reads and len(reads) >= MOST_READS:
-                reads.clear()
-            reads[page] = NO_READ if is_large else KeptRead(seen.state, want, seen.rows, seen.is_end)
+        ahead, is_readable = seen.ahead, True
+        if seen.changed is None:
+            rows, is_end = [*filter(None, seen.rows)], seen.is_end
+        else:
+            rows, is_end = kept.updated(seen.changed), kept.is_end
         try:
-            found: Sequence[AnyObservation] = [*map(decode_row, filter(None, seen.rows))]
+            found: list[AnyObservation] = [*map(decode_row, rows)]
         except UNREADABLE:
-            found = decode_stored(seen.rows)
+            found, is_readable = [*decode_stored(rows)], False
+        is_new = seen.changed is None or seen.stored != (kept.checkpoint, kept.tail)
+        by_id = dict(zip(map(_id_of, found), rows, strict=is_readable)) if is_new else {}
+        if seen.changed:
+            found.sort(key=by_priority)
+        if is_new and is_readable and ahead is None and not freshness.stale_ok:
+            KeptRead(*seen.stored, want, {each.id: by_id[each.id] for each in found}, is_end).keep(keys, page)
         late = [document for document in seen.overlay.values() if document is not None]
-        if late and not seen.is_end:  # below the last one found, others may come first
+        if late and not is_end:  # below the last one found, others may come first
             last = max(map(by_priority, found), default=(-_ALL, 0))
             late = [document for document in late if by_priority(document) <= last]
         merged = found
@@ -315,11 +310,11 @@ def active(
         read = scratch_page.settled_all(merged, seen.now)
         out = list(filter(wanted, read))
         if any(each.blocked_by for each in out):
-            if not seen.is_end:  # a blocker may rank below those found
+            if not is_end:  # a blocker may rank below those found
                 want = -1
                 continue
             out = unblocked(out, {each.id for each in read if each.status_class == "open"}.__contains__)
-        if seen.is_end or len(out) >= want:
+        if is_end or len(out) >= want:
             return [*map(scratch_page.as_observation, out if limit is None else out[:limit])]
         want = min(_ALL, want * 4)  # many were waiting for review: ask for more of them
 

@@ -5,9 +5,10 @@
 --         seq below which it continues}
 -- Instead of entries: -1 if there are too many, or some are missing; in a read that may be stale, the time (ms) of the
 -- first event left out, 0 if there is none. A list ends early after 5,000 observations looked at.
--- The documents of "active" are nil if the reader keeps them, from a read at the same checkpoint and tail.
+-- The documents of "active" are nil if the reader keeps them; a list follows of the id and the document of each one that
+-- has changed since, nil if it is not open any more or has events that are not folded.
 
-local call = redis.call
+local call, MOST_CHANGES = redis.call, 20 -- to look at more takes as long as to return the documents of a page
 
 local function documents(ids)
   if #ids > 0 and #ids <= 1000 then return call('HMGET', DOCS, unpack(ids)) end
@@ -25,15 +26,54 @@ local last = string.match(tail, @LAST(stream_id)@) -- entries behind it were add
 local is_behind = tail ~= '' and last ~= reached
 local entries, touched, seen, is_held = {}, {}, {}, 0
 
+-- Returns the events after an event, up to another one; nil if the log no longer has the first one, or if some are missing.
+
+local function events_between(id, event_id, last, most)
+  local some = call('XRANGE', LOG, id, last, 'COUNT', most + 1)
+  if not some[1] or some[1][1] ~= id or field_of(some[1], 'id') ~= event_id then return end
+  table.remove(some, 1)
+  return #some == seq_of(last) - seq_of(id) and some or nil
+end
+
 -- Returns the events after the fold that the reader keeps; nil if the log no longer has the last event of that fold.
 
 local function since_kept()
   if KEPT_TAIL == tail then return {} end
   local id, event_id = string.match(KEPT_TAIL, @LAST(stream_id, event_id)@)
-  local some = call('XRANGE', LOG, id, last, 'COUNT', MOST + 1)
-  if not some[1] or some[1][1] ~= id or field_of(some[1], 'id') ~= event_id then return end
-  table.remove(some, 1)
-  return #some == seq_of(tail) - seq_of(id) and some or nil
+  return events_between(id, event_id, last, MOST)
+end
+
+-- Returns the subject of an entry if it is on the page.
+
+local function subject_of(entry)
+  local fields = entry[2]
+  local is_usual = fields[3] == 'subject' and fields[5] == 'page' -- else it was written by hand
+  if (is_usual and fields[6] or field_of(entry, 'page')) ~= PAGE then return end
+  return is_usual and fields[4] or field_of(entry, 'subject') or ''
+end
+
+-- Returns the subjects of the page that have changed from an earlier checkpoint to this one; nil if that is not known, or
+-- if the log no longer has the last event that the reader saw then.
+
+local function changed_since(earlier, seen_until)
+  if earlier == '' then return end
+  if seen_until ~= tail then
+    local id, event_id = string.match(seen_until, @LAST(stream_id, event_id)@)
+    if not events_between(id, event_id, id, 0) then return end
+  end
+  if earlier == checkpoint then return {} end
+  local id, event_id, build, _, origin = string.match(earlier, @CHECKPOINT@)
+  local now_id, _, now_build, _, now_origin = string.match(checkpoint, @CHECKPOINT@)
+  if not now_id or build ~= now_build or origin ~= now_origin then return end
+  local behind = seq_of(now_id) - seq_of(id)
+  local events = behind >= 0 and behind <= MOST_CHANGES and events_between(id, event_id, now_id, behind)
+  if not events then return end
+  local changed = {}
+  for _, entry in ipairs(events) do
+    local subject = subject_of(entry)
+    if subject then changed[subject] = true end
+  end
+  return changed
 end
 
 if MOST >= 0 and is_behind then
@@ -46,10 +86,8 @@ if MOST >= 0 and is_behind then
     if #rest ~= behind then return {now, tail, checkpoint, -1} end -- some are missing, or the state is of another log
   end
   for _, entry in ipairs(rest) do
-    local fields = entry[2]
-    local is_ours = fields[3] == 'subject' and fields[5] == 'page' -- else it was written by hand
-    if (is_ours and fields[6] or field_of(entry, 'page')) == PAGE then
-      local subject = is_ours and fields[4] or field_of(entry, 'subject') or ''
+    local subject = subject_of(entry)
+    if subject then
       entries[#entries + 1] = entry
       if not seen[subject] then
         seen[subject] = true
@@ -71,9 +109,15 @@ if OPERATION == 'get' then
 end
 
 if OPERATION == 'active' then
-  local limit, kept_state = tonumber(ARGV[FIRST]), ARGV[FIRST + 1]
-  if kept_state == checkpoint .. ' ' .. tail then
-    return {now, tail, checkpoint, MOST < 0 and since or entries, is_held, touched, touched_docs, false, 0}
+  local limit, kept_at, kept_until, kept_all = tonumber(ARGV[FIRST]), unpack(ARGV, FIRST + 1)
+  local changed = (kept_all == '1' or kept_until == tail) and changed_since(kept_at, kept_until)
+  if changed then
+    local flat = {}
+    for id in pairs(changed) do
+      flat[#flat + 1] = id
+      flat[#flat + 1] = not seen[id] and call('ZSCORE', OPEN, id) and call('HGET', DOCS, id) or false
+    end
+    return {now, tail, checkpoint, MOST < 0 and since or entries, is_held, touched, touched_docs, false, 0, flat}
   end
   local ids = call('ZREVRANGE', OPEN, 0, limit < 0 and -1 or limit + #touched - 1)
   local untouched = #touched > 0 and {} or ids

@@ -13,14 +13,18 @@ from tests.benchmarks.rows import Floor, Row, rates, times
 from tests.benchmarks.stage import Sizes, Stage, catch_up, fill, given, lag
 
 OPEN = 100
+CHANGED = 5
 UNFOLDED = 50
+READERS = 10
+"""How many buses are read once each, lest a round of reads after changes be too short to be timed."""
 
 
 def measure_active(stage: Stage, sizes: Sizes) -> list[Row]:
-    """Compare a fresh `active()` with 100 open, changed or not, or with 50 events to fold, again or for the first."""
+    """Compare a fresh `active()` with 100 open: changed or not since it was read, or with 50 events to fold."""
     bus, behind, anew = stage.bus("open"), stage.bus("behind"), stage.bus("anew")
     page, late, first = bus.page(), behind.page(), anew.page()
-    for one in (bus, behind, anew):
+    changing = [stage.bus(f"changed-{number}") for number in range(READERS)]
+    for one in (bus, behind, anew, *changing):
         fill(one.page(), OPEN)
         catch_up(one)
     documents = PageKeys(bus.core.log.keys(0), page.name).docs
@@ -28,16 +32,29 @@ def measure_active(stage: Stage, sizes: Sizes) -> list[Row]:
     late_ids, first_ids = ([observation.id for observation in one.active()] for one in (late, first))
     left: list[int] = []
 
-    def bare() -> None:
-        for _ in range(sizes.reads):
-            rows: Any = stage.bare.hmget(documents, ids)
-            _ = [json.loads(row) for row in rows]
+    def bare(key: str = documents, wanted: list[str] = ids) -> list[Any]:
+        rows: Any = stage.bare.hmget(key, wanted)
+        return [json.loads(row) for row in rows]
+
+    changing_ids = [[observation.id for observation in one.page().active()] for one in changing]
+    changing_keys = [PageKeys(one.core.log.keys(0), page.name).docs for one in changing]
 
     def read(what: Page) -> None:
         for _ in range(sizes.reads):
             what.active()
 
+    def change() -> None:
+        for one in changing:
+            observations = one.page().active()  # which it keeps
+            for observation in observations[:CHANGED]:
+                one.page().update(observation.id, confidence=0.5)
+            catch_up(one)
+
     def read_changed() -> None:
+        for one in changing:
+            one.page().active()
+
+    def read_all() -> None:
         for _ in range(sizes.reads):
             bus.core.log.keys(0).reads.clear()
             page.active()
@@ -54,17 +71,20 @@ def measure_active(stage: Stage, sizes: Sizes) -> list[Row]:
 
     taken = interleave(
         sizes.rounds,
-        Side("fresh active(), 100 open", sizes.reads, read_changed),
-        Side("bare HMGET + json.loads", sizes.reads, bare),
+        Side("fresh active(), 100 open", sizes.reads, read_all),
+        Side("bare HMGET + json.loads", sizes.reads, lambda: [bare() for _ in range(sizes.reads)]),
         Side("fresh active(), 100 open, unchanged since the last read", sizes.reads, lambda: read(page)),
+        Side(f"fresh active(), 100 open, {CHANGED} changed since the last read", READERS, read_changed, change),
+        Side("bare HMGET + json.loads, once of each", READERS, lambda: [*map(bare, changing_keys, changing_ids)]),
         Side("fresh active(), 100 open, 50 events not folded", sizes.reads, read_late,
              lambda: _fall_behind(behind, late_ids)),
         Side("the first such read of a process", sizes.reads, read_first, lambda: _fall_behind(anew, first_ids)),
     )  # fmt: skip
-    ours, theirs, unchanged, unfolded, new = taken
+    ours, theirs, unchanged, changed, bare_of_each, unfolded, new = taken
     return [
         times(taken, ours, theirs, floor=Floor("ratio", "at most", 1.0)),
         times(taken, unchanged, theirs, floor=Floor("ratio", "at most", 1.0)),
+        times(taken, changed, bare_of_each, floor=Floor("ratio", "at most", 1.0)),
         times(
             taken,
             unfolded,

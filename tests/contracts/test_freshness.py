@@ -299,7 +299,9 @@ def transferred(connect):
 
     def weighing(_, send):
         replies = send()
-        lengths.extend(sum(map(len, filter(None, reply[7] or ()))) for reply in replies if isinstance(reply, list))
+        for reply in replies:
+            if isinstance(reply, list):
+                lengths.append(sum(map(len, filter(None, reply[7] if reply[7] is not None else reply[9]))))
         return replies
 
     with interposed(bus, weighing):
@@ -315,10 +317,50 @@ def test_a_page_that_is_unchanged_is_not_transferred_again(connect, transferred)
     first = reader.active()
     lengths.clear()
     assert [reader.active() for _ in range(3)] == [first] * 3
-    assert lengths == [0, 0, 0]
     assert reader.active(limit=2) == first[:2]
-    assert reader.active(limit=3) == first[:3]
-    assert all(lengths[3:])
+    assert lengths == [0, 0, 0, 0]
+
+
+def test_a_read_with_a_limit_is_of_use_for_that_limit(connect, transferred):
+    writing, (reading, lengths) = connect(), transferred
+    page, reader = writing.page(), reading.page()
+    for n in range(4):
+        page.add("observation", f"{n}")
+    project(writing)
+    first = page.active()
+    limits = 2, 2, 3, 3, None, None
+    assert [reader.active(limit=limit) for limit in limits] == [first[:limit] for limit in limits]
+    assert [length > 0 for length in lengths] == [True, False] * 3
+
+
+def test_only_changed_observations_are_transferred_again(connect, transferred):
+    writing, (reading, lengths) = connect(), transferred
+    page, reader = writing.page(), reading.page()
+    ids = [page.add("observation", f"{n}" * 500).id for n in range(10)]
+    project(writing)
+    reader.active()
+    for is_folded in (True, False, True, False, False):
+        lengths.clear()
+        page.update(ids[3], confidence=0.5)
+        page.resolve(ids.pop())
+        ids.append(page.add("risk_alert", "x" * 500).id)
+        if is_folded:
+            project(writing)
+        assert [reader.active(), reader.active()] == [connect("newcomer").page().active()] * 2
+        assert sum(lengths) < 3 * 600  # of ten
+
+
+@pytest.mark.parametrize("others", [10, 50])
+def test_a_change_among_many_of_other_pages_is_seen(connect, others):
+    bus, reader = connect(), connect("reader").page()
+    page = bus.page()
+    ids = [page.add("observation", f"{n}").id for n in range(3)]
+    project(bus)
+    assert contents(reader.active()) == ["2", "1", "0"]
+    page.update(ids[1], content="changed")
+    bus.page("other").add_many([NewObservation(type="observation", content="elsewhere")] * others)
+    project(bus)
+    assert contents(reader.active()) == ["2", "changed", "0"]
 
 
 def test_a_large_page_is_transferred_again(connect, transferred):
