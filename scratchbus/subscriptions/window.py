@@ -24,7 +24,7 @@ from scratchbus.telemetry.logs import stderr_logger
 MOST_UNACKED = 10_000
 """The most deliveries that may be out at once."""
 
-ACKS_AT_ONCE = 256
+ACKS_AT_ONCE = 1_000
 ACKS_FOR = 0.1
 """Acks are written once there are this many, or after this many seconds."""
 

@@ -34,6 +34,7 @@ from scratchbus.subscriptions import (
     AsyncSubscription,
     Delivery,
     Subscription,
+    consumer,
     window,
 )
 from tests.engines import ALL
@@ -268,6 +269,21 @@ def test_the_cursor_never_goes_back_in_whatever_order_it_is_written(bus, page):
         cursor = status_of(bus).cursor
         bus.converse(held.lease.keep([CursorEnd(START) for _ in cursor.split(",")], ""))
         assert status_of(bus).cursor == cursor
+
+
+def test_a_fast_consumer_writes_a_thousand_acks_at_once(connect, monkeypatch):
+    for module in (window, consumer):
+        monkeypatch.setattr(module, "ACKS_FOR", 2.5)
+    bus = connect(max_observations=2_000)
+    for _ in range(2):
+        bus.page().add_many([NewObservation(type="observation", content=f"{n}") for n in range(600)])
+    with bus.subscribe("router") as deliveries:
+        begin = status_of(bus).cursor
+        contents(deliveries, 999)
+        assert status_of(bus).cursor == begin
+        delivery = next(deliveries)
+        delivery.ack()
+        assert status_of(bus).cursor.split(",")[delivery.position.shard] == delivery.position.stream_id
 
 
 def test_after_a_takeover_each_ack_is_written_at_once(connect, clock):
