@@ -62,6 +62,13 @@ def test_an_urgent_alert_gets_a_suggestion_that_rests_on_it(page, router, alert,
     assert suggestion.content == "Act on: Failed passwords from 192.0.2.1"
 
 
+def test_the_most_urgent_comes_first_and_what_is_not_urgent_is_not_in_the_way(page, router, alert, look):
+    alert("192.0.2.1")
+    less, more = alert("192.0.2.2", times=5), alert("192.0.2.3", times=50)
+    look(router)
+    assert [one.evidence for one in suggestions(page)[::-1]] == [[more.id], [less.id]]
+
+
 def test_a_suggestion_says_which_event_it_answers(page, router, alert, look):
     alert()
     repeated = alert(times=5)
