@@ -110,7 +110,8 @@ end
 
 if OPERATION == 'active' then
   local limit, kept_at, kept_until, kept_all = tonumber(ARGV[FIRST]), unpack(ARGV, FIRST + 1)
-  local changed = (kept_all == '1' or kept_until == tail) and changed_since(kept_at, kept_until)
+  local is_same = kept_at == checkpoint and kept_until == tail
+  local changed = (kept_all == '1' or is_same) and changed_since(kept_at, kept_until)
   if changed then
     local flat = {}
     for id in pairs(changed) do
