@@ -206,8 +206,9 @@ def _check_gaps(lease: RebuildLease, new: Checkpoint) -> Step[None]:
         return
     before = _gaps(known, keys.shard)
     for here, count in _gaps(found, keys.shard).items():
-        missing = count - sum(before[at] for at in before if here.seq - count <= at.seq <= here.seq)
-        if here <= end and missing > 0:
+        lost = min(count, end.seq + 1 - (here.seq - count))  # those up to the end of the live state
+        missing = lost - sum(before[at] for at in before if here.seq - count <= at.seq <= here.seq)
+        if missing > 0:
             raise LogGap(
                 f"shard {keys.shard}: the log has lost {missing} of the events before {here} that the state in use"
                 " contains; restore the engine from a backup, or give up what they said with"
