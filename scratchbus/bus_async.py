@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from scratchbus.domain import registry as registries
     from scratchbus.domain import representation, values
     from scratchbus.engine import steps
-    from scratchbus.eventlog import consumers, cursor, foreign, newest, reader, tail_readers
+    from scratchbus.eventlog import consumers, cursor, foreign, newest_events, reader, tail_readers
     from scratchbus.eventlog import follow_async as followers
     from scratchbus.readmodel import histogram as histograms
     from scratchbus.readmodel import rebuild as rebuilds
@@ -58,7 +58,7 @@ else:  # modules for opening a bus are imported then, all others on first use
     importing = late("scratchbus.archive.importing")
     dead_letter = late("scratchbus.subscriptions.dead_letters")
     read = late("scratchbus.commands.read")
-    newest = late("scratchbus.eventlog.newest")
+    newest_events = late("scratchbus.eventlog.newest_events")
     opening = late("scratchbus.opening")
     options = late("scratchbus.subscriptions.options")
     page_facade = late("scratchbus.page_async")
@@ -211,7 +211,7 @@ class AsyncBus(AsyncMemories):
         """
         narrow = read.narrow_of(pages, types, kinds, subjects)
         checked_count = values.check_whole("count", count, most=10_000)
-        return await self.converse(newest.newest(self.core.log, checked_count, before, narrow))
+        return await self.converse(newest_events.newest(self.core.log, checked_count, before, narrow))
 
     async def histogram(
         self,

@@ -1,4 +1,4 @@
-"""Reading the archive as if it were the log: see `scratchbus.eventlog.archived`."""
+"""Reading the archive as if it were the log: see `scratchbus.eventlog.archive_protocol`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from hashlib import sha256 as hash_of
 from typing import TypeVar
 
+from scratchbus.archive.archive_check import LogCheck
 from scratchbus.archive.catalog import LRUCache, SegmentCatalog
-from scratchbus.archive.check import LogCheck
-from scratchbus.archive.erase_segments import erase_events
+from scratchbus.archive.erasure import erase_events
 from scratchbus.archive.lines import place_of, restore
 from scratchbus.archive.manifest import Manifest, folder_of, table_file
 from scratchbus.archive.segment import Index
 from scratchbus.archive.stores import Store
 from scratchbus.domain.position import START, Position
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign
-from scratchbus.eventlog.archived import Checked, Fault, Stretch
+from scratchbus.eventlog.archive_protocol import Checked, EntryChunk, Fault
 from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_id, entry_position, text_of
 
 T = TypeVar("T")
@@ -51,7 +51,9 @@ class Archive:
             )
         return catalog
 
-    def after(self, shard: int, origin: str, after: Position, until: Position, limit: int, page: str = "") -> Stretch:
+    def after(
+        self, shard: int, origin: str, after: Position, until: Position, limit: int, page: str = ""
+    ) -> EntryChunk:
         """Return the next entries after a position, of one page or of all, up to another position."""
         with self._lock:
             catalog = self.catalog(shard, origin)
@@ -68,7 +70,7 @@ class Archive:
                 wanted = list(range(start, at + 1))
             found = [self._restored(catalog, manifest, lines, seq) for seq in wanted if seq <= at]
         entries = [entry for entry in found if entry is not None and _is_behind(entry, after)]
-        return Stretch(entries, *self._place(catalog, manifest, lines, at, shard))
+        return EntryChunk(entries, *self._place(catalog, manifest, lines, at, shard))
 
     def at(self, shard: int, origin: str, positions: Sequence[Position]) -> list[RawEntry]:
         """Return the entries at these positions, without the erased ones."""

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from scratchbus.archive.archive_reader import Archive
 from scratchbus.archive.catalog import SegmentCatalog
-from scratchbus.archive.erase_segments import left_of
+from scratchbus.archive.erasure import left_of
 from scratchbus.archive.manifest import FILES, Manifest, number_of
 from scratchbus.archive.segment import SegmentBuilder
 from scratchbus.archive.segment_builders import segment_builders
@@ -84,9 +84,9 @@ class Archived(BaseModel):
 
 def archive_of(core: Core) -> Archive:
     """Return the archive that the settings name. Raises SettingsError if they name none."""
-    if not isinstance(core.log.past, Archive):
+    if not isinstance(core.log.archive, Archive):
         raise SettingsError(NOT_SET)
-    return core.log.past
+    return core.log.archive
 
 
 def archive_bus(

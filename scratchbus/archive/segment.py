@@ -15,8 +15,8 @@ from typing_extensions import TypedDict
 
 from scratchbus.archive.lines import Line, Lines, encode_entries
 from scratchbus.archive.manifest import FORMAT, Chain, EventRef, Manifest, SegmentFiles, StoredFile
+from scratchbus.eventlog.compression import decompress, zstd
 from scratchbus.eventlog.raw_entries import RawEntry, entry_id, text_of, texts_of
-from scratchbus.eventlog.unzip import unzip, zstd
 
 LEVEL = 3
 """The compression level of zstd."""
@@ -60,7 +60,7 @@ class Index(NamedTuple):
     @classmethod
     def parse(cls, content: bytes) -> Index:
         """Return the index with this content. Raises ValueError."""
-        parsed = _INDEX.validate_json(unzip(content, MOST_UNPACKED), strict=True)
+        parsed = _INDEX.validate_json(decompress(content, MOST_UNPACKED), strict=True)
         return cls(parsed["pages"], parsed["subjects"])
 
     def is_within(self, first: int, last: int) -> bool:
@@ -163,7 +163,7 @@ def pack(lines: Sequence[bytes]) -> bytes:
 
 def unpack(content: bytes) -> list[bytes]:
     """Return the lines of a segment's file. Raises ValueError."""
-    text = unzip(content, MOST_UNPACKED)
+    text = decompress(content, MOST_UNPACKED)
     if not text.endswith(b"\n"):
         raise ValueError("its last line is incomplete")
     if text.count(b"\n") > len(text) // _SHORTEST:

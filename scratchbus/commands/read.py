@@ -17,7 +17,7 @@ from scratchbus.domain.values import check_id, check_page
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, NotFound, UnknownType, shown
 from scratchbus.eventlog.bus_log import Log
-from scratchbus.eventlog.narrow import Narrow
+from scratchbus.eventlog.event_filter import EventFilter
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.scratch_page import is_ready
 from scratchbus.projections.table import check_subject
@@ -38,7 +38,7 @@ def narrow_of(
     types: str | Collection[str] | None,
     kinds: str | Collection[str] | None,
     subjects: str | Collection[str] | None = None,
-) -> Narrow:
+) -> EventFilter:
     """Return the arguments of `events` as a filter. Raises InvalidField, InvalidName.
 
     A type may have events although this process does not know it yet, or the registry no longer has it.
@@ -52,7 +52,7 @@ def narrow_of(
             near = difflib.get_close_matches(kind, EVENTS, n=1)
             hint = f"did you mean {near[0]!r}? " if near else ""
             raise InvalidField("kinds", f"{shown(kind)} is not a kind of event; {hint}known: {', '.join(EVENTS)}")
-    return Narrow.of(pages, types, kinds, subjects)
+    return EventFilter.of(pages, types, kinds, subjects)
 
 
 MOST_COUNTED = 10_000
@@ -190,7 +190,7 @@ def list_displaced(core: Core, page: str, newcomer: object) -> Step[list[Observa
     """
     if not isinstance(newcomer, Observation):
         raise InvalidField("newcomer", f"{shown(newcomer)} is not an observation; pass what `add` or `reopen` returned")
-    if core.log.is_lone(newcomer.position):
+    if core.log.displaced_nothing(newcomer.position):
         return []
     ms, seq, shard = newcomer.position
     ids: list[str] = []

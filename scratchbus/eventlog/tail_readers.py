@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 else:
     asyncio = late("asyncio")  # blocking programs need not import it
 
-BREATH = 0.0001
+PAUSE = 0.0001
 """Seconds per follower between two reads of a dedicated thread.
 
 Followers are then woken once for everything that arrived meanwhile, which leaves the cores to publishers. An event
@@ -136,7 +136,7 @@ class Feeds:
                 try:
                     led.engine.run(led.feed.advance(LONGEST_BLOCK_MS))
                     attempt, led.feed.trouble = 0, None
-                    self._closed.wait(BREATH * led.feed.followers)
+                    self._closed.wait(PAUSE * led.feed.followers)
                 except Exception as problem:  # followers must not wait for a thread that has died
                     led.feed.trouble = _as_trouble(problem)
                     if self._closed.is_set():

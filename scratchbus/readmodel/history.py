@@ -11,7 +11,7 @@ from scratchbus.errors import LogRewound, NotFound
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.below_floor import entries_at, from_archive, read_floor
 from scratchbus.eventlog.bus_log import Log
-from scratchbus.eventlog.chains import events_of, go_on_below, read_chain
+from scratchbus.eventlog.chains import continue_in_archive, events_of, read_chain
 from scratchbus.eventlog.codec import decode_entry
 from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.keys import PageKeys
@@ -47,7 +47,7 @@ def walk_back(log: Log, page: str, subject: str, at: str, most: int) -> Step[tup
         if rest:  # above the floor it is still in the log
             entries, rest = yield from _read_chain(log, page, subject, rest, most)
     if rest and len(entries) < most:
-        entries, rest = yield from go_on_below(log, shard, entries, rest, most, subject)
+        entries, rest = yield from continue_in_archive(log, shard, entries, rest, most, subject)
     return events_of(entries, shard), rest
 
 

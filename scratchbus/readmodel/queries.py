@@ -41,8 +41,8 @@ from scratchbus.projections.scratch_page import by_priority, is_active
 from scratchbus.projections.stored_observation import AnyObservation
 from scratchbus.readmodel.catch_up import fold_once, page_in
 from scratchbus.readmodel.fold import Fold, needed
-from scratchbus.readmodel.kept_pages import NO_FOLD, NO_READ, KeptFold, KeptRead
 from scratchbus.readmodel.overlay import Overlay, fold_ahead
+from scratchbus.readmodel.page_cache import NO_FOLD, NO_READ, CachedFold, CachedRead
 from scratchbus.readmodel.query_script import query_script
 
 KeysOf = Callable[[PageKeys], Iterable[str]]
@@ -200,7 +200,7 @@ def recollect(log: Log, page: str, subjects: Sequence[str], freshness: Freshness
 
 
 def _fold_rest(
-    log: Log, page: str, checkpoint: Checkpoint, fold: Fold, reply: list[Any], kept: KeptFold, *, stale: bool
+    log: Log, page: str, checkpoint: Checkpoint, fold: Fold, reply: list[Any], kept: CachedFold, *, stale: bool
 ) -> Step[bool]:
     """Fold the events that the script returned; return False if documents were paged in meanwhile."""
     entries, is_held, touched, rows = reply[3:7]
@@ -280,7 +280,7 @@ def active(
     want, ahead = -1 if limit is None else limit, None
     keys = log.page(page).keys
     while True:
-        kept: KeptRead = NO_READ if freshness.stale_ok else keys.reads.get(page, NO_READ)
+        kept: CachedRead = NO_READ if freshness.stale_ok else keys.reads.get(page, NO_READ)
         seen = yield from look(
             log, page, freshness, "active", str(want), *kept.arguments(want), ahead=ahead, earlier=earlier, keeps=True
         )
@@ -298,7 +298,7 @@ def active(
         if seen.changed:
             found.sort(key=by_priority)
         if is_new and is_readable and ahead is None and not freshness.stale_ok:
-            KeptRead(*seen.stored, want, {each.id: by_id[each.id] for each in found}, is_end).keep(keys, page)
+            CachedRead(*seen.stored, want, {each.id: by_id[each.id] for each in found}, is_end).keep(keys, page)
         late = [document for document in seen.overlay.values() if document is not None]
         if late and not is_end:  # below the last one found, others may come first
             last = max(map(by_priority, found), default=(-_ALL, 0))

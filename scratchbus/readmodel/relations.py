@@ -17,7 +17,7 @@ from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import EngineForbidden, EngineReadOnly
 from scratchbus.eventlog import paged_out
-from scratchbus.eventlog.archived import Past
+from scratchbus.eventlog.archive_protocol import LogArchive
 from scratchbus.eventlog.below_floor import from_archive, read_floor
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
@@ -179,7 +179,7 @@ def may_be_archived(log: Log, id: str) -> Step[bool]:
         floor = yield from read_floor(log, shard)
         if not floor.position.seq:
             continue
-        if log.past is None:
+        if log.archive is None:
             return True
         for name in (yield from ask(shard, "HKEYS", log.keys(shard).pages)):
             if (yield from from_archive(log, shard, id, partial(_last_of, shard, floor.origin, text_of(name), id))):
@@ -187,5 +187,5 @@ def may_be_archived(log: Log, id: str) -> Step[bool]:
     return False
 
 
-def _last_of(shard: int, origin: str, page: str, id: str, past: Past) -> Position | None:
+def _last_of(shard: int, origin: str, page: str, id: str, past: LogArchive) -> Position | None:
     return past.last_of(shard, origin, page, id)

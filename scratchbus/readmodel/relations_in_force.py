@@ -10,7 +10,7 @@ from scratchbus.engine.steps import Step
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.readmodel import fact_index
 from scratchbus.readmodel.memory_cache import MemoryCache
-from scratchbus.readmodel.published import Published, publish, read_published
+from scratchbus.readmodel.published_registries import Published, publish, read_published
 from scratchbus.readmodel.relations_file import as_relations
 from scratchbus.readmodel.scope import REGISTRY_AGE, Core
 

@@ -11,7 +11,7 @@ from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, read_checkpoint
-from scratchbus.eventlog.index_entries import RANGE, PagedOut, places_in, trait
+from scratchbus.eventlog.index_entries import RANGE, PagedOut, entries_in, trait
 from scratchbus.eventlog.index_tables import Table, TableName, load_table, table_names
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.stored_documents import decode_stored
@@ -159,8 +159,8 @@ class _Walk:
         for number, row in zip(numbers, rows, strict=True):
             latest: dict[int, PagedOut] = {}
             for table in reversed(tables):
-                latest |= {place.added: place for place in table.places(number * RANGE, (number + 1) * RANGE)}
-            latest |= places_in(row)
+                latest |= {place.added: place for place in table.entries(number * RANGE, (number + 1) * RANGE)}
+            latest |= entries_in(row)
             self._read[number] = [
                 place
                 for place in sorted(latest.values(), reverse=True)

@@ -10,7 +10,7 @@ from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import InvalidId, NotFound, shown
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
-from scratchbus.eventlog.index_entries import ULID_LENGTH, ids_in, whole
+from scratchbus.eventlog.index_entries import ULID_LENGTH, id_text, ids_in
 from scratchbus.eventlog.index_tables import ids_like, table_names
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.projections.table import is_remembered
@@ -25,9 +25,9 @@ _LISTED = 5
 
 
 def whole_id(log: Log, page: str, given: str) -> Step[str]:
-    """Return the id that a text stands for: a whole id, or the end or beginning of one that was ever on the page.
+    """Return the id that a text stands for: a id_text id, or the end or beginning of one that was ever on the page.
 
-    Ignores case. Returns a whole id, or the subject of a memory, unchanged, without a call to the engine. Raises
+    Ignores case. Returns a id_text id, or the subject of a memory, unchanged, without a call to the engine. Raises
     NotFound if no id matches, InvalidId if several do.
     """
     if not isinstance(given, str):
@@ -75,7 +75,7 @@ def _find(log: Log, page: str, text: str) -> Step[set[str]]:
     at: object = b"0"
     while True:
         at, row = yield from ask(shard, "HSCAN", names.paged, at, "COUNT", _AT_ONCE)
-        take(whole(id) for bucket in row[1::2] for id in ids_in(bucket))
+        take(id_text(id) for bucket in row[1::2] for id in ids_in(bucket))
         if at in (b"0", 0):
             break
     tables = table_names((yield from ask(shard, "HGETALL", names.tables)))

@@ -19,13 +19,13 @@ from scratchbus.domain.position import START, Position
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import EngineForbidden, EngineFull, EngineReadOnly
 from scratchbus.eventlog.checkpoint import checkpoint_key, read_checkpoint
+from scratchbus.eventlog.compression import decompress, zstd
 from scratchbus.eventlog.gaps import are_erased, count_all_erased
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.positions import count_positions
 from scratchbus.eventlog.raw_entries import entry_id, entry_position, text_of
 from scratchbus.eventlog.stored_documents import read_observations
-from scratchbus.eventlog.unzip import unzip, zstd
 from scratchbus.readmodel.type_indexes import type_indexes
 
 LEAST_EVENTS, EVENTS_PER_DOCUMENT = 5_000, 4
@@ -99,7 +99,7 @@ def nearest_open(keys: ShardKeys, names: PageKeys, until: Position) -> Step[tupl
         if not (yield from _is_of_log(keys, place, text_of(event_id))):
             continue
         try:
-            return place, read_observations(unzip(packed, MOST_UNPACKED))
+            return place, read_observations(decompress(packed, MOST_UNPACKED))
         except (ValueError, RecursionError):
             continue
     return None
@@ -123,7 +123,7 @@ def load(names: PageKeys, snapshot: Snapshot) -> Step[list[Observation] | None]:
         field = f"{snapshot.position.stream_id}/{part}"
         packed = yield from ask(snapshot.position.shard, "HGET", names.snapshots, field)
         try:
-            documents += read_observations(unzip(packed or b"", MOST_UNPACKED))
+            documents += read_observations(decompress(packed or b"", MOST_UNPACKED))
         except (ValueError, RecursionError):
             return None
     return documents if len(documents) == snapshot.documents else None

@@ -26,7 +26,7 @@ from scratchbus.eventlog.tail import Feed
 from scratchbus.projections.page_in_memory import LivePage
 from scratchbus.readmodel.scope import REGISTRY_AGE, Core, refresh_registry
 from scratchbus.telemetry.logs import stderr_logger
-from scratchbus.views.load import fold_item, read_page, replay
+from scratchbus.views.page_loader import fold_item, read_page, replay
 
 CLOCK_AGE = 10.0
 """Seconds after which the engine is asked for its time again."""
@@ -246,7 +246,7 @@ class Live:
                     if item.position.seq > self._cursor.position.seq:
                         if item.fields.get(b"page") == self._name:
                             self._turn(item)
-                        item.place(self._cursor)
+                        item.move_cursor(self._cursor)
             except CodeTooOld as error:
                 self.ended = error
             except Exception as problem:  # not the feed's fault, and others follow it too

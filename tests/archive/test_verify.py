@@ -11,9 +11,9 @@ import pytest
 from backports import zstd
 
 from scratchbus import Bus
+from scratchbus.archive.archive_check import verify
 from scratchbus.archive.archiver import archive_bus
 from scratchbus.archive.catalog import read_file
-from scratchbus.archive.check import verify
 from scratchbus.archive.contents import archived_segments
 from scratchbus.archive.lines import check_line, erase_lines, place_of
 from scratchbus.archive.manifest import Manifest, SegmentFiles, StoredFile
@@ -183,11 +183,11 @@ def test_an_erasure_meanwhile_is_no_finding(archived: Bus, directory: Path, monk
 
     def read_late(store: Store, folder: str, file: StoredFile) -> bytes:
         if file.name.startswith(f"{11:016d}"):  # its manifest is read, and just now it is rewritten
-            monkeypatch.setattr("scratchbus.archive.check.read_file", read_file)
+            monkeypatch.setattr("scratchbus.archive.archive_check.read_file", read_file)
             archived.page("page-1").erase(id, reason="asked for")
         return read_file(store, folder, file)
 
-    monkeypatch.setattr("scratchbus.archive.check.read_file", read_late)
+    monkeypatch.setattr("scratchbus.archive.archive_check.read_file", read_late)
     assert problems(directory) == []
 
 

@@ -10,7 +10,7 @@ import pytest
 from backports import zstd
 
 from scratchbus import Bus, NewObservation, Page, because
-from scratchbus.archive.check import verify
+from scratchbus.archive.archive_check import verify
 from scratchbus.archive.stores import DirectoryStore, open_store
 from scratchbus.domain.events import Added, Updated
 from scratchbus.engine.steps import Step

@@ -187,8 +187,8 @@ def test_a_cursor_that_was_moved_is_not_given_what_was_read_for_where_it_stood(b
     fill(bus, 5 * CHUNK, 10)
     (cursor,) = bus.converse(cursors(bus.core.log, None))
     bus.converse(read(bus.core.log, [cursor]))
-    assert cursor.ahead is not None
-    cursor.stand(START, "")
+    assert cursor.next_read is not None
+    cursor.move_to(START, "")
     ((_, entries),) = bus.converse(read(bus.core.log, [cursor]))
     assert entry_position(entries[0], 0).seq == 1
 
@@ -396,5 +396,5 @@ def test_a_copy_of_a_cursor_does_not_collect_what_was_sent_for_the_other(bus: Bu
     fill(bus, 2 * CHUNK, size=10)
     (cursor,) = bus.converse(cursors(bus.core.log, None))
     bus.converse(read(bus.core.log, [cursor]))
-    assert cursor.ahead is not None
-    assert replace(cursor).ahead is None
+    assert cursor.next_read is not None
+    assert replace(cursor).next_read is None

@@ -38,7 +38,7 @@ from scratchbus.domain.preferences import subject_of as preference_of
 from scratchbus.domain.todo import MAX_ITEMS
 from scratchbus.domain.values import LARGEST, check_whole
 from scratchbus.errors import InvalidField, shown
-from scratchbus.eventlog.because import because
+from scratchbus.eventlog.causes import because
 from scratchbus.eventlog.gaps import STATUS as ERASED
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.projections.contexts import subject_of

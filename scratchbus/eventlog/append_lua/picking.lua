@@ -24,9 +24,9 @@ function pick(...) -- see `change` for why it is created on first use
       looked = looked + #ids
       local priority, added
       for i, row in ipairs(call('HMGET', HEADS, unpack(ids))) do
-        local status, type, expires, holder, till, last, rest, marked
-        status, type, priority, added, expires, holder, till, last, rest, marked =
-          match(row or '', @HEAD(status, type, priority, added, expires, holder, until, position, rest, tags)@)
+        local status, type, expires, holder, till, last, not_before, marked
+        status, type, priority, added, expires, holder, till, last, not_before, marked =
+          match(row or '', @HEAD(status, type, priority, added, expires, holder, until, position, not_before, tags)@)
         local fits = status and status ~= 'pending_review' and (types == '' or find(types, ',' .. type .. ',', 1, true))
           and (expires == '0' or tonumber(expires) > now)
         for _, tag in ipairs(wanted) do fits = fits and find(marked, tag, 1, true) end
@@ -34,7 +34,7 @@ function pick(...) -- see `change` for why it is created on first use
         if fits then blocking, ends = blocker(marked) end
         if blocking and ends ~= '0' and (soonest == 0 or tonumber(ends) < soonest) then soonest = tonumber(ends) end
         if fits and not blocking then
-          local free = math.max(holder ~= '' and not is_left(holder, last, own) and tonumber(till) or 0, tonumber(rest) or 0)
+          local free = math.max(holder ~= '' and not is_left(holder, last, own) and tonumber(till) or 0, tonumber(not_before) or 0)
           if free <= now then
             if tonumber(priority) < least then return nil, {'idle', now, soonest, '', tonumber(priority)} end
             return ids[i]

@@ -115,7 +115,7 @@ def read_status(core: Core, url: str, directory: str | None, about: dict[str, st
         page_count=len(sizes),
         open=sum(sizes.values()),
         pages=(yield from with_claims(core, {page: sizes[page] for page in busiest})),
-        archive=core.log.past.where if core.log.past else None,
+        archive=core.log.archive.where if core.log.archive else None,
         **engine._asdict(),
     )
 

@@ -11,10 +11,10 @@ from scratchbus.domain.memories import Remembered
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
 from scratchbus.eventlog.codec import Poison
+from scratchbus.eventlog.dropped_heads import head_of
 from scratchbus.eventlog.gaps import STATUS
 from scratchbus.eventlog.layouts import FOREVER, NO_TAGS, SPAN, Head
-from scratchbus.eventlog.raw_entries import RawEntry, batch_place, entry_id
-from scratchbus.eventlog.revive import head_of
+from scratchbus.eventlog.raw_entries import RawEntry, entry_id, index_in_batch
 from scratchbus.projections.projection import Document, damage
 from scratchbus.projections.table import fold_page, is_remembered
 
@@ -109,7 +109,7 @@ class ExpectedState:
 
     def apply(self, entry: RawEntry, item: Event | Poison, say: Say) -> None:
         """Fold one entry, and report faults of its place in the log."""
-        self._follow(item.position, batch_place(entry) or (1, 1), say)
+        self._follow(item.position, index_in_batch(entry) or (1, 1), say)
         self.event_id = entry_id(entry)
         if isinstance(item, Poison):
             self._reject(item.page, item.subject, item.position, item.reason, say)
@@ -182,7 +182,7 @@ def _gone(before: Observation, event: Event) -> Head:
     if before.is_open:
         head = head._replace(holder="", until=0)
     return head._replace(
-        version=head.version + 1, status=event.kind, status_class="f", wake=0, position=event.position.stream_id
+        version=head.version + 1, status=event.kind, status_class="f", due_at=0, position=event.position.stream_id
     )
 
 

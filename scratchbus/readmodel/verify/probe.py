@@ -18,9 +18,9 @@ from scratchbus.eventlog.gaps import erased_between
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.log_reader import LogReader
 from scratchbus.eventlog.raw_entries import RawEntry, entry_position
-from scratchbus.readmodel.probe_script import probe
 from scratchbus.readmodel.verify.findings import Verified
 from scratchbus.readmodel.verify.stored import StoredKeys
+from scratchbus.readmodel.verify_script import probe
 
 _CHUNK = 1_000  # entries of the log that are folded at once
 

@@ -11,7 +11,7 @@ from scratchbus.domain.memories import Session
 from scratchbus.domain.position import START, Position
 from scratchbus.errors import shown
 from scratchbus.eventlog import positions
-from scratchbus.eventlog.index_entries import PagedOut, ids_in, places_in, range_of, whole
+from scratchbus.eventlog.index_entries import PagedOut, entries_in, id_text, ids_in, range_of
 from scratchbus.eventlog.index_tables import TableName
 from scratchbus.eventlog.keys import SYSTEM_PAGE, ShardKeys
 from scratchbus.eventlog.layouts import Head
@@ -191,10 +191,10 @@ class StoredKeys:
         """Check the ids of a bucket, which may be paged in by the time their places are compared."""
         wrong = []
         for id, added in ids_in(row).items():
-            document = self.base.observation(page, whole(id))
+            document = self.base.observation(page, id_text(id))
             if document is None or document.added_seq != added:
-                wrong.append(f"{whole(id)} was not added by event {added}")
-            self.absent.add((page, whole(id)))
+                wrong.append(f"{id_text(id)} was not added by event {added}")
+            self.absent.add((page, id_text(id)))
         return ", ".join(wrong)
 
     def _range_difference(self, page: str, name: str, row: bytes) -> str:
@@ -202,7 +202,7 @@ class StoredKeys:
         if not name.isdigit():
             return ""
         wrong = []
-        for added, place in places_in(row).items():
+        for added, place in entries_in(row).items():
             id = self._id_of(page, added)
             if id is None and not place.seq:
                 continue  # erased after it was paged in

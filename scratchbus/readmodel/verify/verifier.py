@@ -12,13 +12,13 @@ from functools import partial
 
 from scratchbus.engine.steps import Fetch, Step, ask, ask_all
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign, LogRewound, shown
-from scratchbus.eventlog.archived import Past
+from scratchbus.eventlog.archive_protocol import LogArchive
 from scratchbus.eventlog.below_floor import read_floor
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_unchecked
 from scratchbus.eventlog.foreign import read_foreign, up_to
 from scratchbus.eventlog.gaps import erased_between, not_erased
-from scratchbus.eventlog.index_entries import bucket_of, ids_in, places_in, range_of, whole
+from scratchbus.eventlog.index_entries import bucket_of, entries_in, id_text, ids_in, range_of
 from scratchbus.eventlog.index_tables import TableName, find_in_tables, load_table, table_names
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.paged_out import IndexEdit
@@ -51,7 +51,7 @@ def verify(core: Core, progress: Progress | None = None) -> Step[Verified]:
     log, verified, done, total = core.log, Verified(), Counter[tuple[int, str]](), 0
     for shard in range(log.shards):
         total += said_end((yield from ask(shard, "GET", log.keys(shard).tail)), shard).seq
-        if log.past is not None:
+        if log.archive is not None:
             total += (yield from read_floor(log, shard)).position.seq
 
     def note(shard: int, part: str, count: int) -> None:
@@ -88,8 +88,8 @@ class _Shard:
 
     def verify(self) -> Step[None]:
         """Compare everything. Raises Moved, and the errors of reading the archive."""
-        if self._log.past is not None:
-            yield from self._check_archive(self._log.past)
+        if self._log.archive is not None:
+            yield from self._check_archive(self._log.archive)
         try:
             checkpoint = yield from read_unchecked(self._keys)
         except (LogRewound, ValueError) as problem:
@@ -123,7 +123,7 @@ class _Shard:
         """The keys of the read model that belong to no page."""
         return PageKeys(self._keys, "", self._wanted.base.build)
 
-    def _check_archive(self, past: Past) -> Step[None]:
+    def _check_archive(self, past: LogArchive) -> Step[None]:
         """Check that the archive is complete and unchanged, and has no erased events."""
         floor = yield from read_floor(self._log, self._shard)
         if not floor.origin:
@@ -193,7 +193,7 @@ class _Shard:
         for page in self._wanted.tip.pages:
             for name in (yield from self._tables(page)):
                 table = yield from load_table(self._log, self._shard, name)
-                self._wanted.absent |= {(page, whole(id)) for id in table.ids()}
+                self._wanted.absent |= {(page, id_text(id)) for id in table.ids()}
         pages: dict[str, list[str]] = defaultdict(list)
         for page, id in sorted(self._wanted.absent):
             pages[page].append(id)
@@ -220,7 +220,7 @@ class _Shard:
                 index = IndexEdit(
                     names,
                     {name: ids_in(row) for name, row in zip(buckets, found, strict=True)},
-                    {name: places_in(row) for name, row in zip(spans, places, strict=True)},
+                    {name: entries_in(row) for name, row in zip(spans, places, strict=True)},
                     there,
                     (yield from find_in_tables(self._log, self._shard, there, some)),
                 )

@@ -24,7 +24,7 @@ MOST_BYTES = 256 * 1024
 """The size of the documents, and of the fold, that are kept of a page."""
 
 
-class KeptRead(NamedTuple):
+class CachedRead(NamedTuple):
     """The stored documents that a read of the open ones with this limit found, by id, and whether these were all.
 
     `checkpoint` and `tail` are stored texts of the engine. At a later checkpoint, the documents are the same except for
@@ -55,14 +55,14 @@ class KeptRead(NamedTuple):
         reads[page] = self if sum(map(len, self.rows.values())) <= MOST_BYTES else NO_READ
 
 
-NO_READ = KeptRead()
+NO_READ = CachedRead()
 """The kept read of a page of which nothing is kept."""
 
 Rows = Mapping[str, bytes | None]
 """Documents by subject; None for one that has left the page."""
 
 
-class KeptFold(NamedTuple):
+class CachedFold(NamedTuple):
     """The result of folding a page's events after a checkpoint, up to this tail; no rows if only that is known.
 
     It is kept when a page was read twice behind the same checkpoint, and is valid for that checkpoint alone; the log
@@ -87,7 +87,7 @@ class KeptFold(NamedTuple):
         if not is_held and (not self.tail or self.checkpoint != checkpoint):
             if len(keys.folds) >= MOST_FOLDS:
                 keys.folds.clear()
-            keys.folds[page] = KeptFold(checkpoint, tail)
+            keys.folds[page] = CachedFold(checkpoint, tail)
             return
         new = {
             subject: None if document is None else encode_document(document)
@@ -95,8 +95,8 @@ class KeptFold(NamedTuple):
         }
         rows = {**self.rows, **new} if is_held and self.rows else new
         is_large = sum(map(len, filter(None, rows.values()))) > MOST_BYTES
-        keys.folds[page] = NO_FOLD if is_large else KeptFold(self.checkpoint, tail, rows)
+        keys.folds[page] = NO_FOLD if is_large else CachedFold(self.checkpoint, tail, rows)
 
 
-NO_FOLD = KeptFold()
+NO_FOLD = CachedFold()
 """The kept fold of a page that was not read yet."""
