@@ -14,7 +14,7 @@ from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import ShardsMismatch
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import is_state_too_old
-from scratchbus.readmodel.queries import Freshness
+from scratchbus.readmodel.page_query import Freshness
 from scratchbus.readmodel.scope import Core, refresh_registry
 from scratchbus.settings import load_settings, shipped
 from scratchbus.telemetry.late import late

@@ -80,8 +80,8 @@ def _erase_one(
         raise
     yield from archiving.leave()
     yield from catch_up(core.log, keys.shard)  # so that the document is removed at once
-    for kept in (keys.reads, keys.folds):
-        kept.pop(page, None)
+    for cached in (keys.cached_reads, keys.cached_folds):
+        cached.pop(page, None)
     yield from _delete_dead_letters(core, tombstone)
     return tombstone
 

@@ -26,7 +26,8 @@ from scratchbus.errors import InvalidField, Unauthorized, shown
 from scratchbus.eventlog.bus_log import bounded_event_id
 from scratchbus.projections.notepad import SUBJECT as NOTEPAD
 from scratchbus.projections.todo import SUBJECT as TODO
-from scratchbus.readmodel.queries import active, count_of_open, recollect
+from scratchbus.readmodel.page_query import active
+from scratchbus.readmodel.queries import count_of_open, recollect
 from scratchbus.readmodel.scope import Core
 from scratchbus.telemetry.late import late
 

@@ -15,7 +15,7 @@ from scratchbus.engine.wakeup import wait_async
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.cursor import cursors
-from scratchbus.eventlog.event_filter import EventFilter
+from scratchbus.eventlog.entry_filter import EntryFilter
 from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.reader import LONGEST_BLOCK_MS, STOPPABLE_BLOCK_MS, Stop
 from scratchbus.eventlog.tail import Feed, TailCursor
@@ -31,12 +31,12 @@ def follow_events(
     feeds: AsyncFeeds,
     after: When | None,
     pages: Collection[str] | None,
-    event_filter: EventFilter,
+    entry_filter: EntryFilter,
     follow: bool,
     stop: Stop | None,
 ) -> AsyncIterator[AnyEvent]:
     """Return the events after a position, oldest first; with `follow`, wait for new ones until `stop` is set."""
-    return AsyncEvents(log, run, feeds, after, pages, event_filter, follow, stop)
+    return AsyncEvents(log, run, feeds, after, pages, entry_filter, follow, stop)
 
 
 class AsyncEvents:
@@ -49,7 +49,7 @@ class AsyncEvents:
         feeds: AsyncFeeds,
         after: When | None,
         pages: Collection[str] | None,
-        event_filter: EventFilter,
+        entry_filter: EntryFilter,
         follow: bool,
         stop: Stop | None,
     ) -> None:
@@ -58,7 +58,7 @@ class AsyncEvents:
         self._feeds = feeds
         self._after = after
         self._pages = pages
-        self._event_filter = event_filter
+        self._entry_filter = entry_filter
         self._follow = follow
         self._stop = stop
         self._cursors: list[TailCursor] | None = None
@@ -117,7 +117,7 @@ class AsyncEvents:
         if self._cursors is None:
             log_cursors = await self._run(cursors(self._log, self._after, self._pages))
             self._cursors = [
-                TailCursor(self._feed(cursor.position.shard), cursor, self._event_filter, self._woken.set)
+                TailCursor(self._feed(cursor.position.shard), cursor, self._entry_filter, self._woken.set)
                 for cursor in log_cursors
             ]
         return self._cursors

@@ -10,7 +10,7 @@ from scratchbus.errors import InvalidPosition, shown
 from scratchbus.eventlog.below_floor import entries_at
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
-from scratchbus.eventlog.event_filter import EVERYTHING, EventFilter, decode_wanted
+from scratchbus.eventlog.entry_filter import EVERYTHING, EntryFilter, decode_wanted
 from scratchbus.eventlog.foreign import appended
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.positions import read_positions_back
@@ -20,7 +20,7 @@ LARGEST_CHUNK = 2_000
 """The most entries that are requested at once."""
 
 
-def newest(log: Log, count: int, before: Position | str | None, event_filter: EventFilter) -> Step[list[AnyEvent]]:
+def newest(log: Log, count: int, before: Position | str | None, entry_filter: EntryFilter) -> Step[list[AnyEvent]]:
     """Return the last wanted events before a position, oldest first, of all shards in the order of time.
 
     Read the log backwards until there are enough; skip trimmed events. Raises InvalidPosition.
@@ -31,19 +31,19 @@ def newest(log: Log, count: int, before: Position | str | None, event_filter: Ev
         raise InvalidPosition(f"before: {shown(before)} is not the position of an event")
     if before is not None and before.shard >= log.shards:
         raise InvalidPosition(f"{shown(str(before))} is on shard {before.shard}; the bus has {log.shards}")
-    if event_filter.pages is not None and len(event_filter.pages) == 1:
-        (page,) = event_filter.pages
-        return (yield from _newest_of_page(log, page.decode(), count, before, event_filter))
-    pages = None if event_filter.pages is None else {log.shard(page.decode()) for page in event_filter.pages}
+    if entry_filter.pages is not None and len(entry_filter.pages) == 1:
+        (page,) = entry_filter.pages
+        return (yield from _newest_of_page(log, page.decode(), count, before, entry_filter))
+    pages = None if entry_filter.pages is None else {log.shard(page.decode()) for page in entry_filter.pages}
     found: list[AnyEvent] = []
     for shard in range(log.shards):
         if pages is None or shard in pages:
-            found += yield from _newest_of(log, shard, count, before, event_filter)
+            found += yield from _newest_of(log, shard, count, before, entry_filter)
     return sorted(found, key=in_time)[-count:]
 
 
 def _newest_of(
-    log: Log, shard: int, count: int, before: Position | None, event_filter: EventFilter
+    log: Log, shard: int, count: int, before: Position | None, entry_filter: EntryFilter
 ) -> Step[list[AnyEvent]]:
     """Return the last wanted events of one shard, newest first."""
     keys, end = log.keys(shard), _end(shard, before)
@@ -56,8 +56,8 @@ def _newest_of(
         entries: list[RawEntry] = appended(rows[::-1], tail, origin, shard)
         wanted = (
             entries
-            if event_filter == EVERYTHING
-            else [each for each in entries if event_filter.wants(entry_fields(each))]
+            if entry_filter == EVERYTHING
+            else [each for each in entries if entry_filter.wants(entry_fields(each))]
         )
         events += decode_wanted([(shard, wanted[::-1])], EVERYTHING)
         if len(rows) < chunk or len(events) >= count:
@@ -66,7 +66,7 @@ def _newest_of(
 
 
 def _newest_of_page(
-    log: Log, page: str, count: int, before: Position | None, event_filter: EventFilter
+    log: Log, page: str, count: int, before: Position | None, entry_filter: EntryFilter
 ) -> Step[list[AnyEvent]]:
     """Return the last wanted events of one page, oldest first, by its history index; reads no other pages."""
     shard = log.shard(page)
@@ -74,18 +74,18 @@ def _newest_of_page(
     while True:
         folded = yield from read_checkpoint(keys)
         key = PageKeys(keys, page, folded.build).positions
-        found = yield from _unfolded(log, folded.position, until, event_filter)
+        found = yield from _unfolded(log, folded.position, until, entry_filter)
         at, chunk = min(until, folded.position), count  # events folded meanwhile were found above
         while len(found) < count and (positions := (yield from read_positions_back(shard, key, at, chunk))):
             entries = yield from entries_at(log, positions)
-            wanted = [entry for entry in entries if event_filter.wants(entry_fields(entry))]
+            wanted = [entry for entry in entries if entry_filter.wants(entry_fields(entry))]
             found = decode_wanted([(shard, wanted)], EVERYTHING) + found
             at, chunk = positions[0]._replace(seq=positions[0].seq - 1), min(2 * chunk, LARGEST_CHUNK)
         if (yield from read_checkpoint(keys)).build == folded.build:
             return found[-count:]  # else the index may have been removed meanwhile
 
 
-def _unfolded(log: Log, after: Position, until: Position, event_filter: EventFilter) -> Step[list[AnyEvent]]:
+def _unfolded(log: Log, after: Position, until: Position, entry_filter: EntryFilter) -> Step[list[AnyEvent]]:
     """Return the wanted events after the checkpoint, which the index does not have yet."""
     shard = until.shard
     keys, at, found = log.keys(shard), after, list[AnyEvent]()
@@ -103,7 +103,7 @@ def _unfolded(log: Log, after: Position, until: Position, event_filter: EventFil
             break
         at = entry_position(entries[-1], shard)
         found += decode_wanted(
-            [(shard, [each for each in entries if event_filter.wants(entry_fields(each))])], EVERYTHING
+            [(shard, [each for each in entries if entry_filter.wants(entry_fields(each))])], EVERYTHING
         )
     return found
 

@@ -16,7 +16,7 @@ from scratchbus.errors import LogGap, LogRewound, PositionLost, ScratchbusError
 from scratchbus.eventlog.below_floor import Floor
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.cursor import Cursor
-from scratchbus.eventlog.event_filter import EVERYTHING, EventFilter
+from scratchbus.eventlog.entry_filter import EVERYTHING, EntryFilter
 from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.reader import read
 
@@ -172,10 +172,10 @@ class TailChunk(NamedTuple):
 class TailCursor:
     """A cursor of one follower in one shard's log, and a filter; it wakes the follower when an entry passes."""
 
-    def __init__(self, feed: Feed, cursor: Cursor, event_filter: EventFilter, wake: Callable[[], object]) -> None:
+    def __init__(self, feed: Feed, cursor: Cursor, entry_filter: EntryFilter, wake: Callable[[], object]) -> None:
         self.feed = feed
         self.cursor = cursor
-        self._event_filter = event_filter
+        self._entry_filter = entry_filter
         self._wake = wake
         self._is_reading = False
 
@@ -210,9 +210,9 @@ class TailCursor:
         self._wake()
 
     def _wanted(self, items: Sequence[LogEntry]) -> list[LogEntry]:
-        if self._event_filter == EVERYTHING:
+        if self._entry_filter == EVERYTHING:
             return list(items)
-        return [item for item in items if self._event_filter.wants(item.fields)]
+        return [item for item in items if self._entry_filter.wants(item.fields)]
 
     def _move(self, item: LogEntry) -> None:
         item.move_cursor(self.cursor)

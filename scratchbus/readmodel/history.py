@@ -17,7 +17,7 @@ from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.raw_entries import RawEntry
 from scratchbus.eventlog.stored_documents import decode_observations
-from scratchbus.readmodel.queries import Freshness, look
+from scratchbus.readmodel.page_query import Freshness, query_page
 
 
 def history(log: Log, page: str, subject: str) -> Step[list[AnyEvent]]:
@@ -60,7 +60,7 @@ def _read_chain(log: Log, page: str, subject: str, begin: str, most: int) -> Ste
 
 def _last_of(log: Log, page: str, subject: str) -> Step[str]:
     """Return the stream id of the last event about a subject whose head was dropped, "" if it never existed."""
-    seen = yield from look(log, page, Freshness(), "get", subject)
+    seen = yield from query_page(log, page, Freshness(), "get", subject)
     for document in decode_observations(seen.rows):
         return document.position.stream_id
     if seen.checkpoint.is_paged:

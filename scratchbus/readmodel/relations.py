@@ -28,7 +28,8 @@ from scratchbus.eventlog.raw_entries import text_of
 from scratchbus.projections import event_relations
 from scratchbus.projections.table import is_remembered
 from scratchbus.readmodel.catch_up import catch_up
-from scratchbus.readmodel.queries import Freshness, get
+from scratchbus.readmodel.page_query import Freshness
+from scratchbus.readmodel.queries import get
 
 _AT_ONCE = 500
 """How many commands, or ids in a command, are sent in one round trip."""

@@ -29,8 +29,8 @@ from scratchbus.projections.item_index import ItemIndex
 from scratchbus.projections.notebook import Notebook
 from scratchbus.projections.preference_list import PreferenceList
 from scratchbus.readmodel.memory_cache import MemoryCache, MemoryKind
+from scratchbus.readmodel.page_query import Freshness
 from scratchbus.readmodel.published_registries import Published, publish, read_published
-from scratchbus.readmodel.queries import Freshness
 from scratchbus.settings import Settings
 from scratchbus.telemetry.late import late, once
 
