@@ -44,12 +44,12 @@ def refresh_relations(core: Core) -> Step[bool]:
     return text is not None
 
 
-def push_relations(core: Core, given: object, event_id: str | None, expected_version: int | None) -> Step[bool]:
+def push_relations(core: Core, source: object, event_id: str | None, expected_version: int | None) -> Step[bool]:
     """Publish relations, or a file with them; return whether that changed anything.
 
     Raises RelationsError, VersionConflict.
     """
-    relations = as_relations(given)
+    relations = as_relations(source)
     event = RelationsChanged(page=SYSTEM_PAGE, subject=SUBJECT, by=core.by, text=relations.text)
     published = Published("push_relations", event, event_id, expected_version)
     has_changed, version = yield from publish(core.log, published, _accept)

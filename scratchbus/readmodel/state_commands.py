@@ -65,7 +65,7 @@ def commands(
     added_documents = list[Command]()
     for added in additions:
         added_documents.append(_add(writes, keys.page(added.name, checkpoint.build), added))
-        places[added.name] = _in_order(places[added.name], added.places)
+        places[added.name] = _in_order(places[added.name], added.positions)
     yield from fold.paged_in
     for page in fold.emptied:
         yield ("DEL", keys.page(page, checkpoint.build).memory)  # first: later memories are written below
