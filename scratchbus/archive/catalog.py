@@ -96,7 +96,7 @@ class SegmentCatalog:
         self.firsts.append(chain.first.seq)
         self._manifests[chain.first.seq] = stored.manifest
         self._segments.get(self.folder + files.segment.name, lambda: (stored.lines, sum(map(len, stored.lines))))
-        self._indexes.get(self.folder + files.index.name, lambda: (stored.where, 10 * files.index.size))
+        self._indexes.get(self.folder + files.index.name, lambda: (stored.event_index, 10 * files.index.size))
 
     def put(self, file: StoredFile, content: bytes) -> None:
         """Store a file that a manifest will name. Raises ArchiveDamaged unless it reads back unchanged."""
@@ -105,8 +105,8 @@ class SegmentCatalog:
 
     def mark_end(self, last: Manifest) -> None:
         """Write the end file, which names the last manifest, unless it names a later one, which is then missing."""
-        noted = self.store.get(self.folder + END)
-        if noted != last.end and last_name(noted) <= last.name:
+        stored_end = self.store.get(self.folder + END)
+        if stored_end != last.end and last_name(stored_end) <= last.name:
             self.store.replace(self.folder + END, last.end)
 
     def replace(self, old: Manifest, new: Manifest) -> None:

@@ -102,9 +102,8 @@ class KnownFacts(LiveEdges):
                 return "superseded", edge.begins, None, ()
             next_begin = self._begins(subject, edge.relation, "begins > ?", edge.begins, "ASC")
             if next_begin is not None and next_begin < ends:
-                next_moment = self._at_moment(subject, edge.relation, next_begin)
-                ends = next_begin
-                ended_by = next_moment.contested[0] if next_moment.valid is None else next_moment.valid
+                following = self._at_moment(subject, edge.relation, next_begin)
+                ends, ended_by = next_begin, following.contested[0] if following.valid is None else following.valid
         return "valid", ends, ended_by, ()
 
     def _decisive(self, edge: Edge) -> Sequence[int]:

@@ -1,4 +1,4 @@
-"""Load a whole page into memory, while others keep writing."""
+"""The loader of a whole page into memory, while others keep writing."""
 
 from __future__ import annotations
 
@@ -63,18 +63,18 @@ def _read_documents(names: PageKeys, shard: int) -> Step[Collection[AnyObservati
     at = b"0"
     while True:
         at, rows = yield from ask(shard, "HSCAN", names.docs, at, "COUNT", _AT_ONCE)
-        some = with_gc_paused(partial(decode_stored, rows[1::2]))
-        documents.update(zip(map(_id_of, some), some, strict=True))  # a scan may show one twice
+        batch = with_gc_paused(partial(decode_stored, rows[1::2]))
+        documents.update(zip(map(_id_of, batch), batch, strict=True))  # a scan may show one twice
         if at == b"0":
             return documents.values()
 
 
 def replay(log: Log, cursor: Cursor, take: Callable[[Sequence[LogEntry]], None]) -> Step[None]:
     """Read the log after a cursor to its end, in whole batches, and advance the cursor."""
-    shard, ahead = cursor.position.shard, replace(cursor)
+    shard, next_cursor = cursor.position.shard, replace(cursor)
     while True:
-        chunks = yield from read(log, [ahead])
-        cursor.origin = ahead.origin
+        chunks = yield from read(log, [next_cursor])
+        cursor.origin = next_cursor.origin
         if not chunks:
             return
         items = [LogEntry(entry, shard) for entry in chunks[0][1]]
@@ -87,5 +87,5 @@ def fold_item(live: LivePage, item: LogEntry) -> tuple[BeforeAfter, AnyEvent | N
     event = item.event
     if isinstance(event, Poison):
         return live.damage(event.subject, *event.position[:2]), None, event.reason
-    turn, problem = live.evolve(event)
-    return turn, None if problem else event, problem
+    change, problem = live.evolve(event)
+    return change, None if problem else event, problem
