@@ -34,7 +34,7 @@ else:
     difflib = late("difflib")
 
 
-def narrow_of(
+def entry_filter_of(
     pages: str | Collection[str] | None,
     types: str | Collection[str] | None,
     kinds: str | Collection[str] | None,

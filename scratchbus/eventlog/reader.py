@@ -242,7 +242,7 @@ def _read_indexed(log: Log, cursor: Cursor) -> Step[list[RawEntry]]:
         entries: list[RawEntry] = yield from entries_at(log, positions)
         if len(entries) != len(positions):
             found = {entry_position(entry, shard) for entry in entries}
-            missing = yield from not_erased(keys, [spot for spot in positions if spot not in found])
+            missing = yield from not_erased(keys, [position for position in positions if position not in found])
             if missing and missing[0] == positions[0]:
                 raise trimmed(cursor.position, f"{missing[0]} is not there")
             if missing:

@@ -65,8 +65,8 @@ def _refusal(page: str, room: int, write: Write, reason: str, details: list[obje
         case "late", _:
             return Conflict(f"event {write.event.id} was sent again meanwhile; the outcome of that retry counts")
         case "unready", [str(id)]:
-            why = "it recurs, and only what it adds can be claimed" if id == subject else f"{id} blocks it"
-            return NotReady(subject, why)
+            obstacle = "it recurs, and only what it adds can be claimed" if id == subject else f"{id} blocks it"
+            return NotReady(subject, obstacle)
         case "scheduled", [int(until)]:
             return NotReady(subject, f"it is scheduled for {moment(until).isoformat(timespec='milliseconds')}")
         case "circular", _:

@@ -170,7 +170,7 @@ def search_retried(log: Log, shard: int, after: str, writes: Sequence[Write]) ->
 
 
 def search_lost(
-    log: Log, shard: int, after: str, writes: Sequence[Write], lost: Exception, started: float, attempt: int
+    log: Log, shard: int, after: str, writes: Sequence[Write], cause: Exception, started: float, attempt: int
 ) -> Step[str]:
     """Wait a moment, look for the events in the log, and return after which id the script continues.
 
@@ -178,7 +178,7 @@ def search_lost(
     """
     first = writes[0].event.id
     if time.monotonic() > started + log.patience:
-        raise annotate(EngineUnreachable(str(lost)), first, is_in_doubt=True) from None
+        raise annotate(EngineUnreachable(str(cause)), first, is_in_doubt=True) from None
     yield Pause(backoff(attempt))
     try:
         scan, _ = yield from search_log(log, shard, after, wanted_events(writes), is_in_doubt=True)

@@ -80,8 +80,8 @@ class PageAdditions:
             if is_plain and not shard:
                 document = encode_plain(row)
             else:
-                *some, seen_by = details
-                document = encode_stored(_stored(*row, _stored_details(*some, min(seen_by, LARGEST), shard)))
+                *others, seen_by = details
+                document = encode_stored(_stored(*row, _stored_details(*others, min(seen_by, LARGEST), shard)))
             self.documents.append(document)
             self._types[row[2]].append(at)
             for tag in body.tags if len(body.tags) < 2 else set(body.tags):

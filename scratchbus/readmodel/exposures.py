@@ -34,10 +34,10 @@ def exposure_of(core: Core, relations: Relations, page: str, id: str, select: Ev
             renderings += [event for event in events if isinstance(event, ContextRendered) and id in event.observations]
     renderings.sort(key=lambda event: event.seq)
     actions = yield from _actions(core, relations, renderings, select)
-    return Exposure(id=id, page=page, seen=list(_seen(id, renderings)), actions=actions)
+    return Exposure(id=id, page=page, seen=list(_versions_seen(id, renderings)), actions=actions)
 
 
-def _seen(id: str, renderings: Iterable[ContextRendered]) -> Iterator[Seen]:
+def _versions_seen(id: str, renderings: Iterable[ContextRendered]) -> Iterator[Seen]:
     """Yield each version seen by each reader, once."""
     found: dict[tuple[str | None, str | None, str, int], list[ContextRendered]] = defaultdict(list)
     for event in renderings:
@@ -55,12 +55,12 @@ def _actions(
         since |= {name: event for name in (event.session, event.agent, event.by) if name is not None}
     ends = yield from relations.leading_from("actions", since)
     by_shard: dict[int, list[Position]] = defaultdict(list)
-    for shard, end in (each for positions in ends.values() for each in positions):
+    for shard, end in (each for group in ends.values() for each in group):
         by_shard[shard].append(Position.parse(end)._replace(shard=shard))
     links: list[AnyEvent] = []
-    for spots in by_shard.values():
+    for positions in by_shard.values():
         floor = min((event.ms for event in since.values()), default=0)
-        relevant = sorted(spot for spot in spots if spot.ms >= floor)
+        relevant = sorted(position for position in positions if position.ms >= floor)
         for at in range(0, len(relevant), _AT_ONCE):
             links += yield from read_events(core.log, relevant[at : at + _AT_ONCE])
     links = sorted((yield from select(links)), key=in_time)

@@ -211,8 +211,8 @@ def _sample_kinds(
                 kinds[at].update(text_of(entry_kind(entry)) for entry in entries)
         return kinds
     for at, first, count in samples:
-        spots = yield from _page_positions(log, first, count, page)
-        kinds[at].update(text_of(entry_kind(entry)) for entry in (yield from entries_at(log, spots)))
+        positions = yield from _page_positions(log, first, count, page)
+        kinds[at].update(text_of(entry_kind(entry)) for entry in (yield from entries_at(log, positions)))
     return kinds
 
 
@@ -222,12 +222,12 @@ def _page_positions(log: Log, first: Position, count: int, page: str) -> Step[li
     folded = yield from read_checkpoint(keys)
     key = PageKeys(keys, page, folded.build).positions
     before = first._replace(seq=first.seq - 1)
-    spots = yield from read_positions(first.shard, key, before, count)
-    if len(spots) < count:
+    positions = yield from read_positions(first.shard, key, before, count)
+    if len(positions) < count:
         last = end_of((yield from ask(first.shard, "GET", keys.tail)), first.shard)
-        after = max(folded.position, before, *spots)  # the index may have more than `folded` by now
-        spots += yield from _unfolded(log, after, last, [LARGEST], page)
-    return spots[:count]
+        after = max(folded.position, before, *positions)  # the index may have more than `folded` by now
+        positions += yield from _unfolded(log, after, last, [LARGEST], page)
+    return positions[:count]
 
 
 def _bucket(shard_counts: Sequence[_ShardCounts], at: int, edge: int) -> Bucket:

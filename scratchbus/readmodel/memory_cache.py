@@ -193,7 +193,7 @@ class MemoryCache(Generic[M]):
 
 
 def catch_up_together(log: Log, wanted: Sequence[tuple[MemoryCache[Any], str]]) -> Step[bool]:
-    """Fold the new events of some pages, in one round trip for all that are known up to the same place.
+    """Fold the new events of some pages, in one round trip for all that are known up to the same position.
 
     Return False if a page is not cached, or has to catch up alone, since it is far behind or its log has changed.
     """

@@ -78,14 +78,14 @@ end
 
 if MOST >= 0 and is_behind then
   local behind = seq_of(tail) - seq_of(reached)
-  local rest = CACHED_TAIL ~= '' and CACHED_CHECKPOINT == checkpoint and behind <= MOST and since_cached()
-  if rest then
+  local newer = CACHED_TAIL ~= '' and CACHED_CHECKPOINT == checkpoint and behind <= MOST and since_cached()
+  if newer then
     extends_cached = 1
   else
-    rest = behind > MOST and {} or call('XRANGE', LOG, reached == '' and '-' or '(' .. reached, last, 'COUNT', MOST)
-    if #rest ~= behind then return {now, tail, checkpoint, -1} end -- some are missing, or the state is of another log
+    newer = behind > MOST and {} or call('XRANGE', LOG, reached == '' and '-' or '(' .. reached, last, 'COUNT', MOST)
+    if #newer ~= behind then return {now, tail, checkpoint, -1} end -- some are missing, or the state is of another log
   end
-  for _, entry in ipairs(rest) do
+  for _, entry in ipairs(newer) do
     local subject = subject_of(entry)
     if subject then
       entries[#entries + 1] = entry

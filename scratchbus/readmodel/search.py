@@ -180,7 +180,7 @@ class _Ranges:
     def __init__(self, walk: _Walk, low: int, high: int | None) -> None:
         self._walk = walk
         self._lowest, self._highest = low // RANGE, None if high is None else (high - 1) // RANGE
-        self._left = [each for each in walk.ranges if self._is_within(each)]
+        self._unread = [each for each in walk.ranges if self._is_within(each)]
         self._tables = sorted(
             (each for each in walk.tables if each.last >= low and (high is None or each.first < high)),
             key=lambda each: each.last,
@@ -190,7 +190,7 @@ class _Ranges:
     @property
     def is_end(self) -> bool:
         """Whether the last range was returned."""
-        return not (self._left or self._tables)
+        return not (self._unread or self._tables)
 
     @property
     def loaded(self) -> list[Table]:
@@ -199,20 +199,20 @@ class _Ranges:
 
     def next(self) -> Step[int | None]:
         """Return the next range; None if there is none."""
-        while self._tables and (not self._left or self._tables[-1].last // RANGE >= self._left[0]):
+        while self._tables and (not self._unread or self._tables[-1].last // RANGE >= self._unread[0]):
             name = self._tables.pop()
             table = yield from load_table(self._walk.log, self._walk.checkpoint.position.shard, name)
             self._loaded[name] = table
-            self._left = sorted({*self._left, *filter(self._is_within, table.numbers(RANGE))}, reverse=True)
-        if not self._left:
+            self._unread = sorted({*self._unread, *filter(self._is_within, table.numbers(RANGE))}, reverse=True)
+        if not self._unread:
             return None
-        self._loaded = {name: table for name, table in self._loaded.items() if name.first // RANGE <= self._left[0]}
-        return self._left.pop(0)
+        self._loaded = {name: table for name, table in self._loaded.items() if name.first // RANGE <= self._unread[0]}
+        return self._unread.pop(0)
 
     def following(self, number: int) -> list[int]:
         """Return a range and some of those after it, above those of the next table."""
         bound = self._tables[-1].last // RANGE if self._tables else -1
-        return [number, *(each for each in self._left[: _RANGES - 1] if each > bound)]
+        return [number, *(each for each in self._unread[: _RANGES - 1] if each > bound)]
 
     def _is_within(self, number: int) -> bool:
         return self._lowest <= number and (self._highest is None or number <= self._highest)

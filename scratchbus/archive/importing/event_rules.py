@@ -86,7 +86,7 @@ def problem_with(page: PageState, event: Event) -> str:
     subject = page.subjects.get(event.subject, Subject())
     match event:
         case Erased():
-            exists = subject.events and (subject.gone is None or subject.gone.status != ERASED)
+            exists = subject.events and (subject.last_head is None or subject.last_head.status != ERASED)
             return "erases events that are still in the file" if exists else ""
         case Added() | NoteAdded() | TaskBegun() | FactAsserted() | TurnAppended() | TurnsCompacted() if subject.events:
             return f"adds {event.subject}, which was added before"

@@ -3,7 +3,7 @@
 local pick
 
 function pick(...) -- see `change` for why it is created on first use
-  local MOST_LOOKED = 5000 -- open observations looked at, so that no other client waits long
+  local MOST_EXAMINED = 5000 -- open observations examined, so that no other client waits long
 
   -- Whether this worker held it before a restart: the owner token is its own, and nothing has happened to it since.
 
@@ -15,13 +15,13 @@ function pick(...) -- see `change` for why it is created on first use
   end
 
   function pick(types, tags, least, below, own)
-    local wanted, soonest, looked = {}, 0, 0
+    local wanted, soonest, examined = {}, 0, 0
     for tag in string.gmatch(tags, '[^,]+') do wanted[#wanted + 1] = ',' .. tag .. ',' end
-    while looked < MOST_LOOKED do
+    while examined < MOST_EXAMINED do
       local ids = call('ZREVRANGEBYSCORE', OPEN, below == '' and '+inf' or '(' .. below, '-inf', 'LIMIT', 0,
-        looked == 0 and 10 or 250)
+        examined == 0 and 10 or 250)
       if #ids == 0 then return nil, {'idle', now, soonest, '', -1} end
-      looked = looked + #ids
+      examined = examined + #ids
       local priority, added
       for i, row in ipairs(call('HMGET', HEADS, unpack(ids))) do
         local status, type, expires, holder, till, last, not_before, marked

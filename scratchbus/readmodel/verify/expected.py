@@ -34,7 +34,7 @@ class Subject(NamedTuple):
 
     events: int = 0
     last: str = ""
-    gone: Head | None = None
+    last_head: Head | None = None
     is_sure: bool = True
 
 
@@ -79,7 +79,7 @@ class PageState:
     def head(self, id: str) -> Head | None:
         """Return the head that the append script must have of a subject."""
         document = self.observation(id)
-        return head_of(document) if document is not None else self.subjects.get(id, Subject()).gone
+        return head_of(document) if document is not None else self.subjects.get(id, Subject()).last_head
 
     def score(self, id: str) -> int | None:
         """Return the score that an open observation must have, None for any other subject."""
@@ -125,7 +125,7 @@ class ExpectedState:
             self._reject(item.page, item.subject, item.position, problem, report)
             return
         after = page.observation(item.subject)
-        archived_head = before_event.gone
+        archived_head = before_event.last_head
         if isinstance(item, Erased):
             archived_head = _erased(item)
         elif is_remembered(item.subject) or isinstance(item, TypesChanged | RelationsChanged):
@@ -188,7 +188,7 @@ def _final_head(before: Observation, event: Event) -> Head:
 
 def _versioned(known: Subject, event: Event) -> Head:
     """Return the head of a memory, or of the registry, after an event about it."""
-    head = known.gone or Head(0, "active", "c", event.type, 0, event.seq, 0, 0, 0, "", 0, "", 0, 0, NO_TAGS, "")
+    head = known.last_head or Head(0, "active", "c", event.type, 0, event.seq, 0, 0, 0, "", 0, "", 0, 0, NO_TAGS, "")
     if event.kind in _LAST:
         head = head._replace(status=_LAST[event.kind], status_class="f")
     elif head.status == STATUS:
