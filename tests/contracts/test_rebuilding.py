@@ -37,7 +37,7 @@ def fill(page, count=30):
     page.clear_resolved([added[0].id])
     page.claim(added[1].id)
     with because(page.history(added[2].id)[0]):
-        page.link(page.add("observation", "seconds", evidence=[added[2].id], ttl="1h").id, "goal")
+        page.link(page.add("observation", "rests", evidence=[added[2].id], ttl="1h").id, "goal")
     return added
 
 
@@ -343,32 +343,32 @@ def test_events_of_a_newer_schema_stop_it_and_leave_the_live_state_alone(bus, pa
 
 
 def test_it_rests_while_others_publish_and_less_when_the_end_does_not_come_nearer():
-    pace = Pace(remaining=1_000, since=0)
-    assert pace.seconds(1, 0.01, 990, published=0) == 0
-    assert pace.seconds(2, 0.01, 990, published=10) == pytest.approx(0.09)
-    assert pace.seconds(3, 10, 990, published=10) == 1
-    seconds = [pace.seconds(now, 0.01, 990, published=400) for now in range(11, 90, 11)]
-    assert seconds == sorted(seconds, reverse=True)
-    assert seconds[-1] < 0.001
-    assert [pace.seconds(100 + 11 * n, 0.01, 9000 // 2**n, 10) for n in range(12)][-1] == pytest.approx(0.09)
+    pace = Pace(left=1_000, since=0)
+    assert pace.rest(1, 0.01, 990, published=0) == 0
+    assert pace.rest(2, 0.01, 990, published=10) == pytest.approx(0.09)
+    assert pace.rest(3, 10, 990, published=10) == 1
+    rests = [pace.rest(now, 0.01, 990, published=400) for now in range(11, 90, 11)]
+    assert rests == sorted(rests, reverse=True)
+    assert rests[-1] < 0.001
+    assert [pace.rest(100 + 11 * n, 0.01, 9000 // 2**n, 10) for n in range(12)][-1] == pytest.approx(0.09)
 
 
 def test_a_rebuild_rests_only_while_others_publish(bus, page, monkeypatch):
-    seconds = []
+    rests = []
 
     def rest(seconds):
-        seconds.append(seconds)
+        rests.append(seconds)
         return Pause(0)
 
     monkeypatch.setattr("scratchbus.readmodel.rebuild.CHUNK", 7)
     monkeypatch.setattr("scratchbus.readmodel.rebuild.Pause", rest)
     fill(page)
     bus.rebuild()
-    assert seconds
-    assert not any(seconds)
-    seconds.clear()
-    bus.rebuild(lambda done, end: page.add("observation", "meanwhile") if done < end and len(seconds) < 8 else None)
-    assert all(seconds[1:5])
+    assert rests
+    assert not any(rests)
+    rests.clear()
+    bus.rebuild(lambda done, end: page.add("observation", "meanwhile") if done < end and len(rests) < 8 else None)
+    assert all(rests[1:5])
 
 
 @pytest.mark.damages_the_log
