@@ -117,9 +117,9 @@ def _read_log(bus: Bus, shard: int) -> list[RawEntry]:
     floor = _floor(bus, shard)
     at, archived = Position(0, 0, shard), list[RawEntry]()
     while at < floor.position:
-        stretch = bus.core.log.archive.after(shard, floor.origin, at, floor.position, 10_000)
-        archived += stretch.entries
-        at = stretch.at
+        chunk = bus.core.log.archive.after(shard, floor.origin, at, floor.position, 10_000)
+        archived += chunk.entries
+        at = chunk.at
     return archived + list(send(bus, "XRANGE", bus.core.log.keys(shard).log, f"({floor.position.stream_id}", "+"))
 
 
