@@ -1,9 +1,9 @@
 """The public names, each with where it is defined. Programs read this list too: see `__init__.py`."""
 
+from scratchbus.archive.archive_check import verify as verify_archive
 from scratchbus.archive.archiver import Archived as Archived
 from scratchbus.archive.archiver import Progress as ArchiveProgress
 from scratchbus.archive.archiver import archive_bus as archive_bus
-from scratchbus.archive.check import verify as verify_archive
 from scratchbus.archive.contents import SegmentInfo as SegmentInfo
 from scratchbus.archive.contents import archived_segments as archived_segments
 from scratchbus.archive.export import line_of as export_line
@@ -96,8 +96,8 @@ from scratchbus.engine.embedded.server import directory_of as embedded_directory
 from scratchbus.engine.embedded.server import find_running as find_engine
 from scratchbus.engine.embedded.server import stop as stop_engine
 from scratchbus.errors import ScratchbusError as ScratchbusError
-from scratchbus.eventlog.because import because as because
-from scratchbus.eventlog.because import within_trace as within_trace
+from scratchbus.eventlog.causes import because as because
+from scratchbus.eventlog.causes import within_trace as within_trace
 from scratchbus.eventlog.foreign import ForeignEntry as ForeignEntry
 from scratchbus.eventlog.ids import new_id as new_id
 from scratchbus.http.main import ServeOptions as HttpOptions

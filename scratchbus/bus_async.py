@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from scratchbus.domain import registry as registries
     from scratchbus.domain import representation, values
     from scratchbus.engine import steps
-    from scratchbus.eventlog import consumers, cursor, foreign, newest, reader, tail_readers
+    from scratchbus.eventlog import consumers, cursor, foreign, newest_events, reader, tail_readers
     from scratchbus.eventlog import follow_async as followers
     from scratchbus.readmodel import histogram as histograms
     from scratchbus.readmodel import rebuild as rebuilds
@@ -58,7 +58,7 @@ else:  # modules for opening a bus are imported then, all others on first use
     importing = late("scratchbus.archive.importing")
     dead_letter = late("scratchbus.subscriptions.dead_letters")
     read = late("scratchbus.commands.read")
-    newest = late("scratchbus.eventlog.newest")
+    newest_events = late("scratchbus.eventlog.newest_events")
     opening = late("scratchbus.opening")
     options = late("scratchbus.subscriptions.options")
     page_facade = late("scratchbus.page_async")
@@ -189,8 +189,10 @@ class AsyncBus(AsyncMemories):
         `pages`, `types`, `kinds` and `subjects` select events. Raises InvalidInput for a kind that does not exist.
         Iterating raises PositionLost, LogRewound or LogGap rather than skip an event.
         """
-        narrow = read.narrow_of(pages, types, kinds, subjects)
-        return followers.follow_events(self.core.log, self.converse, self.feeds, after, pages, narrow, follow, stop)
+        entry_filter = read.entry_filter_of(pages, types, kinds, subjects)
+        return followers.follow_events(
+            self.core.log, self.converse, self.feeds, after, pages, entry_filter, follow, stop
+        )
 
     async def last_events(
         self,
@@ -209,9 +211,9 @@ class AsyncBus(AsyncMemories):
         `before`.
         Raises InvalidInput.
         """
-        narrow = read.narrow_of(pages, types, kinds, subjects)
+        entry_filter = read.entry_filter_of(pages, types, kinds, subjects)
         checked_count = values.check_whole("count", count, most=10_000)
-        return await self.converse(newest.newest(self.core.log, checked_count, before, narrow))
+        return await self.converse(newest_events.newest(self.core.log, checked_count, before, entry_filter))
 
     async def histogram(
         self,
@@ -252,7 +254,7 @@ class AsyncBus(AsyncMemories):
         seconds. The lease is not renewed while an event is out for longer than `handler_timeout`. Raises
         InvalidInput, and on iteration SubscriptionMismatch.
         """
-        filters = event_filters.Filters.of(read.narrow_of(pages, types, kinds), tags)
+        filters = event_filters.Filters.of(read.entry_filter_of(pages, types, kinds), tags)
         terms = options.Terms(after, reset, max_attempts, retry_delay, handler_timeout)
         lease = self.settings.seconds("subscription_lease")
         return subscription.AsyncSubscription(self, name, filters, terms, lease, stop)
@@ -374,7 +376,7 @@ class AsyncBus(AsyncMemories):
         delivers the events there, signed with the `secret`; without a secret the stored one stays. Raises InvalidInput,
         SubscriptionHeld for other filters while it is consumed, or PositionLost if it was dropped and is not reset.
         """
-        filters = event_filters.Filters.of(read.narrow_of(pages, types, kinds), tags)
+        filters = event_filters.Filters.of(read.entry_filter_of(pages, types, kinds), tags)
         terms = options.Terms(after, reset, max_attempts, retry_delay)
         return await self.converse(definition.declare(self.core, name, filters, terms, url, secret))
 

@@ -29,8 +29,8 @@ from scratchbus.engine.steps import Step
 from scratchbus.errors import EventIdReused, InvalidField, InvalidInput, InvalidTTL, TooLarge, UnknownField, shown
 from scratchbus.eventlog import ids as event_ids
 from scratchbus.eventlog.append import append
-from scratchbus.eventlog.because import reasons, untraced_reasons
-from scratchbus.eventlog.bus_log import fresh_id
+from scratchbus.eventlog.bus_log import bounded_event_id
+from scratchbus.eventlog.causes import reasons, untraced_reasons
 from scratchbus.eventlog.codec import encode_body, encode_fields
 from scratchbus.eventlog.ids import bound_of
 from scratchbus.eventlog.writes import Draft, Op, Write, Written
@@ -84,8 +84,8 @@ def name_item(error: InvalidInput, index: int, total: int) -> None:
 def add_all(core: Core, page: str, items: Sequence[dict[str, Any]], event_id: str | None) -> Step[list[Observation]]:
     """Add parsed observations in one batch. With `event_id`, the ids of its events derive from that one."""
     sharing = len(items) if event_id is not None else 1
-    reached = core.log.bounds.get(core.log.page(page).keys.shard)
-    first = event_id or (next(event_ids.words) + reached if reached else (yield from fresh_id(core.log, page)))
+    reached = core.log.id_bounds.get(core.log.page(page).keys.shard)
+    first = event_id or (next(event_ids.words) + reached if reached else (yield from bounded_event_id(core.log, page)))
     if time.monotonic() - core.registry_checked > scope.REGISTRY_AGE:
         yield from refresh_registry(core)
     settings, now, types = core.settings, datetime.now(UTC), core.registry.types
@@ -125,9 +125,15 @@ def add_all(core: Core, page: str, items: Sequence[dict[str, Any]], event_id: st
     for write, row in zip(writes, done.written, strict=True):
         subjects.append(row.subject)
         if row.kind == "added":
-            fields = write.said.fields if isinstance(write.said, Draft) else write.said.__dict__
+            fields = (
+                write.event_or_draft.fields
+                if isinstance(write.event_or_draft, Draft)
+                else write.event_or_draft.__dict__
+            )
             before = begun.get(row.subject)
-            added[row.subject] = scratch_page.added(row.subject, page, write.said.type, fields, row.position, before)
+            added[row.subject] = scratch_page.added(
+                row.subject, page, write.event_or_draft.type, fields, row.position, before
+            )
         if row.kind != "added" or row.version > 1:
             stale[row.subject] = row
     if stale:
@@ -143,7 +149,7 @@ def add_all(core: Core, page: str, items: Sequence[dict[str, Any]], event_id: st
 def _begin(page: str, writes: list[Write], begun: dict[str, Observation]) -> None:
     """Build the observations, still without positions, while the engine adds them."""
     for write in writes:
-        said = write.said
+        said = write.event_or_draft
         if isinstance(said, Draft):
             begun[said.subject] = scratch_page.added(said.subject, page, said.type, said.fields, None)
 
@@ -229,12 +235,12 @@ def decide(
         status_class=status_class,
         priority=kind.priority,
         expires=f"+{ttl}" if ttl is not None else str(millis(expires_at)) if expires_at is not None else "",
-        wake=str(millis(wake)) if wake is not None else "",
+        due_at=str(millis(wake)) if wake is not None else "",
         argument=argument,
         fence=fence,
         tags=fields.get("tags", ()),
         blocked_by=blocked_by if start is None else blockers_in_head(ids.subject, given("every"), blocked_by),
-        rest="" if start is None else str(millis(start)),
+        not_before="" if start is None else str(millis(start)),
         body=encode_fields(fields),
         is_plain=not (ids.sharing or argument or wake) and fence is None,
         lifecycle=life,

@@ -18,7 +18,7 @@ from scratchbus.engine.steps import Step
 from scratchbus.errors import Conflict, NotFound
 from scratchbus.projections.stored_observation import AnyObservation
 from scratchbus.readmodel.known_facts import KnownFacts
-from scratchbus.readmodel.queries import active
+from scratchbus.readmodel.page_query import active
 from scratchbus.readmodel.scope import Core
 
 CONTEST = "fact_contest"

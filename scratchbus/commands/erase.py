@@ -80,8 +80,8 @@ def _erase_one(
         raise
     yield from archiving.leave()
     yield from catch_up(core.log, keys.shard)  # so that the document is removed at once
-    for kept in (keys.reads, keys.folds):
-        kept.pop(page, None)
+    for cached in (keys.cached_reads, keys.cached_folds):
+        cached.pop(page, None)
     yield from _delete_dead_letters(core, tombstone)
     return tombstone
 
@@ -158,7 +158,7 @@ def _erase_archived(core: Core, archiving: Archiving, tombstone: Erased) -> Step
     """Erase the events in the archive, including those that are still in the log."""
     shard, seqs = archiving.keys.shard, [Position.parse(place).seq for place in tombstone.positions]
     floor = yield from read_floor(core.log, shard)
-    if core.log.past is None and all(seq > floor.position.seq for seq in seqs):
+    if core.log.archive is None and all(seq > floor.position.seq for seq in seqs):
         return  # if an archiver has already stored the events, the next one detects it
     what = f"the history of {tombstone.subject}"
     steps = yield from from_archive(core.log, shard, what, lambda past: past.erase(shard, floor.origin, seqs))

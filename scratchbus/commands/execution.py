@@ -18,7 +18,7 @@ from scratchbus.domain.values import check_id, check_source, check_whole
 from scratchbus.engine.steps import Step
 from scratchbus.errors import Conflict, InvalidTransition, VersionConflict
 from scratchbus.eventlog.append import append
-from scratchbus.eventlog.because import reasons
+from scratchbus.eventlog.causes import reasons
 from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.writes import Write
 from scratchbus.readmodel.scope import Core

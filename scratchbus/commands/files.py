@@ -31,7 +31,7 @@ from scratchbus.engine.embedded.server import default_directory, directory_of
 from scratchbus.engine.steps import Fetch, Pause, Step
 from scratchbus.errors import FilesUnavailable, InvalidField, NotFound, SessionOver, TooLarge, shown
 from scratchbus.projections.files import PREFIX
-from scratchbus.readmodel.queries import look
+from scratchbus.readmodel.page_query import query_page
 from scratchbus.readmodel.scope import Core
 from scratchbus.settings import Settings
 
@@ -216,7 +216,7 @@ def _evict(core: Core, root: str) -> Step[int]:
     total, oldest_ms, count = sum(file.size for file in files), 0, 0
     keep_ms = core.settings.ms("keep_files")
     if keep_ms is not None and files:
-        oldest_ms = (yield from look(core.log, page, core.fresh, "get", page)).now - keep_ms
+        oldest_ms = (yield from query_page(core.log, page, core.fresh, "get", page)).now - keep_ms
     for file in files:
         why = "age" if file.ms < oldest_ms else "size" if total > core.settings.max_files else ""
         if why:

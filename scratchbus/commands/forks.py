@@ -28,8 +28,8 @@ from scratchbus.eventlog.writes import MAX_BATCH, MAX_BATCH_BYTES, Write
 from scratchbus.projections.conversation import Conversation, conversation_of
 from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.projections.tasks import Task
+from scratchbus.readmodel.past_documents import memories_at
 from scratchbus.readmodel.queries import recollect
-from scratchbus.readmodel.remembered import remembered_at
 from scratchbus.readmodel.scope import Core
 
 _TRIES = 5
@@ -109,7 +109,7 @@ def _conversation(core: Core, first: SessionSpawned) -> Step[Conversation]:
     known = yield from recollect(core.log, first.page, [SESSION], core.fresh)
     its_session = known.get(SESSION)
     if isinstance(its_session, Session) and its_session.ended:
-        return conversation_of((yield from remembered_at(core.log, first.page, first.position)))
+        return conversation_of((yield from memories_at(core.log, first.page, first.position)))
     held = yield from core.conversations.fresh(core.log, first.page)
     with held.lock:
         return conversation_of(dict(held.memory.documents()))

@@ -18,8 +18,8 @@ from scratchbus.domain.values import check_whole
 from scratchbus.engine.steps import Queued, Step, ask
 from scratchbus.errors import InvalidField, ScratchbusError, shown
 from scratchbus.eventlog.append import append
-from scratchbus.eventlog.because import reasons
-from scratchbus.eventlog.bus_log import fresh_id
+from scratchbus.eventlog.bus_log import bounded_event_id
+from scratchbus.eventlog.causes import reasons
 from scratchbus.eventlog.codec import encode_body, encode_fields
 from scratchbus.eventlog.writes import MAX_BATCH, MAX_BATCH_BYTES, Draft, Op, Write
 from scratchbus.projections.item_index import FoundItem, ItemIndex, NamespaceMatch
@@ -175,7 +175,7 @@ def _append_all(core: Core, page: str, jobs: Sequence[_Additions]) -> Step[list[
     outcomes: list[int | Exception] = [0] * len(jobs)
     wrote: dict[int, tuple[str, Position]] = {}
     try:
-        id = yield from fresh_id(core.log, page)
+        id = yield from bounded_event_id(core.log, page)
         for batch in _batches(jobs, id, page):
             done = yield from append(core.log, page, batch.writes)
             for number, count in batch.counts.items():

@@ -18,7 +18,7 @@ from scratchbus.errors import Conflict, EngineError, EventIdReused, InvalidInput
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.codec import encode_body
 from scratchbus.eventlog.ids import OPEN_END, bound_of
-from scratchbus.eventlog.retries import says_same
+from scratchbus.eventlog.retries import has_same_fields
 from scratchbus.eventlog.writes import MAX_BATCH, MAX_BATCH_BYTES, Write
 from scratchbus.projections import session
 from scratchbus.projections.table import projection_of
@@ -95,7 +95,7 @@ class _Job(NamedTuple):
         if bound_of(event.id) is None:
             return True
         again = self.decide(before, None)
-        return isinstance(again, Event) and type(again) is type(event) and says_same(again, event)
+        return isinstance(again, Event) and type(again) is type(event) and has_same_fields(again, event)
 
 
 class _Left(NamedTuple):

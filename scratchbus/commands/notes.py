@@ -20,7 +20,7 @@ from scratchbus.domain.models import CheckedBy, trusted
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, InvalidId, NotFound, TooLarge, shown
 from scratchbus.eventlog.cursor import cursors
-from scratchbus.eventlog.narrow import Narrow, decode_wanted
+from scratchbus.eventlog.entry_filter import EntryFilter, decode_wanted
 from scratchbus.eventlog.reader import read
 from scratchbus.projections.notebook import Notebook
 from scratchbus.projections.notes import PREFIX, evolve
@@ -172,7 +172,7 @@ def history_of_notes(core: Core, page: str, id: str | None) -> Step[list[AnyEven
         return events
     events, places = [], (yield from cursors(core.log, None, [page]))
     while chunks := (yield from read(core.log, places)):
-        events += decode_wanted(chunks, Narrow.of([page], None, None))
+        events += decode_wanted(chunks, EntryFilter.of([page], None, None))
     return [event for event in events if event.subject.startswith(PREFIX) or is_over(event)]
 
 

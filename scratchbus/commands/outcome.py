@@ -16,7 +16,8 @@ from scratchbus.eventlog.stored_documents import decode_observation, decode_obse
 from scratchbus.eventlog.writes import Appended, Write
 from scratchbus.projections import scratch_page
 from scratchbus.readmodel.history import known_events, walk_back
-from scratchbus.readmodel.queries import get, look, read_head
+from scratchbus.readmodel.page_query import query_page
+from scratchbus.readmodel.queries import get, read_head
 from scratchbus.readmodel.scope import Core, refresh_registry, type_of
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ def _if_last(core: Core, page: str, event: Event) -> Step[Observation | None]:
     head = yield from read_head(core.log, page, event.subject)
     if head is not None and head.position != event.position.stream_id:
         return None
-    seen = yield from look(core.log, page, core.fresh, "get", event.subject)
+    seen = yield from query_page(core.log, page, core.fresh, "get", event.subject)
     documents: list[Observation | None] = [*decode_observations(seen.rows), *seen.overlay.values()]
     for document in documents:
         if document is not None and (document.id, document.position) == (event.subject, event.position):

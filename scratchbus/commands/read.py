@@ -17,12 +17,13 @@ from scratchbus.domain.values import check_id, check_page
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, NotFound, UnknownType, shown
 from scratchbus.eventlog.bus_log import Log
-from scratchbus.eventlog.narrow import Narrow
+from scratchbus.eventlog.entry_filter import EntryFilter
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.scratch_page import is_ready
 from scratchbus.projections.table import check_subject
 from scratchbus.readmodel.history import history, read_events
-from scratchbus.readmodel.queries import Freshness, PastState, active, get, read_head
+from scratchbus.readmodel.page_query import Freshness, PastState, active
+from scratchbus.readmodel.queries import get, read_head
 from scratchbus.readmodel.scope import Core, type_of
 from scratchbus.readmodel.search import search
 from scratchbus.telemetry.late import late
@@ -33,12 +34,12 @@ else:
     difflib = late("difflib")
 
 
-def narrow_of(
+def entry_filter_of(
     pages: str | Collection[str] | None,
     types: str | Collection[str] | None,
     kinds: str | Collection[str] | None,
     subjects: str | Collection[str] | None = None,
-) -> Narrow:
+) -> EntryFilter:
     """Return the arguments of `events` as a filter. Raises InvalidField, InvalidName.
 
     A type may have events although this process does not know it yet, or the registry no longer has it.
@@ -52,7 +53,7 @@ def narrow_of(
             near = difflib.get_close_matches(kind, EVENTS, n=1)
             hint = f"did you mean {near[0]!r}? " if near else ""
             raise InvalidField("kinds", f"{shown(kind)} is not a kind of event; {hint}known: {', '.join(EVENTS)}")
-    return Narrow.of(pages, types, kinds, subjects)
+    return EntryFilter.of(pages, types, kinds, subjects)
 
 
 MOST_COUNTED = 10_000
@@ -190,7 +191,7 @@ def list_displaced(core: Core, page: str, newcomer: object) -> Step[list[Observa
     """
     if not isinstance(newcomer, Observation):
         raise InvalidField("newcomer", f"{shown(newcomer)} is not an observation; pass what `add` or `reopen` returned")
-    if core.log.is_lone(newcomer.position):
+    if core.log.displaced_nothing(newcomer.position):
         return []
     ms, seq, shard = newcomer.position
     ids: list[str] = []

@@ -107,7 +107,7 @@ def _with_dependents(core: Core, write: Write, *, is_guarded: bool) -> Step[Appe
             "followed": list(dict.fromkeys(each.action for each in seen.actions))[-_MOST_SEEN:],
         }
     )
-    write.said = event
+    write.event_or_draft = event
     resting, found = yield from dependents(core, relations, event.subject)
     if is_guarded:
         since = relations.reached[core.log.shard(event.page)]

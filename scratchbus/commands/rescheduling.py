@@ -20,12 +20,12 @@ FIELDS: Final = frozenset(("not_before", "every", "remind_at"))
 
 
 class Rescheduled(NamedTuple):
-    """The changed fields, the statuses in which they may change, and the `wake` and `rest` of the write."""
+    """The changed fields, the statuses in which they may change, and the `due_at` and `not_before` of the write."""
 
     fields: dict[str, Any]
     allowed: frozenset[str]
-    wake: str = ""
-    rest: str = ""
+    due_at: str = ""
+    not_before: str = ""
 
 
 def rescheduled(

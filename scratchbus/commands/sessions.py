@@ -23,7 +23,7 @@ from scratchbus.domain.values import page_of_session
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import EventIdReused, SessionExists, SessionOver, VersionConflict
 from scratchbus.eventlog.append import append
-from scratchbus.eventlog.bus_log import fresh_id
+from scratchbus.eventlog.bus_log import bounded_event_id
 from scratchbus.projections import notepad
 from scratchbus.projections.session import SUBJECT
 from scratchbus.readmodel.history import history
@@ -102,7 +102,7 @@ def begin(core: Core, parent: str, id: str | None, is_fork: bool, copy: bool, ev
         own = event_id or f"begin-{_word(f'{page} {page_of_session(id)}')}"
         return (yield from _begin(core, _Beginning(parent, id, is_fork, copy, own, is_given=event_id is not None)))
     if event_id is None:
-        own = yield from fresh_id(core.log, page)
+        own = yield from bounded_event_id(core.log, page)
         return (yield from _begin(core, _Beginning(parent, _id_of(core, own), is_fork, copy, own, is_fresh=True)))
     try:
         new = _Beginning(parent, _id_of(core, event_id), is_fork, copy, event_id, is_given=True)

@@ -23,7 +23,7 @@ from scratchbus.domain.values import check_whole
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, InvalidId, NotFound, TooLarge, shown
 from scratchbus.eventlog.cursor import cursors
-from scratchbus.eventlog.narrow import Narrow, decode_wanted
+from scratchbus.eventlog.entry_filter import EntryFilter, decode_wanted
 from scratchbus.eventlog.reader import read
 from scratchbus.projections.session import PAGES
 from scratchbus.projections.session import SUBJECT as SESSION
@@ -174,7 +174,7 @@ def history_of_turns(core: Core, page: str) -> Step[list[AnyEvent]]:
     """Return the events about turns of a session, oldest first. Raises PositionLost."""
     events, places = list[AnyEvent](), (yield from cursors(core.log, None, [page]))
     while chunks := (yield from read(core.log, places)):
-        events += decode_wanted(chunks, Narrow.of([page], None, None))
+        events += decode_wanted(chunks, EntryFilter.of([page], None, None))
     return [event for event in events if event.subject.startswith(PREFIX) or is_over(event)]
 
 

@@ -23,10 +23,11 @@ from scratchbus.domain.tokens import TokenCounter
 from scratchbus.domain.values import check_page, check_whole, page_of_agent, page_of_scope, page_of_session
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, Unauthorized, shown
-from scratchbus.eventlog.bus_log import fresh_id
+from scratchbus.eventlog.bus_log import bounded_event_id
 from scratchbus.projections.notepad import SUBJECT as NOTEPAD
 from scratchbus.projections.todo import SUBJECT as TODO
-from scratchbus.readmodel.queries import active, count_of_open, recollect
+from scratchbus.readmodel.page_query import active
+from scratchbus.readmodel.queries import count_of_open, recollect
 from scratchbus.readmodel.scope import Core
 from scratchbus.telemetry.late import late
 
@@ -206,7 +207,7 @@ def _done(core: Core, asked: Asked, laid: Laid, record: bool, event_id: str | No
     position = None
     first = event_id or ""
     for page, seen in by_page.items() if record else ():
-        first = first or (yield from fresh_id(core.log, asked.page or page))
+        first = first or (yield from bounded_event_id(core.log, asked.page or page))
         id = first if page == asked.page else f"{first}/reports"
         own = id if event_id is not None else None
         files = asked.files if page == here else {}

@@ -53,8 +53,8 @@ def ranked_rows(index: RecallIndex, query: str, places: Mapping[int, str], vecto
     lists["priority"] = _in_order((each.row, -each.priority, "") for each in items)
     scores: dict[int, float] = defaultdict(float)
     ranks: dict[int, dict[str, tuple[int, str]]] = defaultdict(dict)
-    for name, places_in in lists.items():
-        for row, (rank, by) in places_in.items():
+    for name, entries_in in lists.items():
+        for row, (rank, by) in entries_in.items():
             scores[row] += WEIGHTS[name] / (K + rank)
             ranks[row][name] = rank, by
     return {row: (scores[row], ranks[row]) for row in sorted(scores, key=lambda row: (-scores[row], -row))}

@@ -78,7 +78,7 @@ class Recaller:
 
     def settled(self, page: str) -> PageIndex | None:
         """Return the index of a page if it has no events that wait to be indexed."""
-        held = self.cache.held(page)
+        held = self.cache.cached(page)
         return None if held is None or held.memory.is_behind else held.memory
 
     def vectors(self, embedder: Embedder) -> Vectors:
@@ -116,7 +116,7 @@ def _catch_up(core: Core, recaller: Recaller, pages: Sequence[str]) -> Step[_Fac
     Return the facts now held; None if some page has to be read separately.
     """
     yield from relations_for(core)
-    cache, facts = recaller.cache, {page: held for page in pages if (held := core.facts.held(page)) is not None}
+    cache, facts = recaller.cache, {page: held for page in pages if (held := core.facts.cached(page)) is not None}
     wanted: list[tuple[MemoryCache[Any], str]] = [(cache, page) for page in pages]
     wanted += [(core.facts, page) for page in facts]
     return facts if (yield from catch_up_together(core.log, wanted)) else None

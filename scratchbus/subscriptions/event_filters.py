@@ -13,8 +13,8 @@ from scratchbus.domain.memory_events import NoteAdded, NoteUpdated
 from scratchbus.engine.steps import Step
 from scratchbus.errors import PositionLost
 from scratchbus.eventlog.codec import Poison
+from scratchbus.eventlog.entry_filter import EntryFilter
 from scratchbus.eventlog.log_entry import LogEntry
-from scratchbus.eventlog.narrow import Narrow
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.queries import get
 from scratchbus.readmodel.scope import Core
@@ -31,11 +31,11 @@ logger = stderr_logger()
 class Filters(NamedTuple):
     """The selection of events; a subject must have all of the tags."""
 
-    narrow: Narrow
+    narrow: EntryFilter
     tags: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, narrow: Narrow, tags: str | Collection[str] | None) -> Self:
+    def of(cls, narrow: EntryFilter, tags: str | Collection[str] | None) -> Self:
         """Return the filters for the arguments of a caller. Raises InvalidField."""
         return cls(narrow, frozenset(check_tags([tags] if isinstance(tags, str) else tags, _MOST_TAGS)))
 
@@ -43,7 +43,7 @@ class Filters(NamedTuple):
     def parse(cls, text: str) -> Self:
         """Return the stored filters of a subscription."""
         named = json.loads(text)
-        narrow = Narrow.of(*(named.get(name) for name in Narrow._fields))
+        narrow = EntryFilter.of(*(named.get(name) for name in EntryFilter._fields))
         return cls(narrow, frozenset(named.get("tags", ())))
 
     def wants(self, item: LogEntry, tags: Tags) -> Step[bool]:
@@ -56,7 +56,7 @@ class Filters(NamedTuple):
         return self.tags <= (yield from tags.of(event)) and self.narrow.wants(item.fields)
 
     @property
-    def reading(self) -> Narrow:
+    def reading(self) -> EntryFilter:
         """The selection to read from the log: with tags, it includes the events that change them."""
         kinds = self.narrow.kinds
         return self.narrow._replace(kinds=kinds | _TELLING) if self.tags and kinds is not None else self.narrow

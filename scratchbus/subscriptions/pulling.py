@@ -20,8 +20,8 @@ from scratchbus.errors import InvalidTTL, LeaseLost, ScratchbusError, shown
 from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.consumers import CursorEnd, Grant, HeldByOther, SubscriptionLease, open_cursors, origins_of
 from scratchbus.eventlog.cursor import Cursor
+from scratchbus.eventlog.entry_filter import EntryFilter
 from scratchbus.eventlog.log_entry import LogEntry
-from scratchbus.eventlog.narrow import Narrow
 from scratchbus.eventlog.pulls import OUT, WAITING, OutEntry, hand_out, read_out
 from scratchbus.eventlog.reader import read
 from scratchbus.readmodel.scope import Core
@@ -76,7 +76,7 @@ class Attempt(NamedTuple):
     pulled: Pulled
     seconds: float = 0.0
     cursors: Sequence[Cursor] = ()
-    wanted: Narrow = Narrow()
+    wanted: EntryFilter = EntryFilter()
 
 
 NOTHING = Pulled("", None, [])

@@ -33,9 +33,9 @@ class PageChanges(PendingChanges):
             change = self._take()
             if change is not None:
                 return change
-            if self._is_over():
+            if self._has_ended():
                 break
-            wait(self._woken, self._nap)
+            wait(self._woken, self._poll_seconds)
         raise StopIteration
 
     def close(self) -> None:

@@ -31,9 +31,9 @@ class AsyncPageChanges(PendingChanges):
             change = self._take()
             if change is not None:
                 return change
-            if self._is_over():
+            if self._has_ended():
                 break
-            await wait_async(self._woken, self._nap)
+            await wait_async(self._woken, self._poll_seconds)
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
