@@ -245,7 +245,7 @@ class Bus(Memories):
         `max_attempts`. Numbers are seconds. Raises InvalidInput.
         """
         terms = workers.WorkTerms.of(max_attempts, retry_delay, handler_timeout)
-        return workers.Work(self, name, claims.Wanted.of(types, tags), pages, ttl, terms, stop)
+        return workers.Work(self, name, claims.PickFilter.of(types, tags), pages, ttl, terms, stop)
 
     @once
     def _handlers(self) -> handlers.Handlers:

@@ -277,7 +277,7 @@ class AsyncBus(AsyncMemories):
         `max_attempts`. Numbers are seconds. Raises InvalidInput.
         """
         terms = workers.WorkTerms.of(max_attempts, retry_delay, handler_timeout)
-        return workers.AsyncWork(self, name, claims.Wanted.of(types, tags), pages, ttl, terms, stop)
+        return workers.AsyncWork(self, name, claims.PickFilter.of(types, tags), pages, ttl, terms, stop)
 
     @once
     def _handlers(self) -> handlers.AsyncHandlers:

@@ -24,11 +24,11 @@ from scratchbus.telemetry.late import late
 if TYPE_CHECKING:
     from scratchbus import timetravel
     from scratchbus import work as workers
+    from scratchbus.commands import bus_state as bus_state
     from scratchbus.commands import change, execution
     from scratchbus.commands import claim as claims
     from scratchbus.commands import erase as erasure
     from scratchbus.commands import exposure as exposure_log
-    from scratchbus.commands import moment as moments
     from scratchbus.commands import refute as refutation
     from scratchbus.commands import trace as trace_queries
     from scratchbus.domain import exposure as exposures
@@ -47,7 +47,7 @@ else:
     short_ids = late("scratchbus.readmodel.short_ids")
     timetravel = late("scratchbus.timetravel")
     traces = late("scratchbus.domain.trace")
-    moments = late("scratchbus.commands.moment")
+    bus_state = late("scratchbus.commands.bus_state")
     trace_queries = late("scratchbus.commands.trace")
     workers = late("scratchbus.work")
 
@@ -354,14 +354,16 @@ class AsyncPage:
 
         Raises NotFound if nothing on the page is linked to it.
         """
-        return await self._bus.converse(trace_queries.trace(moments.Now(self._bus.core), self.name, action))
+        return await self._bus.converse(trace_queries.trace(bus_state.CurrentState(self._bus.core), self.name, action))
 
     async def consequences(self, id: str) -> traces.Consequences:
         """Return its consequences: observations it is evidence for, actions linked to them, and events it caused.
 
         Raises NotFound if it was never on the page.
         """
-        return await self._bus.converse(trace_queries.consequences(moments.Now(self._bus.core), self.name, id))
+        return await self._bus.converse(
+            trace_queries.consequences(bus_state.CurrentState(self._bus.core), self.name, id)
+        )
 
     async def log_read(self, observations: Sequence[Observation]) -> None:
         """Record that these were read, for example from a view, if `log_reads` is set, like `get` and `list`."""
@@ -373,14 +375,14 @@ class AsyncPage:
 
         Only contexts assembled with `record=True` count. Raises NotFound if it was never on the page.
         """
-        return await self._bus.converse(exposure_log.exposure(moments.Now(self._bus.core), self.name, id))
+        return await self._bus.converse(exposure_log.exposure(bus_state.CurrentState(self._bus.core), self.name, id))
 
     async def evidence(self, id: str) -> dict[str, Observation]:
         """Return its direct and indirect evidence by id: observations of this page, and of others.
 
         Evidence that is no longer on any page is left out. Raises NotFound for an id that is not on this page.
         """
-        return await self._bus.converse(trace_queries.evidence(moments.Now(self._bus.core), self.name, id))
+        return await self._bus.converse(trace_queries.evidence(bus_state.CurrentState(self._bus.core), self.name, id))
 
     async def whole_id(self, text: str) -> str:
         """Return the full id for an id, or for at least 6 characters of its end or beginning.

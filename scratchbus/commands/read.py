@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
-from scratchbus.commands.outcome import check_statuses, not_found
+from scratchbus.commands.observations import check_statuses, not_found
 from scratchbus.domain.checks import check_limit, check_some
 from scratchbus.domain.events import EVENTS, AnyEvent, Event, StatusChanged
 from scratchbus.domain.observation import Observation
@@ -49,8 +49,8 @@ def narrow_of(
     check_some("subjects", subjects)
     for kind in check_some("kinds", kinds) or ():
         if kind not in EVENTS:
-            near = difflib.get_close_matches(kind, EVENTS, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
+            similar = difflib.get_close_matches(kind, EVENTS, n=1)
+            hint = f"did you mean {similar[0]!r}? " if similar else ""
             raise InvalidField("kinds", f"{shown(kind)} is not a kind of event; {hint}known: {', '.join(EVENTS)}")
     return Narrow.of(pages, types, kinds, subjects)
 
@@ -194,8 +194,8 @@ def list_displaced(core: Core, page: str, newcomer: object) -> Step[list[Observa
         return []
     ms, seq, shard = newcomer.position
     ids: list[str] = []
-    for own in (yield from read_events(core.log, [newcomer.position])):
-        before = range(seq - int(own.batch.partition("/")[0]) + 1, seq)
+    for last_event in (yield from read_events(core.log, [newcomer.position])):
+        before = range(seq - int(last_event.batch.partition("/")[0]) + 1, seq)
         events = yield from read_events(core.log, [Position(ms, each, shard) for each in before])
         ids = [each.subject for each in events if _made_room(each, newcomer.id)]
     if not ids:

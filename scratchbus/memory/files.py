@@ -77,7 +77,7 @@ class Files:
 
         Creates the directory. Call `sync` to record what such programs write.
         """
-        return self._bus.converse(files.place(self._bus.core, self._root(), path))
+        return self._bus.converse(files.make_path(self._bus.core, self._root(), path))
 
     def history(self, path: str) -> Events:
         """Return the events about a path, oldest first. Raises PositionLost when some of them have left the log."""

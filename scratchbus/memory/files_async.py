@@ -75,7 +75,7 @@ class AsyncFiles:
 
         Creates the directory. Call `sync` to record what such programs write.
         """
-        return await self._bus.converse(files.place(self._bus.core, await self._root(), path))
+        return await self._bus.converse(files.make_path(self._bus.core, await self._root(), path))
 
     async def history(self, path: str) -> Events:
         """Return the events about a path, oldest first. Raises PositionLost when some of them have left the log."""

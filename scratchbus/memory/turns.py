@@ -60,7 +60,7 @@ class Turns:
         With `at`, a position or a time, return the turns up to then. Raises InvalidPosition.
         """
         if at is None:
-            return self._bus.converse(operations.said(self._bus.core, self._page, after, limit))
+            return self._bus.converse(operations.original_turns(self._bus.core, self._page, after, limit))
         operations.check_slice(after, limit)
         return (self._bus.converse(timetravel.conversation_as_of(self._bus.core, self._page, at))).original_turns(
             after, limit

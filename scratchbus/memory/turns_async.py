@@ -58,7 +58,7 @@ class AsyncTurns:
         With `at`, a position or a time, return the turns up to then. Raises InvalidPosition.
         """
         if at is None:
-            return await self._bus.converse(operations.said(self._bus.core, self._page, after, limit))
+            return await self._bus.converse(operations.original_turns(self._bus.core, self._page, after, limit))
         operations.check_slice(after, limit)
         return (await self._bus.converse(timetravel.conversation_as_of(self._bus.core, self._page, at))).original_turns(
             after, limit

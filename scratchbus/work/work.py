@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Self, Unpack
 
 from scratchbus.commands import change
-from scratchbus.commands.claim import LinkAction, Picked, Wanted
+from scratchbus.commands.claim import LinkAction, Picked, PickFilter
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.observation_models import ObservationPatch
 from scratchbus.domain.values import Duration, check_whole
@@ -101,7 +101,7 @@ class Work:
         self,
         bus: Host,
         name: str,
-        wanted: Wanted,
+        wanted: PickFilter,
         pages: str | Collection[str] | None,
         ttl: Duration,
         terms: WorkTerms,
