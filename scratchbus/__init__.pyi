@@ -157,8 +157,8 @@ from scratchbus.subscriptions import Delivery as Delivery
 from scratchbus.subscriptions import Subscription as Subscription
 from scratchbus.subscriptions.definition import Webhook as Webhook
 from scratchbus.subscriptions.definition import new_webhook_secret as new_webhook_secret
-from scratchbus.subscriptions.pulling import Pulled as Pulled
-from scratchbus.subscriptions.pulling import PulledEvent as PulledEvent
+from scratchbus.subscriptions.pulled_batches import Pulled as Pulled
+from scratchbus.subscriptions.pulled_batches import PulledEvent as PulledEvent
 from scratchbus.telemetry.terminal import escaped as escaped
 from scratchbus.telemetry.terminal import visible as visible
 from scratchbus.telemetry.tracing import TraceSpan as TraceSpan

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from scratchbus.readmodel import status as bus_status
     from scratchbus.readmodel import verify as verification
     from scratchbus.subscriptions import dead_letters as dead_letter
-    from scratchbus.subscriptions import definition, event_filters, options, pulling, settling
+    from scratchbus.subscriptions import definition, event_filters, options, pulled_batches, settlement
     from scratchbus.subscriptions import pull as pull_loop
     from scratchbus.views import shared as shared_views
     from scratchbus.views import view as views
@@ -65,7 +65,7 @@ else:  # modules for opening a bus are imported then, all others on first use
     options = late("scratchbus.subscriptions.options")
     page_facade = late("scratchbus.page")
     pull_loop = late("scratchbus.subscriptions.pull")
-    pulling = late("scratchbus.subscriptions.pulling")
+    pulled_batches = late("scratchbus.subscriptions.pulled_batches")
     reader = late("scratchbus.eventlog.reader")
     rebuilds = late("scratchbus.readmodel.rebuild")
     recall_search = late("scratchbus.context.recall")
@@ -73,7 +73,7 @@ else:  # modules for opening a bus are imported then, all others on first use
     registry_files = late("scratchbus.readmodel.registry_files")
     representation = late("scratchbus.domain.representation")
     scope = late("scratchbus.readmodel.scope")
-    settling = late("scratchbus.subscriptions.settling")
+    settlement = late("scratchbus.subscriptions.settlement")
     shared_views = late("scratchbus.views.shared")
     bus_status = late("scratchbus.readmodel.status")
     steps = late("scratchbus.engine.steps")
@@ -362,7 +362,7 @@ class Bus(Memories):
         wait: values.Duration = 0,
         lease: values.Duration = "30s",
         by: str | None = None,
-    ) -> pulling.Pulled:
+    ) -> pulled_batches.Pulled:
         """Return the next events of a durable subscription, oldest first, up to `max` (1,000 at most); possibly none.
 
         For clients without a lasting connection: any process may ack them with the batch's token. It waits up to `wait`
@@ -371,7 +371,7 @@ class Bus(Memories):
         delivered again on its own; after `max_attempts` it becomes a dead letter. Numbers are seconds. Raises NotFound
         for a name that was never declared or consumed, InvalidInput, PositionLost, LogRewound or LogGap.
         """
-        return pull_loop.pull_from(self, pulling.Pull(self.core, name, max, lease, by), wait)
+        return pull_loop.pull_from(self, pulled_batches.Pull(self.core, name, max, lease, by), wait)
 
     def ack(self, name: str, token: str, positions: Position | str | Iterable[Position | str]) -> None:
         """Ack pulled events with the token of their batch, all or none.
@@ -379,7 +379,7 @@ class Bus(Memories):
         Acking again changes nothing. Raises LeaseLost if they were handed out again after the lease ended,
         NotDelivered for events that are not out, or InvalidInput.
         """
-        self.converse(settling.ack_pulled(self.core, name, token, positions))
+        self.converse(settlement.ack_pulled(self.core, name, token, positions))
 
     def nack(
         self, name: str, token: str, position: Position | str, reason: str, *, delay: values.Duration | None = None
@@ -389,14 +389,14 @@ class Bus(Memories):
         By default the delay is the subscription's `retry_delay`, doubled with each attempt. The other events of the
         batch stay out. Raises LeaseLost, NotDelivered, NotFound or InvalidInput.
         """
-        self.converse(settling.take_back(self.core, name, token, position, reason, delay))
+        self.converse(settlement.fail_pulled(self.core, name, token, position, reason, delay))
 
     def requeue(self, name: str, token: str, positions: Position | str | Iterable[Position | str]) -> None:
         """Give pulled events back unhandled, all or none; they are delivered again, as the same attempt.
 
         Raises LeaseLost, NotDelivered, NotFound or InvalidInput.
         """
-        self.converse(settling.requeue(self.core, name, token, positions))
+        self.converse(settlement.requeue(self.core, name, token, positions))
 
     def unsubscribe(self, name: str) -> None:
         """Delete a subscription and its dead letters. Raises NotFound, or SubscriptionHeld while it is consumed."""
@@ -404,18 +404,18 @@ class Bus(Memories):
 
     def dead_letters(self, name: str | None = None) -> list[subscription.DeadLetter]:
         """Return the dead letters of a subscription, or of all, in the order of their events. Raises NotFound."""
-        return self.converse(dead_letter.list_letters(self.core, name))
+        return self.converse(dead_letter.list_dead_letters(self.core, name))
 
     def retry_dead_letters(self, name: str, positions: dead_letter.Positions = None) -> int:
         """Deliver dead letters again, all or those at these positions; return their number.
 
         Raises NotFound, or PositionLost when an event has left the log; then none is delivered again.
         """
-        return self.converse(dead_letter.retry_letters(self.core, name, positions))
+        return self.converse(dead_letter.retry_dead_letters(self.core, name, positions))
 
     def drop_dead_letters(self, name: str, positions: dead_letter.Positions = None) -> int:
         """Delete dead letters, all or those at these positions; return their number. Raises NotFound."""
-        return self.converse(dead_letter.drop_letters(self.core, name, positions))
+        return self.converse(dead_letter.drop_dead_letters(self.core, name, positions))
 
     def wait_for_events(self, behind: Mapping[int, Position], seconds: float = 0.5) -> bool:
         """Wait until a shard has an event after its position here; return whether one has."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from scratchbus.readmodel import status as bus_status
     from scratchbus.readmodel import verify as verification
     from scratchbus.subscriptions import dead_letters as dead_letter
-    from scratchbus.subscriptions import definition, event_filters, options, pulling, settling
+    from scratchbus.subscriptions import definition, event_filters, options, pulled_batches, settlement
     from scratchbus.subscriptions import pull_async as pull_loop
     from scratchbus.views import shared as shared_views
     from scratchbus.views import view_async as views
@@ -63,7 +63,7 @@ else:  # modules for opening a bus are imported then, all others on first use
     options = late("scratchbus.subscriptions.options")
     page_facade = late("scratchbus.page_async")
     pull_loop = late("scratchbus.subscriptions.pull_async")
-    pulling = late("scratchbus.subscriptions.pulling")
+    pulled_batches = late("scratchbus.subscriptions.pulled_batches")
     reader = late("scratchbus.eventlog.reader")
     rebuilds = late("scratchbus.readmodel.rebuild")
     recall_search = late("scratchbus.context.recall")
@@ -71,7 +71,7 @@ else:  # modules for opening a bus are imported then, all others on first use
     registry_files = late("scratchbus.readmodel.registry_files")
     representation = late("scratchbus.domain.representation")
     scope = late("scratchbus.readmodel.scope")
-    settling = late("scratchbus.subscriptions.settling")
+    settlement = late("scratchbus.subscriptions.settlement")
     shared_views = late("scratchbus.views.shared")
     bus_status = late("scratchbus.readmodel.status")
     steps = late("scratchbus.engine.steps")
@@ -394,7 +394,7 @@ class AsyncBus(AsyncMemories):
         wait: values.Duration = 0,
         lease: values.Duration = "30s",
         by: str | None = None,
-    ) -> pulling.Pulled:
+    ) -> pulled_batches.Pulled:
         """Return the next events of a durable subscription, oldest first, up to `max` (1,000 at most); possibly none.
 
         For clients without a lasting connection: any process may ack them with the batch's token. It waits up to `wait`
@@ -403,7 +403,7 @@ class AsyncBus(AsyncMemories):
         delivered again on its own; after `max_attempts` it becomes a dead letter. Numbers are seconds. Raises NotFound
         for a name that was never declared or consumed, InvalidInput, PositionLost, LogRewound or LogGap.
         """
-        return await pull_loop.pull_from(self, pulling.Pull(self.core, name, max, lease, by), wait)
+        return await pull_loop.pull_from(self, pulled_batches.Pull(self.core, name, max, lease, by), wait)
 
     async def ack(self, name: str, token: str, positions: Position | str | Iterable[Position | str]) -> None:
         """Ack pulled events with the token of their batch, all or none.
@@ -411,7 +411,7 @@ class AsyncBus(AsyncMemories):
         Acking again changes nothing. Raises LeaseLost if they were handed out again after the lease ended,
         NotDelivered for events that are not out, or InvalidInput.
         """
-        await self.converse(settling.ack_pulled(self.core, name, token, positions))
+        await self.converse(settlement.ack_pulled(self.core, name, token, positions))
 
     async def nack(
         self, name: str, token: str, position: Position | str, reason: str, *, delay: values.Duration | None = None
@@ -421,14 +421,14 @@ class AsyncBus(AsyncMemories):
         By default the delay is the subscription's `retry_delay`, doubled with each attempt. The other events of the
         batch stay out. Raises LeaseLost, NotDelivered, NotFound or InvalidInput.
         """
-        await self.converse(settling.take_back(self.core, name, token, position, reason, delay))
+        await self.converse(settlement.fail_pulled(self.core, name, token, position, reason, delay))
 
     async def requeue(self, name: str, token: str, positions: Position | str | Iterable[Position | str]) -> None:
         """Give pulled events back unhandled, all or none; they are delivered again, as the same attempt.
 
         Raises LeaseLost, NotDelivered, NotFound or InvalidInput.
         """
-        await self.converse(settling.requeue(self.core, name, token, positions))
+        await self.converse(settlement.requeue(self.core, name, token, positions))
 
     async def unsubscribe(self, name: str) -> None:
         """Delete a subscription and its dead letters. Raises NotFound, or SubscriptionHeld while it is consumed."""
@@ -436,18 +436,18 @@ class AsyncBus(AsyncMemories):
 
     async def dead_letters(self, name: str | None = None) -> list[subscription.DeadLetter]:
         """Return the dead letters of a subscription, or of all, in the order of their events. Raises NotFound."""
-        return await self.converse(dead_letter.list_letters(self.core, name))
+        return await self.converse(dead_letter.list_dead_letters(self.core, name))
 
     async def retry_dead_letters(self, name: str, positions: dead_letter.Positions = None) -> int:
         """Deliver dead letters again, all or those at these positions; return their number.
 
         Raises NotFound, or PositionLost when an event has left the log; then none is delivered again.
         """
-        return await self.converse(dead_letter.retry_letters(self.core, name, positions))
+        return await self.converse(dead_letter.retry_dead_letters(self.core, name, positions))
 
     async def drop_dead_letters(self, name: str, positions: dead_letter.Positions = None) -> int:
         """Delete dead letters, all or those at these positions; return their number. Raises NotFound."""
-        return await self.converse(dead_letter.drop_letters(self.core, name, positions))
+        return await self.converse(dead_letter.drop_dead_letters(self.core, name, positions))
 
     async def wait_for_events(self, behind: Mapping[int, Position], seconds: float = 0.5) -> bool:
         """Wait until a shard has an event after its position here; return whether one has."""

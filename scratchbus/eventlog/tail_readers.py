@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from scratchbus.domain.position import Position
-from scratchbus.engine.patience import backoff
+from scratchbus.engine.retry_limits import backoff
 from scratchbus.engine.steps import Step
-from scratchbus.engine.wakeup import wait_async
+from scratchbus.engine.waits import wait_async
 from scratchbus.errors import LogError, ScratchbusError
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.log_entry import LogEntry

@@ -56,12 +56,12 @@ def import_from(module: str, name: str) -> Any:
 
 def import_all() -> None:
     """Import all late modules, for a long-running program whose code may be replaced on disk."""
-    done: set[str] = set()
-    while wanted := [name for name in _names if name not in done]:  # an import may declare more
-        for name in wanted:
+    imported: set[str] = set()
+    while pending := [name for name in _names if name not in imported]:  # an import may declare more
+        for name in pending:
             with _importing:
                 import_module(name)
-        done.update(wanted)
+        imported.update(pending)
 
 
 class once(Generic[T]):  # noqa: N801 - it is used as `property` is
@@ -76,5 +76,5 @@ class once(Generic[T]):  # noqa: N801 - it is used as `property` is
         """Compute the value, and store it in the owner under this name."""
         if owner is None:  # asked for on the class
             return self  # type: ignore[return-value]
-        made: T = vars(owner).setdefault(self._name, self._make(owner))
-        return made
+        value: T = vars(owner).setdefault(self._name, self._make(owner))
+        return value

@@ -14,7 +14,7 @@ from contextlib import suppress
 from scratchbus.commands.claim import Picked, PickFilter, pick
 from scratchbus.domain.checks import check_label, check_some
 from scratchbus.domain.values import Duration, check_page
-from scratchbus.engine.patience import backoff
+from scratchbus.engine.retry_limits import backoff
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import Conflict, NotFound, ScratchbusError
 from scratchbus.eventlog.keys import SYSTEM_PAGE

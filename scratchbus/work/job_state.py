@@ -28,7 +28,7 @@ from scratchbus.errors import (
 )
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.scope import Core
-from scratchbus.subscriptions.consumer import NAP, PASSING
+from scratchbus.subscriptions.consumer import NAP, TRANSIENT_ERRORS
 from scratchbus.subscriptions.delivery_state import reason_of
 from scratchbus.subscriptions.options import check_attempts, seconds
 from scratchbus.telemetry.counters import counts
@@ -42,7 +42,7 @@ NO_OUTCOME = "its handler ended without an outcome: resolve, review, archive, re
 
 UNTRIED = ReleaseTerms(untried=True)
 
-NOBODY_ELSES = (Conflict, NotFound, BusClosed, *PASSING)
+NOBODY_ELSES = (Conflict, NotFound, BusClosed, *TRANSIENT_ERRORS)
 """Errors that may keep a worker from giving a job back; its claim then lapses by itself, or has lapsed."""
 
 _LONGEST_REASON = 1_000
@@ -212,7 +212,7 @@ class JobState:
             if self.is_out and not self._is_writing:  # else it ended regularly
                 self._is_lost = True
                 logger.warning("lost a claim", observation=self.id, reason=str(problem))
-        except PASSING:
+        except TRANSIENT_ERRORS:
             self._not_before = started_at + NAP
 
 

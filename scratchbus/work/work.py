@@ -19,7 +19,7 @@ from scratchbus.domain.values import Duration, check_whole
 from scratchbus.eventlog.reader import Stop
 from scratchbus.readmodel.scope import Host
 from scratchbus.subscriptions.concurrency import MOST_AT_ONCE, run_together
-from scratchbus.subscriptions.consumer import NAP, PASSING
+from scratchbus.subscriptions.consumer import NAP, TRANSIENT_ERRORS
 from scratchbus.subscriptions.delivery_state import NOT_THE_EVENTS_FAULT, reason_of
 from scratchbus.telemetry import tracing
 from scratchbus.telemetry.logs import stderr_logger
@@ -173,7 +173,7 @@ class Work:
                 if not self._is_closed and not job.is_lost:
                     return job
                 self._release_job()
-            except PASSING as problem:
+            except TRANSIENT_ERRORS as problem:
                 self._bus.feeds.wait((), self._woken, self._agenda.trouble(problem))
         raise StopIteration
 

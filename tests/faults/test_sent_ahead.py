@@ -259,7 +259,7 @@ def while_added(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> li
         sizes.append(len(begun))
         do()
 
-    monkeypatch.setattr(adding, "_begin", doing)
+    monkeypatch.setattr(adding, "_prepare", doing)
     return sizes
 
 
