@@ -23,18 +23,18 @@ class MemoryTool:
     def __init__(self, bus: scratchbus.Bus, scope: str) -> None:
         self._texts = bus.texts(scope)
 
-    def __call__(self, arguments: object, *, event_id: str | None = None) -> str:
+    def __call__(self, given: object, *, event_id: str | None = None) -> str:
         """Return the text of the tool's answer to an input, also for an error; see `answer`."""
-        return (self.answer(arguments, event_id=event_id)).text
+        return (self.answer(given, event_id=event_id)).text
 
-    def answer(self, arguments: object, *, event_id: str | None = None) -> Answer:
+    def answer(self, given: object, *, event_id: str | None = None) -> Answer:
         """Return the answer to the input of a tool call: a command with its parameters.
 
         With an `event_id`, such as the id of the `tool_use` block, repeating a call changes nothing more. Raises
         EngineError and LogError, like every use of a bus; other errors are returned as answers.
         """
         try:
-            command = answers.parse(arguments)
+            command = answers.parse(given)
             run = getattr(self, f"_{command['command']}")
             return Answer(run(command, event_id))
         except MemoryToolError as refused:

@@ -21,18 +21,18 @@ class AsyncMemoryTool:
     def __init__(self, bus: scratchbus.AsyncBus, scope: str) -> None:
         self._texts = bus.texts(scope)
 
-    async def __call__(self, arguments: object, *, event_id: str | None = None) -> str:
+    async def __call__(self, given: object, *, event_id: str | None = None) -> str:
         """Return the text of the tool's answer to an input, also for an error; see `answer`."""
-        return (await self.answer(arguments, event_id=event_id)).text
+        return (await self.answer(given, event_id=event_id)).text
 
-    async def answer(self, arguments: object, *, event_id: str | None = None) -> Answer:
+    async def answer(self, given: object, *, event_id: str | None = None) -> Answer:
         """Return the answer to the input of a tool call: a command with its parameters.
 
         With an `event_id`, such as the id of the `tool_use` block, repeating a call changes nothing more. Raises
         EngineError and LogError, like every use of a bus; other errors are returned as answers.
         """
         try:
-            command = answers.parse(arguments)
+            command = answers.parse(given)
             run = getattr(self, f"_{command['command']}")
             return Answer(await run(command, event_id))
         except MemoryToolError as refused:

@@ -97,12 +97,12 @@ class Tokens:
         self._broken = None
         return found
 
-    def find(self, token_text: str) -> Token | None:
+    def find(self, given: str) -> Token | None:
         """Return the matching token, compared in constant time; None if it is unknown or has expired.
 
         Raises SettingsError.
         """
-        digest = _digest(token_text)
+        digest = _digest(given)
         found = None
         for token in self.last_good():
             if hmac.compare_digest(token.digest, digest):

@@ -16,7 +16,7 @@ import anyio.lowlevel
 import pytest
 
 from scratchbus.mcp.json_rpc import Message
-from scratchbus.mcp.pipes import _MOST_AHEAD, _CHUNK, InputPipe, OutputPipe, _has_room, _unread
+from scratchbus.mcp.pipes import _CHUNK, _MOST_AHEAD, InputPipe, OutputPipe, _has_room, _unread
 from scratchbus.mcp.protocol import PARSE_ERROR
 from scratchbus.mcp.stdio import _receive
 from tests.waiting import PATIENCE
