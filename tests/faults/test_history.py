@@ -380,6 +380,14 @@ def test_a_duplicated_claim_is_not_linearizable(history: History) -> None:
     assert "not linearizable" in {violation.kind for violation in heads(Case(history))}
 
 
+def test_a_job_from_a_flushed_log_is_not_a_claim_in_the_next(history: History) -> None:
+    claim = claims_of(history)[0]
+    asked = next(each for each in told(history, "invoke", n=claim.told["n"]) if each.who == claim.who)
+    job = {"id": asked.told["id"], "fence": claim.told["fence"], "until": claim.told["until"] - 500}
+    add(history, claim, what="job", who="worker-1.99", told=job)
+    assert list(heads(Case(history))) == []
+
+
 def test_the_checker_of_heads_says_what_it_left_out(history: History) -> None:
     tally = Counter[str]()
     assert list(heads(Case(history), tally, seconds=-1)) == []

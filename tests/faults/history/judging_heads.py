@@ -141,9 +141,14 @@ class _Reign:
             self._spans.append((entry.seq, call, ret))
 
     def _take_job(self, job: Record) -> None:
-        """What a worker was handed is a claim by it, at the time of the event that gave this fence."""
+        """What a worker was handed is a claim by it, at the time of the event that gave it this fence.
+
+        An observation that was added again after a flush has its fences anew: then this one may be another's here.
+        """
         for entry in self._log.claims.get(job.told["id"], []):
-            if self._log.turns[entry.seq].after.fence == job.told["fence"] and "fence" not in entry.body:
+            claimed = self._log.turns[entry.seq].after
+            is_own = claimed.holder == job.who and claimed.fence == job.told["fence"]
+            if is_own and "fence" not in entry.body:
                 self._noted.add(entry.seq)
                 call, _ = self._bounds.of(entry.seq)
                 act = Act("claim", job.who, fence_given=job.told["fence"])
