@@ -21,7 +21,7 @@ from scratchbus.domain.representation import public_names
 from scratchbus.domain.values import Duration, Moment, check_page
 from scratchbus.projections.filters import Filter, FilterKeywords, filter_of, keywords_of
 from scratchbus.readmodel.scope import Host
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from scratchbus import timetravel
@@ -38,20 +38,20 @@ if TYPE_CHECKING:
     from scratchbus.readmodel import rebuild as rebuilds
     from scratchbus.readmodel import short_ids
 else:
-    change = late("scratchbus.commands.change")
-    claims = late("scratchbus.commands.claim")
-    execution = late("scratchbus.commands.execution")
-    erasure = late("scratchbus.commands.erase")
-    exposures = late("scratchbus.domain.exposure")
-    exposure_log = late("scratchbus.commands.exposure")
-    rebuilds = late("scratchbus.readmodel.rebuild")
-    refutation = late("scratchbus.commands.refute")
-    short_ids = late("scratchbus.readmodel.short_ids")
-    timetravel = late("scratchbus.timetravel")
-    traces = late("scratchbus.domain.trace")
-    bus_state = late("scratchbus.commands.bus_state")
-    trace_queries = late("scratchbus.commands.trace")
-    workers = late("scratchbus.work")
+    change = lazy("scratchbus.commands.change")
+    claims = lazy("scratchbus.commands.claim")
+    execution = lazy("scratchbus.commands.execution")
+    erasure = lazy("scratchbus.commands.erase")
+    exposures = lazy("scratchbus.domain.exposure")
+    exposure_log = lazy("scratchbus.commands.exposure")
+    rebuilds = lazy("scratchbus.readmodel.rebuild")
+    refutation = lazy("scratchbus.commands.refute")
+    short_ids = lazy("scratchbus.readmodel.short_ids")
+    timetravel = lazy("scratchbus.timetravel")
+    traces = lazy("scratchbus.domain.trace")
+    bus_state = lazy("scratchbus.commands.bus_state")
+    trace_queries = lazy("scratchbus.commands.trace")
+    workers = lazy("scratchbus.work")
 
 Names = list[str]
 Observations = list[Observation]  # inside a class with a method `list`, that name is taken

@@ -25,12 +25,12 @@ from scratchbus.readmodel.history import history, read_events
 from scratchbus.readmodel.queries import Freshness, PastState, active, get, read_head
 from scratchbus.readmodel.scope import Core, type_of
 from scratchbus.readmodel.search import search
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     import difflib
 else:
-    difflib = late("difflib")
+    difflib = lazy("difflib")
 
 
 def narrow_of(

@@ -28,13 +28,13 @@ from scratchbus.projections.notepad import SUBJECT as NOTEPAD
 from scratchbus.projections.todo import SUBJECT as TODO
 from scratchbus.readmodel.queries import active, count_of_open, recollect
 from scratchbus.readmodel.scope import Core
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from scratchbus.commands import fact_reads, fact_text
 else:
-    fact_reads = late("scratchbus.commands.fact_reads")  # most contexts have no scope
-    fact_text = late("scratchbus.commands.fact_text")
+    fact_reads = lazy("scratchbus.commands.fact_reads")  # most contexts have no scope
+    fact_text = lazy("scratchbus.commands.fact_text")
 
 
 @dataclass(frozen=True, slots=True)

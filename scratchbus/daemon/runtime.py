@@ -31,7 +31,7 @@ from scratchbus.errors import (
     PositionLost,
     ScratchbusError,
 )
-from scratchbus.telemetry.late import import_all
+from scratchbus.telemetry.lazy import import_all
 from scratchbus.telemetry.terminal import escaped, visible
 
 TRANSIENT_ERRORS: tuple[type[ScratchbusError], ...] = (

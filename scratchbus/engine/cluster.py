@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from scratchbus.engine.redirects import Address, Failover, Learning, Sending, is_lost
 from scratchbus.engine.slots import hash_tag, slot_of
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from redis import exceptions as redis_errors
 else:
-    redis_errors = late("redis.exceptions")
+    redis_errors = lazy("redis.exceptions")
 
 
 class Cluster(Failover):

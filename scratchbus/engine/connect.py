@@ -20,7 +20,7 @@ from scratchbus.engine.sentinel import Sentinels
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.engine.urls import SCHEMES, Makers, makers, read_hosts, without_password
 from scratchbus.errors import EngineForbidden, EngineMisconfigured, EngineTooOld, InvalidURL
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from redis import backoff, retry
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from scratchbus.engine.embedded import own_connection_async
     from scratchbus.engine.links_async import AsyncLink
 else:
-    backoff = late("redis.backoff")
-    own_connection_async = late("scratchbus.engine.embedded.own_connection_async")
-    drivers_async = late("scratchbus.engine.drivers_async")
-    links_async = late("scratchbus.engine.links_async")
-    retry = late("redis.retry")
+    backoff = lazy("redis.backoff")
+    own_connection_async = lazy("scratchbus.engine.embedded.own_connection_async")
+    drivers_async = lazy("scratchbus.engine.drivers_async")
+    links_async = lazy("scratchbus.engine.links_async")
+    retry = lazy("redis.retry")
 
 UNKNOWN = "unknown"
 """Stands for information that this user may not read from the server."""

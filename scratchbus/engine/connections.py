@@ -20,14 +20,14 @@ from scratchbus.errors import (
     EngineUnreachable,
     ScratchbusError,
 )
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from redis import _parsers as parsers
     from redis import exceptions as redis_errors
 else:  # redis-py is imported when it opens a connection, or for the first error
-    parsers = late("redis._parsers")
-    redis_errors = late("redis.exceptions")
+    parsers = lazy("redis._parsers")
+    redis_errors = lazy("redis.exceptions")
 
 Commands = tuple[tuple[Any, ...], ...]
 

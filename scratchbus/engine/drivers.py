@@ -37,12 +37,12 @@ from scratchbus.engine.steps import (
 )
 from scratchbus.errors import ArchiveError, BusClosed, EngineError, LogError, ScratchbusError
 from scratchbus.telemetry.counters import counts
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from redis import exceptions as redis_errors
 else:
-    redis_errors = late("redis.exceptions")
+    redis_errors = lazy("redis.exceptions")
 
 T = TypeVar("T")
 

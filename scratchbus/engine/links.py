@@ -16,12 +16,12 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from scratchbus.engine.connections import HUNG_UP, Connection, reply_reader
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from redis import exceptions as redis_errors
 else:
-    redis_errors = late("redis.exceptions")
+    redis_errors = lazy("redis.exceptions")
 
 _BUFFER = 256 * 1024  # bytes per read; a projector's chunk is about a megabyte
 _SMALL = 4 * 1024  # bytes that a socket accepts without blocking once the server has read all earlier ones

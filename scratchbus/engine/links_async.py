@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from scratchbus.engine.connections import HUNG_UP, UNREAD, AsyncConnection, Commands, pack, reply_reader
 from scratchbus.engine.steps import Joint
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from redis import exceptions as redis_errors
 else:
-    redis_errors = late("redis.exceptions")
+    redis_errors = lazy("redis.exceptions")
 
 _MOST_QUEUED = 25
 """The number of queued requests that are sent at once, without waiting for more tasks, to keep the engine busy."""

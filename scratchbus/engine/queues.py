@@ -13,15 +13,15 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scratchbus.engine.steps import Queued, Step
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     import asyncio
     from concurrent import futures
     from concurrent.futures import Future
 else:
-    asyncio = late("asyncio")  # which programs that block need not import
-    futures = late("concurrent.futures")
+    asyncio = lazy("asyncio")  # which programs that block need not import
+    futures = lazy("concurrent.futures")
 
 GATHERING = 0.002
 """Seconds that a draining thread waits for more jobs, since one large batch costs less than many small ones."""

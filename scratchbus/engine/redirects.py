@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from scratchbus.engine.connections import Commands, is_broken, translate
 from scratchbus.engine.retry_limits import READ_TRIES, RECOVERY_SECONDS, backoff
 from scratchbus.engine.steps import Call, Interrupted, Joint, Pause, Request
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from redis import exceptions as redis_errors
 else:
-    redis_errors = late("redis.exceptions")
+    redis_errors = lazy("redis.exceptions")
 
 T = TypeVar("T")
 

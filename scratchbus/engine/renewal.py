@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 from scratchbus.telemetry.logs import stderr_logger
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from scratchbus.engine.steps import Step
 else:
-    asyncio = late("asyncio")  # which programs that block need not import
+    asyncio = lazy("asyncio")  # which programs that block need not import
 
 CHECK_SECONDS = 0.1
 """Seconds between two checks for what is due."""

@@ -25,7 +25,7 @@ from typing import Annotated, Any, ClassVar, Generic, ParamSpec, TypeVar, get_ty
 from hiredis import pack_command
 
 from scratchbus.errors import EngineError, shown
-from scratchbus.telemetry.late import once
+from scratchbus.telemetry.lazy import once
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from scratchbus.engine.redirects import Address, Failover, Learning, Sending
 from scratchbus.errors import EngineMisconfigured
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from redis import exceptions as redis_errors
 else:
-    redis_errors = late("redis.exceptions")
+    redis_errors = lazy("redis.exceptions")
 
 
 class Sentinels(Failover):

@@ -11,16 +11,16 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 from scratchbus.engine.connections import AsyncConnection, Connection
 from scratchbus.engine.redirects import Address
 from scratchbus.errors import InvalidURL
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from redis import connection as blocking
     from redis import exceptions as redis_errors
     from redis.asyncio import connection as nonblocking
 else:
-    blocking = late("redis.connection")
-    nonblocking = late("redis.asyncio.connection")
-    redis_errors = late("redis.exceptions")
+    blocking = lazy("redis.connection")
+    nonblocking = lazy("redis.asyncio.connection")
+    redis_errors = lazy("redis.exceptions")
 
 SCHEMES = (
     "redis://, rediss://, unix://, redis+cluster://host,host, redis+sentinel://host,host/master,"

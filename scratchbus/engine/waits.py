@@ -6,12 +6,12 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     import asyncio
 else:
-    asyncio = late("asyncio")  # which programs that block need not import
+    asyncio = lazy("asyncio")  # which programs that block need not import
 
 
 def wait(event: threading.Event, seconds: float | None) -> bool:

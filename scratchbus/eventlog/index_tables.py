@@ -21,12 +21,12 @@ from scratchbus.eventlog.archived import Past
 from scratchbus.eventlog.below_floor import lost
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.index_entries import ID, PLACE, ULID_LENGTH, PagedOut, bytes_of, whole
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from scratchbus.eventlog import unzip as zipped
 else:
-    zipped = late("scratchbus.eventlog.unzip")
+    zipped = lazy("scratchbus.eventlog.unzip")
 
 MOST_LOADED = 8
 """The tables that a process keeps in memory, about a megabyte each."""

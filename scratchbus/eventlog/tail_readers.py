@@ -19,7 +19,7 @@ from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.reader import LONGEST_BLOCK_MS, STOPPABLE_BLOCK_MS
 from scratchbus.eventlog.tail import Feed
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 from scratchbus.telemetry.logs import stderr_logger
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from scratchbus.engine.drivers import Engine
     from scratchbus.engine.drivers_async import AsyncEngine
 else:
-    asyncio = late("asyncio")  # blocking programs need not import it
+    asyncio = lazy("asyncio")  # blocking programs need not import it
 
 BREATH = 0.0001
 """Seconds per follower between two reads of a dedicated thread.

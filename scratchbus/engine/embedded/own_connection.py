@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from scratchbus.engine.connections import HUNG_UP, UNREAD, pack, reply_reader
 from scratchbus.engine.embedded.socket import check_peer, check_socket
 from scratchbus.errors import EngineUnreachable
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from redis import exceptions as redis_errors
 else:
-    redis_errors = late("redis.exceptions")
+    redis_errors = lazy("redis.exceptions")
 
 BUFFER = 4_096
 """The most bytes that are read at once while connecting."""

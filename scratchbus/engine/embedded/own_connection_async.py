@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from scratchbus.engine.connections import HUNG_UP, UNREAD, reply_reader
 from scratchbus.engine.embedded.own_connection import BUFFER, introduction, redis_py_errors
 from scratchbus.engine.embedded.socket import check_peer, check_socket
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from redis import exceptions as redis_errors
 else:
-    redis_errors = late("redis.exceptions")
+    redis_errors = lazy("redis.exceptions")
 
 
 class AsyncOwnConnection:
