@@ -22,8 +22,8 @@ from scratchbus.context import Surfaced as Surfaced
 from scratchbus.context.embedding import Embedder as Embedder
 from scratchbus.context.guidance import guidance as guidance
 from scratchbus.context.layout import Part as ContextPart
-from scratchbus.context.recalled import Reason as Reason
-from scratchbus.context.recalled import Recalled as Recalled
+from scratchbus.context.recall_results import Reason as Reason
+from scratchbus.context.recall_results import Recalled as Recalled
 from scratchbus.context.surface import rank as rank_matches
 from scratchbus.domain import events as events
 from scratchbus.domain.cloudevents import cloud_event as cloud_event
@@ -157,8 +157,8 @@ from scratchbus.subscriptions import Delivery as Delivery
 from scratchbus.subscriptions import Subscription as Subscription
 from scratchbus.subscriptions.definition import Webhook as Webhook
 from scratchbus.subscriptions.definition import new_webhook_secret as new_webhook_secret
-from scratchbus.subscriptions.pulling import Pulled as Pulled
-from scratchbus.subscriptions.pulling import PulledEvent as PulledEvent
+from scratchbus.subscriptions.pulled_batches import Pulled as Pulled
+from scratchbus.subscriptions.pulled_batches import PulledEvent as PulledEvent
 from scratchbus.telemetry.terminal import escaped as escaped
 from scratchbus.telemetry.terminal import visible as visible
 from scratchbus.telemetry.tracing import TraceSpan as TraceSpan

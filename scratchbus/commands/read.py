@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
-from scratchbus.commands.outcome import check_statuses, not_found
+from scratchbus.commands.observations import check_statuses, not_found
 from scratchbus.domain.checks import check_limit, check_some
 from scratchbus.domain.events import EVENTS, AnyEvent, Event, StatusChanged
 from scratchbus.domain.observation import Observation
@@ -26,12 +26,12 @@ from scratchbus.readmodel.page_query import Freshness, PastState, active
 from scratchbus.readmodel.queries import get, read_head
 from scratchbus.readmodel.scope import Core, type_of
 from scratchbus.readmodel.search import search
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     import difflib
 else:
-    difflib = late("difflib")
+    difflib = lazy("difflib")
 
 
 def entry_filter_of(
@@ -50,8 +50,8 @@ def entry_filter_of(
     check_some("subjects", subjects)
     for kind in check_some("kinds", kinds) or ():
         if kind not in EVENTS:
-            near = difflib.get_close_matches(kind, EVENTS, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
+            similar = difflib.get_close_matches(kind, EVENTS, n=1)
+            hint = f"did you mean {similar[0]!r}? " if similar else ""
             raise InvalidField("kinds", f"{shown(kind)} is not a kind of event; {hint}known: {', '.join(EVENTS)}")
     return EntryFilter.of(pages, types, kinds, subjects)
 
@@ -195,8 +195,8 @@ def list_displaced(core: Core, page: str, newcomer: object) -> Step[list[Observa
         return []
     ms, seq, shard = newcomer.position
     ids: list[str] = []
-    for own in (yield from read_events(core.log, [newcomer.position])):
-        before = range(seq - int(own.batch.partition("/")[0]) + 1, seq)
+    for last_event in (yield from read_events(core.log, [newcomer.position])):
+        before = range(seq - int(last_event.batch.partition("/")[0]) + 1, seq)
         events = yield from read_events(core.log, [Position(ms, each, shard) for each in before])
         ids = [each.subject for each in events if _made_room(each, newcomer.id)]
     if not ids:

@@ -21,7 +21,7 @@ from pydantic_core import PydanticUndefined
 from typing_extensions import is_typeddict
 
 from scratchbus.domain.events import ENVELOPE, Event
-from scratchbus.telemetry.late import once
+from scratchbus.telemetry.lazy import once
 
 Fields = Any
 """A struct with the fields of an event, in the order of its model; only `kind` of the envelope's fields is set."""

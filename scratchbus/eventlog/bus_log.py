@@ -9,7 +9,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, NamedTuple
 
 from scratchbus.domain.position import Position
-from scratchbus.engine.patience import PATIENCE
+from scratchbus.engine.retry_limits import RECOVERY_SECONDS
 from scratchbus.engine.scripts import Prefix
 from scratchbus.engine.steps import Step, ask
 from scratchbus.eventlog import ids
@@ -64,7 +64,7 @@ class Log:
     replica_ms: int
     is_spread: bool
     archive: LogArchive | None
-    patience: float = PATIENCE
+    patience: float = RECOVERY_SECONDS
     known_ends: dict[int, str] = field(default_factory=dict)
     first_ends: dict[int, str] = field(default_factory=dict)
     origin: str = field(default_factory=lambda: token_hex(8))

@@ -11,7 +11,7 @@ from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.position import in_time
 from scratchbus.domain.time_checks import When
 from scratchbus.engine.steps import Step
-from scratchbus.engine.wakeup import wait_async
+from scratchbus.engine.waits import wait_async
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.cursor import cursors

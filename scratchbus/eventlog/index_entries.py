@@ -8,13 +8,13 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
 from scratchbus.domain.observation import Observation
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     import ulid
 
 else:
-    ulid = late("ulid")
+    ulid = lazy("ulid")
 
 BUCKETS, RANGE = 4_096, 1_024
 ULID_LENGTH = 26

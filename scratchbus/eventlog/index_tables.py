@@ -21,12 +21,12 @@ from scratchbus.eventlog.archive_protocol import LogArchive
 from scratchbus.eventlog.below_floor import no_archive
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.index_entries import ENTRY, ID, ULID_LENGTH, PagedOut, bytes_of, id_text
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from scratchbus.eventlog import compression
 else:
-    compression = late("scratchbus.eventlog.compression")
+    compression = lazy("scratchbus.eventlog.compression")
 
 MOST_LOADED = 8
 """The tables that a process keeps in memory, about a megabyte each."""

@@ -9,7 +9,7 @@ from pydantic_core import from_json
 
 from scratchbus.domain.events import Event
 from scratchbus.domain.position import Position
-from scratchbus.engine.patience import backoff
+from scratchbus.engine.retry_limits import backoff
 from scratchbus.engine.steps import Pause, Step, ask_all
 from scratchbus.errors import BusClosed, EngineError, EngineLoading, EngineUnreachable, EventIdReused, ScratchbusError
 from scratchbus.eventlog.bus_log import Log

@@ -11,15 +11,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from scratchbus.domain.position import Position
-from scratchbus.engine.patience import backoff
+from scratchbus.engine.retry_limits import backoff
 from scratchbus.engine.steps import Step
-from scratchbus.engine.wakeup import wait_async
+from scratchbus.engine.waits import wait_async
 from scratchbus.errors import LogError, ScratchbusError
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.reader import LONGEST_BLOCK_MS, STOPPABLE_BLOCK_MS
 from scratchbus.eventlog.tail import Feed
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 from scratchbus.telemetry.logs import stderr_logger
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from scratchbus.engine.drivers import Engine
     from scratchbus.engine.drivers_async import AsyncEngine
 else:
-    asyncio = late("asyncio")  # blocking programs need not import it
+    asyncio = lazy("asyncio")  # blocking programs need not import it
 
 PAUSE = 0.0001
 """Seconds per follower between two reads of a dedicated thread.

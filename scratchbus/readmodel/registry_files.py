@@ -10,12 +10,12 @@ from scratchbus.domain import lifecycle, shipped_types
 from scratchbus.domain.registry import Registry
 from scratchbus.errors import RegistryError, shown
 from scratchbus.settings import read_text
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from scratchbus.domain import registry_yaml
 else:
-    registry_yaml = late("scratchbus.domain.registry_yaml")
+    registry_yaml = lazy("scratchbus.domain.registry_yaml")
 
 
 def as_registry(source: object) -> Registry:

@@ -32,7 +32,7 @@ from scratchbus.readmodel.memory_cache import MemoryCache, MemoryKind
 from scratchbus.readmodel.page_query import Freshness
 from scratchbus.readmodel.published_registries import Published, publish, read_published
 from scratchbus.settings import Settings
-from scratchbus.telemetry.late import late, once
+from scratchbus.telemetry.lazy import lazy, once
 
 if TYPE_CHECKING:
     from scratchbus.domain import conversations, registry_yaml
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
     from scratchbus.projections import conversation, path_index, tasks
     from scratchbus.readmodel import fact_index, registry_files, relations_file
 else:
-    conversation = late("scratchbus.projections.conversation")
-    conversations = late("scratchbus.domain.conversations")
-    path_index = late("scratchbus.projections.path_index")
-    fact_index = late("scratchbus.readmodel.fact_index")
-    registry_files = late("scratchbus.readmodel.registry_files")
-    tasks = late("scratchbus.projections.tasks")
-    relations_file = late("scratchbus.readmodel.relations_file")
-    registry_yaml = late("scratchbus.domain.registry_yaml")
+    conversation = lazy("scratchbus.projections.conversation")
+    conversations = lazy("scratchbus.domain.conversations")
+    path_index = lazy("scratchbus.projections.path_index")
+    fact_index = lazy("scratchbus.readmodel.fact_index")
+    registry_files = lazy("scratchbus.readmodel.registry_files")
+    tasks = lazy("scratchbus.projections.tasks")
+    relations_file = lazy("scratchbus.readmodel.relations_file")
+    registry_yaml = lazy("scratchbus.domain.registry_yaml")
 
 T = TypeVar("T")
 

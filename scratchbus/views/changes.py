@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Self
 
-from scratchbus.engine.wakeup import wait
+from scratchbus.engine.waits import wait
 from scratchbus.eventlog.reader import Stop
 from scratchbus.views.live_page import Change, Live
 from scratchbus.views.reads import PendingChanges

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Self
 
-from scratchbus.engine.wakeup import wait_async
+from scratchbus.engine.waits import wait_async
 from scratchbus.eventlog.reader import Stop
 from scratchbus.views.live_page import Change, Live
 from scratchbus.views.reads import PendingChanges

@@ -17,7 +17,7 @@ from weakref import WeakSet
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
-from scratchbus.engine.patience import backoff
+from scratchbus.engine.retry_limits import backoff
 from scratchbus.engine.steps import Pause, Step, ask
 from scratchbus.errors import BusClosed, CodeTooOld, LogError, LogGap, LogRewound, PositionLost, ScratchbusError
 from scratchbus.eventlog.cursor import Cursor

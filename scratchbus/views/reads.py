@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
-from scratchbus.commands.outcome import no_status, statuses_of
+from scratchbus.commands.observations import no_status, statuses_of
 from scratchbus.domain.checks import check_limit
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import BusPosition, Position

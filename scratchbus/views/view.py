@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Self
 
 from scratchbus.domain.values import Duration
-from scratchbus.engine.wakeup import wait
+from scratchbus.engine.waits import wait
 from scratchbus.eventlog.reader import Stop
 from scratchbus.views.changes import PageChanges
 from scratchbus.views.live_page import Change, Watcher

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Self
 
 from scratchbus.domain.values import Duration
-from scratchbus.engine.wakeup import wait_async
+from scratchbus.engine.waits import wait_async
 from scratchbus.eventlog.reader import Stop
 from scratchbus.views.changes_async import AsyncPageChanges
 from scratchbus.views.live_page import Change, Watcher

@@ -252,14 +252,14 @@ def items() -> list[NewObservation]:
 
 def while_added(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> list[int]:
     """Do something once a batch was sent, before its reply is wanted; return the sizes of such batches."""
-    begin, sizes = adding._begin, list[int]()
+    begin, sizes = adding._prepare, list[int]()
 
     def doing(page: str, writes: list[Write], begun: dict[str, Observation]) -> None:
         begin(page, writes, begun)
         sizes.append(len(begun))
         do()
 
-    monkeypatch.setattr(adding, "_begin", doing)
+    monkeypatch.setattr(adding, "_prepare", doing)
     return sizes
 
 
