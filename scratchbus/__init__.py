@@ -19,7 +19,7 @@ def _lazily(package, file):  # type checkers read the stub
         """Import a public name when it is first used."""
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        from scratchbus.telemetry.late import import_from
+        from scratchbus.telemetry.lazy import import_from
 
         value = import_from(*homes[name])
         setattr(sys.modules[package], name, value)

@@ -1,9 +1,9 @@
 """The public names, each with where it is defined. Programs read this list too: see `__init__.py`."""
 
+from scratchbus.archive.archive_check import verify as verify_archive
 from scratchbus.archive.archiver import Archived as Archived
 from scratchbus.archive.archiver import Progress as ArchiveProgress
 from scratchbus.archive.archiver import archive_bus as archive_bus
-from scratchbus.archive.check import verify as verify_archive
 from scratchbus.archive.contents import SegmentInfo as SegmentInfo
 from scratchbus.archive.contents import archived_segments as archived_segments
 from scratchbus.archive.export import line_of as export_line
@@ -22,8 +22,8 @@ from scratchbus.context import Surfaced as Surfaced
 from scratchbus.context.embedding import Embedder as Embedder
 from scratchbus.context.guidance import guidance as guidance
 from scratchbus.context.layout import Part as ContextPart
-from scratchbus.context.recalled import Reason as Reason
-from scratchbus.context.recalled import Recalled as Recalled
+from scratchbus.context.recall_results import Reason as Reason
+from scratchbus.context.recall_results import Recalled as Recalled
 from scratchbus.context.surface import rank as rank_matches
 from scratchbus.domain import events as events
 from scratchbus.domain.cloudevents import cloud_event as cloud_event
@@ -96,8 +96,8 @@ from scratchbus.engine.embedded.server import directory_of as embedded_directory
 from scratchbus.engine.embedded.server import find_running as find_engine
 from scratchbus.engine.embedded.server import stop as stop_engine
 from scratchbus.errors import ScratchbusError as ScratchbusError
-from scratchbus.eventlog.because import because as because
-from scratchbus.eventlog.because import within_trace as within_trace
+from scratchbus.eventlog.causes import because as because
+from scratchbus.eventlog.causes import within_trace as within_trace
 from scratchbus.eventlog.foreign import ForeignEntry as ForeignEntry
 from scratchbus.eventlog.ids import new_id as new_id
 from scratchbus.http.main import ServeOptions as HttpOptions
@@ -157,8 +157,8 @@ from scratchbus.subscriptions import Delivery as Delivery
 from scratchbus.subscriptions import Subscription as Subscription
 from scratchbus.subscriptions.definition import Webhook as Webhook
 from scratchbus.subscriptions.definition import new_webhook_secret as new_webhook_secret
-from scratchbus.subscriptions.pulling import Pulled as Pulled
-from scratchbus.subscriptions.pulling import PulledEvent as PulledEvent
+from scratchbus.subscriptions.pulled_batches import Pulled as Pulled
+from scratchbus.subscriptions.pulled_batches import PulledEvent as PulledEvent
 from scratchbus.telemetry.terminal import escaped as escaped
 from scratchbus.telemetry.terminal import visible as visible
 from scratchbus.telemetry.tracing import TraceSpan as TraceSpan

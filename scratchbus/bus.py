@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.engine.renewal import Keeper
 from scratchbus.memory.memories import Memories
-from scratchbus.telemetry.late import late, once
+from scratchbus.telemetry.lazy import lazy, once
 
 if TYPE_CHECKING:
     from scratchbus import context as contexts
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from scratchbus.domain import registry as registries
     from scratchbus.domain import representation, values
     from scratchbus.engine import steps
-    from scratchbus.eventlog import consumers, cursor, foreign, newest, reader, tail_readers
+    from scratchbus.eventlog import consumers, cursor, foreign, newest_events, reader, tail_readers
     from scratchbus.eventlog import follow as followers
     from scratchbus.readmodel import histogram as histograms
     from scratchbus.readmodel import rebuild as rebuilds
@@ -38,52 +38,52 @@ if TYPE_CHECKING:
     from scratchbus.readmodel import status as bus_status
     from scratchbus.readmodel import verify as verification
     from scratchbus.subscriptions import dead_letters as dead_letter
-    from scratchbus.subscriptions import definition, event_filters, options, pulling, settling
+    from scratchbus.subscriptions import definition, event_filters, options, pulled_batches, settlement
     from scratchbus.subscriptions import pull as pull_loop
     from scratchbus.views import shared as shared_views
     from scratchbus.views import view as views
     from scratchbus.work import handlers as handlers
 else:  # modules for opening a bus are imported then, all others on first use
-    claims = late("scratchbus.commands.claim")
-    configuration = late("scratchbus.settings")
-    consumers = late("scratchbus.eventlog.consumers")
-    contexts = late("scratchbus.context")
-    cursor = late("scratchbus.eventlog.cursor")
-    definition = late("scratchbus.subscriptions.definition")
-    embedding = late("scratchbus.context.embedding")
-    event_kinds = late("scratchbus.domain.events")
-    event_filters = late("scratchbus.subscriptions.event_filters")
-    handlers = late("scratchbus.work.handlers")
-    followers = late("scratchbus.eventlog.follow")
-    foreign = late("scratchbus.eventlog.foreign")
-    histograms = late("scratchbus.readmodel.histogram")
-    importing = late("scratchbus.archive.importing")
-    dead_letter = late("scratchbus.subscriptions.dead_letters")
-    read = late("scratchbus.commands.read")
-    newest = late("scratchbus.eventlog.newest")
-    opening = late("scratchbus.opening")
-    options = late("scratchbus.subscriptions.options")
-    page_facade = late("scratchbus.page")
-    pull_loop = late("scratchbus.subscriptions.pull")
-    pulling = late("scratchbus.subscriptions.pulling")
-    reader = late("scratchbus.eventlog.reader")
-    rebuilds = late("scratchbus.readmodel.rebuild")
-    recall_search = late("scratchbus.context.recall")
-    registries = late("scratchbus.domain.registry")
-    registry_files = late("scratchbus.readmodel.registry_files")
-    representation = late("scratchbus.domain.representation")
-    scope = late("scratchbus.readmodel.scope")
-    settling = late("scratchbus.subscriptions.settling")
-    shared_views = late("scratchbus.views.shared")
-    bus_status = late("scratchbus.readmodel.status")
-    steps = late("scratchbus.engine.steps")
-    subscription = late("scratchbus.subscriptions")
-    tail_readers = late("scratchbus.eventlog.tail_readers")
-    timetravel = late("scratchbus.timetravel")
-    values = late("scratchbus.domain.values")
-    verification = late("scratchbus.readmodel.verify")
-    views = late("scratchbus.views.view")
-    workers = late("scratchbus.work")
+    claims = lazy("scratchbus.commands.claim")
+    configuration = lazy("scratchbus.settings")
+    consumers = lazy("scratchbus.eventlog.consumers")
+    contexts = lazy("scratchbus.context")
+    cursor = lazy("scratchbus.eventlog.cursor")
+    definition = lazy("scratchbus.subscriptions.definition")
+    embedding = lazy("scratchbus.context.embedding")
+    event_kinds = lazy("scratchbus.domain.events")
+    event_filters = lazy("scratchbus.subscriptions.event_filters")
+    handlers = lazy("scratchbus.work.handlers")
+    followers = lazy("scratchbus.eventlog.follow")
+    foreign = lazy("scratchbus.eventlog.foreign")
+    histograms = lazy("scratchbus.readmodel.histogram")
+    importing = lazy("scratchbus.archive.importing")
+    dead_letter = lazy("scratchbus.subscriptions.dead_letters")
+    read = lazy("scratchbus.commands.read")
+    newest_events = lazy("scratchbus.eventlog.newest_events")
+    opening = lazy("scratchbus.opening")
+    options = lazy("scratchbus.subscriptions.options")
+    page_facade = lazy("scratchbus.page")
+    pull_loop = lazy("scratchbus.subscriptions.pull")
+    pulled_batches = lazy("scratchbus.subscriptions.pulled_batches")
+    reader = lazy("scratchbus.eventlog.reader")
+    rebuilds = lazy("scratchbus.readmodel.rebuild")
+    recall_search = lazy("scratchbus.context.recall")
+    registries = lazy("scratchbus.domain.registry")
+    registry_files = lazy("scratchbus.readmodel.registry_files")
+    representation = lazy("scratchbus.domain.representation")
+    scope = lazy("scratchbus.readmodel.scope")
+    settlement = lazy("scratchbus.subscriptions.settlement")
+    shared_views = lazy("scratchbus.views.shared")
+    bus_status = lazy("scratchbus.readmodel.status")
+    steps = lazy("scratchbus.engine.steps")
+    subscription = lazy("scratchbus.subscriptions")
+    tail_readers = lazy("scratchbus.eventlog.tail_readers")
+    timetravel = lazy("scratchbus.timetravel")
+    values = lazy("scratchbus.domain.values")
+    verification = lazy("scratchbus.readmodel.verify")
+    views = lazy("scratchbus.views.view")
+    workers = lazy("scratchbus.work")
 
 T = TypeVar("T")
 H = TypeVar("H", bound=Callable[..., Any])
@@ -157,8 +157,10 @@ class Bus(Memories):
         `pages`, `types`, `kinds` and `subjects` select events. Raises InvalidInput for a kind that does not exist.
         Iterating raises PositionLost, LogRewound or LogGap rather than skip an event.
         """
-        narrow = read.narrow_of(pages, types, kinds, subjects)
-        return followers.follow_events(self.core.log, self.converse, self.feeds, after, pages, narrow, follow, stop)
+        entry_filter = read.entry_filter_of(pages, types, kinds, subjects)
+        return followers.follow_events(
+            self.core.log, self.converse, self.feeds, after, pages, entry_filter, follow, stop
+        )
 
     def last_events(
         self,
@@ -177,9 +179,9 @@ class Bus(Memories):
         `before`.
         Raises InvalidInput.
         """
-        narrow = read.narrow_of(pages, types, kinds, subjects)
+        entry_filter = read.entry_filter_of(pages, types, kinds, subjects)
         checked_count = values.check_whole("count", count, most=10_000)
-        return self.converse(newest.newest(self.core.log, checked_count, before, narrow))
+        return self.converse(newest_events.newest(self.core.log, checked_count, before, entry_filter))
 
     def histogram(
         self,
@@ -220,7 +222,7 @@ class Bus(Memories):
         seconds. The lease is not renewed while an event is out for longer than `handler_timeout`. Raises
         InvalidInput, and on iteration SubscriptionMismatch.
         """
-        filters = event_filters.Filters.of(read.narrow_of(pages, types, kinds), tags)
+        filters = event_filters.Filters.of(read.entry_filter_of(pages, types, kinds), tags)
         terms = options.Terms(after, reset, max_attempts, retry_delay, handler_timeout)
         lease = self.settings.seconds("subscription_lease")
         return subscription.Subscription(self, name, filters, terms, lease, stop)
@@ -245,7 +247,7 @@ class Bus(Memories):
         `max_attempts`. Numbers are seconds. Raises InvalidInput.
         """
         terms = workers.WorkTerms.of(max_attempts, retry_delay, handler_timeout)
-        return workers.Work(self, name, claims.Wanted.of(types, tags), pages, ttl, terms, stop)
+        return workers.Work(self, name, claims.PickFilter.of(types, tags), pages, ttl, terms, stop)
 
     @once
     def _handlers(self) -> handlers.Handlers:
@@ -342,7 +344,7 @@ class Bus(Memories):
         delivers the events there, signed with the `secret`; without a secret the stored one stays. Raises InvalidInput,
         SubscriptionHeld for other filters while it is consumed, or PositionLost if it was dropped and is not reset.
         """
-        filters = event_filters.Filters.of(read.narrow_of(pages, types, kinds), tags)
+        filters = event_filters.Filters.of(read.entry_filter_of(pages, types, kinds), tags)
         terms = options.Terms(after, reset, max_attempts, retry_delay)
         return self.converse(definition.declare(self.core, name, filters, terms, url, secret))
 
@@ -362,7 +364,7 @@ class Bus(Memories):
         wait: values.Duration = 0,
         lease: values.Duration = "30s",
         by: str | None = None,
-    ) -> pulling.Pulled:
+    ) -> pulled_batches.Pulled:
         """Return the next events of a durable subscription, oldest first, up to `max` (1,000 at most); possibly none.
 
         For clients without a lasting connection: any process may ack them with the batch's token. It waits up to `wait`
@@ -371,7 +373,7 @@ class Bus(Memories):
         delivered again on its own; after `max_attempts` it becomes a dead letter. Numbers are seconds. Raises NotFound
         for a name that was never declared or consumed, InvalidInput, PositionLost, LogRewound or LogGap.
         """
-        return pull_loop.pull_from(self, pulling.Pull(self.core, name, max, lease, by), wait)
+        return pull_loop.pull_from(self, pulled_batches.Pull(self.core, name, max, lease, by), wait)
 
     def ack(self, name: str, token: str, positions: Position | str | Iterable[Position | str]) -> None:
         """Ack pulled events with the token of their batch, all or none.
@@ -379,7 +381,7 @@ class Bus(Memories):
         Acking again changes nothing. Raises LeaseLost if they were handed out again after the lease ended,
         NotDelivered for events that are not out, or InvalidInput.
         """
-        self.converse(settling.ack_pulled(self.core, name, token, positions))
+        self.converse(settlement.ack_pulled(self.core, name, token, positions))
 
     def nack(
         self, name: str, token: str, position: Position | str, reason: str, *, delay: values.Duration | None = None
@@ -389,14 +391,14 @@ class Bus(Memories):
         By default the delay is the subscription's `retry_delay`, doubled with each attempt. The other events of the
         batch stay out. Raises LeaseLost, NotDelivered, NotFound or InvalidInput.
         """
-        self.converse(settling.take_back(self.core, name, token, position, reason, delay))
+        self.converse(settlement.fail_pulled(self.core, name, token, position, reason, delay))
 
     def requeue(self, name: str, token: str, positions: Position | str | Iterable[Position | str]) -> None:
         """Give pulled events back unhandled, all or none; they are delivered again, as the same attempt.
 
         Raises LeaseLost, NotDelivered, NotFound or InvalidInput.
         """
-        self.converse(settling.requeue(self.core, name, token, positions))
+        self.converse(settlement.requeue(self.core, name, token, positions))
 
     def unsubscribe(self, name: str) -> None:
         """Delete a subscription and its dead letters. Raises NotFound, or SubscriptionHeld while it is consumed."""
@@ -404,18 +406,18 @@ class Bus(Memories):
 
     def dead_letters(self, name: str | None = None) -> list[subscription.DeadLetter]:
         """Return the dead letters of a subscription, or of all, in the order of their events. Raises NotFound."""
-        return self.converse(dead_letter.list_letters(self.core, name))
+        return self.converse(dead_letter.list_dead_letters(self.core, name))
 
     def retry_dead_letters(self, name: str, positions: dead_letter.Positions = None) -> int:
         """Deliver dead letters again, all or those at these positions; return their number.
 
         Raises NotFound, or PositionLost when an event has left the log; then none is delivered again.
         """
-        return self.converse(dead_letter.retry_letters(self.core, name, positions))
+        return self.converse(dead_letter.retry_dead_letters(self.core, name, positions))
 
     def drop_dead_letters(self, name: str, positions: dead_letter.Positions = None) -> int:
         """Delete dead letters, all or those at these positions; return their number. Raises NotFound."""
-        return self.converse(dead_letter.drop_letters(self.core, name, positions))
+        return self.converse(dead_letter.drop_dead_letters(self.core, name, positions))
 
     def wait_for_events(self, behind: Mapping[int, Position], seconds: float = 0.5) -> bool:
         """Wait until a shard has an event after its position here; return whether one has."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.engine.renewal import AsyncKeeper
 from scratchbus.memory.memories_async import AsyncMemories
-from scratchbus.telemetry.late import late, once
+from scratchbus.telemetry.lazy import lazy, once
 
 if TYPE_CHECKING:
     from scratchbus import context as contexts
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from scratchbus.domain import registry as registries
     from scratchbus.domain import representation, values
     from scratchbus.engine import steps
-    from scratchbus.eventlog import consumers, cursor, foreign, newest, reader, tail_readers
+    from scratchbus.eventlog import consumers, cursor, foreign, newest_events, reader, tail_readers
     from scratchbus.eventlog import follow_async as followers
     from scratchbus.readmodel import histogram as histograms
     from scratchbus.readmodel import rebuild as rebuilds
@@ -36,52 +36,52 @@ if TYPE_CHECKING:
     from scratchbus.readmodel import status as bus_status
     from scratchbus.readmodel import verify as verification
     from scratchbus.subscriptions import dead_letters as dead_letter
-    from scratchbus.subscriptions import definition, event_filters, options, pulling, settling
+    from scratchbus.subscriptions import definition, event_filters, options, pulled_batches, settlement
     from scratchbus.subscriptions import pull_async as pull_loop
     from scratchbus.views import shared as shared_views
     from scratchbus.views import view_async as views
     from scratchbus.work import handlers_async as handlers
 else:  # modules for opening a bus are imported then, all others on first use
-    claims = late("scratchbus.commands.claim")
-    configuration = late("scratchbus.settings")
-    consumers = late("scratchbus.eventlog.consumers")
-    contexts = late("scratchbus.context")
-    cursor = late("scratchbus.eventlog.cursor")
-    definition = late("scratchbus.subscriptions.definition")
-    embedding = late("scratchbus.context.embedding")
-    event_kinds = late("scratchbus.domain.events")
-    event_filters = late("scratchbus.subscriptions.event_filters")
-    handlers = late("scratchbus.work.handlers_async")
-    followers = late("scratchbus.eventlog.follow_async")
-    foreign = late("scratchbus.eventlog.foreign")
-    histograms = late("scratchbus.readmodel.histogram")
-    importing = late("scratchbus.archive.importing")
-    dead_letter = late("scratchbus.subscriptions.dead_letters")
-    read = late("scratchbus.commands.read")
-    newest = late("scratchbus.eventlog.newest")
-    opening = late("scratchbus.opening")
-    options = late("scratchbus.subscriptions.options")
-    page_facade = late("scratchbus.page_async")
-    pull_loop = late("scratchbus.subscriptions.pull_async")
-    pulling = late("scratchbus.subscriptions.pulling")
-    reader = late("scratchbus.eventlog.reader")
-    rebuilds = late("scratchbus.readmodel.rebuild")
-    recall_search = late("scratchbus.context.recall")
-    registries = late("scratchbus.domain.registry")
-    registry_files = late("scratchbus.readmodel.registry_files")
-    representation = late("scratchbus.domain.representation")
-    scope = late("scratchbus.readmodel.scope")
-    settling = late("scratchbus.subscriptions.settling")
-    shared_views = late("scratchbus.views.shared")
-    bus_status = late("scratchbus.readmodel.status")
-    steps = late("scratchbus.engine.steps")
-    subscription = late("scratchbus.subscriptions")
-    tail_readers = late("scratchbus.eventlog.tail_readers")
-    timetravel = late("scratchbus.timetravel")
-    values = late("scratchbus.domain.values")
-    verification = late("scratchbus.readmodel.verify")
-    views = late("scratchbus.views.view_async")
-    workers = late("scratchbus.work")
+    claims = lazy("scratchbus.commands.claim")
+    configuration = lazy("scratchbus.settings")
+    consumers = lazy("scratchbus.eventlog.consumers")
+    contexts = lazy("scratchbus.context")
+    cursor = lazy("scratchbus.eventlog.cursor")
+    definition = lazy("scratchbus.subscriptions.definition")
+    embedding = lazy("scratchbus.context.embedding")
+    event_kinds = lazy("scratchbus.domain.events")
+    event_filters = lazy("scratchbus.subscriptions.event_filters")
+    handlers = lazy("scratchbus.work.handlers_async")
+    followers = lazy("scratchbus.eventlog.follow_async")
+    foreign = lazy("scratchbus.eventlog.foreign")
+    histograms = lazy("scratchbus.readmodel.histogram")
+    importing = lazy("scratchbus.archive.importing")
+    dead_letter = lazy("scratchbus.subscriptions.dead_letters")
+    read = lazy("scratchbus.commands.read")
+    newest_events = lazy("scratchbus.eventlog.newest_events")
+    opening = lazy("scratchbus.opening")
+    options = lazy("scratchbus.subscriptions.options")
+    page_facade = lazy("scratchbus.page_async")
+    pull_loop = lazy("scratchbus.subscriptions.pull_async")
+    pulled_batches = lazy("scratchbus.subscriptions.pulled_batches")
+    reader = lazy("scratchbus.eventlog.reader")
+    rebuilds = lazy("scratchbus.readmodel.rebuild")
+    recall_search = lazy("scratchbus.context.recall")
+    registries = lazy("scratchbus.domain.registry")
+    registry_files = lazy("scratchbus.readmodel.registry_files")
+    representation = lazy("scratchbus.domain.representation")
+    scope = lazy("scratchbus.readmodel.scope")
+    settlement = lazy("scratchbus.subscriptions.settlement")
+    shared_views = lazy("scratchbus.views.shared")
+    bus_status = lazy("scratchbus.readmodel.status")
+    steps = lazy("scratchbus.engine.steps")
+    subscription = lazy("scratchbus.subscriptions")
+    tail_readers = lazy("scratchbus.eventlog.tail_readers")
+    timetravel = lazy("scratchbus.timetravel")
+    values = lazy("scratchbus.domain.values")
+    verification = lazy("scratchbus.readmodel.verify")
+    views = lazy("scratchbus.views.view_async")
+    workers = lazy("scratchbus.work")
 
 T = TypeVar("T")
 H = TypeVar("H", bound=Callable[..., Any])
@@ -189,8 +189,10 @@ class AsyncBus(AsyncMemories):
         `pages`, `types`, `kinds` and `subjects` select events. Raises InvalidInput for a kind that does not exist.
         Iterating raises PositionLost, LogRewound or LogGap rather than skip an event.
         """
-        narrow = read.narrow_of(pages, types, kinds, subjects)
-        return followers.follow_events(self.core.log, self.converse, self.feeds, after, pages, narrow, follow, stop)
+        entry_filter = read.entry_filter_of(pages, types, kinds, subjects)
+        return followers.follow_events(
+            self.core.log, self.converse, self.feeds, after, pages, entry_filter, follow, stop
+        )
 
     async def last_events(
         self,
@@ -209,9 +211,9 @@ class AsyncBus(AsyncMemories):
         `before`.
         Raises InvalidInput.
         """
-        narrow = read.narrow_of(pages, types, kinds, subjects)
+        entry_filter = read.entry_filter_of(pages, types, kinds, subjects)
         checked_count = values.check_whole("count", count, most=10_000)
-        return await self.converse(newest.newest(self.core.log, checked_count, before, narrow))
+        return await self.converse(newest_events.newest(self.core.log, checked_count, before, entry_filter))
 
     async def histogram(
         self,
@@ -252,7 +254,7 @@ class AsyncBus(AsyncMemories):
         seconds. The lease is not renewed while an event is out for longer than `handler_timeout`. Raises
         InvalidInput, and on iteration SubscriptionMismatch.
         """
-        filters = event_filters.Filters.of(read.narrow_of(pages, types, kinds), tags)
+        filters = event_filters.Filters.of(read.entry_filter_of(pages, types, kinds), tags)
         terms = options.Terms(after, reset, max_attempts, retry_delay, handler_timeout)
         lease = self.settings.seconds("subscription_lease")
         return subscription.AsyncSubscription(self, name, filters, terms, lease, stop)
@@ -277,7 +279,7 @@ class AsyncBus(AsyncMemories):
         `max_attempts`. Numbers are seconds. Raises InvalidInput.
         """
         terms = workers.WorkTerms.of(max_attempts, retry_delay, handler_timeout)
-        return workers.AsyncWork(self, name, claims.Wanted.of(types, tags), pages, ttl, terms, stop)
+        return workers.AsyncWork(self, name, claims.PickFilter.of(types, tags), pages, ttl, terms, stop)
 
     @once
     def _handlers(self) -> handlers.AsyncHandlers:
@@ -374,7 +376,7 @@ class AsyncBus(AsyncMemories):
         delivers the events there, signed with the `secret`; without a secret the stored one stays. Raises InvalidInput,
         SubscriptionHeld for other filters while it is consumed, or PositionLost if it was dropped and is not reset.
         """
-        filters = event_filters.Filters.of(read.narrow_of(pages, types, kinds), tags)
+        filters = event_filters.Filters.of(read.entry_filter_of(pages, types, kinds), tags)
         terms = options.Terms(after, reset, max_attempts, retry_delay)
         return await self.converse(definition.declare(self.core, name, filters, terms, url, secret))
 
@@ -394,7 +396,7 @@ class AsyncBus(AsyncMemories):
         wait: values.Duration = 0,
         lease: values.Duration = "30s",
         by: str | None = None,
-    ) -> pulling.Pulled:
+    ) -> pulled_batches.Pulled:
         """Return the next events of a durable subscription, oldest first, up to `max` (1,000 at most); possibly none.
 
         For clients without a lasting connection: any process may ack them with the batch's token. It waits up to `wait`
@@ -403,7 +405,7 @@ class AsyncBus(AsyncMemories):
         delivered again on its own; after `max_attempts` it becomes a dead letter. Numbers are seconds. Raises NotFound
         for a name that was never declared or consumed, InvalidInput, PositionLost, LogRewound or LogGap.
         """
-        return await pull_loop.pull_from(self, pulling.Pull(self.core, name, max, lease, by), wait)
+        return await pull_loop.pull_from(self, pulled_batches.Pull(self.core, name, max, lease, by), wait)
 
     async def ack(self, name: str, token: str, positions: Position | str | Iterable[Position | str]) -> None:
         """Ack pulled events with the token of their batch, all or none.
@@ -411,7 +413,7 @@ class AsyncBus(AsyncMemories):
         Acking again changes nothing. Raises LeaseLost if they were handed out again after the lease ended,
         NotDelivered for events that are not out, or InvalidInput.
         """
-        await self.converse(settling.ack_pulled(self.core, name, token, positions))
+        await self.converse(settlement.ack_pulled(self.core, name, token, positions))
 
     async def nack(
         self, name: str, token: str, position: Position | str, reason: str, *, delay: values.Duration | None = None
@@ -421,14 +423,14 @@ class AsyncBus(AsyncMemories):
         By default the delay is the subscription's `retry_delay`, doubled with each attempt. The other events of the
         batch stay out. Raises LeaseLost, NotDelivered, NotFound or InvalidInput.
         """
-        await self.converse(settling.take_back(self.core, name, token, position, reason, delay))
+        await self.converse(settlement.fail_pulled(self.core, name, token, position, reason, delay))
 
     async def requeue(self, name: str, token: str, positions: Position | str | Iterable[Position | str]) -> None:
         """Give pulled events back unhandled, all or none; they are delivered again, as the same attempt.
 
         Raises LeaseLost, NotDelivered, NotFound or InvalidInput.
         """
-        await self.converse(settling.requeue(self.core, name, token, positions))
+        await self.converse(settlement.requeue(self.core, name, token, positions))
 
     async def unsubscribe(self, name: str) -> None:
         """Delete a subscription and its dead letters. Raises NotFound, or SubscriptionHeld while it is consumed."""
@@ -436,18 +438,18 @@ class AsyncBus(AsyncMemories):
 
     async def dead_letters(self, name: str | None = None) -> list[subscription.DeadLetter]:
         """Return the dead letters of a subscription, or of all, in the order of their events. Raises NotFound."""
-        return await self.converse(dead_letter.list_letters(self.core, name))
+        return await self.converse(dead_letter.list_dead_letters(self.core, name))
 
     async def retry_dead_letters(self, name: str, positions: dead_letter.Positions = None) -> int:
         """Deliver dead letters again, all or those at these positions; return their number.
 
         Raises NotFound, or PositionLost when an event has left the log; then none is delivered again.
         """
-        return await self.converse(dead_letter.retry_letters(self.core, name, positions))
+        return await self.converse(dead_letter.retry_dead_letters(self.core, name, positions))
 
     async def drop_dead_letters(self, name: str, positions: dead_letter.Positions = None) -> int:
         """Delete dead letters, all or those at these positions; return their number. Raises NotFound."""
-        return await self.converse(dead_letter.drop_letters(self.core, name, positions))
+        return await self.converse(dead_letter.drop_dead_letters(self.core, name, positions))
 
     async def wait_for_events(self, behind: Mapping[int, Position], seconds: float = 0.5) -> bool:
         """Wait until a shard has an event after its position here; return whether one has."""

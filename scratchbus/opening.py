@@ -8,16 +8,16 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import scratchbus.readmodel.probe_script  # noqa: F401 - its script is among those that a writer loads for readers
+import scratchbus.readmodel.verify_script  # noqa: F401 - its script is among those that a writer loads for readers
 from scratchbus.domain.ownership import new_instance, owner_token
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import ShardsMismatch
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import is_state_too_old
-from scratchbus.readmodel.queries import Freshness
+from scratchbus.readmodel.page_query import Freshness
 from scratchbus.readmodel.scope import Core, refresh_registry
 from scratchbus.settings import load_settings, shipped
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 from scratchbus.telemetry.logs import stderr_logger
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from scratchbus.engine.connect import Target
     from scratchbus.readmodel import rebuild, status
 else:
-    archive_reader = late("scratchbus.archive.archive_reader")
-    connect = late("scratchbus.engine.connect")
-    rebuild = late("scratchbus.readmodel.rebuild")
-    status = late("scratchbus.readmodel.status")
-    stores = late("scratchbus.archive.stores")
+    archive_reader = lazy("scratchbus.archive.archive_reader")
+    connect = lazy("scratchbus.engine.connect")
+    rebuild = lazy("scratchbus.readmodel.rebuild")
+    status = lazy("scratchbus.readmodel.status")
+    stores = lazy("scratchbus.archive.stores")
 
 SHARDS_OF_CLUSTER = 16
 """The shards of a new bus on a cluster, unless the settings say otherwise."""
@@ -76,7 +76,7 @@ def prepare(
             id_days=ceil(settings.seconds("idempotency_window") / 86_400),
             replicas=settings.replicas if settings.ack == "replica" else 0,
             is_spread=engine.kind == "cluster",
-            past=archive_reader.Archive(stores.open_store(settings.archive_url), settings.bus)
+            archive=archive_reader.Archive(stores.open_store(settings.archive_url), settings.bus)
             if settings.archive_url
             else None,
             replica_ms=min(2_000, round(settings.seconds("socket_timeout") * 500)),  # before the socket gives up

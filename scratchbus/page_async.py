@@ -19,16 +19,16 @@ from scratchbus.domain.representation import public_names
 from scratchbus.domain.values import Duration, Moment, check_page
 from scratchbus.projections.filters import Filter, FilterKeywords, filter_of, keywords_of
 from scratchbus.readmodel.scope import AsyncHost
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from scratchbus import timetravel
     from scratchbus import work as workers
+    from scratchbus.commands import bus_state as bus_state
     from scratchbus.commands import change, execution
     from scratchbus.commands import claim as claims
     from scratchbus.commands import erase as erasure
     from scratchbus.commands import exposure as exposure_log
-    from scratchbus.commands import moment as moments
     from scratchbus.commands import refute as refutation
     from scratchbus.commands import trace as trace_queries
     from scratchbus.domain import exposure as exposures
@@ -36,20 +36,20 @@ if TYPE_CHECKING:
     from scratchbus.readmodel import rebuild as rebuilds
     from scratchbus.readmodel import short_ids
 else:
-    change = late("scratchbus.commands.change")
-    claims = late("scratchbus.commands.claim")
-    execution = late("scratchbus.commands.execution")
-    erasure = late("scratchbus.commands.erase")
-    exposures = late("scratchbus.domain.exposure")
-    exposure_log = late("scratchbus.commands.exposure")
-    rebuilds = late("scratchbus.readmodel.rebuild")
-    refutation = late("scratchbus.commands.refute")
-    short_ids = late("scratchbus.readmodel.short_ids")
-    timetravel = late("scratchbus.timetravel")
-    traces = late("scratchbus.domain.trace")
-    moments = late("scratchbus.commands.moment")
-    trace_queries = late("scratchbus.commands.trace")
-    workers = late("scratchbus.work")
+    change = lazy("scratchbus.commands.change")
+    claims = lazy("scratchbus.commands.claim")
+    execution = lazy("scratchbus.commands.execution")
+    erasure = lazy("scratchbus.commands.erase")
+    exposures = lazy("scratchbus.domain.exposure")
+    exposure_log = lazy("scratchbus.commands.exposure")
+    rebuilds = lazy("scratchbus.readmodel.rebuild")
+    refutation = lazy("scratchbus.commands.refute")
+    short_ids = lazy("scratchbus.readmodel.short_ids")
+    timetravel = lazy("scratchbus.timetravel")
+    traces = lazy("scratchbus.domain.trace")
+    bus_state = lazy("scratchbus.commands.bus_state")
+    trace_queries = lazy("scratchbus.commands.trace")
+    workers = lazy("scratchbus.work")
 
 Names = list[str]
 Observations = list[Observation]  # inside a class with a method `list`, that name is taken
@@ -354,14 +354,16 @@ class AsyncPage:
 
         Raises NotFound if nothing on the page is linked to it.
         """
-        return await self._bus.converse(trace_queries.trace(moments.Now(self._bus.core), self.name, action))
+        return await self._bus.converse(trace_queries.trace(bus_state.CurrentState(self._bus.core), self.name, action))
 
     async def consequences(self, id: str) -> traces.Consequences:
         """Return its consequences: observations it is evidence for, actions linked to them, and events it caused.
 
         Raises NotFound if it was never on the page.
         """
-        return await self._bus.converse(trace_queries.consequences(moments.Now(self._bus.core), self.name, id))
+        return await self._bus.converse(
+            trace_queries.consequences(bus_state.CurrentState(self._bus.core), self.name, id)
+        )
 
     async def log_read(self, observations: Sequence[Observation]) -> None:
         """Record that these were read, for example from a view, if `log_reads` is set, like `get` and `list`."""
@@ -373,14 +375,14 @@ class AsyncPage:
 
         Only contexts assembled with `record=True` count. Raises NotFound if it was never on the page.
         """
-        return await self._bus.converse(exposure_log.exposure(moments.Now(self._bus.core), self.name, id))
+        return await self._bus.converse(exposure_log.exposure(bus_state.CurrentState(self._bus.core), self.name, id))
 
     async def evidence(self, id: str) -> dict[str, Observation]:
         """Return its direct and indirect evidence by id: observations of this page, and of others.
 
         Evidence that is no longer on any page is left out. Raises NotFound for an id that is not on this page.
         """
-        return await self._bus.converse(trace_queries.evidence(moments.Now(self._bus.core), self.name, id))
+        return await self._bus.converse(trace_queries.evidence(bus_state.CurrentState(self._bus.core), self.name, id))
 
     async def whole_id(self, text: str) -> str:
         """Return the full id for an id, or for at least 6 characters of its end or beginning.

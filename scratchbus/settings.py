@@ -19,13 +19,13 @@ from scratchbus.domain.field_schemas import validator_of
 from scratchbus.domain.ownership import check_instance
 from scratchbus.domain.values import MAX_BYTES, Duration, check_bus, check_source, duration_ms
 from scratchbus.errors import InvalidInput, InvalidSource, SettingsError, SettingsFileError, shown
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from scratchbus.domain import yaml_model
     from scratchbus.domain.yaml_model import FileError
 else:
-    yaml_model = late("scratchbus.domain.yaml_model")
+    yaml_model = lazy("scratchbus.domain.yaml_model")
 
 PREFIX: Final = "SCRATCHBUS_"
 CONFIG_VARIABLE: Final = PREFIX + "CONFIG"

@@ -19,7 +19,7 @@ from scratchbus.eventlog import index_tables
 from scratchbus.eventlog.below_floor import Floor
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key
 from scratchbus.eventlog.codec import decode_entry
-from scratchbus.eventlog.index_entries import PagedOut, ids_in, places_in, whole
+from scratchbus.eventlog.index_entries import PagedOut, entries_in, id_text, ids_in
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_position
@@ -74,7 +74,7 @@ _WHOLE: dict[bytes, Callable[[str], tuple[Any, ...]]] = {
     b"list": lambda key: ("LRANGE", key, 0, -1),
     b"set": lambda key: ("SMEMBERS", key),
 }
-"""How a key of each type is read whole."""
+"""How a key of each type is read id_text."""
 
 _NOTHING: dict[str, Any] = {"GET": None, "HGETALL": [], "ZRANGE": [], "XRANGE": []}
 """What these commands answer for a key that is not there."""
@@ -117,9 +117,9 @@ def _read_log(bus: Bus, shard: int) -> list[RawEntry]:
     floor = _floor(bus, shard)
     at, archived = Position(0, 0, shard), list[RawEntry]()
     while at < floor.position:
-        stretch = bus.core.log.past.after(shard, floor.origin, at, floor.position, 10_000)
-        archived += stretch.entries
-        at = stretch.at
+        chunk = bus.core.log.archive.after(shard, floor.origin, at, floor.position, 10_000)
+        archived += chunk.entries
+        at = chunk.at
     return archived + list(send(bus, "XRANGE", bus.core.log.keys(shard).log, f"({floor.position.stream_id}", "+"))
 
 
@@ -231,15 +231,15 @@ def paged_out(bus: Bus) -> dict[tuple[str, str], PagedOut]:
         names = PageKeys(keys, page, _build(bus, keys))
         places: dict[int, PagedOut] = {}
         for name, row in _pairs(bus, names.places):
-            places |= places_in(row) if name.isdigit() else {}
+            places |= entries_in(row) if name.isdigit() else {}
         ids = {id: at for _, row in _pairs(bus, names.paged) for id, at in ids_in(row).items()}
         there = sorted(at for at, place in places.items() if place.seq)
         assert sorted(ids.values()) == there, "the two halves of the index of what is paged out differ"
         for table_name in index_tables.table_names(send(bus, "HGETALL", names.tables)):  # newest first
             table = bus.converse(index_tables.load_table(bus.core.log, keys.shard, table_name))
-            places = {place.added: place for place in table.places(0, 1 << 62)} | places
+            places = {place.added: place for place in table.entries(0, 1 << 62)} | places
             ids = {id: table.find(id) or 0 for id in table.ids()} | ids
-        found |= {(page, whole(id)): places[at] for id, at in ids.items() if places[at].seq}
+        found |= {(page, id_text(id)): places[at] for id, at in ids.items() if places[at].seq}
     return found
 
 
@@ -265,7 +265,7 @@ def forget(bus: Bus) -> None:
 
 
 def assert_sound(bus: Bus) -> None:
-    """Check that log, documents, heads and indexes agree, and that the log is whole and in order."""
+    """Check that log, documents, heads and indexes agree, and that the log is id_text and in order."""
     project(bus)
     with _nothing_changes(bus):
         for shard in range(bus.core.log.shards):

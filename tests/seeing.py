@@ -11,7 +11,7 @@ from scratchbus import Bus, Page, PastPage, View
 from scratchbus.domain.events import Event
 from scratchbus.domain.values import moment
 from scratchbus.projections.page_in_memory import LivePage
-from scratchbus.readmodel.queries import look
+from scratchbus.readmodel.page_query import query_page
 from scratchbus.views.reads import Observations
 
 
@@ -88,5 +88,5 @@ class SeenBack:
     def past(self) -> PastPage:
         """The page as it is by the engine's clock."""
         core = self._bus.core
-        now = self._bus.converse(look(core.log, self._page.name, core.fresh, "get")).now
+        now = self._bus.converse(query_page(core.log, self._page.name, core.fresh, "get")).now
         return self._page.as_of(moment(now))

@@ -32,7 +32,7 @@ COMMANDS: list[tuple[Callable[..., object], type[Given]]] = [
     (Page.archive, change.ArchiveObservation),
     (Page.reopen, change.Reopen),
     (Page.clear_resolved, change.Clear),
-    (Page.claim, claim.Take),
+    (Page.claim, claim.TakeClaim),
     (Page.release, claim.Release),
     (Page.link, claim.LinkAction),
     (Page.refute, refute.Refute),

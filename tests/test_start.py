@@ -13,7 +13,7 @@ import pytest
 
 from scratchbus import Bus
 from scratchbus.engine.embedded.server import stop
-from scratchbus.telemetry.late import late, once
+from scratchbus.telemetry.lazy import lazy, once
 
 ROOT = Path(__file__).parents[1]
 
@@ -147,19 +147,19 @@ _READING = (
 )
 
 
-def test_a_late_module_is_imported_when_something_in_it_is_used():
+def test_a_lazy_module_is_imported_when_something_in_it_is_used():
     code = (
-        "import sys\nfrom scratchbus.telemetry.late import late\n"
-        "calendars = late('calendar')\nbefore = 'calendar' in sys.modules\n"
+        "import sys\nfrom scratchbus.telemetry.lazy import lazy\n"
+        "calendars = lazy('calendar')\nbefore = 'calendar' in sys.modules\n"
         "first, again = calendars.monthrange, calendars.monthrange\n"
         "print(before, 'calendar' in sys.modules, first is again is sys.modules['calendar'].monthrange)"
     )
     assert _ran(code).stdout.split() == ["False", "True", "True"]
 
 
-def test_a_late_module_without_a_name_says_so():
+def test_a_lazy_module_without_a_name_says_so():
     with pytest.raises(AttributeError, match="'json' has no attribute 'nothing'"):
-        _ = late("json").nothing
+        _ = lazy("json").nothing
 
 
 def test_threads_import_modules_that_need_each_other_one_after_the_other(tmp_path: Path):
@@ -170,9 +170,9 @@ def test_threads_import_modules_that_need_each_other_one_after_the_other(tmp_pat
     (package / "part.py").write_text("from package import more as whole\n")
     code = (
         f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\n"
-        "from concurrent.futures import ThreadPoolExecutor\nfrom scratchbus.telemetry.late import late\n"
+        "from concurrent.futures import ThreadPoolExecutor\nfrom scratchbus.telemetry.lazy import lazy\n"
         "with ThreadPoolExecutor(2) as threads:\n"
-        "    print(*threads.map(lambda name: late(name).whole, ['package', 'package.part']))"
+        "    print(*threads.map(lambda name: lazy(name).whole, ['package', 'package.part']))"
     )
     assert _ran(code).stdout.split() == ["whole", "whole"]
 
@@ -232,15 +232,15 @@ def test_a_process_forked_during_an_import_can_import(tmp_path: Path):
     (tmp_path / "begun.py").write_text("import threading\nevent = threading.Event()\n")
     code = (
         f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\n"
-        "import begun, os, signal, threading\nfrom scratchbus.telemetry.late import late\n"
-        "thread = threading.Thread(target=lambda: late('slow').value)\nthread.start()\nbegun.event.wait()\n"
+        "import begun, os, signal, threading\nfrom scratchbus.telemetry.lazy import lazy\n"
+        "thread = threading.Thread(target=lambda: lazy('slow').value)\nthread.start()\nbegun.event.wait()\n"
         "if child := os.fork():\n    print('code', os.waitpid(child, 0)[1])\n    thread.join()\n"
-        "else:\n    signal.alarm(5)\n    os._exit(late('slow').value != 'there')\n"
+        "else:\n    signal.alarm(5)\n    os._exit(lazy('slow').value != 'there')\n"
     )
     assert _ran(code).stdout.split() == ["code", "0"]
 
 
-def test_a_daemon_imports_all_that_is_late_before_it_works():
+def test_a_daemon_imports_all_that_is_lazy_before_it_works():
     code = (
         "import sys\nfrom scratchbus import Bus\nfrom scratchbus.daemon import serve\n"
         "serve(lambda: Bus.connect('memory://daemon', source='test'), lambda *_: print(*sys.modules))"

@@ -43,7 +43,7 @@ def declared(method: Any) -> dict[str, Any]:
 
 def text() -> str:
     """Return the text of the file: all tools by name, also former ones."""
-    methods = [vars(group)[name] for groups in GROUPS.values() for group in groups for name in group.every_name()]
+    methods = [vars(group)[name] for groups in GROUPS.values() for group in groups for name in group.current_names()]
     tools = {method.__name__: declared(method) for method in methods}
     if len(tools) < len(methods):
         raise SystemExit("two tools have the same name")

@@ -60,12 +60,12 @@ class ScratchbusStore(BaseStore):
         if self._blocking is None:
             raise TypeError("this store has an AsyncBus; await its asynchronous methods, or make it with a Bus")
         plan = _Plan(ops)
-        seen = self._blocking.read() if plan.reads else None
-        results, used = plan.answered(seen)
+        items = self._blocking.read() if plan.reads else None
+        results, read_items = plan.answered(items)
         if plan.changes:
             self._blocking.write(plan.changes)
-        if used:
-            self._blocking.use(used)
+        if read_items:
+            self._blocking.use(read_items)
         return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
@@ -73,12 +73,12 @@ class ScratchbusStore(BaseStore):
         if self._async is None:
             return await asyncio.to_thread(self.batch, list(ops))
         plan = _Plan(ops)
-        seen = await self._async.read() if plan.reads else None
-        results, used = plan.answered(seen)
+        items = await self._async.read() if plan.reads else None
+        results, read_items = plan.answered(items)
         if plan.changes:
             await self._async.write(plan.changes)
-        if used:
-            await self._async.use(used)
+        if read_items:
+            await self._async.use(read_items)
         return results
 
     def sweep_ttl(self) -> int:
@@ -99,47 +99,47 @@ class _Plan:
         self._count = 0
         self.reads: list[tuple[int, GetOp | SearchOp | ListNamespacesOp]] = []
         puts: dict[tuple[tuple[str, ...], str], ItemChange] = {}
-        for place, op in enumerate(ops):
-            self._count = place + 1
+        for index, op in enumerate(ops):
+            self._count = index + 1
             validate_op_namespace(op)
             if isinstance(op, PutOp):
                 puts[op.namespace, op.key] = _change(op)
             elif isinstance(op, GetOp | SearchOp | ListNamespacesOp):
-                self.reads.append((place, op))
+                self.reads.append((index, op))
             else:
                 raise InvalidField("ops", f"{shown(op)} is not an operation of a store")
         self.changes = list(puts.values())
 
-    def answered(self, seen: StoreItems | None) -> tuple[list[Result], list[StoreItem]]:
+    def answered(self, items: StoreItems | None) -> tuple[list[Result], list[StoreItem]]:
         """Return the results, and the items whose time to live restarts."""
         results: list[Result] = [None] * self._count
-        used: dict[str, StoreItem] = {}
-        for place, op in self.reads:
-            assert seen is not None  # noqa: S101  # it was read for these
+        read_items: dict[str, StoreItem] = {}
+        for index, op in self.reads:
+            assert items is not None  # noqa: S101  # it was read for these
             if isinstance(op, ListNamespacesOp):
-                results[place] = _namespaces(seen, op)
+                results[index] = _namespaces(items, op)
                 continue
-            found = _found(seen, op)
+            found = _found(items, op)
             if op.refresh_ttl:
-                used |= {each.item.id: each.item for each in found if each.item.ttl is not None}
+                read_items |= {each.item.id: each.item for each in found if each.item.ttl is not None}
             if isinstance(op, SearchOp):
-                results[place] = [_search_item(each) for each in found]
+                results[index] = [_search_item(each) for each in found]
             elif found:
-                results[place] = _item(found[0].item)
+                results[index] = _item(found[0].item)
         written = {(change.namespace, change.key) for change in self.changes}
-        return results, [item for item in used.values() if (tuple(item.namespace), item.key) not in written]
+        return results, [item for item in read_items.values() if (tuple(item.namespace), item.key) not in written]
 
 
-def _found(seen: StoreItems, op: GetOp | SearchOp) -> list[FoundItem]:
+def _found(items: StoreItems, op: GetOp | SearchOp) -> list[FoundItem]:
     if isinstance(op, GetOp):
-        item = seen.get(op.namespace, str(op.key)) if op.namespace else None
+        item = items.get(op.namespace, str(op.key)) if op.namespace else None
         return [] if item is None else [FoundItem(item)]
-    return seen.search(op.namespace_prefix, filter=op.filter, query=op.query, limit=op.limit, offset=op.offset)
+    return items.search(op.namespace_prefix, filter=op.filter, query=op.query, limit=op.limit, offset=op.offset)
 
 
-def _namespaces(seen: StoreItems, op: ListNamespacesOp) -> list[tuple[str, ...]]:
+def _namespaces(items: StoreItems, op: ListNamespacesOp) -> list[tuple[str, ...]]:
     matches = [NamespaceMatch(each.match_type, each.path) for each in op.match_conditions or ()]
-    return seen.namespaces(matches, max_depth=op.max_depth, limit=op.limit, offset=op.offset)
+    return items.namespaces(matches, max_depth=op.max_depth, limit=op.limit, offset=op.offset)
 
 
 def _change(op: PutOp) -> ItemChange:

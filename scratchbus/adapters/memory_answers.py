@@ -18,7 +18,7 @@ MOST_LINES: Final = 999_999
 """The most lines of a file that can be viewed."""
 
 _DEEP: Final = 2  # levels of directories that a listing shows
-_AROUND: Final = 2  # lines around an edit that are shown with it
+_CONTEXT_LINES: Final = 2  # lines around an edit that are shown with it
 _HIDDEN: Final = "node_modules"
 _FIELDS: Final[dict[str, dict[str, type]]] = {
     "view": {"path": str},
@@ -42,20 +42,20 @@ class MemoryToolError(Exception):
     """The tool answers with an error: its text."""
 
 
-def parse(given: object) -> Mapping[str, Any]:
+def parse(arguments: object) -> Mapping[str, Any]:
     """Return the input of the tool if it is a command with all its fields. Raises MemoryToolError."""
-    if not isinstance(given, Mapping):
+    if not isinstance(arguments, Mapping):
         raise MemoryToolError(
-            f"Error: {shown(given)} is not an input of the memory tool; give an object with a command"
+            f"Error: {shown(arguments)} is not an input of the memory tool; give an object with a command"
         )
-    command = given.get("command")
+    command = arguments.get("command")
     if not isinstance(command, str) or command not in _FIELDS:
         raise MemoryToolError(f"Error: Unknown command {shown(command)}; use one of: {', '.join(_FIELDS)}")
     for name, kind in _FIELDS[command].items():
-        value = given.get(name, "" if name == "new_str" else None)  # to replace by nothing is to delete
+        value = arguments.get(name, "" if name == "new_str" else None)  # to replace by nothing is to delete
         if not isinstance(value, kind) or isinstance(value, bool):
             raise MemoryToolError(f"Error: Invalid `{name}` parameter: {shown(value)}. {command} needs {_NAMES[kind]}.")
-    return given
+    return arguments
 
 
 _NAMES: Final = {str: "a text", int: "a whole number"}
@@ -67,8 +67,8 @@ def relative(path: str) -> str:
         return ""
     if not path.startswith(f"{ROOT}/"):
         raise MemoryToolError(f"Error: Path must start with {ROOT}, got: {path}")
-    below = path.removeprefix(f"{ROOT}/")
-    return below.removesuffix("/")
+    relative_path = path.removeprefix(f"{ROOT}/")
+    return relative_path.removesuffix("/")
 
 
 def listing(path: str, texts: Sequence[scratchbus.Text]) -> str:
@@ -111,17 +111,21 @@ def content(path: str, text: str, view_range: object = None) -> str:
     return f"Here's the content of {path} with line numbers:\n{_numbered(lines, first, last)}"
 
 
-def _range(given: object, count: int) -> tuple[int, int]:
+def _range(view_range: object, count: int) -> tuple[int, int]:
     """Return the first and last line to show, from 1."""
-    if given is None:
+    if view_range is None:
         return 1, count
-    if not (isinstance(given, list | tuple) and len(given) == 2 and all(type(each) is int for each in given)):
-        raise MemoryToolError(f"Error: Invalid `view_range` parameter: {shown(given)}. It should be two whole numbers.")
-    first, last = max(1, given[0]), count if given[1] == -1 else given[1]
+    if not (
+        isinstance(view_range, list | tuple) and len(view_range) == 2 and all(type(each) is int for each in view_range)
+    ):
+        raise MemoryToolError(
+            f"Error: Invalid `view_range` parameter: {shown(view_range)}. It should be two whole numbers."
+        )
+    first, last = max(1, view_range[0]), count if view_range[1] == -1 else view_range[1]
     if not first <= last or first > count:
         raise MemoryToolError(
-            f"Error: Invalid `view_range` parameter: {list(given)}. It should be within the range of lines of the file:"
-            f" [1, {count}]"
+            f"Error: Invalid `view_range` parameter: {list(view_range)}. It should be within the range of lines of the"
+            f" file: [1, {count}]"
         )
     return first, min(last, count)
 
@@ -137,14 +141,14 @@ def missing(path: str) -> str:
 
 def replaced(before: str, text: str, old: str, new: str) -> str:
     """Return the answer of `str_replace`: the lines around the edit, in their new form."""
-    at = before.find(old) if old else -1
-    if at < 0 or not text.startswith(new, at):  # others have edited it meanwhile
-        at = max(0, text.find(new))
+    index = before.find(old) if old else -1
+    if index < 0 or not text.startswith(new, index):  # others have edited it meanwhile
+        index = max(0, text.find(new))
     lines = text.split("\n")
-    first = text.count("\n", 0, at) + 1
+    first = text.count("\n", 0, index) + 1
     last = first + new.count("\n")
-    around = _numbered(lines, max(1, first - _AROUND), min(len(lines), last + _AROUND))
-    return f"The memory file has been edited.\n{around}"
+    excerpt = _numbered(lines, max(1, first - _CONTEXT_LINES), min(len(lines), last + _CONTEXT_LINES))
+    return f"The memory file has been edited.\n{excerpt}"
 
 
 def not_once(path: str, text: str, old: str) -> str:

@@ -42,34 +42,34 @@ class MemoryTool:
         except (InvalidInput, NotFound, Conflict) as error:
             return Answer(f"Error: {error}", is_error=True)
 
-    def _view(self, given: Mapping[str, Any], event_id: str | None) -> str:
-        path = given["path"]
-        below = answers.relative(path)
-        if below:
+    def _view(self, arguments: Mapping[str, Any], event_id: str | None) -> str:
+        path = arguments["path"]
+        relative = answers.relative(path)
+        if relative:
             try:
-                return answers.content(path, (self._texts.read(below)).content, given.get("view_range"))
+                return answers.content(path, (self._texts.read(relative)).content, arguments.get("view_range"))
             except NotFound:
                 pass
-        found = self._texts.list(below or None)
-        if below and not found:
+        found = self._texts.list(relative or None)
+        if relative and not found:
             raise MemoryToolError(answers.missing(path))
         return answers.listing(path, found)
 
-    def _create(self, given: Mapping[str, Any], event_id: str | None) -> str:
-        path = given["path"]
-        below = answers.relative(path)
-        if not below:
+    def _create(self, arguments: Mapping[str, Any], event_id: str | None) -> str:
+        path = arguments["path"]
+        relative = answers.relative(path)
+        if not relative:
             raise MemoryToolError(f"Error: File {path} already exists")
         try:
-            self._texts.create(below, given["file_text"], event_id=event_id)
+            self._texts.create(relative, arguments["file_text"], event_id=event_id)
         except Conflict:
-            if self._is_there(below):
+            if self._exists(relative):
                 raise MemoryToolError(f"Error: File {path} already exists") from None
             raise
         return f"File created successfully at: {path}"
 
-    def _str_replace(self, given: Mapping[str, Any], event_id: str | None) -> str:
-        path, old, new = given["path"], given["old_str"], given.get("new_str", "")
+    def _str_replace(self, arguments: Mapping[str, Any], event_id: str | None) -> str:
+        path, old, new = arguments["path"], arguments["old_str"], arguments.get("new_str", "")
         before = self._content(path, f"Error: {answers.missing(path)}")
         try:
             text = self._texts.replace(answers.relative(path), old, new, event_id=event_id)
@@ -80,12 +80,12 @@ class MemoryTool:
             raise
         return answers.replaced(before, text.content, old, new)
 
-    def _insert(self, given: Mapping[str, Any], event_id: str | None) -> str:
-        path, line = given["path"], given["insert_line"]
+    def _insert(self, arguments: Mapping[str, Any], event_id: str | None) -> str:
+        path, line = arguments["path"], arguments["insert_line"]
         does_not_exist = f"Error: The path {path} does not exist"
         self._content(path, does_not_exist)
         try:
-            self._texts.insert(answers.relative(path), line, given["insert_text"], event_id=event_id)
+            self._texts.insert(answers.relative(path), line, arguments["insert_text"], event_id=event_id)
         except (NotFound, InvalidInput):
             problem = answers.beyond(line, self._content(path, does_not_exist))
             if problem:
@@ -93,45 +93,45 @@ class MemoryTool:
             raise
         return f"The file {path} has been edited."
 
-    def _delete(self, given: Mapping[str, Any], event_id: str | None) -> str:
-        path = given["path"]
-        below = answers.relative(path)
-        if not below:
+    def _delete(self, arguments: Mapping[str, Any], event_id: str | None) -> str:
+        path = arguments["path"]
+        relative = answers.relative(path)
+        if not relative:
             raise MemoryToolError(f"Error: Cannot delete the {answers.ROOT} directory itself")
         try:
-            self._texts.delete(below, event_id=event_id)
+            self._texts.delete(relative, event_id=event_id)
         except NotFound:
             raise MemoryToolError(f"Error: The path {path} does not exist") from None
         return f"Successfully deleted {path}"
 
-    def _rename(self, given: Mapping[str, Any], event_id: str | None) -> str:
-        path, to = given["old_path"], given["new_path"]
-        below, target = answers.relative(path), answers.relative(to)
-        if not below:
+    def _rename(self, arguments: Mapping[str, Any], event_id: str | None) -> str:
+        path, to = arguments["old_path"], arguments["new_path"]
+        relative, target = answers.relative(path), answers.relative(to)
+        if not relative:
             raise MemoryToolError(f"Error: Cannot rename the {answers.ROOT} directory itself")
         if not target:
             raise MemoryToolError(f"Error: The destination {to} already exists")
         try:
-            self._texts.rename(below, target, event_id=event_id)
+            self._texts.rename(relative, target, event_id=event_id)
         except NotFound:
             raise MemoryToolError(f"Error: The path {path} does not exist") from None
         except Conflict:
-            if self._is_there(target):
+            if self._exists(target):
                 raise MemoryToolError(f"Error: The destination {to} already exists") from None
             raise
         return f"Successfully renamed {path} to {to}"
 
     def _content(self, path: str, missing: str) -> str:
         """Return the content of a file. Raises MemoryToolError with this text if there is none."""
-        below = answers.relative(path)
-        if not below:
+        relative = answers.relative(path)
+        if not relative:
             raise MemoryToolError(missing)
         try:
-            return (self._texts.read(below)).content
+            return (self._texts.read(relative)).content
         except NotFound:
             raise MemoryToolError(missing) from None
 
-    def _is_there(self, below: str) -> bool:
+    def _exists(self, relative: str) -> bool:
         """Return whether there is a file or a directory at a path."""
         found = {text.path for text in self._texts.list()}
-        return below in found or any(path.startswith(f"{below}/") for path in found)
+        return relative in found or any(path.startswith(f"{relative}/") for path in found)

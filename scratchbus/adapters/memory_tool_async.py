@@ -40,34 +40,34 @@ class AsyncMemoryTool:
         except (InvalidInput, NotFound, Conflict) as error:
             return Answer(f"Error: {error}", is_error=True)
 
-    async def _view(self, given: Mapping[str, Any], event_id: str | None) -> str:
-        path = given["path"]
-        below = answers.relative(path)
-        if below:
+    async def _view(self, arguments: Mapping[str, Any], event_id: str | None) -> str:
+        path = arguments["path"]
+        relative = answers.relative(path)
+        if relative:
             try:
-                return answers.content(path, (await self._texts.read(below)).content, given.get("view_range"))
+                return answers.content(path, (await self._texts.read(relative)).content, arguments.get("view_range"))
             except NotFound:
                 pass
-        found = await self._texts.list(below or None)
-        if below and not found:
+        found = await self._texts.list(relative or None)
+        if relative and not found:
             raise MemoryToolError(answers.missing(path))
         return answers.listing(path, found)
 
-    async def _create(self, given: Mapping[str, Any], event_id: str | None) -> str:
-        path = given["path"]
-        below = answers.relative(path)
-        if not below:
+    async def _create(self, arguments: Mapping[str, Any], event_id: str | None) -> str:
+        path = arguments["path"]
+        relative = answers.relative(path)
+        if not relative:
             raise MemoryToolError(f"Error: File {path} already exists")
         try:
-            await self._texts.create(below, given["file_text"], event_id=event_id)
+            await self._texts.create(relative, arguments["file_text"], event_id=event_id)
         except Conflict:
-            if await self._is_there(below):
+            if await self._exists(relative):
                 raise MemoryToolError(f"Error: File {path} already exists") from None
             raise
         return f"File created successfully at: {path}"
 
-    async def _str_replace(self, given: Mapping[str, Any], event_id: str | None) -> str:
-        path, old, new = given["path"], given["old_str"], given.get("new_str", "")
+    async def _str_replace(self, arguments: Mapping[str, Any], event_id: str | None) -> str:
+        path, old, new = arguments["path"], arguments["old_str"], arguments.get("new_str", "")
         before = await self._content(path, f"Error: {answers.missing(path)}")
         try:
             text = await self._texts.replace(answers.relative(path), old, new, event_id=event_id)
@@ -78,12 +78,12 @@ class AsyncMemoryTool:
             raise
         return answers.replaced(before, text.content, old, new)
 
-    async def _insert(self, given: Mapping[str, Any], event_id: str | None) -> str:
-        path, line = given["path"], given["insert_line"]
+    async def _insert(self, arguments: Mapping[str, Any], event_id: str | None) -> str:
+        path, line = arguments["path"], arguments["insert_line"]
         does_not_exist = f"Error: The path {path} does not exist"
         await self._content(path, does_not_exist)
         try:
-            await self._texts.insert(answers.relative(path), line, given["insert_text"], event_id=event_id)
+            await self._texts.insert(answers.relative(path), line, arguments["insert_text"], event_id=event_id)
         except (NotFound, InvalidInput):
             problem = answers.beyond(line, await self._content(path, does_not_exist))
             if problem:
@@ -91,45 +91,45 @@ class AsyncMemoryTool:
             raise
         return f"The file {path} has been edited."
 
-    async def _delete(self, given: Mapping[str, Any], event_id: str | None) -> str:
-        path = given["path"]
-        below = answers.relative(path)
-        if not below:
+    async def _delete(self, arguments: Mapping[str, Any], event_id: str | None) -> str:
+        path = arguments["path"]
+        relative = answers.relative(path)
+        if not relative:
             raise MemoryToolError(f"Error: Cannot delete the {answers.ROOT} directory itself")
         try:
-            await self._texts.delete(below, event_id=event_id)
+            await self._texts.delete(relative, event_id=event_id)
         except NotFound:
             raise MemoryToolError(f"Error: The path {path} does not exist") from None
         return f"Successfully deleted {path}"
 
-    async def _rename(self, given: Mapping[str, Any], event_id: str | None) -> str:
-        path, to = given["old_path"], given["new_path"]
-        below, target = answers.relative(path), answers.relative(to)
-        if not below:
+    async def _rename(self, arguments: Mapping[str, Any], event_id: str | None) -> str:
+        path, to = arguments["old_path"], arguments["new_path"]
+        relative, target = answers.relative(path), answers.relative(to)
+        if not relative:
             raise MemoryToolError(f"Error: Cannot rename the {answers.ROOT} directory itself")
         if not target:
             raise MemoryToolError(f"Error: The destination {to} already exists")
         try:
-            await self._texts.rename(below, target, event_id=event_id)
+            await self._texts.rename(relative, target, event_id=event_id)
         except NotFound:
             raise MemoryToolError(f"Error: The path {path} does not exist") from None
         except Conflict:
-            if await self._is_there(target):
+            if await self._exists(target):
                 raise MemoryToolError(f"Error: The destination {to} already exists") from None
             raise
         return f"Successfully renamed {path} to {to}"
 
     async def _content(self, path: str, missing: str) -> str:
         """Return the content of a file. Raises MemoryToolError with this text if there is none."""
-        below = answers.relative(path)
-        if not below:
+        relative = answers.relative(path)
+        if not relative:
             raise MemoryToolError(missing)
         try:
-            return (await self._texts.read(below)).content
+            return (await self._texts.read(relative)).content
         except NotFound:
             raise MemoryToolError(missing) from None
 
-    async def _is_there(self, below: str) -> bool:
+    async def _exists(self, relative: str) -> bool:
         """Return whether there is a file or a directory at a path."""
         found = {text.path for text in await self._texts.list()}
-        return below in found or any(path.startswith(f"{below}/") for path in found)
+        return relative in found or any(path.startswith(f"{relative}/") for path in found)

@@ -82,7 +82,7 @@ class _Tracer:
             "publish", context=_context(traceparent), kind=SpanKind.PRODUCER
         )
         try:
-            done = yield from steps
+            result = yield from steps
         except Exception as problem:
             span.set_attribute("error.type", type(problem).__name__)
             span.set_status(Status(StatusCode.ERROR, str(problem)))
@@ -95,7 +95,7 @@ class _Tracer:
                 if len(writes) > 1:
                     span.set_attribute("messaging.batch.message_count", len(writes))
             span.end()
-        return done
+        return result
 
     def project(self, projection: str, traceparents: Sequence[str], events: int) -> TraceSpan:
         """Trace one fold of events, with links to the publications of the last ones."""
@@ -130,9 +130,9 @@ class _Tracer:
     def handle(self, subscription: str, event: Event, delivery: Any) -> Iterator[None]:
         """Trace the handling of a delivery; events published meanwhile belong to it."""
         attributes = {**_of_event(event, "process", "process"), **_of_subscription(subscription)}
-        inside = trace.set_span_in_context(delivery.span)
+        context = trace.set_span_in_context(delivery.span)
         with self._tracer.start_as_current_span(
-            f"process {subscription}", context=inside, kind=SpanKind.CONSUMER, attributes=attributes
+            f"process {subscription}", context=context, kind=SpanKind.CONSUMER, attributes=attributes
         ):
             yield
 

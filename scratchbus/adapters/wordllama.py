@@ -26,5 +26,5 @@ class WordLlamaEmbedder:
 
     def embed(self, texts: Sequence[str], /) -> list[list[float]]:
         """Return the vector of each text, of length 1."""
-        said = [text if text.strip() else "." for text in texts]  # a blank text would give NaN
-        return cast(list[list[float]], self._model.embed(said, norm=True).tolist())
+        nonblank = [text if text.strip() else "." for text in texts]  # a blank text would give NaN
+        return cast(list[list[float]], self._model.embed(nonblank, norm=True).tolist())

@@ -1,4 +1,4 @@
-"""Reading the archive as if it were the log: see `scratchbus.eventlog.archived`."""
+"""Reading the archive as if it were the log: see `scratchbus.eventlog.archive_protocol`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from hashlib import sha256 as hash_of
 from typing import TypeVar
 
+from scratchbus.archive.archive_check import LogCheck
 from scratchbus.archive.catalog import LRUCache, SegmentCatalog
-from scratchbus.archive.check import LogCheck
-from scratchbus.archive.erase_segments import erase_events
-from scratchbus.archive.lines import place_of, restore
+from scratchbus.archive.erasure import erase_events
+from scratchbus.archive.lines import position_of, restore
 from scratchbus.archive.manifest import Manifest, folder_of, table_file
 from scratchbus.archive.segment import Index
 from scratchbus.archive.stores import Store
 from scratchbus.domain.position import START, Position
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign
-from scratchbus.eventlog.archived import Checked, Fault, Stretch
+from scratchbus.eventlog.archive_protocol import Checked, EntryChunk, Fault
 from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_id, entry_position, text_of
 
 T = TypeVar("T")
@@ -51,24 +51,26 @@ class Archive:
             )
         return catalog
 
-    def after(self, shard: int, origin: str, after: Position, until: Position, limit: int, page: str = "") -> Stretch:
+    def after(
+        self, shard: int, origin: str, after: Position, until: Position, limit: int, page: str = ""
+    ) -> EntryChunk:
         """Return the next entries after a position, of one page or of all, up to another position."""
         with self._lock:
             catalog = self.catalog(shard, origin)
             manifest = self._next(catalog, after, until)
             first, lines = manifest.chain.first.seq, self._read(catalog, manifest, catalog.lines)
-            top = min(manifest.chain.last.seq, until.seq)
+            end_seq = min(manifest.chain.last.seq, until.seq)
             if page:
                 seqs = self._read(catalog, manifest, catalog.index).pages.get(page, [])
-                wanted = seqs[bisect_right(seqs, after.seq) : bisect_right(seqs, top)][: limit + 1]
-                at = wanted[limit - 1] if len(wanted) > limit else top
+                selected = seqs[bisect_right(seqs, after.seq) : bisect_right(seqs, end_seq)][: limit + 1]
+                at = selected[limit - 1] if len(selected) > limit else end_seq
             else:
                 start = max(after.seq + 1, first)
-                at = min(start + limit - 1, top)
-                wanted = list(range(start, at + 1))
-            found = [self._restored(catalog, manifest, lines, seq) for seq in wanted if seq <= at]
+                at = min(start + limit - 1, end_seq)
+                selected = list(range(start, at + 1))
+            found = [self._restored(catalog, manifest, lines, seq) for seq in selected if seq <= at]
         entries = [entry for entry in found if entry is not None and _is_behind(entry, after)]
-        return Stretch(entries, *self._place(catalog, manifest, lines, at, shard))
+        return EntryChunk(entries, *self._end_of_read(catalog, manifest, lines, at, shard))
 
     def at(self, shard: int, origin: str, positions: Sequence[Position]) -> list[RawEntry]:
         """Return the entries at these positions, without the erased ones."""
@@ -78,24 +80,24 @@ class Archive:
         pairs = zip(positions, found, strict=True)
         return [entry for position, entry in pairs if entry and entry[0].decode() == position.stream_id]
 
-    def back(self, shard: int, origin: str, at: Position, most: int) -> tuple[list[RawEntry], str]:
+    def back(self, shard: int, origin: str, at: Position, limit: int) -> tuple[list[RawEntry], str]:
         """Return entries of a subject from a position back, newest first, and the stream id to continue at, or ""."""
         entries: list[RawEntry] = []
-        rest = at.stream_id
+        next_id = at.stream_id
         with self._lock:
             catalog = self.catalog(shard, origin)
-            while rest and len(entries) < most:
-                entry = self._at(catalog, Position.parse(rest))
+            while next_id and len(entries) < limit:
+                entry = self._at(catalog, Position.parse(next_id))
                 if entry is None:
                     return entries, ""  # the subject's events before an erased one were erased with it
-                if entry[0].decode() != rest:
+                if entry[0].decode() != next_id:
                     raise ArchiveForeign(
-                        f"{catalog.where} has event {entry[0].decode()} instead of {rest}: it is the archive of"
+                        f"{catalog.where} has event {entry[0].decode()} instead of {next_id}: it is the archive of"
                         " another log; set archive_url to the archive of this one"
                     )
                 entries.append(entry)
-                rest = text_of(entry_fields(entry).get(b"prev", b""))
-        return entries, rest
+                next_id = text_of(entry_fields(entry).get(b"prev", b""))
+        return entries, next_id
 
     def erase(self, shard: int, origin: str, seqs: Sequence[int]) -> Iterator[None]:
         """Erase the archived events among these numbers; yield before each step, for the caller to renew the lease."""
@@ -159,8 +161,8 @@ class Archive:
                 return START._replace(shard=shard)
             manifest = catalog.manifest(catalog.firsts[at - 1])
             lines = self._read(catalog, manifest, catalog.lines)
-        found = bisect_right(lines, ms, key=lambda line: place_of(line)[0])
-        return Position(*place_of(lines[found - 1]), shard)
+        found = bisect_right(lines, ms, key=lambda line: position_of(line)[0])
+        return Position(*position_of(lines[found - 1]), shard)
 
     def _next(self, catalog: SegmentCatalog, after: Position, until: Position) -> Manifest:
         """Return the manifest of the segment that has the first event after a position."""
@@ -181,10 +183,10 @@ class Archive:
         except ArchiveDamaged:
             first = manifest.chain.first.seq
             catalog.refresh()
-            again = catalog.manifest(first)
-            if again == manifest:
+            rewritten = catalog.manifest(first)
+            if rewritten == manifest:
                 raise
-            return read(again)
+            return read(rewritten)
 
     def _restored(self, catalog: SegmentCatalog, manifest: Manifest, lines: list[bytes], seq: int) -> RawEntry | None:
         try:
@@ -195,7 +197,7 @@ class Archive:
             raise catalog.damaged(manifest.files.segment.name, f"event {seq}: its line is that of {entry[0].decode()}")
         return entry
 
-    def _place(
+    def _end_of_read(
         self, catalog: SegmentCatalog, manifest: Manifest, lines: list[bytes], seq: int, shard: int
     ) -> tuple[Position, str]:
         """Return the position of a reader after an event, and the event's id."""
@@ -203,7 +205,7 @@ class Archive:
             return manifest.chain.last.position._replace(shard=shard), manifest.chain.last.id
         entry = self._restored(catalog, manifest, lines, seq)
         if entry is None:  # erased: its line still has the time
-            ms, _ = place_of(lines[seq - manifest.chain.first.seq])
+            ms, _ = position_of(lines[seq - manifest.chain.first.seq])
             return Position(ms, seq, shard), ""
         return entry_position(entry, shard), entry_id(entry)
 

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from scratchbus.archive.archive_reader import Archive
 from scratchbus.archive.catalog import SegmentCatalog
-from scratchbus.archive.erase_segments import left_of
+from scratchbus.archive.erasure import not_yet_erased
 from scratchbus.archive.manifest import FILES, Manifest, number_of
 from scratchbus.archive.segment import SegmentBuilder
 from scratchbus.archive.segment_builders import segment_builders
@@ -84,9 +84,9 @@ class Archived(BaseModel):
 
 def archive_of(core: Core) -> Archive:
     """Return the archive that the settings name. Raises SettingsError if they name none."""
-    if not isinstance(core.log.past, Archive):
+    if not isinstance(core.log.archive, Archive):
         raise SettingsError(NOT_SET)
-    return core.log.past
+    return core.log.archive
 
 
 def archive_bus(
@@ -113,9 +113,9 @@ def run_archiver(bus: Host, stop: threading.Event) -> None:
     """
     while not stop.is_set():
         try:
-            for done in archive_bus(bus, patience=PATIENCE):
-                if done.segments or done.trimmed:
-                    logger.info("archived", **done.model_dump(exclude_none=True))
+            for archived in archive_bus(bus, patience=PATIENCE):
+                if archived.segments or archived.trimmed:
+                    logger.info("archived", **archived.model_dump(exclude_none=True))
         except ArchiveBusy as busy:
             logger.debug("standing by", reason=str(busy))
         stop.wait(bus.core.settings.seconds("archive_interval"))
@@ -130,7 +130,7 @@ class _LogArchiver:
         self._keys: ShardKeys = bus.core.log.keys(shard)
         self._lease = Archiving(self._keys, token_hex(8), bus.core.process, round(lease * 1000))
         self._patience_ms = round(patience * 1000)
-        self.done = Archived(shard=shard)
+        self.result = Archived(shard=shard)
 
     def run(self) -> Archived:
         """Take the lease, archive, trim, and release the lease."""
@@ -139,7 +139,7 @@ class _LogArchiver:
             self._run(now)
         finally:
             self._bus.converse(self._lease.leave())
-        return self.done
+        return self.result
 
     def _run(self, now: int) -> None:
         origin, limit = self._bus.converse(self._limits(now))
@@ -156,39 +156,39 @@ class _LogArchiver:
         with suppress(EngineForbidden, EngineReadOnly):
             self._bus.converse(catch_up(self._bus.core.log, self._shard))  # only folded events can be trimmed
         trimmer = Trimmer(self._bus, catalog, self._lease, origin, limit, now)
-        begun = last.chain.last.seq if last else 0
-        self._tell(begun, limit)
+        archived_before = last.chain.last.seq if last else 0
+        self._report_progress(archived_before, limit)
         for builder in segment_builders(self._bus, catalog, last, self._shard, limit):
             if not builder.is_full(self._bus.core.settings.archive_segment) and not self._has_waited(builder, now):
                 break
             last = self._store(catalog, builder, last)
-            self.done.trimmed += trimmer.trim(last)
-            self._tell(begun, limit)
+            self.result.trimmed += trimmer.trim(last)
+            self._report_progress(archived_before, limit)
         if last is not None:
-            self.done.trimmed += trimmer.trim(last)
-            self.done.end = last.chain.last.at
-            self._tidy(catalog, names, last)
+            self.result.trimmed += trimmer.trim(last)
+            self.result.end = last.chain.last.at
+            self._delete_leftovers(catalog, names, last)
         floor = self._bus.converse(read_floor(self._bus.core.log, self._shard)).position
-        self.done.floor = floor.stream_id if floor.seq else None
-        self._tell(begun, limit)
+        self.result.floor = floor.stream_id if floor.seq else None
+        self._report_progress(archived_before, limit)
 
-    def _tell(self, begun: int, limit: int) -> None:
-        self._report(Progress(self._shard, self.done.events, max(0, limit - begun), self.done.trimmed))
+    def _report_progress(self, archived_before: int, limit: int) -> None:
+        self._report(Progress(self._shard, self.result.events, max(0, limit - archived_before), self.result.trimmed))
 
     def _limits(self, now: int) -> Step[tuple[str, int]]:
         """Return the log's origin, and the number of the last event that need not be kept live."""
         keys, settings = self._keys, self._bus.core.settings
-        newest = now - (settings.ms("retain") or 0)
-        origin, old, tail = yield from ask_all(
+        latest_ms = now - (settings.ms("retain") or 0)
+        origin, last_old, tail = yield from ask_all(
             self._shard,
             [
                 ("GET", keys.origin),
-                ("XREVRANGE", keys.log, f"{max(0, newest)}-{2**64 - 1}", "-", "COUNT", 1),
+                ("XREVRANGE", keys.log, f"{max(0, latest_ms)}-{2**64 - 1}", "-", "COUNT", 1),
                 ("GET", keys.tail),
             ],
         )
         end = end_of(tail, self._shard)
-        by_age = min(end, entry_position(old[0], self._shard)).seq if old else 0
+        by_age = min(end, entry_position(last_old[0], self._shard)).seq if last_old else 0
         return (origin or b"").decode(), max(0, min(by_age, end.seq - settings.retain_events))
 
     def _check_end(self, catalog: SegmentCatalog, last: Manifest | None) -> None:
@@ -217,7 +217,7 @@ class _LogArchiver:
         """
         erased = self._bus.converse(erased_between(self._keys, 1, last.chain.last.seq))
         try:
-            for _ in self._archive.erase(self._shard, self._origin, left_of(catalog, erased)):
+            for _ in self._archive.erase(self._shard, self._origin, not_yet_erased(catalog, erased)):
                 self._bus.converse(self._lease.keep())
         except ArchiveDamaged as problem:
             logger.warning("erased events are still in the archive", reason=str(problem))
@@ -234,13 +234,13 @@ class _LogArchiver:
             raise ArchiveBusy(self._shard, "another archiver")
         catalog.add(segment)
         catalog.mark_end(manifest)
-        self.done.segments += 1
-        self.done.events += manifest.chain.count
-        self.done.bytes += manifest.files.segment.size + manifest.files.index.size
+        self.result.segments += 1
+        self.result.events += manifest.chain.count
+        self.result.bytes += manifest.files.segment.size + manifest.files.index.size
         counts.archived += manifest.chain.count
         return manifest
 
-    def _tidy(self, catalog: SegmentCatalog, names: list[str], last: Manifest) -> None:
+    def _delete_leftovers(self, catalog: SegmentCatalog, names: list[str], last: Manifest) -> None:
         """Delete the files of failed attempts whose events are now in other segments."""
         files = Counter(map(number_of, names))
         for name in names:

@@ -30,26 +30,26 @@ class LRUCache(Generic[T]):
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._kept: OrderedDict[str, tuple[T, int]] = OrderedDict()
+        self._cached: OrderedDict[str, tuple[T, int]] = OrderedDict()
         self._bytes = 0
 
     def get(self, name: str, load: Callable[[], tuple[T, int]]) -> T:
         """Return the value of a name; load it, with its size, if it is not cached."""
-        if name in self._kept:
-            self._kept.move_to_end(name)
-            return self._kept[name][0]
+        if name in self._cached:
+            self._cached.move_to_end(name)
+            return self._cached[name][0]
         found, size = load()
-        self._kept[name] = found, size
+        self._cached[name] = found, size
         self._bytes += size
-        while self._bytes > self._most and len(self._kept) > 1:
-            _, (_, dropped) = self._kept.popitem(last=False)
+        while self._bytes > self._most and len(self._cached) > 1:
+            _, (_, dropped) = self._cached.popitem(last=False)
             self._bytes -= dropped
         return found
 
     def drop(self, name: str) -> None:
         """Remove a name."""
-        if name in self._kept:
-            self._bytes -= self._kept.pop(name)[1]
+        if name in self._cached:
+            self._bytes -= self._cached.pop(name)[1]
 
 
 def read_file(store: Store, folder: str, file: StoredFile) -> bytes:
@@ -96,7 +96,7 @@ class SegmentCatalog:
         self.firsts.append(chain.first.seq)
         self._manifests[chain.first.seq] = stored.manifest
         self._segments.get(self.folder + files.segment.name, lambda: (stored.lines, sum(map(len, stored.lines))))
-        self._indexes.get(self.folder + files.index.name, lambda: (stored.where, 10 * files.index.size))
+        self._indexes.get(self.folder + files.index.name, lambda: (stored.event_index, 10 * files.index.size))
 
     def put(self, file: StoredFile, content: bytes) -> None:
         """Store a file that a manifest will name. Raises ArchiveDamaged unless it reads back unchanged."""
@@ -105,8 +105,8 @@ class SegmentCatalog:
 
     def mark_end(self, last: Manifest) -> None:
         """Write the end file, which names the last manifest, unless it names a later one, which is then missing."""
-        noted = self.store.get(self.folder + END)
-        if noted != last.end and last_name(noted) <= last.name:
+        stored_end = self.store.get(self.folder + END)
+        if stored_end != last.end and last_name(stored_end) <= last.name:
             self.store.replace(self.folder + END, last.end)
 
     def replace(self, old: Manifest, new: Manifest) -> None:

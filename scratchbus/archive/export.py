@@ -46,8 +46,8 @@ class _ExportLine(BaseModel):
 def line_of(event: Event) -> str:
     """Return an event as the JSON line that `Bus.import_events` reads: position, envelope, body."""
     envelope = {name: getattr(event, name) for name in _TEXTS}
-    place = {"shard": event.shard, "seq": event.seq, "ms": event.ms, "at": event.at.isoformat()}
-    return (to_json(place | envelope)[:-1] + b',"event":' + encode_body(event) + b"}").decode()
+    position = {"shard": event.shard, "seq": event.seq, "ms": event.ms, "at": event.at.isoformat()}
+    return (to_json(position | envelope)[:-1] + b',"event":' + encode_body(event) + b"}").decode()
 
 
 def row_of(event: Event) -> dict[str, str]:

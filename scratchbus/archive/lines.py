@@ -36,7 +36,7 @@ _LINE = [repeat(part) for part in (_HEAD + _EVENT + b"%b}").split(b"%b")]
 _NAMES = [name.decode() for name in LAYOUT[:-1]]
 _SUBJECT, _PAGE = LAYOUT.index(b"subject"), LAYOUT.index(b"page")
 _SAFE = bytes(char for char in range(0x20, 0x7F) if char not in b'"\\')  # characters that JSON never escapes
-_NOTHING = bytes(32)  # stands for the hash of an event that was erased before it was archived
+_NO_HASH = bytes(32)  # stands for the hash of an event that was erased before it was archived
 _NO_JSON = b"NaN", b"Infinity"  # pydantic may accept these, but they are not JSON
 _OBJECT = SchemaValidator(core_schema.typed_dict_schema({}, extra_behavior="ignore"))
 _AT_ONCE = 50  # entries encoded together, few enough for the processor's caches
@@ -88,8 +88,8 @@ def encode_entries(entries: Sequence[RawEntry]) -> Lines:
     text = hexlify(os.urandom(_SALT_BYTES * len(entries)))
     salts = [text[at : at + _WIDTH] for at in range(0, len(text), _WIDTH)]
     starts = range(0, len(entries), _AT_ONCE)
-    parts = [_encode(entries[at : at + _AT_ONCE], salts[at : at + _AT_ONCE]) for at in starts]
-    return Lines(*map(list, map(chain.from_iterable, zip(*parts, strict=True))))
+    batches = [_encode(entries[at : at + _AT_ONCE], salts[at : at + _AT_ONCE]) for at in starts]
+    return Lines(*map(list, map(chain.from_iterable, zip(*batches, strict=True))))
 
 
 def _encode(entries: Sequence[RawEntry], salts: list[bytes]) -> Lines:
@@ -132,12 +132,12 @@ def _encode_one(entry: RawEntry, salt: bytes) -> Line:
     id, flat = entry
     ms, _, seq = id.partition(b"-")
     if not flat:
-        return _erased(int(seq), int(ms), _NOTHING), _NOTHING, int(seq), b"", b""
-    text, values = _encode_odd(ms, seq, flat, salt)
+        return _erased(int(seq), int(ms), _NO_HASH), _NO_HASH, int(seq), b"", b""
+    text, values = _encode_escaped(ms, seq, flat, salt)
     return text, sha256(text).digest(), int(seq), values[_PAGE], values[_SUBJECT]
 
 
-def _encode_odd(ms: bytes, seq: bytes, flat: list[bytes], salt: bytes) -> tuple[bytes, list[bytes]]:
+def _encode_escaped(ms: bytes, seq: bytes, flat: list[bytes], salt: bytes) -> tuple[bytes, list[bytes]]:
     """Return the line of an entry that may need escaping or `raw`, and the values of the fields before the body."""
     fields = dict(zip(flat[::2], flat[1::2], strict=True))
     texts = [fields.get(name, b"").decode("utf-8", "replace") for name in LAYOUT[:-1]]
@@ -175,7 +175,7 @@ def restore(line: bytes) -> RawEntry | None:
                 return None
             raise BadLine("it has no salt")
         head, tail = _object_of(line[:cut] + b"}"), line[cut + _AFTER_SALT :]
-        id = b"%d-%d" % _place(head)
+        id = b"%d-%d" % _position(head)
         if tail.startswith(_EVENT):
             values = [head[name].encode() for name in _NAMES]
             flat = [part for pair in zip(LAYOUT, [*values, tail[len(_EVENT) : -1]], strict=True) for part in pair]
@@ -194,11 +194,11 @@ def hash_of(line: bytes) -> bytes:
         return sha256(line).digest() if _SALT in line else bytes.fromhex(str(_object_of(line).get("erased")))
 
 
-def place_of(line: bytes) -> tuple[int, int]:
+def position_of(line: bytes) -> tuple[int, int]:
     """Return the ms and seq of a line. Raises BadLine."""
     with _read_strictly():
         cut = line.find(_SALT)
-        return _place(_object_of(line if cut < 0 else line[:cut] + b"}"))
+        return _position(_object_of(line if cut < 0 else line[:cut] + b"}"))
 
 
 def _object_of(text: bytes) -> dict[str, Any]:
@@ -208,7 +208,7 @@ def _object_of(text: bytes) -> dict[str, Any]:
     return found
 
 
-def _place(head: dict[str, Any]) -> tuple[int, int]:
+def _position(head: dict[str, Any]) -> tuple[int, int]:
     """Return the ms and seq of a parsed line. Raises BadLine."""
     ms, seq = head["ms"], head["seq"]
     if not (type(ms) is int and type(seq) is int and 0 <= ms < 2**63 and 0 < seq < 2**63):
@@ -226,25 +226,25 @@ def check_line(line: bytes, seq: int) -> Line:
     """Return the parts of a line. Raises BadLine unless it is exactly the line of the event with this number."""
     entry = restore(line)
     if entry is None:
-        ms, found = place_of(line)
-        again = _erased(found, ms, hash_of(line)), hash_of(line), found, b"", b""
+        ms, found = position_of(line)
+        canonical = _erased(found, ms, hash_of(line)), hash_of(line), found, b"", b""
     else:
         cut = line.find(_SALT)
-        (again,) = zip(*_encode([entry], [line[cut + len(_SALT) : cut + _AFTER_SALT - 1]]), strict=True)
-    if again[0] != line:
+        (canonical,) = zip(*_encode([entry], [line[cut + len(_SALT) : cut + _AFTER_SALT - 1]]), strict=True)
+    if canonical[0] != line:
         raise BadLine("its format is not the canonical one")
-    if again[2] != seq:
-        raise BadLine(f"it is event {again[2]}")
-    return again
+    if canonical[2] != seq:
+        raise BadLine(f"it is event {canonical[2]}")
+    return canonical
 
 
 def erase_lines(lines: Sequence[bytes], seqs: Collection[int]) -> list[bytes]:
     """Return the lines of a segment with these events reduced to their hashes."""
-    out = []
+    rewritten = []
     for line in lines:
-        ms, seq = place_of(line)
-        out.append(_erased(seq, ms, hash_of(line)) if seq in seqs else line)
-    return out
+        ms, seq = position_of(line)
+        rewritten.append(_erased(seq, ms, hash_of(line)) if seq in seqs else line)
+    return rewritten
 
 
 def _erased(seq: int, ms: int, hash: bytes) -> bytes:

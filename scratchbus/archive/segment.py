@@ -15,8 +15,8 @@ from typing_extensions import TypedDict
 
 from scratchbus.archive.lines import Line, Lines, encode_entries
 from scratchbus.archive.manifest import FORMAT, Chain, EventRef, Manifest, SegmentFiles, StoredFile
+from scratchbus.eventlog.compression import decompress, zstd
 from scratchbus.eventlog.raw_entries import RawEntry, entry_id, text_of, texts_of
-from scratchbus.eventlog.unzip import unzip, zstd
 
 LEVEL = 3
 """The compression level of zstd."""
@@ -43,7 +43,7 @@ class _Parsed(TypedDict):
 
 
 _INDEX = TypeAdapter(_Parsed)
-_Places = dict[bytes, tuple[list[int], dict[bytes, int]]]
+_Positions = dict[bytes, tuple[list[int], dict[bytes, int]]]
 """By page: the numbers of its events, and the number of the last event about each subject."""
 
 
@@ -60,7 +60,7 @@ class Index(NamedTuple):
     @classmethod
     def parse(cls, content: bytes) -> Index:
         """Return the index with this content. Raises ValueError."""
-        parsed = _INDEX.validate_json(unzip(content, MOST_UNPACKED), strict=True)
+        parsed = _INDEX.validate_json(decompress(content, MOST_UNPACKED), strict=True)
         return cls(parsed["pages"], parsed["subjects"])
 
     def is_within(self, first: int, last: int) -> bool:
@@ -71,10 +71,11 @@ class Index(NamedTuple):
         return all(first <= seq <= last for lasts in self.subjects.values() for seq in lasts.values())
 
 
-def _index(places: _Places) -> Index:
-    pages = {text_of(page): seqs for page, (seqs, _) in places.items()}
+def _index(positions: _Positions) -> Index:
+    pages = {text_of(page): seqs for page, (seqs, _) in positions.items()}
     subjects = {
-        text_of(page): dict(zip(texts_of([*lasts]), lasts.values(), strict=True)) for page, (_, lasts) in places.items()
+        text_of(page): dict(zip(texts_of([*lasts]), lasts.values(), strict=True))
+        for page, (_, lasts) in positions.items()
     }
     return Index(pages, subjects)
 
@@ -91,12 +92,12 @@ class SegmentBuilder:
         self.lines: list[bytes] = []
         self._ends: list[RawEntry] = []
         self._digest = sha256()
-        self._places: _Places = defaultdict(lambda: ([], {}))
+        self._positions: _Positions = defaultdict(lambda: ([], {}))
 
     def add(self, entries: Sequence[RawEntry]) -> None:
         """Add the next entries."""
         lines = encode_entries(entries)
-        _note(self._places, lines)
+        _add_to_index(self._positions, lines)
         text = b"\n".join([*lines.texts, b""])
         self._packed.append(self._packer.compress(text))
         self.lines += lines.texts
@@ -110,9 +111,9 @@ class SegmentBuilder:
         """The first entry."""
         return self._ends[0]
 
-    def is_full(self, most: int) -> bool:
-        """Return whether it has `most` events or MOST_BYTES bytes, or lacks room for the next batch."""
-        return self.is_closed or len(self.lines) >= most or self.bytes >= MOST_BYTES
+    def is_full(self, most_events: int) -> bool:
+        """Return whether it has `most_events` events or MOST_BYTES bytes, or lacks room for the next batch."""
+        return self.is_closed or len(self.lines) >= most_events or self.bytes >= MOST_BYTES
 
     def finish(self, bus: str, shard: int, origin: str, before: Manifest | None) -> Segment:
         """Return the segment, with file names that no other attempt at the same events uses."""
@@ -129,9 +130,9 @@ class SegmentBuilder:
             previous=before.name if before else None,
             previous_sha256=before.chain.sha256 if before else None,
         )
-        where = _index(self._places)  # while zstd is still at work
+        index = _index(self._positions)  # while zstd is still at work
         packed = b"".join([*self._packed, self._packer.flush()])
-        return Segment.of(chain, self.lines, packed, where, self._erased)
+        return Segment.of(chain, self.lines, packed, index, self._erased)
 
 
 class Segment(NamedTuple):
@@ -140,16 +141,16 @@ class Segment(NamedTuple):
     manifest: Manifest
     contents: list[tuple[StoredFile, bytes]]
     lines: list[bytes]
-    where: Index
+    event_index: Index
 
     @classmethod
-    def of(cls, chain: Chain, lines: list[bytes], packed: bytes, where: Index, erased: list[int]) -> Segment:
+    def of(cls, chain: Chain, lines: list[bytes], packed: bytes, index: Index, erased: list[int]) -> Segment:
         """Return the segment of these lines, given plain and packed, with file names that no other attempt uses."""
         stem = f"{chain.first.seq:016d}-{chain.last.seq:016d}.{token_hex(4)}"
-        files_of = {f"{stem}.jsonl.zst": packed, f"{stem}.index.json.zst": where.encode()}
+        files_of = {f"{stem}.jsonl.zst": packed, f"{stem}.index.json.zst": index.encode()}
         contents = [(StoredFile.of(name, content), content) for name, content in files_of.items()]
         files = SegmentFiles(segment=contents[0][0], index=contents[1][0], erased=erased)
-        return cls(Manifest(chain, files), contents, lines, where)
+        return cls(Manifest(chain, files), contents, lines, index)
 
 
 def _ref_of(entry: RawEntry) -> EventRef:
@@ -163,7 +164,7 @@ def pack(lines: Sequence[bytes]) -> bytes:
 
 def unpack(content: bytes) -> list[bytes]:
     """Return the lines of a segment's file. Raises ValueError."""
-    text = unzip(content, MOST_UNPACKED)
+    text = decompress(content, MOST_UNPACKED)
     if not text.endswith(b"\n"):
         raise ValueError("its last line is incomplete")
     if text.count(b"\n") > len(text) // _SHORTEST:
@@ -173,17 +174,17 @@ def unpack(content: bytes) -> list[bytes]:
 
 def index_of(lines: Sequence[Line]) -> Index:
     """Return the index of these lines, without erased events."""
-    places: _Places = defaultdict(lambda: ([], {}))
-    _note(places, Lines.of(lines))
-    return _index(places)
+    positions: _Positions = defaultdict(lambda: ([], {}))
+    _add_to_index(positions, Lines.of(lines))
+    return _index(positions)
 
 
-def _note(places: _Places, lines: Lines) -> None:
+def _add_to_index(positions: _Positions, lines: Lines) -> None:
     at = 0
-    for page, some in groupby(lines.pages):
-        end = at + len([*some])
+    for page, group in groupby(lines.pages):
+        end = at + len([*group])
         if page:
-            seqs, lasts = places[page]
+            seqs, lasts = positions[page]
             seqs += lines.seqs[at:end]
             lasts.update(zip(lines.subjects[at:end], lines.seqs[at:end], strict=True))
         at = end

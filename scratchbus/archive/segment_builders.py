@@ -26,16 +26,16 @@ def segment_builders(
     They contain whole batches, and exceed `archive_segment` events only if a single batch does. Raises ArchiveDamaged,
     LogGap or EngineError.
     """
-    most, unarchived = bus.core.settings.archive_segment, _unarchived(bus, catalog, last, shard, limit)
+    most_events, unarchived = bus.core.settings.archive_segment, _unarchived(bus, catalog, last, shard, limit)
     builder = SegmentBuilder()
     for entries in unarchived:
         while entries:
-            cut = 0 if builder.is_full(most) else _whole_batches(entries, most - len(builder.lines))
-            if not cut and not builder.lines:
-                cut = next(end for end, entry in enumerate(entries, 1) if _is_end(entry))
-            if cut:
-                builder.add(entries[:cut])
-                entries = entries[cut:]
+            count = 0 if builder.is_full(most_events) else _whole_batches(entries, most_events - len(builder.lines))
+            if not count and not builder.lines:
+                count = next(end for end, entry in enumerate(entries, 1) if _is_end(entry))
+            if count:
+                builder.add(entries[:count])
+                entries = entries[count:]
             else:
                 builder.is_closed = True
                 yield builder
@@ -58,10 +58,10 @@ def _unarchived(
         entries, is_end, *_ = bus.converse(reader.read())
         if not is_end and reader.at.seq < limit:
             bus.converse(reader.read_ahead())
-        fitting = entries[: bisect_right(entries, limit, key=_seq)]
-        if cut := _whole_batches(fitting, len(fitting)):
-            yield _without_gaps(bus, catalog, shard, before, entries[:cut])
-        if cut < len(entries) or not entries:
+        allowed = entries[: bisect_right(entries, limit, key=_seq)]
+        if count := _whole_batches(allowed, len(allowed)):
+            yield _without_gaps(bus, catalog, shard, before, entries[:count])
+        if count < len(entries) or not entries:
             return
 
 
@@ -71,17 +71,17 @@ def _without_gaps(
     """Return the entries, with one without fields for each erased event. Raises ArchiveDamaged or LogGap."""
     if _seq(entries[-1]) == before + len(entries):
         return entries
-    whole: list[RawEntry] = []
+    complete: list[RawEntry] = []
     seq = before
     for entry in entries:
         position = entry_position(entry, 0)
         if position.seq > seq + 1:
             if not bus.converse(are_erased(bus.core.log.keys(shard), seq, position.seq)):
                 raise _gap(bus, catalog, shard, seq, position)
-            whole += [[b"%d-%d" % (position.ms, gone), []] for gone in range(seq + 1, position.seq)]
-        whole.append(entry)
+            complete += [[b"%d-%d" % (position.ms, missing), []] for missing in range(seq + 1, position.seq)]
+        complete.append(entry)
         seq = position.seq
-    return whole
+    return complete
 
 
 def _gap(bus: Host, catalog: SegmentCatalog, shard: int, seq: int, position: Position) -> ArchiveDamaged | LogGap:
@@ -92,9 +92,9 @@ def _gap(bus: Host, catalog: SegmentCatalog, shard: int, seq: int, position: Pos
     return LogGap(f"shard {shard}: events {seq + 1} to {position.seq - 1} are missing; see `scratchbus verify`")
 
 
-def _lacks_events(catalog: SegmentCatalog, shard: int, end: int, begin: int) -> ArchiveDamaged:
+def _lacks_events(catalog: SegmentCatalog, shard: int, end: int, start: int) -> ArchiveDamaged:
     return ArchiveDamaged(
-        f"{catalog.where} ends at event {end}, and the log of shard {shard} begins at {begin}; set archive_url to the"
+        f"{catalog.where} ends at event {end}, and the log of shard {shard} begins at {start}; set archive_url to the"
         " archive that has the events between them"
     )
 
@@ -103,9 +103,9 @@ def _seq(entry: RawEntry) -> int:
     return entry_position(entry, 0).seq
 
 
-def _whole_batches(entries: list[RawEntry], most: int) -> int:
-    """Return how many of the first `most` entries form whole batches."""
-    return next((end for end in range(min(len(entries), most), 0, -1) if _is_end(entries[end - 1])), 0)
+def _whole_batches(entries: list[RawEntry], limit: int) -> int:
+    """Return how many of the first `limit` entries form whole batches."""
+    return next((end for end in range(min(len(entries), limit), 0, -1) if _is_end(entries[end - 1])), 0)
 
 
 def _is_end(entry: RawEntry) -> bool:

@@ -88,8 +88,8 @@ class Staging:
             at, found = yield from ask(
                 self.keys.shard, "SCAN", at, "MATCH", f"{self.staged.tag}*", "COUNT", _KEYS_AT_ONCE
             )
-            for begin in range(0, len(found), _KEYS_AT_ONCE):
-                yield from self._do("clear", *found[begin : begin + _KEYS_AT_ONCE])
+            for start in range(0, len(found), _KEYS_AT_ONCE):
+                yield from self._do("clear", *found[start : start + _KEYS_AT_ONCE])
             if int(at) == 0:
                 return
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from scratchbus.archive.catalog import SegmentCatalog
-from scratchbus.archive.lines import is_kind, place_of, restore
+from scratchbus.archive.lines import is_kind, position_of, restore
 from scratchbus.archive.manifest import Manifest
 from scratchbus.domain.position import BusPosition
 from scratchbus.engine.steps import Step, ask, ask_all
@@ -54,26 +54,26 @@ class Trimmer:
     def _trim(self, last: Manifest) -> int:
         log = self._bus.core.log
         floor = self._bus.converse(read_floor(log, self._shard)).position
-        seq = min(self._limit, last.chain.last.seq, self._bus.converse(self._still_read()))
+        seq = min(self._limit, last.chain.last.seq, self._bus.converse(self._last_read()))
         end = self._batch_end(seq, floor.seq)
         if end is not None:
             position = entry_position(end, self._shard)
             if self._bus.converse(self._lease.raise_floor(self._origin, position, entry_id(end))):
                 floor = position
         (first,) = self._bus.converse(ask_all(self._shard, [("XRANGE", self._keys.log, "-", "+", "COUNT", 1)]))
-        begin = entry_position(first[0], self._shard) if first else floor
-        if not first or begin.seq > floor.seq:
+        start = entry_position(first[0], self._shard) if first else floor
+        if not first or start.seq > floor.seq:
             return 0
-        count, seq = 0, begin.seq
+        count, seq = 0, start.seq
         while seq <= floor.seq:
             manifest = self._catalog.holding(seq)
-            top = min(manifest.chain.last.seq, floor.seq)
-            count += self._clear(manifest, seq, top)
-            seq = top + 1
-        self._bus.converse(self._forget_ids(begin.ms // DAY_MS, floor.ms // DAY_MS))
+            end_seq = min(manifest.chain.last.seq, floor.seq)
+            count += self._clear(manifest, seq, end_seq)
+            seq = end_seq + 1
+        self._bus.converse(self._forget_ids(start.ms // DAY_MS, floor.ms // DAY_MS))
         return count
 
-    def _still_read(self) -> Step[int]:
+    def _last_read(self) -> Step[int]:
         """Return the number of the last event that all readers have read and that is not the last of the log.
 
         These positions only grow, so trimming need not check them again, except for the checkpoint, which it checks.
@@ -91,8 +91,8 @@ class Trimmer:
         for name in CURSORS:
             cursor = yield from ask(0, "GET", log.keys(0).cursor(name))
             seqs += [BusPosition.parse(cursor.decode()).shards[self._shard].seq] if cursor else []
-        for places in (yield from read_cursors(log)).values():
-            seqs += [place.seq for place in places if place.shard == self._shard]
+        for positions in (yield from read_cursors(log)).values():
+            seqs += [position.seq for position in positions if position.shard == self._shard]
         return min(seqs)
 
     def _batch_end(self, seq: int, floor: int) -> RawEntry | None:
@@ -105,24 +105,24 @@ class Trimmer:
             seq -= 1
         return None
 
-    def _clear(self, manifest: Manifest, begin: int, top: int) -> int:
+    def _clear(self, manifest: Manifest, start_seq: int, end_seq: int) -> int:
         """Remove events of a segment, all below the floor, from the indexes, the heads and, last, the log."""
         lines, index, first = self._catalog.lines(manifest), self._catalog.index(manifest), manifest.chain.first.seq
-        self._bus.converse(self._lease.cut([page for page, seqs in index.pages.items() if seqs[0] <= top]))
+        self._bus.converse(self._lease.cut([page for page, seqs in index.pages.items() if seqs[0] <= end_seq]))
         for page, lasts in index.subjects.items():
             lasting = {
                 subject: _stream_id(lines[seq - first])
                 for subject, seq in lasts.items()
-                if begin <= seq <= top and is_kind(lines[seq - first], _LASTING)
+                if start_seq <= seq <= end_seq and is_kind(lines[seq - first], _LASTING)
             }
             for stream_id in lasting.values() if page == SYSTEM_PAGE else ():
                 self._bus.converse(self._lease.copy(stream_id))
             self._bus.converse(self._lease.drop_heads(page, list(lasting)))
-            over = lasts.get(SESSION, 0)
-            if begin <= over <= top and is_kind(lines[over - first], _ENDED):
-                self._bus.converse(self._lease.drop_remembered(page, over))
+            session_end = lasts.get(SESSION, 0)
+            if start_seq <= session_end <= end_seq and is_kind(lines[session_end - first], _ENDED):
+                self._bus.converse(self._lease.drop_remembered(page, session_end))
         count = 0
-        for seq in (*range(begin + AT_ONCE - 1, top, AT_ONCE), top):
+        for seq in (*range(start_seq + AT_ONCE - 1, end_seq, AT_ONCE), end_seq):
             count += self._bus.converse(self._lease.trim(_stream_id(lines[seq - first])))
         counts.trimmed += count
         return count
@@ -136,5 +136,5 @@ class Trimmer:
 
 
 def _stream_id(line: bytes) -> str:
-    ms, seq = place_of(line)
+    ms, seq = position_of(line)
     return f"{ms}-{seq}"

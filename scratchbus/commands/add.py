@@ -12,8 +12,8 @@ from msgspec import Struct
 from pydantic import ValidationError
 from pydantic_core import SchemaValidator, core_schema
 
-from scratchbus.commands.outcome import recall_all
-from scratchbus.commands.references import check_blockers, check_there, check_trigger
+from scratchbus.commands.observations import recall_all
+from scratchbus.commands.references import check_blockers, check_known_ids, check_trigger
 from scratchbus.domain.checks import check_size
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.events import ENVELOPE, Added, Repeated
@@ -29,8 +29,8 @@ from scratchbus.engine.steps import Step
 from scratchbus.errors import EventIdReused, InvalidField, InvalidInput, InvalidTTL, TooLarge, UnknownField, shown
 from scratchbus.eventlog import ids as event_ids
 from scratchbus.eventlog.append import append
-from scratchbus.eventlog.because import reasons, untraced_reasons
-from scratchbus.eventlog.bus_log import fresh_id
+from scratchbus.eventlog.bus_log import bounded_event_id
+from scratchbus.eventlog.causes import reasons, untraced_reasons
 from scratchbus.eventlog.codec import encode_body, encode_fields
 from scratchbus.eventlog.ids import bound_of
 from scratchbus.eventlog.writes import Draft, Op, Write, Written
@@ -45,31 +45,31 @@ if TYPE_CHECKING:
     from scratchbus.domain.registry import ObservationType
 
 
-def add(core: Core, page: str, given: Mapping[str, Any]) -> Step[Observation]:
+def add(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[Observation]:
     """Add an observation, or count it as a repeat of the open one with its dedupe key.
 
-    `given` has the arguments of `Page.add` by name; those that it does not have are under "unknown".
+    `arguments` has the arguments of `Page.add` by name; those that it does not have are under "unknown".
     """
-    if not isinstance(given["type"], str):
-        given = unpack_observation(given)
-    for name in given["unknown"]:
+    if not isinstance(arguments["type"], str):
+        arguments = unpack_observation(arguments)
+    for name in arguments["unknown"]:
         raise UnknownField(name, NewObservation.model_fields)
-    said = parse(given)
-    return (yield from add_all(core, page, [said], said.get("event_id")))[0]
+    parsed = parse(arguments)
+    return (yield from add_all(core, page, [parsed], parsed.get("event_id")))[0]
 
 
-def parse(given: Mapping[str, Any]) -> dict[str, Any]:
+def parse(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of `add`, validated and converted, without those that are None or unknown.
 
     Raises InvalidInput for the first invalid value. `decide` makes the checks that depend on the type, the settings or
     the time.
     """
-    said = dict.fromkeys(_REQUIRED)
-    for name, value in given.items():
+    given = dict.fromkeys(_REQUIRED)
+    for name, value in arguments.items():
         if value is not None:
-            said[name] = value
+            given[name] = value
     try:
-        return _VALIDATOR.validate_python(said)  # type: ignore[no-any-return]  # a dict of the arguments
+        return _VALIDATOR.validate_python(given)  # type: ignore[no-any-return]  # a dict of the arguments
     except ValidationError as error:
         raise refusal_in(error) from None
 
@@ -83,69 +83,75 @@ def name_item(error: InvalidInput, index: int, total: int) -> None:
 
 def add_all(core: Core, page: str, items: Sequence[dict[str, Any]], event_id: str | None) -> Step[list[Observation]]:
     """Add parsed observations in one batch. With `event_id`, the ids of its events derive from that one."""
-    sharing = len(items) if event_id is not None else 1
-    reached = core.log.bounds.get(core.log.page(page).keys.shard)
-    first = event_id or (next(event_ids.words) + reached if reached else (yield from fresh_id(core.log, page)))
+    batch_size = len(items) if event_id is not None else 1
+    bound = core.log.id_bounds.get(core.log.page(page).keys.shard)
+    first = event_id or (next(event_ids.words) + bound if bound else (yield from bounded_event_id(core.log, page)))
     if time.monotonic() - core.registry_checked > scope.REGISTRY_AGE:
         yield from refresh_registry(core)
     settings, now, types = core.settings, datetime.now(UTC), core.registry.types
-    why = untraced_reasons() if tracing.active is None else reasons()
+    cause_fields = untraced_reasons() if tracing.active is None else reasons()
     writes: list[Write] = []
     evidence: list[str] = []
     blockers: list[str] = []
     try:
-        for index, said in enumerate(items):
-            kind = types.get(said["type"]) or (yield from type_of(core, said["type"]))
-            if "remind_on" in said:
-                yield from check_trigger(core, said["remind_on"])
-            own = event_id or said.get("event_id")
-            id = said.get("event_id") or (f"{first}/{index}" if index else first)
-            ids = Ids(event_ids.new_id(), id, sharing if own else 0)
-            writes.append(decide(now, ids, settings, kind, said, page, why))
-            evidence += said.get("evidence", ())
-            blockers += said.get("blocked_by", ())
+        for index, arguments in enumerate(items):
+            kind = types.get(arguments["type"]) or (yield from type_of(core, arguments["type"]))
+            if "remind_on" in arguments:
+                yield from check_trigger(core, arguments["remind_on"])
+            chosen_id = event_id or arguments.get("event_id")
+            id = arguments.get("event_id") or (f"{first}/{index}" if index else first)
+            ids = Ids(event_ids.new_id(), id, batch_size if chosen_id else 0)
+            writes.append(decide(now, ids, settings, kind, arguments, page, cause_fields))
+            evidence += arguments.get("evidence", ())
+            blockers += arguments.get("blocked_by", ())
     except InvalidInput as error:
         name_item(error, len(writes), len(items))
         raise
     if evidence:
-        yield from check_there(core, page, evidence)
+        yield from check_known_ids(core, page, evidence)
     if blockers:
         yield from check_blockers(core, page, blockers)
-    begun: dict[str, Observation] = {}
+    prepared: dict[str, Observation] = {}
     room, on_full = settings.max_observations, settings.on_full
-    meanwhile = partial(_begin, page, writes, begun) if len(writes) > 1 else None
-    done = yield from append(core.log, page, writes, room=room, on_full=on_full, meanwhile=meanwhile)
-    if done.recalled is not None:
-        found = yield from recall_all(core, page, done.recalled)
+    meanwhile = partial(_prepare, page, writes, prepared) if len(writes) > 1 else None
+    appended = yield from append(core.log, page, writes, room=room, on_full=on_full, meanwhile=meanwhile)
+    if appended.recalled is not None:
+        found = yield from recall_all(core, page, appended.recalled)
         _check_keys(writes, found)
         return found
     subjects: list[str] = []
     added: dict[str, Observation] = {}
-    stale: dict[str, Written] = {}
-    for write, row in zip(writes, done.written, strict=True):
+    outdated: dict[str, Written] = {}
+    for write, row in zip(writes, appended.written, strict=True):
         subjects.append(row.subject)
         if row.kind == "added":
-            fields = write.said.fields if isinstance(write.said, Draft) else write.said.__dict__
-            before = begun.get(row.subject)
-            added[row.subject] = scratch_page.added(row.subject, page, write.said.type, fields, row.position, before)
+            fields = (
+                write.event_or_draft.fields
+                if isinstance(write.event_or_draft, Draft)
+                else write.event_or_draft.__dict__
+            )
+            before = prepared.get(row.subject)
+            added[row.subject] = scratch_page.added(
+                row.subject, page, write.event_or_draft.type, fields, row.position, before
+            )
         if row.kind != "added" or row.version > 1:
-            stale[row.subject] = row
-    if stale:
-        added |= yield from get(core.log, page, list(stale), core.fresh)
-        for subject, row in stale.items():
+            outdated[row.subject] = row
+    if outdated:
+        added |= yield from get(core.log, page, list(outdated), core.fresh)
+        for subject, row in outdated.items():
             if subject not in added:  # repeated here, then cleared by someone else before it was read
                 (added[subject],) = yield from recall_all(core, page, [row.position])
-    for newcomer, gone in done.displaced.items():
-        added[newcomer] = added[newcomer].model_copy(update={"displaced": gone})
+    for id, displaced in appended.displaced.items():
+        added[id] = added[id].model_copy(update={"displaced": displaced})
     return list(map(added.__getitem__, subjects))
 
 
-def _begin(page: str, writes: list[Write], begun: dict[str, Observation]) -> None:
+def _prepare(page: str, writes: list[Write], prepared: dict[str, Observation]) -> None:
     """Build the observations, still without positions, while the engine adds them."""
     for write in writes:
-        said = write.said
-        if isinstance(said, Draft):
-            begun[said.subject] = scratch_page.added(said.subject, page, said.type, said.fields, None)
+        draft = write.event_or_draft
+        if isinstance(draft, Draft):
+            prepared[draft.subject] = scratch_page.added(draft.subject, page, draft.type, draft.fields, None)
 
 
 def _check_keys(writes: list[Write], found: list[Observation]) -> None:
@@ -161,13 +167,13 @@ def _check_keys(writes: list[Write], found: list[Observation]) -> None:
 class Ids(Struct, frozen=True, gc=False):
     """The ids of an observation and of the event that adds it.
 
-    `sharing` is the number of events whose ids derive from one id of their caller: all but the first have a number
+    `batch_size` is the number of events whose ids derive from one id of their caller: all but the first have a number
     appended to it. It is 0 without such an id.
     """
 
     subject: str
     event: str
-    sharing: int = 0
+    batch_size: int = 0
 
 
 def decide(
@@ -175,31 +181,31 @@ def decide(
     ids: Ids,
     settings: Settings,
     kind: ObservationType,
-    said: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     page: str,
-    why: Mapping[str, Any],
+    cause_fields: Mapping[str, Any],
 ) -> Write:
     """Return the write that adds an observation, with the defaults of its type and of the settings.
 
-    `said` is the result of `parse`. Raises InvalidInput.
+    `arguments` is the result of `parse`. Raises InvalidInput.
     """
-    given, life, by = said.get, kind.lifecycle, settings.source
-    source = given("source") or by or check_source(None)
-    start = start_of(now, given) if "not_before" in said or "every" in said else None
-    ttl, expires_at = _life_span(now, settings, kind, given("ttl"), given("expires_at"))
+    value_of, lifecycle, by = arguments.get, kind.lifecycle, settings.source
+    source = value_of("source") or by or check_source(None)
+    start = start_of(now, value_of) if "not_before" in arguments or "every" in arguments else None
+    ttl, expires_at = _lifetime(now, settings, kind, value_of("ttl"), value_of("expires_at"))
     if start is not None:
-        ttl, expires_at = None, end_after(start, now, ttl, expires_at, recurs="every" in said)
-    status = given("status", kind.initial_status)
-    wake = start or (settle(given("remind_at")) if "remind_at" in said else None)
-    fence, argument = given("fence"), ""
-    _check_type(settings, kind, status, given)
-    status_class = life.statuses[status]
-    fields = {"by": by or source, **why}  # the body, without default values, even if the caller gave them
-    for name, value in said.items():
+        ttl, expires_at = None, end_after(start, now, ttl, expires_at, recurs="every" in arguments)
+    status = value_of("status", kind.initial_status)
+    due = start or (settle(value_of("remind_at")) if "remind_at" in arguments else None)
+    fence, argument = value_of("fence"), ""
+    _check_values(settings, kind, status, value_of)
+    status_class = lifecycle.statuses[status]
+    fields = {"by": by or source, **cause_fields}  # the body, without default values, even if the caller gave them
+    for name, value in arguments.items():
         if name not in _DECIDED and value != _DEFAULTS.get(name):
             fields[name] = value  # noqa: PERF403  # a comprehension would be another call
-    if wake is not None:
-        fields["remind_at"] = wake
+    if due is not None:
+        fields["remind_at"] = due
     if start is not None:
         fields["not_before"] = start
     if by is not None and source != by:
@@ -212,32 +218,32 @@ def decide(
         fields["status_class"] = status_class
     if kind.priority != _DEFAULTS["priority"]:
         fields["priority"] = kind.priority
-    if given("times", 1) != 1:
-        fields["times"] = said["times"]
+    if value_of("times", 1) != 1:
+        fields["times"] = arguments["times"]
     if ttl is not None:
         fields["ttl"] = ttl
     elif expires_at is not None:
         fields["expires_at"] = expires_at
-    if kind.dedupe or "dedupe_key" in said:
+    if kind.dedupe or "dedupe_key" in arguments:
         argument = _decide_key(kind, source, fields)
     blocked_by = fields.get("blocked_by")
     return Write(
         Draft(Added, ids.event, page, ids.subject, kind.name, fields),
         Op.ADD,
-        _digest(page, said, settings, ids.sharing) if ids.sharing else "",
+        _digest(page, arguments, settings, ids.batch_size) if ids.batch_size else "",
         status=status,
         status_class=status_class,
         priority=kind.priority,
         expires=f"+{ttl}" if ttl is not None else str(millis(expires_at)) if expires_at is not None else "",
-        wake=str(millis(wake)) if wake is not None else "",
+        due_at=str(millis(due)) if due is not None else "",
         argument=argument,
         fence=fence,
         tags=fields.get("tags", ()),
-        blocked_by=blocked_by if start is None else blockers_in_head(ids.subject, given("every"), blocked_by),
-        rest="" if start is None else str(millis(start)),
+        blocked_by=blocked_by if start is None else blockers_in_head(ids.subject, value_of("every"), blocked_by),
+        not_before="" if start is None else str(millis(start)),
         body=encode_fields(fields),
-        is_plain=not (ids.sharing or argument or wake) and fence is None,
-        lifecycle=life,
+        is_plain=not (ids.batch_size or argument or due) and fence is None,
+        lifecycle=lifecycle,
     )
 
 
@@ -252,18 +258,20 @@ def _decide_key(kind: ObservationType, source: str, fields: dict[str, Any]) -> s
             fields["dedupe_key"] = key
     if "dedupe_key" not in fields:
         return ""
-    again = encode_body(Repeated(**{name: fields[name] for name in _REPEATED & fields.keys()}))
-    return f"{len(again)}:{again.decode()}{fields['dedupe_key']}"
+    repeated = encode_body(Repeated(**{name: fields[name] for name in _REPEATED & fields.keys()}))
+    return f"{len(repeated)}:{repeated.decode()}{fields['dedupe_key']}"
 
 
-def _digest(page: str, said: Mapping[str, Any], settings: Settings, sharing: int) -> str:
+def _digest(page: str, arguments: Mapping[str, Any], settings: Settings, batch_size: int) -> str:
     """Return the digest that distinguishes a retry with the caller's own event id from another addition."""
-    return digest_of("add", page, {name: said[name] for name in said if name not in GUARDS}, settings.source, sharing)
+    return digest_of(
+        "add", page, {name: arguments[name] for name in arguments if name not in GUARDS}, settings.source, batch_size
+    )
 
 
-def _check_type(settings: Settings, kind: ObservationType, status: str, given: Callable[..., Any]) -> None:
+def _check_values(settings: Settings, kind: ObservationType, status: str, value_of: Callable[..., Any]) -> None:
     """Raise InvalidInput for values that the type or the settings do not allow."""
-    content, tags, limit = given("content"), given("tags", ()), min(kind.max_content, settings.max_content)
+    content, tags, limit = value_of("content"), value_of("tags", ()), min(kind.max_content, settings.max_content)
     if status not in kind.lifecycle.initial:
         known = ", ".join(kind.lifecycle.initial)
         raise InvalidField("status", f"{shown(status)} cannot be the first status; start with: {known}")
@@ -272,12 +280,12 @@ def _check_type(settings: Settings, kind: ObservationType, status: str, given: C
     if len(tags) > kind.max_tags:
         raise TooLarge("tags", len(tags), kind.max_tags, "tags", f"give fewer, or raise max_tags of {kind.name}")
     if kind.context_schema is not None:
-        kind.check_context(given("context", {}))
+        kind.check_context(value_of("context", {}))
     if kind.metadata_schema is not None:
-        kind.check_metadata(given("metadata", {}))
+        kind.check_metadata(value_of("metadata", {}))
 
 
-def _life_span(
+def _lifetime(
     now: datetime, settings: Settings, kind: ObservationType, ttl: int | str | None, expires_at: datetime | None
 ) -> tuple[int | None, datetime | None]:
     """Return the lifetime (ms) or the end, whichever is known; both are None if it never expires."""

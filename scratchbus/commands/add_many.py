@@ -26,10 +26,10 @@ def add_many(core: Core, page: str, items: Sequence[NewObservation], event_id: s
             )
     if len(items) > MAX_BATCH:
         raise TooLarge("batch", len(items), MAX_BATCH, "observations", SPLIT_BATCH)
-    own = sum(item.event_id is not None for item in items)
-    if own not in (0, len(items)) or (own and event_id is not None):
+    id_count = sum(item.event_id is not None for item in items)
+    if id_count not in (0, len(items)) or (id_count and event_id is not None):
         raise InvalidField("event_id", "give one for each item of a batch, or one for the whole batch, or none")
-    if own and len({item.event_id for item in items}) < len(items):
+    if id_count and len({item.event_id for item in items}) < len(items):
         raise InvalidField("event_id", "two items of the batch have the same one; give each its own")
     if not items:
         return []

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, cast
 
 from scratchbus.commands.execution import Command, Occasion, Reason, Version
-from scratchbus.commands.outcome import Life, life_of, type_or_none
+from scratchbus.commands.observations import Lifetime, lifecycle_of, type_or_none
 from scratchbus.commands.references import check_blockers
 from scratchbus.commands.rescheduling import FIELDS, Rescheduled, rescheduled
 from scratchbus.domain.checks import MAX_LABEL, check_size, check_tags
@@ -43,7 +43,7 @@ class Update(Command):
     expected_version: Version = None
 
     @property
-    def continues_life(self) -> bool:
+    def continues_lifetime(self) -> bool:
         """See `Command`."""
         return "status" in self.changes and "expires_at" not in self.changes
 
@@ -62,10 +62,10 @@ class Update(Command):
         writes: list[Write] = []
         fields = {name: settle(value) for name, value in self.changes.items() if name != "status"}
         if fields:
-            moved = Rescheduled({}, frozenset())
+            schedule = Rescheduled({}, frozenset())
             if before is not None and not FIELDS.isdisjoint(fields):
-                moved = rescheduled(self.changes, before, kind, occasion)
-                fields |= moved.fields
+                schedule = rescheduled(self.changes, before, kind, occasion)
+                fields |= schedule.fields
             if "blocked_by" in fields and before is not None and before.every is not None:
                 raise InvalidField("blocked_by", f"{self.id} recurs and is never active; nothing can block it")
             _check_changes(fields, kind, occasion)
@@ -76,22 +76,22 @@ class Update(Command):
                     Op.UPDATE,
                     occasion.digest,
                     before.version if before is not None and self.follows_state else self.expected_version,
-                    allowed=moved.allowed or None,
-                    wake=moved.wake,
-                    rest=moved.rest,
+                    allowed=schedule.allowed or None,
+                    due_at=schedule.due_at,
+                    not_before=schedule.not_before,
                     expires="" if "expires_at" not in fields else "0" if end is None else str(millis(end)),
                     argument=occasion.by,
                     fence=self.fence,
                     tags=fields.get("tags"),
                     blocked_by=fields.get("blocked_by"),
-                    verb="rescheduled" if moved.fields else "updated",
-                    lifecycle=life_of(kind),
+                    verb="rescheduled" if schedule.fields else "updated",
+                    lifecycle=lifecycle_of(kind),
                 )
             )
         if "status" in self.changes:
-            behind = "/status" if writes else ""
-            life = occasion.life if self.continues_life else Life(end=self.changes["expires_at"])
-            write = _moved(self, occasion, before, kind, self.changes["status"], life, behind=behind)
+            suffix = "/status" if writes else ""
+            lifetime = occasion.lifetime if self.continues_lifetime else Lifetime(end=self.changes["expires_at"])
+            write = _status_write(self, occasion, before, kind, self.changes["status"], lifetime, suffix=suffix)
             write.version = None if self.expected_version is None else self.expected_version + len(writes)
             writes.append(write)
         return writes
@@ -128,14 +128,14 @@ class _Transition(Command):
 
     def decide(self, occasion: Occasion, before: Observation | None, kind: ObservationType | None) -> list[Write]:
         """See `Command`."""
-        status = _target(life_of(kind), self.verb)
-        write = _moved(self, occasion, before, kind, status, self._life(occasion), self.reason)
+        status = _target_status(lifecycle_of(kind), self.verb)
+        write = _status_write(self, occasion, before, kind, status, self._lifetime(occasion), self.reason)
         write.version = self.expected_version
         return [write]
 
-    def _life(self, occasion: Occasion) -> Life:
+    def _lifetime(self, occasion: Occasion) -> Lifetime:
         """Return the lifetime of a reopened observation."""
-        return occasion.life
+        return occasion.lifetime
 
 
 class Review(_Transition):
@@ -144,7 +144,7 @@ class Review(_Transition):
     verb = "review"
 
     @property
-    def continues_life(self) -> bool:
+    def continues_lifetime(self) -> bool:
         """See `Command`."""
         return True
 
@@ -167,62 +167,63 @@ class Reopen(_Transition):
     verb = "reopen"
     ttl: Annotated[int | str | None, CheckedBy(duration_of)] = None
 
-    def said(self, by: str) -> tuple[object, ...]:
+    def retry_arguments(self, by: str) -> tuple[object, ...]:
         """See `Command`. Events from before `ttl` existed have a digest without it."""
         ttl = () if self.ttl is None else (self.ttl,)
         return self.reason, self.expected_version, *ttl
 
     @property
-    def continues_life(self) -> bool:
+    def continues_lifetime(self) -> bool:
         """See `Command`."""
         return self.ttl is None
 
-    def _life(self, occasion: Occasion) -> Life:
+    def _lifetime(self, occasion: Occasion) -> Lifetime:
         if self.ttl is None:
-            return occasion.life
-        return Life(ttl=self.ttl if isinstance(self.ttl, int) else 0)
+            return occasion.lifetime
+        return Lifetime(ttl=self.ttl if isinstance(self.ttl, int) else 0)
 
 
-def _target(life: Lifecycle, verb: str) -> str:
+def _target_status(lifecycle: Lifecycle, verb: str) -> str:
     """Return the status that a verb leads to in a lifecycle."""
     name = {"review": "pending_review", "resolve": "resolved", "archive": ARCHIVED, "reopen": "active"}[verb]
-    if name in life.statuses:
+    if name in lifecycle.statuses:
         return name
-    closed = sorted(life.of_class("closed"))
+    closed = sorted(lifecycle.of_class("closed"))
     if verb == "resolve" and len(closed) == 1:
         return closed[0]
     if verb == "reopen":
-        return life.initial[0]
+        return lifecycle.initial[0]
     raise InvalidField(
-        "status", f"lifecycle {life.name!r} has no {name!r}; use update(id, status=…) with: {', '.join(life.statuses)}"
+        "status",
+        f"lifecycle {lifecycle.name!r} has no {name!r}; use update(id, status=…) with: {', '.join(lifecycle.statuses)}",
     )
 
 
-def _moved(
+def _status_write(
     command: Command,
     occasion: Occasion,
     before: Observation | None,
     kind: ObservationType | None,
     status: str,
-    given: Life,
+    lifetime: Lifetime,
     reason: str | None = None,
-    behind: str = "",
+    suffix: str = "",
 ) -> Write:
     """Return the write that changes the status of an observation."""
-    life, settings = life_of(kind), occasion.settings
-    status_class = life.class_of(status)
+    lifecycle, settings = lifecycle_of(kind), occasion.settings
+    status_class = lifecycle.class_of(status)
     archive_after = None
     if status_class == "closed" and settings.archive_after_ms is not None:
         archive_after = kind.archive_after_ms(settings.archive_after_ms) if kind else settings.archive_after_ms
     reopens = status_class == "open" and before is not None and before.status_class == "closed"
-    sources = life.sources_of(status)
+    sources = lifecycle.sources_of(status)
     if status_class == "open" and before is not None and before.status_class != "final":
-        sources &= life.of_class("closed" if reopens else "open")  # only a reopened one begins a new life
-    ttl = _next_life(given, kind, occasion) if reopens else None
+        sources &= lifecycle.of_class("closed" if reopens else "open")  # only a reopened one begins a new life
+    ttl = _reopened_ttl(lifetime, kind, occasion) if reopens else None
     event = occasion.event(
         StatusChanged,
         command.id,
-        behind,
+        suffix,
         status=status,
         status_class=status_class,
         reason_code=_REASONS.get(status, "changed"),
@@ -238,42 +239,42 @@ def _moved(
         status=status,
         status_class=status_class,
         expires="" if ttl is None else f"+{ttl}" if ttl else "0",
-        wake=f"+{archive_after}" if archive_after is not None else "",
+        due_at=f"+{archive_after}" if archive_after is not None else "",
         argument=occasion.by,
         fence=command.fence,
-        lifecycle=life,
+        lifecycle=lifecycle,
     )
 
 
-def _next_life(given: Life, kind: ObservationType | None, occasion: Occasion) -> int | None:
+def _reopened_ttl(lifetime: Lifetime, kind: ObservationType | None, occasion: Occasion) -> int | None:
     """Return the lifetime (ms) of a reopened observation: 0 for ever, None until its present end.
 
     If that end has passed, the lifetime of the type applies.
     """
-    if given.ttl is not None:
-        return given.ttl
-    if given.end is None or given.end > occasion.now:
+    if lifetime.ttl is not None:
+        return lifetime.ttl
+    if lifetime.end is None or lifetime.end > occasion.now:
         return None
     default = occasion.settings.default_ttl_ms
     return (kind.ttl_ms(default) if kind else default) or 0
 
 
-def _ids(given: object) -> list[str]:
-    if not isinstance(given, Collection):
-        raise InvalidField("ids", f"{shown(given)} is not a list of observation ids")
-    return list(dict.fromkeys(check_id(id) for id in ([given] if isinstance(given, str) else given)))
+def _check_ids(ids: object) -> list[str]:
+    if not isinstance(ids, Collection):
+        raise InvalidField("ids", f"{shown(ids)} is not a list of observation ids")
+    return list(dict.fromkeys(check_id(id) for id in ([ids] if isinstance(ids, str) else ids)))
 
 
 class Clear(Given):
     """The observations to remove from the page; a text counts as a list of one."""
 
-    ids: Annotated[Sequence[str], CheckedBy(_ids)]
+    ids: Annotated[Sequence[str], CheckedBy(_check_ids)]
     event_id: EventId = None
 
 
-def clear_resolved(core: Core, page: str, given: dict[str, Any]) -> Step[None]:
+def clear_resolved(core: Core, page: str, arguments: dict[str, Any]) -> Step[None]:
     """Remove resolved observations from the page, all or none; their history stays."""
-    command = Clear.parse(given)
+    command = Clear.parse(arguments)
     if not command.ids:
         return
     if len(command.ids) > MAX_BATCH:
@@ -282,8 +283,8 @@ def clear_resolved(core: Core, page: str, given: dict[str, Any]) -> Step[None]:
     found = yield from get(core.log, page, [*command.ids], core.fresh)
     writes = []
     for index, id in enumerate(command.ids):
-        life = life_of((yield from type_or_none(core, found[id].type)) if id in found else None)
+        lifecycle = lifecycle_of((yield from type_or_none(core, found[id].type)) if id in found else None)
         event = occasion.event(Cleared, id, f"/{index}" if index else "")
-        closed = life.of_class("closed")
-        writes.append(Write(event, Op.CLEAR, occasion.digest, allowed=closed, verb="cleared", lifecycle=life))
+        closed = lifecycle.of_class("closed")
+        writes.append(Write(event, Op.CLEAR, occasion.digest, allowed=closed, verb="cleared", lifecycle=lifecycle))
     yield from append(core.log, page, writes)

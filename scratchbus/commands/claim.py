@@ -6,8 +6,8 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, NamedTuple, cast
 
-from scratchbus.commands.execution import Command, Occasion, Speaker
-from scratchbus.commands.outcome import recall_all
+from scratchbus.commands.execution import Actor, Command, Occasion
+from scratchbus.commands.observations import recall_all
 from scratchbus.domain.checks import MAX_LABEL, check_action, check_guards, check_some, check_tags
 from scratchbus.domain.events import Claimed, Event, Linked, Released
 from scratchbus.domain.lifecycle import DEFAULT
@@ -39,14 +39,14 @@ Term = Annotated[int, CheckedBy(_ttl_ms)]
 """The duration of a claim, in milliseconds."""
 
 
-class Take(Command):
+class TakeClaim(Command):
     """Claim an observation for a while, or renew one's own claim by its fence."""
 
     verb = "claim"
-    by: Speaker = None
+    by: Actor = None
     ttl: Term
 
-    def said(self, by: str) -> tuple[object, ...]:
+    def retry_arguments(self, by: str) -> tuple[object, ...]:
         """See `Command`."""
         return self.by or by, self.ttl, self.fence
 
@@ -55,31 +55,31 @@ class Take(Command):
         holder = self.by or occasion.by
         event = occasion.event(Claimed, self.id, holder=holder, ttl=self.ttl, fence=self.fence, owner=occasion.owner)
         argument = f"{self.ttl}:{holder_in_head(holder, event.owner)}"
-        return [_guarded(occasion, event, Op.CLAIM, "claimed", self.fence, argument)]
+        return [_guarded_write(occasion, event, Op.CLAIM, "claimed", self.fence, argument)]
 
 
-def claim(core: Core, page: str, given: Mapping[str, Any]) -> Step[Claim]:
+def claim(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[Claim]:
     """Claim an observation for a while, or renew one's own claim by its fence."""
-    command = Take.parse(given)
+    command = TakeClaim.parse(arguments)
     writes = command.decide(command.on(core, page), None, None)
-    done = yield from append(core.log, page, writes)
-    if done.recalled is not None:
-        (after,) = yield from recall_all(core, page, done.recalled)
+    appended = yield from append(core.log, page, writes)
+    if appended.recalled is not None:
+        (after,) = yield from recall_all(core, page, appended.recalled)
         return cast(Claim, after.claim)
-    return _claim(cast(Claimed, writes[0].event), done.written[0])
+    return _claim(cast(Claimed, writes[0].event), appended.written[0])
 
 
 def _claim(event: Claimed, row: Written) -> Claim:
     return Claim(by=event.holder, fence=row.fence, until=moment(row.position.ms + event.ttl), owner=event.owner)
 
 
-def _guarded(
-    occasion: Occasion, event: Event, op: Op, verb: str, fence: int | None, argument: str = "", **more: Any
+def _guarded_write(
+    occasion: Occasion, event: Event, op: Op, verb: str, fence: int | None, argument: str = "", **fields: Any
 ) -> Write:
-    return Write(event, op, occasion.digest, argument=argument, fence=fence, verb=verb, lifecycle=DEFAULT, **more)
+    return Write(event, op, occasion.digest, argument=argument, fence=fence, verb=verb, lifecycle=DEFAULT, **fields)
 
 
-class Wanted(NamedTuple):
+class PickFilter(NamedTuple):
     """A filter for picking: one of these types, None for any, and all of these tags."""
 
     types: frozenset[str] | None = None
@@ -90,13 +90,13 @@ class Wanted(NamedTuple):
         return (self.types is None or observation.type in self.types) and set(self.tags) <= set(observation.tags)
 
     @classmethod
-    def of(cls, types: str | Collection[str] | None, tags: str | Collection[str] | None) -> Wanted:
+    def of(cls, types: str | Collection[str] | None, tags: str | Collection[str] | None) -> PickFilter:
         """Make a filter from a caller's arguments: a text counts as a list of one. Raises InvalidField."""
         labels = [tags] if isinstance(tags, str) else tags
         return cls(check_some("types", types), tuple(sorted(check_tags(labels, MAX_LABEL))))
 
 
-class Back(NamedTuple):
+class ReleaseTerms(NamedTuple):
     """How a job is given back: for how long (ms) it is not picked, whether it was not tried, else why it failed."""
 
     backoff: int = 0
@@ -104,24 +104,24 @@ class Back(NamedTuple):
     reason: str | None = None
 
 
-TRIED = Back()
+TRIED = ReleaseTerms()
 
 
 class Picked(NamedTuple):
     """A picked observation and its claim.
 
-    `asked` is when it was requested, in monotonic seconds; the claim lasts for its full duration from then at least.
+    `asked_at` is when it was requested, in monotonic seconds; the claim lasts for its full duration from then at least.
     """
 
     observation: Observation
     claim: Claim
-    asked: float
+    asked_at: float
 
 
 def pick(
     core: Core,
     page: str,
-    wanted: Wanted,
+    wanted: PickFilter,
     by: str | None,
     ttl: Duration,
     *,
@@ -140,29 +140,31 @@ def pick(
         yield from type_of(core, name)
     takes_over = core.settings.instance is not None and work is not None
     left = (yield from first_end(core.log, core.log.shard(page))) if takes_over else START.stream_id
-    soonest, below = 0, ""
+    next_due, below = 0, ""
     while True:
-        asked = time.monotonic()
+        asked_at = time.monotonic()
         occasion = Occasion.of(core, page, event_id, "claim_next", *wanted, holder, ttl_ms)
         event = occasion.event(Claimed, "", holder=holder, ttl=ttl_ms, picked=True, work=work, owner=occasion.owner)
         argument = f"{least}:{below}:{left}:{ttl_ms}:{holder_in_head(holder, event.owner)}"
-        write = _guarded(occasion, event, Op.PICK, "claimed", None, argument, allowed=wanted.types, tags=wanted.tags)
-        done = yield from append(core.log, page, [write])
-        if done.recalled is not None:
-            (after,) = yield from recall_all(core, page, done.recalled)
+        write = _guarded_write(
+            occasion, event, Op.PICK, "claimed", None, argument, allowed=wanted.types, tags=wanted.tags
+        )
+        appended = yield from append(core.log, page, [write])
+        if appended.recalled is not None:
+            (after,) = yield from recall_all(core, page, appended.recalled)
             if not wanted.has(after):
                 raise EventIdReused(write.event.id)
-            return Picked(after, cast(Claim, after.claim), asked)
-        if done.idle is not None:
-            soonest, below = min(filter(None, (soonest, done.idle.soonest)), default=0), done.idle.below
+            return Picked(after, cast(Claim, after.claim), asked_at)
+        if appended.idle is not None:
+            next_due, below = min(filter(None, (next_due, appended.idle.soonest)), default=0), appended.idle.below
             if not below:
-                return done.idle._replace(soonest=soonest)
+                return appended.idle._replace(soonest=next_due)
             continue
-        row = done.written[0]
+        row = appended.written[0]
         found = (yield from get(core.log, page, [row.subject], core.fresh)).get(row.subject)
         if found is not None and found.is_open and found.fence == row.fence:
-            return Picked(found, _claim(event, row), asked)
-        soonest, below = 0, ""  # it was closed right after it was picked
+            return Picked(found, _claim(event, row), asked_at)
+        next_due, below = 0, ""  # it was closed right after it was picked
         yield Abandoned()
 
 
@@ -170,10 +172,10 @@ class Release(Command):
     """Release a claim."""
 
     verb = "release"
-    by: Speaker = None
-    back: Back = TRIED
+    by: Actor = None
+    back: ReleaseTerms = TRIED
 
-    def said(self, by: str) -> tuple[object, ...]:
+    def retry_arguments(self, by: str) -> tuple[object, ...]:
         """See `Command`."""
         return self.by or by, self.fence
 
@@ -181,7 +183,7 @@ class Release(Command):
         """See `Command`."""
         event = occasion.event(Released, self.id, **self.back._asdict())
         argument = f"{self.back.backoff}:{self.back.untried:d}:{self.by or occasion.by}"
-        return [_guarded(occasion, event, Op.END_CLAIM, "released", self.fence, argument)]
+        return [_guarded_write(occasion, event, Op.END_CLAIM, "released", self.fence, argument)]
 
 
 class LinkAction(Command):
@@ -193,4 +195,4 @@ class LinkAction(Command):
     def decide(self, occasion: Occasion, before: Observation | None, kind: ObservationType | None) -> list[Write]:
         """See `Command`."""
         event = occasion.event(Linked, self.id, action=self.action)
-        return [_guarded(occasion, event, Op.NOTE, "linked", self.fence)]
+        return [_guarded_write(occasion, event, Op.NOTE, "linked", self.fence)]

@@ -18,7 +18,7 @@ from scratchbus.engine.steps import Step
 from scratchbus.errors import Conflict, NotFound
 from scratchbus.projections.stored_observation import AnyObservation
 from scratchbus.readmodel.known_facts import KnownFacts
-from scratchbus.readmodel.queries import active
+from scratchbus.readmodel.page_query import active
 from scratchbus.readmodel.scope import Core
 
 CONTEST = "fact_contest"
@@ -29,13 +29,13 @@ _TYPE = "pending_confirmation"
 
 def pending_review(core: Core, page: str) -> Step[list[Observation]]:
     """Return the open observations that ask which of several facts is true."""
-    waiting = yield from _waiting(core, page)
-    if not waiting:
+    questions = yield from _open_questions(core, page)
+    if not questions:
         return []
     contested = yield from read_facts(
-        core, page, None, lambda known: {id for id in _ids(waiting) if _is_open(known, id)}
+        core, page, None, lambda known: {id for id in _fact_ids(questions) if _is_contested(known, id)}
     )
-    return [each for each in waiting if contested.intersection(_ids([each]))]
+    return [each for each in questions if contested.intersection(_fact_ids([each]))]
 
 
 def ask_about(core: Core, page: str, facts: Sequence[Fact]) -> Step[None]:
@@ -48,14 +48,14 @@ def ask_about(core: Core, page: str, facts: Sequence[Fact]) -> Step[None]:
     if not dated:
         return
     found = yield from read_facts(core, page, None, lambda known: _rivals(known, dated))
-    asked = {}
+    questions = {}
     for span, rivals in found:
         if span.state == "contested":
             sides = [fact for fact in rivals if fact.id in span.contested_by]
             key = digest_of(CONTEST, plain_entity(span.fact.subject), span.fact.relation, span.begins.isoformat())
-            asked[key] = _question(key, sorted([*sides, span.fact], key=lambda fact: fact.added_seq))
-    yield from add_many(core, page, list(asked.values()), None)
-    if found and not asked:
+            questions[key] = _question(key, sorted([*sides, span.fact], key=lambda fact: fact.added_seq))
+    yield from add_many(core, page, list(questions.values()), None)
+    if found and not questions:
         yield from settle_contests(core, page)
 
 
@@ -65,9 +65,9 @@ def _rivals(known: KnownFacts, facts: Sequence[Fact]) -> list[tuple[Span, list[F
     return [(known.span(fact.added_seq), rivals) for fact, rivals in found if rivals]
 
 
-def _question(key: str, both: Sequence[Fact]) -> NewObservation:
-    first = both[0]
-    sides = "; ".join(f"{fact.source} says {fact.object} ({fact.id})" for fact in both)
+def _question(key: str, facts: Sequence[Fact]) -> NewObservation:
+    first = facts[0]
+    sides = "; ".join(f"{fact.source} says {fact.object} ({fact.id})" for fact in facts)
     since = f"{first.valid_at:%Y-%m-%d %H:%M:%S} UTC".removesuffix(" 00:00:00 UTC")
     content = f"{first.subject} -> {first.relation}: which is true from {since}? {sides}. Retract what is wrong."
     return NewObservation(
@@ -76,33 +76,33 @@ def _question(key: str, both: Sequence[Fact]) -> NewObservation:
         status="pending_review",
         tags=[CONTEST],
         dedupe_key=f"{CONTEST}:{key}",
-        evidence=list(dict.fromkeys(id for fact in both for id in fact.evidence)),
-        context={"subject": first.subject, "relation": first.relation, "facts": [fact.id for fact in both]},
+        evidence=list(dict.fromkeys(id for fact in facts for id in fact.evidence)),
+        context={"subject": first.subject, "relation": first.relation, "facts": [fact.id for fact in facts]},
     )
 
 
 def settle_contests(core: Core, page: str) -> Step[None]:
     """Resolve the observations whose facts no longer contest each other."""
-    waiting = yield from _waiting(core, page)
-    if waiting:
-        still = {each.id for each in (yield from pending_review(core, page))}
-        for each in waiting:
-            if each.id not in still:
+    questions = yield from _open_questions(core, page)
+    if questions:
+        contested = {each.id for each in (yield from pending_review(core, page))}
+        for each in questions:
+            if each.id not in contested:
                 with suppress(Conflict, NotFound):  # someone else was faster
                     yield from execute(core, page, Resolve, {"id": each.id, "reason": "the facts agree now"})
 
 
-def _waiting(core: Core, page: str) -> Step[list[Observation]]:
-    return (yield from active(core.log, page, core.fresh, None, wanted=_asks))
+def _open_questions(core: Core, page: str) -> Step[list[Observation]]:
+    return (yield from active(core.log, page, core.fresh, None, wanted=_is_open_question))
 
 
-def _asks(observation: AnyObservation) -> bool:
+def _is_open_question(observation: AnyObservation) -> bool:
     return observation.status_class == "open" and CONTEST in observation.tags
 
 
-def _ids(observations: Iterable[Observation]) -> list[str]:
+def _fact_ids(observations: Iterable[Observation]) -> list[str]:
     return [id for each in observations for id in each.context.get("facts", ()) if isinstance(id, str)]
 
 
-def _is_open(known: KnownFacts, id: str) -> bool:
+def _is_contested(known: KnownFacts, id: str) -> bool:
     return any(known.span(fact.added_seq).state == "contested" for fact in known.facts([id]))

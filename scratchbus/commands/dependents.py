@@ -28,7 +28,7 @@ from scratchbus.readmodel.scope import Core, type_of
 _REVIEW = "pending_review"
 _LONGEST_CHAIN = 20
 _LONGEST_REASON = 500
-_CLOCKS_MS = 10_000
+_CLOCK_SKEW_MS = 10_000
 """The most by which the clocks of two shards may differ; a newer observation was added after the refutation."""
 
 
@@ -44,29 +44,29 @@ def dependents(core: Core, relations: Relations, id: str) -> Step[tuple[Resting,
     """Return the dependents of an observation, and the open ones among them, the nearest first."""
     resting = yield from resting_on(relations, id)
     found = yield from gather(core.log, resting.pages, core.fresh)
-    over: dict[str, str] = {}
+    parents: dict[str, str] = {}
     for start, ends in resting.beneath.items():
         for end in ends:
-            over.setdefault(end, start)
-    waiting = []
+            parents.setdefault(end, start)
+    open_dependents = []
     for observation in found.values():
         if observation.is_open:
-            life = yield from lifecycle_of(core, observation.type)
-            waiting.append(Dependent(observation, _chain(over, id, observation.id), life))
-    return resting, waiting
+            lifecycle = yield from read_lifecycle(core, observation.type)
+            open_dependents.append(Dependent(observation, _chain(parents, id, observation.id), lifecycle))
+    return resting, open_dependents
 
 
-def _chain(over: dict[str, str], first: str, last: str) -> list[str]:
+def _chain(parents: dict[str, str], first: str, last: str) -> list[str]:
     """Return the ids from the refuted one to the one before the last; of a long chain the first and the nearest."""
     chain: list[str] = []
-    at = over[last]
-    while at != first and len(chain) < _LONGEST_CHAIN - 1:
-        chain.append(at)
-        at = over[at]
+    current = parents[last]
+    while current != first and len(chain) < _LONGEST_CHAIN - 1:
+        chain.append(current)
+        current = parents[current]
     return [first, *reversed(chain)]
 
 
-def lifecycle_of(core: Core, type: str) -> Step[Lifecycle]:
+def read_lifecycle(core: Core, type: str) -> Step[Lifecycle]:
     """Return the lifecycle of a type; the default one if the type was removed."""
     try:
         return (yield from type_of(core, type)).lifecycle
@@ -79,8 +79,8 @@ def review(refuted: StatusChanged, dependent: Dependent) -> Write:
 
     If its lifecycle has no review, or it waits for review already, it keeps its status and gets the reason.
     """
-    observation, chain, life = dependent
-    status = _REVIEW if life.statuses.get(_REVIEW) == "open" else observation.status
+    observation, chain, lifecycle = dependent
+    status = _REVIEW if lifecycle.statuses.get(_REVIEW) == "open" else observation.status
     event = StatusChanged(
         id=_review_id(refuted, observation),
         page=observation.page,
@@ -97,7 +97,7 @@ def review(refuted: StatusChanged, dependent: Dependent) -> Write:
     )
     return Write(
         event, Op.SETTLE, "refutation", allowed=frozenset({observation.status}), status=status, status_class="open",
-        verb="reviewed", lifecycle=life,
+        verb="reviewed", lifecycle=lifecycle,
     )  # fmt: skip
 
 
@@ -106,12 +106,12 @@ def _review_id(refuted: StatusChanged, observation: Observation) -> str:
 
 
 def _reason(refuted: StatusChanged, chain: Collection[str]) -> str:
-    first, *between = chain
-    why = refuted.reason or ""
-    if len(why) > _LONGEST_REASON:
-        why = why[: _LONGEST_REASON - 1] + "…"
-    through = f"{between[-1]}, which rests on " if between else ""
-    return f"rests on {through}{first}, which was refuted: {why}"
+    first, *intermediate = chain
+    text = refuted.reason or ""
+    if len(text) > _LONGEST_REASON:
+        text = text[: _LONGEST_REASON - 1] + "…"
+    through = f"{intermediate[-1]}, which rests on " if intermediate else ""
+    return f"rests on {through}{first}, which was refuted: {text}"
 
 
 def complete(core: Core, refuted: StatusChanged) -> Step[int]:
@@ -120,34 +120,36 @@ def complete(core: Core, refuted: StatusChanged) -> Step[int]:
     Returns how many events that took. Observations added after the refutation are not touched. Each retry means that
     another process made progress, so the retries end.
     """
-    known: set[str] = set()  # sent to review before, and reviewed since
+    reviewed: set[str] = set()  # sent to review before, and reviewed since
     while True:
         relations = yield from open_relations(core.log)
         resting, found = yield from dependents(core, relations, refuted.subject)
-        waiting = [each for each in found if _concerns(refuted, each) and _review_id(refuted, each[0]) not in known]
+        pending = [
+            each for each in found if _is_affected(refuted, each) and _review_id(refuted, each[0]) not in reviewed
+        ]
         try:
-            for page, writes in _batches(refuted, waiting):
+            for page, writes in _batches(refuted, pending):
                 yield from append(core.log, page, writes)
-            return len(waiting) + (yield from _retract_facts(core, refuted, resting.facts))
+            return len(pending) + (yield from _retract_facts(core, refuted, resting.facts))
         except EventIdReused as error:
-            known.add(error.event_id)
+            reviewed.add(error.event_id)
         except (Conflict, NotFound):
             yield Pause(random.uniform(0.001, 0.02))  # jitter: another process continues the same refutation
 
 
-def _concerns(refuted: StatusChanged, dependent: Dependent) -> bool:
+def _is_affected(refuted: StatusChanged, dependent: Dependent) -> bool:
     """Return whether an observation existed when another was refuted, and does not record the refutation yet."""
     observation = dependent.observation
     if observation.reason_code == "reviewed" and observation.chain[:1] == [refuted.subject]:
         return False
     if observation.shard == refuted.shard:
         return observation.added_seq < refuted.seq
-    return observation.added_ms <= refuted.ms + _CLOCKS_MS
+    return observation.added_ms <= refuted.ms + _CLOCK_SKEW_MS
 
 
-def _batches(refuted: StatusChanged, waiting: list[Dependent]) -> Iterator[tuple[str, list[Write]]]:
+def _batches(refuted: StatusChanged, pending: list[Dependent]) -> Iterator[tuple[str, list[Write]]]:
     by_page: dict[str, list[Write]] = defaultdict(list)
-    for dependent in waiting:
+    for dependent in pending:
         by_page[dependent.observation.page].append(review(refuted, dependent))
     for page, writes in by_page.items():
         for at in range(0, len(writes), MAX_BATCH):
@@ -163,14 +165,14 @@ def _retract_facts(core: Core, refuted: StatusChanged, facts: Mapping[str, str])
     for page, ids in by_page.items():
         for at in range(0, len(ids), MAX_BATCH):
             found = yield from recollect(core.log, page, ids[at : at + MAX_BATCH], core.fresh)
-            writes = [_retraction(refuted, page, id, fact) for id, fact in found.items() if _stands(fact)]
+            writes = [_retraction(refuted, page, id, fact) for id, fact in found.items() if _is_standing(fact)]
             if writes:
                 yield from append(core.log, page, writes)
                 count += len(writes)
     return count
 
 
-def _stands(fact: Remembered) -> bool:
+def _is_standing(fact: Remembered) -> bool:
     return isinstance(fact, Fact) and fact.retraction is None
 
 

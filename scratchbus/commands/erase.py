@@ -9,7 +9,7 @@ from typing import cast
 
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.fork_copies import copies_in_forks
-from scratchbus.commands.outcome import not_found
+from scratchbus.commands.observations import not_found
 from scratchbus.domain.checks import check_guards, check_reason
 from scratchbus.domain.events import AnyEvent, Erased
 from scratchbus.domain.position import Position
@@ -31,9 +31,9 @@ from scratchbus.readmodel.rebuild_lease import RebuildLease, clear, take
 from scratchbus.readmodel.scope import Core
 
 _TRIES = 5
-_LOOKS, _NAP = 20, 0.25  # checks whether an archiver has ended, and seconds between them
+_CHECKS, _NAP = 20, 0.25  # checks whether an archiver has ended, and seconds between them
 _LEASE_MS = 60_000
-_NOTHING: Mapping[str, str] = {}
+_NO_FIELDS: Mapping[str, str] = {}
 
 
 def erase(core: Core, page: str, id: str, reason: str, event_id: str | None) -> Step[Erased]:
@@ -43,17 +43,19 @@ def erase(core: Core, page: str, id: str, reason: str, event_id: str | None) -> 
     archiver is at work.
     """
     tombstone = yield from _erase_one(core, page, id, reason, event_id)
-    todo = [tombstone]
-    while todo:
-        of = todo.pop()
-        for copy in (yield from copies_in_forks(core, of.page, of.subject)):
-            because = {"cause": str(of.position)}
-            todo.append((yield from _erase_one(core, copy.page, copy.subject, reason, f"{of.id}/{copy.page}", because)))
+    pending = [tombstone]
+    while pending:
+        parent = pending.pop()
+        for copy in (yield from copies_in_forks(core, parent.page, parent.subject)):
+            cause_fields = {"cause": str(parent.position)}
+            pending.append(
+                (yield from _erase_one(core, copy.page, copy.subject, reason, f"{parent.id}/{copy.page}", cause_fields))
+            )
     return tombstone
 
 
 def _erase_one(
-    core: Core, page: str, id: str, reason: str, event_id: str | None, why: Mapping[str, str] = _NOTHING
+    core: Core, page: str, id: str, reason: str, event_id: str | None, cause_fields: Mapping[str, str] = _NO_FIELDS
 ) -> Step[Erased]:
     id, reason = check_subject(id), cast(str, check_reason(reason))
     if id == SESSION:
@@ -61,18 +63,30 @@ def _erase_one(
     if not reason:
         raise InvalidField("reason", "say why it is erased; the tombstone records it")
     check_guards(event_id)
-    keys, who = core.log.keys(core.log.shard(page)), core.process
-    known = yield from history(core.log, page, id)
-    if not known:
+    keys, process = core.log.keys(core.log.shard(page)), core.process
+    events = yield from history(core.log, page, id)
+    if not events:
         raise not_found(page, id)
-    if isinstance(known[-1], Erased) and known[-1].id == event_id and not why and known[-1].reason != reason:
+    if (
+        isinstance(events[-1], Erased)
+        and events[-1].id == event_id
+        and not cause_fields
+        and events[-1].reason != reason
+    ):
         raise EventIdReused(event_id)
-    archiving = Archiving(keys, token_hex(8), who, _LEASE_MS)
-    yield from _take(archiving)
+    archiving = Archiving(keys, token_hex(8), process, _LEASE_MS)
+    yield from _take_lease(archiving)
     try:
-        if not isinstance(known[-1], Erased):
+        if not isinstance(events[-1], Erased):
             occasion = Occasion.of(core, page, event_id, "erase", id, reason)
-            yield from _erase(core, archiving, who, occasion._replace(why={**occasion.why, **why}), id, reason)
+            yield from _erase(
+                core,
+                archiving,
+                process,
+                occasion._replace(cause_fields={**occasion.cause_fields, **cause_fields}),
+                id,
+                reason,
+            )
         tombstone = cast(Erased, (yield from history(core.log, page, id))[-1])
         yield from _erase_archived(core, archiving, tombstone)
     except Exception:
@@ -80,37 +94,37 @@ def _erase_one(
         raise
     yield from archiving.leave()
     yield from catch_up(core.log, keys.shard)  # so that the document is removed at once
-    for kept in (keys.reads, keys.folds):
-        kept.pop(page, None)
+    for cache in (keys.cached_reads, keys.cached_folds):
+        cache.pop(page, None)
     yield from _delete_dead_letters(core, tombstone)
     return tombstone
 
 
-def _take(archiving: Archiving) -> Step[None]:
+def _take_lease(archiving: Archiving) -> Step[None]:
     """Take the lease of archivers, which hold in memory what they store next. Raises ArchiveBusy after a while."""
-    for left in range(_LOOKS, -1, -1):
+    for checks_left in range(_CHECKS, -1, -1):
         try:
             yield from archiving.take()
             return
         except ArchiveBusy:
-            if not left:
+            if not checks_left:
                 raise
             yield Pause(_NAP)
 
 
-def _erase(core: Core, archiving: Archiving, who: str, occasion: Occasion, id: str, reason: str) -> Step[None]:
+def _erase(core: Core, archiving: Archiving, process: str, occasion: Occasion, id: str, reason: str) -> Step[None]:
     """Delete the leftovers of an aborted rebuild, then erase under the lease of rebuilds."""
-    lease = yield from take(archiving.keys, who)
+    lease = yield from take(archiving.keys, process)
     try:
         yield from clear(lease, kept=(lease.live,))
-        yield from _entomb(core, lease, archiving, occasion, id, reason)
+        yield from _append_tombstone(core, lease, archiving, occasion, id, reason)
     except Exception:
         yield from lease.leave()
         raise
     yield from lease.leave()
 
 
-def _entomb(
+def _append_tombstone(
     core: Core, lease: RebuildLease, archiving: Archiving, occasion: Occasion, id: str, reason: str
 ) -> Step[None]:
     """Append the tombstone and delete the events from the log, in one step."""
@@ -156,9 +170,9 @@ def _argument(tokens: list[str], events: list[AnyEvent]) -> str:
 
 def _erase_archived(core: Core, archiving: Archiving, tombstone: Erased) -> Step[None]:
     """Erase the events in the archive, including those that are still in the log."""
-    shard, seqs = archiving.keys.shard, [Position.parse(place).seq for place in tombstone.positions]
+    shard, seqs = archiving.keys.shard, [Position.parse(position).seq for position in tombstone.positions]
     floor = yield from read_floor(core.log, shard)
-    if core.log.past is None and all(seq > floor.position.seq for seq in seqs):
+    if core.log.archive is None and all(seq > floor.position.seq for seq in seqs):
         return  # if an archiver has already stored the events, the next one detects it
     what = f"the history of {tombstone.subject}"
     steps = yield from from_archive(core.log, shard, what, lambda past: past.erase(shard, floor.origin, seqs))
@@ -169,8 +183,8 @@ def _erase_archived(core: Core, archiving: Archiving, tombstone: Erased) -> Step
 def _delete_dead_letters(core: Core, tombstone: Erased) -> Step[None]:
     """Delete the erased events from the dead letters of subscriptions, including those to be redelivered."""
     keys, shard = core.log.keys(0), core.log.shard(tombstone.page)
-    places = [str(Position.parse(place)._replace(shard=shard)) for place in tombstone.positions]
-    if places:
+    positions = [str(Position.parse(position)._replace(shard=shard)) for position in tombstone.positions]
+    if positions:
         for name in (yield from names(keys)):
-            yield from ask(0, "HDEL", keys.dead(name), *places)
-            yield from ask(0, "HDEL", keys.again(name), *places)
+            yield from ask(0, "HDEL", keys.dead(name), *positions)
+            yield from ask(0, "HDEL", keys.again(name), *positions)

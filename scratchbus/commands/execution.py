@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 
-from scratchbus.commands.outcome import Life, before_of, finish, life_given
+from scratchbus.commands.observations import Lifetime, finish, last_lifetime, read_target
 from scratchbus.domain.checks import check_reason
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.event import Event
@@ -18,7 +18,7 @@ from scratchbus.domain.values import check_id, check_source, check_whole
 from scratchbus.engine.steps import Step
 from scratchbus.errors import Conflict, InvalidTransition, VersionConflict
 from scratchbus.eventlog.append import append
-from scratchbus.eventlog.because import reasons
+from scratchbus.eventlog.causes import reasons
 from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.writes import Write
 from scratchbus.readmodel.scope import Core
@@ -30,7 +30,7 @@ _TRIES = 5
 
 Reason = Annotated[str | None, CheckedBy(check_reason)]
 Version = Annotated[int | None, CheckedBy(partial(check_whole, "expected_version"))]
-Speaker = Annotated[str | None, CheckedBy(partial(check_source, field="by"))]
+Actor = Annotated[str | None, CheckedBy(partial(check_source, field="by"))]
 """Who acts; None stands for the identity of the bus."""
 
 
@@ -39,7 +39,7 @@ class Occasion(NamedTuple):
 
     A decision depends on this, on the arguments and on the current observation or document, and on nothing else.
     `owner` is the owner token of the claims made here. `digest` distinguishes a retry with the caller's own event id
-    from another call; it is "" without such an id. `life` is the lifetime last given to a closed observation.
+    from another call; it is "" without such an id. `lifetime` is the lifetime last given to a closed observation.
     """
 
     settings: Settings
@@ -47,21 +47,23 @@ class Occasion(NamedTuple):
     page: str
     by: str
     now: datetime
-    why: Mapping[str, Any]
+    cause_fields: Mapping[str, Any]
     event_id: str
     digest: str
-    life: Life = Life()
+    lifetime: Lifetime = Lifetime()
 
     @classmethod
-    def of(cls, core: Core, page: str, event_id: str | None, verb: str, *said: object) -> Occasion:
-        """Return the occasion of an operation that happens now; `said` are the arguments that a retry has to repeat."""
-        digest = digest_of(verb, page, *said) if event_id else ""
+    def of(cls, core: Core, page: str, event_id: str | None, verb: str, *arguments: object) -> Occasion:
+        """Return the occasion of an operation that happens now; a retry has to repeat the `arguments`."""
+        digest = digest_of(verb, page, *arguments) if event_id else ""
         own_id = event_id or new_event_id()
         return cls(core.settings, core.log.owner, page, core.by, datetime.now(UTC), reasons(), own_id, digest)
 
-    def event(self, kind: type[E], subject: str, behind: str = "", **fields: Any) -> E:
-        """Return an event; in a batch, all but the first have `behind` appended to their id."""
-        return kind(id=self.event_id + behind, page=self.page, subject=subject, by=self.by, **self.why, **fields)
+    def event(self, kind: type[E], subject: str, suffix: str = "", **fields: Any) -> E:
+        """Return an event; in a batch, all but the first have `suffix` appended to their id."""
+        return kind(
+            id=self.event_id + suffix, page=self.page, subject=subject, by=self.by, **self.cause_fields, **fields
+        )
 
 
 class Command(Guards):
@@ -70,12 +72,12 @@ class Command(Guards):
     verb: ClassVar[str]
     id: Annotated[str, CheckedBy(check_id)]
 
-    def said(self, by: str) -> tuple[object, ...]:
+    def retry_arguments(self, by: str) -> tuple[object, ...]:
         """Return the arguments that a retry must repeat besides the id; `by` is the identity of the bus."""
         return tuple(value for name, value in self.__dict__.items() if name not in Command.model_fields)
 
     @property
-    def continues_life(self) -> bool:
+    def continues_lifetime(self) -> bool:
         """Whether it may reopen a closed observation for its last lifetime."""
         return False
 
@@ -98,29 +100,31 @@ class Command(Guards):
 
     def on(self, core: Core, page: str) -> Occasion:
         """Return the occasion of carrying it out now."""
-        return Occasion.of(core, page, self.event_id, self.verb, self.id, *self.said(core.by))
+        return Occasion.of(core, page, self.event_id, self.verb, self.id, *self.retry_arguments(core.by))
 
 
 def execute(
-    core: Core, page: str, kind: type[Command], given: Mapping[str, Any], then: Command | None = None
+    core: Core, page: str, kind: type[Command], arguments: Mapping[str, Any], follow_up: Command | None = None
 ) -> Step[Observation]:
     """Parse the named arguments, carry out the command, and return the resulting observation.
 
-    The writes of `then`, about the same observation, follow in the same batch.
+    The writes of `follow_up`, about the same observation, follow in the same batch.
     """
-    command, settings = kind.parse(given), core.settings
+    command, settings = kind.parse(arguments), core.settings
     occasion = command.on(core, page)
     yield from command.look_up(core, page)
     for _ in range(_TRIES):
-        before, its_type = yield from before_of(core, page, command.id, command.event_id)
-        if before is not None and before.status_class == "closed" and command.continues_life:
-            occasion = occasion._replace(life=(yield from life_given(core, before)))
+        before, its_type = yield from read_target(core, page, command.id, command.event_id)
+        if before is not None and before.status_class == "closed" and command.continues_lifetime:
+            occasion = occasion._replace(lifetime=(yield from last_lifetime(core, before)))
         writes = command.decide(occasion, before, its_type)
-        if then is not None:
-            behind = f"{occasion.event_id}/{len(writes)}"
-            writes += then.decide(occasion._replace(event_id=behind, digest=""), before, its_type)
+        if follow_up is not None:
+            follow_up_id = f"{occasion.event_id}/{len(writes)}"
+            writes += follow_up.decide(occasion._replace(event_id=follow_up_id, digest=""), before, its_type)
         try:
-            done = yield from append(core.log, page, writes, room=settings.max_observations, on_full=settings.on_full)
+            appended = yield from append(
+                core.log, page, writes, room=settings.max_observations, on_full=settings.on_full
+            )
         except InvalidTransition as error:
             if error.to_status not in error.allowed:
                 raise
@@ -129,5 +133,5 @@ def execute(
             if not command.follows_state:
                 raise
             continue
-        return (yield from finish(core, page, before, writes, done))
+        return (yield from finish(core, page, before, writes, appended))
     raise Conflict(f"{command.id} keeps changing; try again")

@@ -8,8 +8,8 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Final
 
+from scratchbus.commands.bus_state import BusState
 from scratchbus.commands.execution import Occasion
-from scratchbus.commands.moment import Moment
 from scratchbus.domain.checks import check_guards
 from scratchbus.domain.events import ContextRendered
 from scratchbus.domain.exposure import Exposure
@@ -61,8 +61,8 @@ def record(
         files=dict(files),
         tokens=tokens,
     )
-    done = yield from append(core.log, page, [Write(event, Op.PUT, occasion.digest)])
-    return done.recalled[0] if done.recalled else done.written[0].position
+    appended = yield from append(core.log, page, [Write(event, Op.PUT, occasion.digest)])
+    return appended.recalled[0] if appended.recalled else appended.written[0].position
 
 
 def logged(core: Core, page: str, reading: Step[list[Observation]]) -> Step[list[Observation]]:
@@ -95,11 +95,11 @@ def logged_one(core: Core, page: str, reading: Step[Observation | None]) -> Step
     return found[0] if found else None
 
 
-def exposure(moment: Moment, page: str, id: str) -> Step[Exposure]:
+def exposure(state: BusState, page: str, id: str) -> Step[Exposure]:
     """Return who has seen an observation, and their actions since. Raises NotFound if it never was on the page."""
     id = check_id(id)
-    relations = yield from open_relations(moment.core.log)
-    found = yield from exposure_of(moment.core, relations, page, id, moment.happened)
+    relations = yield from open_relations(state.core.log)
+    found = yield from exposure_of(state.core, relations, page, id, state.happened)
     if not found.seen:
-        yield from moment.history(page, id)
+        yield from state.history(page, id)
     return found

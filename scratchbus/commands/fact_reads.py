@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from scratchbus.commands.cached import fresh
+from scratchbus.commands.memory_reads import fresh_memory
 from scratchbus.domain.checks import check_label, check_limit
 from scratchbus.domain.facts import Fact
 from scratchbus.domain.knowledge import Neighbour, Span, Why
@@ -32,19 +32,19 @@ def read_facts(
     core: Core,
     page: str,
     until: Position | None,
-    look: Callable[[KnownFacts], T],
-    held: CachedMemory[FactIndex] | None = None,
+    derive: Callable[[KnownFacts], T],
+    cached: CachedMemory[FactIndex] | None = None,
     *,
     is_slow: bool = False,
 ) -> Step[T]:
     """Return the result of a function of the facts known now, or at a position.
 
-    If `held`, cached facts are fresh enough. A function that `is_slow` does not block other tasks.
+    If `cached`, cached facts are fresh enough. A function that `is_slow` does not block other tasks.
     """
-    if held is None:
+    if cached is None:
         yield from relations_for(core)
-        held = yield from fresh(core, core.facts, page)
-    read = partial(_read, held, NOW if until is None else until.seq, look)
+        cached = yield from fresh_memory(core, core.facts, page)
+    read = partial(_read, cached, NOW if until is None else until.seq, derive)
     try:
         return (yield Fetch(read)) if is_slow else read()
     except IndexFailed:
@@ -52,9 +52,9 @@ def read_facts(
         raise
 
 
-def _read(held: CachedMemory[FactIndex], until: int, look: Callable[[KnownFacts], T]) -> T:
-    with held.lock:
-        return look(KnownFacts(held.memory, until))
+def _read(cached: CachedMemory[FactIndex], until: int, derive: Callable[[KnownFacts], T]) -> T:
+    with cached.lock:
+        return derive(KnownFacts(cached.memory, until))
 
 
 def query(
@@ -72,10 +72,12 @@ def query(
     ends = [
         name if name is None else check_label(field, name) for field, name in (("subject", subject), ("object", object))
     ]
-    read = None if relation is None else (yield from relations_for(core, relation)).find(relation)
+    resolved = None if relation is None else (yield from relations_for(core, relation)).find(relation)
     ms = moment_of(at)
     return (
-        yield from read_facts(core, page, until, lambda known: known.find(known.now(ms), ends[0], read, ends[1], limit))
+        yield from read_facts(
+            core, page, until, lambda known: known.find(known.now(ms), ends[0], resolved, ends[1], limit)
+        )
     )
 
 
@@ -113,8 +115,8 @@ def timeline(
     """Return all facts about a subject and a relation, by when they begin."""
     check_whole("limit", limit)
     check_label("subject", subject)
-    read = (yield from relations_for(core, relation)).find(relation)
-    return (yield from read_facts(core, page, until, lambda known: known.timeline(subject, read, limit)))
+    resolved = (yield from relations_for(core, relation)).find(relation)
+    return (yield from read_facts(core, page, until, lambda known: known.timeline(subject, resolved, limit)))
 
 
 def why(core: Core, page: str, id: str) -> Step[Why]:

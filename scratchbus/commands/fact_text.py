@@ -44,14 +44,14 @@ def _fit(lines: list[str], total: int, budget: int, count: TokenCounter) -> list
     """Return the first lines that fit, and a line that counts the omitted ones; that line uses the budget too."""
     if len(lines) == total and count("\n".join(lines)) <= budget:
         return lines
-    room = budget - count(_MORE.format(total))
-    kept: list[str] = []
+    tokens_left = budget - count(_MORE.format(total))
+    fitting: list[str] = []
     for line in lines:
-        room -= count(f"{line}\n")
-        if room < 0:
+        tokens_left -= count(f"{line}\n")
+        if tokens_left < 0:
             break
-        kept.append(line)
-    while kept and count("\n".join([*kept, _MORE.format(total - len(kept))])) > budget:
-        kept.pop()
-    shown = [*kept, _MORE.format(total - len(kept))]
+        fitting.append(line)
+    while fitting and count("\n".join([*fitting, _MORE.format(total - len(fitting))])) > budget:
+        fitting.pop()
+    shown = [*fitting, _MORE.format(total - len(fitting))]
     return shown if count("\n".join(shown)) <= budget else []

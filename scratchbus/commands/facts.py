@@ -15,7 +15,7 @@ from scratchbus.commands.execution import Occasion
 from scratchbus.commands.fact_reads import fact_not_found, read_facts
 from scratchbus.commands.memory import edit
 from scratchbus.commands.memory_edit import MemoryEdit, put
-from scratchbus.commands.references import check_there
+from scratchbus.commands.references import check_known_ids
 from scratchbus.domain.checks import MAX_REASON, check_content, check_evidence, check_label
 from scratchbus.domain.event import Event
 from scratchbus.domain.fact_events import FactAsserted, FactRetracted
@@ -47,7 +47,7 @@ def check_fact(id: object) -> str:
     return id
 
 
-def _reason(reason: object) -> str:
+def _check_reason(reason: object) -> str:
     if reason is None:
         raise InvalidField("reason", "is missing; say why the fact is wrong")
     return check_content(reason, MAX_REASON, "reason")
@@ -67,23 +67,25 @@ class AssertFact(Given):
     source_text: Annotated[str | None, CheckedBy(partial(check_content, limit=MAX_BYTES, field="source_text"))] = None
     event_id: EventId = None
 
-    def said(self) -> list[Any]:
+    def retry_arguments(self) -> list[Any]:
         """Return the arguments that a retry has to repeat."""
         return [value for name, value in self.__dict__.items() if name != "event_id"]
 
-    def decide(self, occasion: Occasion, relations: RelationRegistry, behind: str = "") -> FactAsserted:
+    def decide(self, occasion: Occasion, relations: RelationRegistry, suffix: str = "") -> FactAsserted:
         """Return the event. Raises UnknownRelation, and InvalidField for a validity that ends before it begins."""
-        read = relations.find(self.relation)
-        if read.name == SAME_AS and (self.valid_at or self.invalid_at):
+        resolved = relations.find(self.relation)
+        if resolved.name == SAME_AS and (self.valid_at or self.invalid_at):
             raise InvalidField("valid_at", f"{SAME_AS} is true or not, at all times; leave out valid_at and invalid_at")
-        relation = read.relation
+        relation = resolved.relation
         if (relation.symmetric or relation.transitive) and plain_entity(self.subject) == plain_entity(self.object):
-            raise InvalidField("object", f"{shown(self.object)} is the subject; {read.name} needs two entities")
+            raise InvalidField("object", f"{shown(self.object)} is the subject; {resolved.name} needs two entities")
         if self.invalid_at is not None and self.invalid_at <= (self.valid_at or occasion.now):
             than = "valid_at" if self.valid_at else "now, when the fact begins unless you give valid_at"
             raise InvalidField("invalid_at", f"{self.invalid_at.isoformat()} is not after {than}")
         fields = {name: settle(value) for name, value in self.__dict__.items() if name not in ("subject", "event_id")}
-        return occasion.event(FactAsserted, PREFIX, behind, **{**fields, "about": self.subject, "relation": read.name})
+        return occasion.event(
+            FactAsserted, PREFIX, suffix, **{**fields, "about": self.subject, "relation": resolved.name}
+        )
 
 
 class RetractFact(MemoryEdit):
@@ -91,7 +93,7 @@ class RetractFact(MemoryEdit):
 
     verb = "retract_fact"
     id: Annotated[str, CheckedBy(check_fact)]
-    reason: Annotated[str, CheckedBy(_reason)]
+    reason: Annotated[str, CheckedBy(_check_reason)]
 
     @property
     def about(self) -> str:
@@ -107,10 +109,10 @@ class RetractFact(MemoryEdit):
         return occasion.event(FactRetracted, self.id, reason=self.reason)
 
 
-def assert_fact(core: Core, page: str, given: Mapping[str, Any]) -> Step[Fact]:
+def assert_fact(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[Fact]:
     """Assert a fact. If sources contest each other by it, ask for a decision."""
-    command = AssertFact.parse(given)
-    occasion = Occasion.of(core, page, command.event_id, command.verb, *command.said())
+    command = AssertFact.parse(arguments)
+    occasion = Occasion.of(core, page, command.event_id, command.verb, *command.retry_arguments())
     return (yield from assert_all(core, page, [command], occasion))[0]
 
 
@@ -126,16 +128,18 @@ def assert_all(core: Core, page: str, commands: Sequence[AssertFact], occasion: 
     refusal = yield from _check_evidence(core, page, [id for command in commands for id in command.evidence])
     facts: list[Fact] = []
     for at in range(0, len(events), MAX_BATCH):
-        some = events[at : at + MAX_BATCH]
+        batch = events[at : at + MAX_BATCH]
         try:
-            done = yield from append(core.log, page, [put(occasion, event, _NEVER if refusal else 0) for event in some])
+            appended = yield from append(
+                core.log, page, [put(occasion, event, _NEVER if refusal else 0) for event in batch]
+            )
         except VersionConflict:
             raise refusal or Conflict("the facts keep changing; try again") from None
-        if done.recalled is not None:
-            some = cast(list[FactAsserted], (yield from known_events(core.log, done.recalled)))
+        if appended.recalled is not None:
+            batch = cast(list[FactAsserted], (yield from known_events(core.log, appended.recalled)))
         else:
-            some = [row.placed(event) for event, row in zip(some, done.written, strict=True)]
-        facts += [cast(Fact, evolve(None, event)) for event in some]
+            batch = [row.placed(event) for event, row in zip(batch, appended.written, strict=True)]
+        facts += [cast(Fact, evolve(None, event)) for event in batch]
     if facts:
         yield Wrote(occasion.event_id, facts[0].position)
         yield from ask_about(core, page, facts)
@@ -156,7 +160,7 @@ def _check_evidence(core: Core, page: str, ids: list[str]) -> Step[InvalidField 
     """
     if not ids:
         return None
-    yield from check_there(core, page, ids)
+    yield from check_known_ids(core, page, ids)
     pages = yield from find_pages(core.log, list(dict.fromkeys(ids)))
     for observation in (yield from gather(core.log, pages, core.fresh)).values():
         if observation.reason_code == "refuted":
@@ -164,17 +168,17 @@ def _check_evidence(core: Core, page: str, ids: list[str]) -> Step[InvalidField 
     return None
 
 
-def retract(core: Core, page: str, given: Mapping[str, Any]) -> Step[Fact]:
+def retract(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[Fact]:
     """Retract a fact."""
-    fact = yield from edit(core, page, RetractFact.parse(given))
+    fact = yield from edit(core, page, RetractFact.parse(arguments))
     yield from settle_contests(core, page)
     return cast(Fact, fact)
 
 
-def same_as(core: Core, page: str, one: str, other: str, given: Mapping[str, Any]) -> Step[Fact]:
+def same_as(core: Core, page: str, one: str, other: str, arguments: Mapping[str, Any]) -> Step[Fact]:
     """Assert that two names mean one entity; return the fact, which may exist already."""
     _check_two(one, other)
-    command = AssertFact.parse({**given, "subject": one, "relation": SAME_AS, "object": other})
+    command = AssertFact.parse({**arguments, "subject": one, "relation": SAME_AS, "object": other})
     if command.event_id is None:
         direct, _ = yield from read_facts(core, page, None, lambda known: known.joined(one, other))
         if direct:
@@ -188,7 +192,7 @@ def not_same_as(core: Core, page: str, one: str, other: str, reason: str, event_
     Raises NotFound if no fact does, Conflict if other names still connect the two.
     """
     _check_two(one, other)
-    reason = _reason(reason)
+    reason = _check_reason(reason)
     direct, through = yield from read_facts(core, page, None, lambda known: known.joined(one, other))
     if through:
         chain = "; ".join(f"{fact.id}: {fact.triplet}" for fact in through)
@@ -197,11 +201,11 @@ def not_same_as(core: Core, page: str, one: str, other: str, reason: str, event_
         )
     if not direct and event_id is None:
         raise NotFound(f"no fact says that {shown(one)} and {shown(other)} are one entity")
-    gone = []
+    retracted = []
     for number, fact in enumerate(direct):
-        own = event_id and (f"{event_id}/{number}" if number else event_id)
-        gone.append((yield from retract(core, page, {"id": fact.id, "reason": reason, "event_id": own})))
-    return gone
+        chosen_id = event_id and (f"{event_id}/{number}" if number else event_id)
+        retracted.append((yield from retract(core, page, {"id": fact.id, "reason": reason, "event_id": chosen_id})))
+    return retracted
 
 
 def _check_two(a: object, b: object) -> None:

@@ -14,10 +14,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import IO, Annotated, Any, cast
 
-from scratchbus.commands.earlier_write import is_known
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import edit
 from scratchbus.commands.memory_edit import MemoryEdit
+from scratchbus.commands.retry_check import is_retry
 from scratchbus.commands.scratch_directory import ScratchDirectory, name_of, names_in, session_of
 from scratchbus.commands.sessions import get_session
 from scratchbus.domain.checks import bytes_of
@@ -31,17 +31,17 @@ from scratchbus.engine.embedded.server import default_directory, directory_of
 from scratchbus.engine.steps import Fetch, Pause, Step
 from scratchbus.errors import FilesUnavailable, InvalidField, NotFound, SessionOver, TooLarge, shown
 from scratchbus.projections.files import PREFIX
-from scratchbus.readmodel.queries import look
+from scratchbus.readmodel.page_query import query_page
 from scratchbus.readmodel.scope import Core
 from scratchbus.settings import Settings
 
 _NAP = 0.02  # seconds between looks for the lock
-_LOOKS = 1_500
+_LOCK_CHECKS = 1_500
 
 _Path = Annotated[str, CheckedBy(check_path)]
 
 
-class _OfFile(MemoryEdit):
+class _FileEdit(MemoryEdit):
     path: _Path
 
     @property
@@ -50,7 +50,7 @@ class _OfFile(MemoryEdit):
         return subject_of(PREFIX, self.path)
 
 
-class WriteFile(_OfFile):
+class WriteFile(_FileEdit):
     """Record that a file was written."""
 
     verb = "write_file"
@@ -62,7 +62,7 @@ class WriteFile(_OfFile):
         return occasion.event(FileWritten, self.about, path=self.path, size=self.size, sha256=self.sha256)
 
 
-class RemoveFile(_OfFile):
+class RemoveFile(_FileEdit):
     """Record that a file is gone, and why."""
 
     verb = "remove_file"
@@ -82,10 +82,10 @@ def root_of(core: Core, session: str) -> Step[str]:
     """
     seen = {session}
     while True:
-        known = yield from get_session(core, session)
-        if known is None or known.parent is None or known.fork or known.parent in seen:
+        record = yield from get_session(core, session)
+        if record is None or record.parent is None or record.fork or record.parent in seen:
             return session
-        session = known.parent
+        session = record.parent
         seen.add(session)
 
 
@@ -96,27 +96,27 @@ def directory(core: Core, root: str) -> ScratchDirectory:
 
 def home_of(settings: Settings) -> Path:
     """Return the data directory: the embedded engine's, else the setting `home`, else the user's own."""
-    place = directory_of(settings.url, settings.home) or settings.home or default_directory()
-    return place.expanduser().absolute()
+    home = directory_of(settings.url, settings.home) or settings.home or default_directory()
+    return home.expanduser().absolute()
 
 
-def write(core: Core, root: str, given: Mapping[str, Any]) -> Step[ScratchFile]:
+def write(core: Core, root: str, arguments: Mapping[str, Any]) -> Step[ScratchFile]:
     """Write a whole file; return it as it is listed."""
-    page, content = page_of_session(root), _bytes(given["content"])
-    most = core.settings.max_files
-    if len(content) > most:
-        raise TooLarge("content", len(content), most, "bytes", "write less, or raise max_files")
-    fields = {"path": given["path"], "size": len(content), "sha256": sha256(content).hexdigest()}
-    command = WriteFile.parse({**fields, "event_id": given["event_id"]})
+    page, content = page_of_session(root), _bytes(arguments["content"])
+    limit = core.settings.max_files
+    if len(content) > limit:
+        raise TooLarge("content", len(content), limit, "bytes", "write less, or raise max_files")
+    fields = {"path": arguments["path"], "size": len(content), "sha256": sha256(content).hexdigest()}
+    command = WriteFile.parse({**fields, "event_id": arguments["event_id"]})
     yield from _check_open(core, root)
-    held = yield from _locked(core, root)
+    lock = yield from _lock(core, root)
     try:
-        if not (yield from is_known(core, command.on(core, page), command.about)):  # else it is on disk, or newer
+        if not (yield from is_retry(core, command.on(core, page), command.about)):  # else it is on disk, or newer
             yield Fetch(partial(directory(core, root).put, command.path, content))
         written = yield from edit(core, page, command)
         yield from _evict(core, root)
     finally:
-        held.close()
+        lock.close()
     return cast(ScratchFile, written)
 
 
@@ -126,30 +126,31 @@ def read(core: Core, root: str, path: str) -> Step[bytes]:
     return content
 
 
-def delete(core: Core, root: str, given: Mapping[str, Any]) -> Step[None]:
+def delete(core: Core, root: str, arguments: Mapping[str, Any]) -> Step[None]:
     """Delete a file. Raises NotFound."""
-    page, command = page_of_session(root), RemoveFile.parse({"path": given["path"], "event_id": given["event_id"]})
+    page = page_of_session(root)
+    command = RemoveFile.parse({"path": arguments["path"], "event_id": arguments["event_id"]})
     yield from _check_open(core, root)
-    held = yield from _locked(core, root)
+    lock = yield from _lock(core, root)
     try:
-        if (yield from is_known(core, command.on(core, page), command.about)):
+        if (yield from is_retry(core, command.on(core, page), command.about)):
             return
-        was_there = yield Fetch(partial(directory(core, root).remove, command.path))
+        existed = yield Fetch(partial(directory(core, root).remove, command.path))
         cached = yield from core.directories.fresh(core.log, page)
         with cached.lock:
             listed = cached.memory.get(command.about)
-        if not was_there and (listed is None or listed.deleted):
+        if not existed and (listed is None or listed.deleted):
             raise NotFound(f"there is no file {shown(command.path)}; list the files of session {root!r}")
         yield from edit(core, page, command)
     finally:
-        held.close()
+        lock.close()
 
 
 def present(core: Core, root: str) -> Step[list[ScratchFile]]:
     """Return the files that the log lists, by path."""
-    held = yield from core.directories.fresh(core.log, page_of_session(root))
-    with held.lock:
-        return [entry for entry in held.memory.present() if isinstance(entry, ScratchFile)]
+    cached = yield from core.directories.fresh(core.log, page_of_session(root))
+    with cached.lock:
+        return [entry for entry in cached.memory.present() if isinstance(entry, ScratchFile)]
 
 
 def listed(documents: Mapping[str, Document]) -> list[ScratchFile]:
@@ -162,7 +163,7 @@ def sync(core: Core, root: str) -> Step[list[ScratchFile]]:
     """List the files on disk: append events for files that others wrote or deleted, then evict."""
     page = page_of_session(root)
     yield from _check_open(core, root)
-    held = yield from _locked(core, root)
+    lock = yield from _lock(core, root)
     try:
         found = {each.path: each for each in (yield Fetch(directory(core, root).scan))}
         listed = {file.path: file.sha256 for file in (yield from present(core, root))}
@@ -173,16 +174,16 @@ def sync(core: Core, root: str) -> Step[list[ScratchFile]]:
             yield from edit(core, page, RemoveFile.parse({"path": path, "why": "missing"}))
         yield from _evict(core, root)
     finally:
-        held.close()
+        lock.close()
     return (yield from present(core, root))
 
 
-def place(core: Core, root: str, path: str | None) -> Step[Path]:
+def make_path(core: Core, root: str, path: str | None) -> Step[Path]:
     """Create the directory; return its path, or that of a file in it."""
-    below = check_path(path) if path is not None else ""
-    its = directory(core, root)
-    yield Fetch(its.make)
-    return its.path / below
+    relative = check_path(path) if path is not None else ""
+    scratch = directory(core, root)
+    yield Fetch(scratch.make)
+    return scratch.path / relative
 
 
 def evict_all(core: Core) -> Step[dict[str, int]]:
@@ -194,54 +195,54 @@ def evict_all(core: Core) -> Step[dict[str, int]]:
     keep_ms, evicted = core.settings.ms("keep_files"), dict[str, int]()
     for name in (yield Fetch(partial(names_in, home_of(core.settings)))):
         session = session_of(core.settings.bus, name)
-        known = (yield from get_session(core, session)) if session is not None else None
+        record = (yield from get_session(core, session)) if session is not None else None
         if session is None:
             continue
-        held = yield from _locked(core, session)
+        lock = yield from _lock(core, session)
         try:
-            if known is None or not known.ended:
+            if record is None or not record.ended:
                 evicted[session] = yield from _evict(core, session)
             elif keep_ms is not None:
-                before = time.time() - keep_ms / 1000
-                evicted[session] = yield Fetch(partial(directory(core, session).discard, before))
+                cutoff = time.time() - keep_ms / 1000
+                evicted[session] = yield Fetch(partial(directory(core, session).discard, cutoff))
         finally:
-            held.close()
+            lock.close()
     return {session: count for session, count in evicted.items() if count}
 
 
 def _evict(core: Core, root: str) -> Step[int]:
     """Evict files that are too old, then the oldest ones while the total is too large; return how many."""
-    page, its = page_of_session(root), directory(core, root)
+    page, scratch = page_of_session(root), directory(core, root)
     files = sorted((yield from present(core, root)), key=lambda file: file.seq)
     total, oldest_ms, count = sum(file.size for file in files), 0, 0
     keep_ms = core.settings.ms("keep_files")
     if keep_ms is not None and files:
-        oldest_ms = (yield from look(core.log, page, core.fresh, "get", page)).now - keep_ms
+        oldest_ms = (yield from query_page(core.log, page, core.fresh, "get", page)).now - keep_ms
     for file in files:
-        why = "age" if file.ms < oldest_ms else "size" if total > core.settings.max_files else ""
-        if why:
-            yield Fetch(partial(its.remove, file.path))
-            yield from edit(core, page, RemoveFile.parse({"path": file.path, "why": why}))
+        reason = "age" if file.ms < oldest_ms else "size" if total > core.settings.max_files else ""
+        if reason:
+            yield Fetch(partial(scratch.remove, file.path))
+            yield from edit(core, page, RemoveFile.parse({"path": file.path, "why": reason}))
             total -= file.size
             count += 1
     return count
 
 
 def _check_open(core: Core, root: str) -> Step[None]:
-    known = yield from get_session(core, root)
-    if known is not None and known.ended:
+    record = yield from get_session(core, root)
+    if record is not None and record.ended:
         raise SessionOver(root)
 
 
-def _locked(core: Core, root: str) -> Step[IO[bytes]]:
+def _lock(core: Core, root: str) -> Step[IO[bytes]]:
     """Wait for the lock of a session's files and return it. Raises FilesUnavailable."""
-    its = directory(core, root)
-    for _ in range(_LOOKS):
-        held: IO[bytes] | None = yield Fetch(its.try_lock)
-        if held is not None:
-            return held
+    scratch = directory(core, root)
+    for _ in range(_LOCK_CHECKS):
+        lock: IO[bytes] | None = yield Fetch(scratch.try_lock)
+        if lock is not None:
+            return lock
         yield Pause(_NAP)
-    raise FilesUnavailable(str(its.path), "another process keeps holding the lock")
+    raise FilesUnavailable(str(scratch.path), "another process keeps holding the lock")
 
 
 def _bytes(content: object) -> bytes:

@@ -28,8 +28,8 @@ from scratchbus.eventlog.writes import MAX_BATCH, MAX_BATCH_BYTES, Write
 from scratchbus.projections.conversation import Conversation, conversation_of
 from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.projections.tasks import Task
+from scratchbus.readmodel.past_documents import memories_at
 from scratchbus.readmodel.queries import recollect
-from scratchbus.readmodel.remembered import remembered_at
 from scratchbus.readmodel.scope import Core
 
 _TRIES = 5
@@ -44,7 +44,7 @@ class _Copy(NamedTuple):
     version: int
     source: str
     kind: type[Event]
-    said: dict[str, Any]
+    fields: dict[str, Any]
 
 
 def copy_conversation(core: Core, first: SessionSpawned) -> Step[None]:
@@ -73,7 +73,7 @@ def _missing(core: Core, child: str, first: SessionSpawned) -> Step[list[_Copy]]
     copies = sorted(copy for id, each in documents for copy in _copies(id, each, first) if copy.seq < first.seq)
     if not copies:
         return []
-    names = yield from _other_names(core, child, documents)
+    names = yield from _new_ids(core, child, documents)
     copies = [_renamed(copy, names) for copy in copies]
     keys = core.log.keys(core.log.shard(child))
     ids = [names.get(id, id) for id, _ in documents]
@@ -82,26 +82,30 @@ def _missing(core: Core, child: str, first: SessionSpawned) -> Step[list[_Copy]]
     return [copy for copy in copies if versions.get(copy.id, 0) < copy.version]
 
 
-def _other_names(core: Core, child: str, originals: Iterable[tuple[str, Turn | Task]]) -> Step[dict[str, str]]:
+def _new_ids(core: Core, child: str, originals: Iterable[tuple[str, Turn | Task]]) -> Step[dict[str, str]]:
     """Return new ids for originals whose id the fork gave to something else before the copy was complete."""
-    held = yield from core.conversations.fresh(core.log, child)
-    with held.lock:
-        there = dict(held.memory.documents())
-    return {id: f"{id}{AFTER}" for id, each in originals if id in there and _gist(there[id]) != _gist(each)}
+    cached = yield from core.conversations.fresh(core.log, child)
+    with cached.lock:
+        existing = dict(cached.memory.documents())
+    return {
+        id: f"{id}{AFTER}"
+        for id, each in originals
+        if id in existing and _fixed_fields(existing[id]) != _fixed_fields(each)
+    }
 
 
-def _gist(document: Turn | Task) -> tuple[object, ...]:
+def _fixed_fields(document: Turn | Task) -> tuple[object, ...]:
     """Return the fields that no later event changes."""
     return (document.title,) if isinstance(document, Task) else (document.source, document.role, document.content)
 
 
 def _renamed(copy: _Copy, names: Mapping[str, str]) -> _Copy:
-    said = copy.said
-    if said.get("turns"):
-        said = said | {"turns": [names.get(id, id) for id in said["turns"]]}
-    if said.get("task") in names:
-        said = said | {"task": names[said["task"]]}
-    return copy._replace(id=names.get(copy.id, copy.id), said=said)
+    fields = copy.fields
+    if fields.get("turns"):
+        fields = fields | {"turns": [names.get(id, id) for id in fields["turns"]]}
+    if fields.get("task") in names:
+        fields = fields | {"task": names[fields["task"]]}
+    return copy._replace(id=names.get(copy.id, copy.id), fields=fields)
 
 
 def _conversation(core: Core, first: SessionSpawned) -> Step[Conversation]:
@@ -109,10 +113,10 @@ def _conversation(core: Core, first: SessionSpawned) -> Step[Conversation]:
     known = yield from recollect(core.log, first.page, [SESSION], core.fresh)
     its_session = known.get(SESSION)
     if isinstance(its_session, Session) and its_session.ended:
-        return conversation_of((yield from remembered_at(core.log, first.page, first.position)))
-    held = yield from core.conversations.fresh(core.log, first.page)
-    with held.lock:
-        return conversation_of(dict(held.memory.documents()))
+        return conversation_of((yield from memories_at(core.log, first.page, first.position)))
+    cached = yield from core.conversations.fresh(core.log, first.page)
+    with cached.lock:
+        return conversation_of(dict(cached.memory.documents()))
 
 
 def _copies(id: str, document: Turn | Task, first: SessionSpawned) -> Iterator[_Copy]:
@@ -122,12 +126,12 @@ def _copies(id: str, document: Turn | Task, first: SessionSpawned) -> Iterator[_
         if document.summary is not None:
             yield _Copy(document.seq, id, 2, first.by, TaskEnded, {"summary": document.summary})
         return
-    said: dict[str, Any] = {"content": document.content, "tokens": document.tokens}
+    fields: dict[str, Any] = {"content": document.content, "tokens": document.tokens}
     if document.role == SUMMARY:
-        yield _Copy(document.added_seq, id, 1, document.source, TurnsCompacted, said | {"turns": document.replaces})
+        yield _Copy(document.added_seq, id, 1, document.source, TurnsCompacted, fields | {"turns": document.replaces})
     else:
-        said |= {"role": document.role, "task": document.task}
-        yield _Copy(document.added_seq, id, 1, document.source, TurnAppended, said)
+        fields |= {"role": document.role, "task": document.task}
+        yield _Copy(document.added_seq, id, 1, document.source, TurnAppended, fields)
 
 
 def _batches(core: Core, child: str, first: SessionSpawned, copies: Sequence[_Copy]) -> Iterator[list[Write]]:
@@ -138,8 +142,10 @@ def _batches(core: Core, child: str, first: SessionSpawned, copies: Sequence[_Co
         occasion = Occasion.of(
             core, child, copied_event_id(first, copy.id, copy.version), "copy_turn", copy.id, copy.version
         )
-        occasion = occasion._replace(by=copy.source, why={**occasion.why, "cause": str(first.position)})
-        write = put(occasion, occasion.event(copy.kind, copy.id, **copy.said), copy.version - 1)
+        occasion = occasion._replace(
+            by=copy.source, cause_fields={**occasion.cause_fields, "cause": str(first.position)}
+        )
+        write = put(occasion, occasion.event(copy.kind, copy.id, **copy.fields), copy.version - 1)
         write.body = encode_body(write.event)
         if writes and (len(writes) == MAX_BATCH or size + len(write.body) > _MOST_BYTES):
             yield writes

@@ -49,27 +49,27 @@ class Ingest(Given):
     event_id: EventId = None
 
 
-def ingest(core: Core, page: str, given: Mapping[str, Any]) -> Step[list[Fact]]:
+def ingest(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[list[Fact]]:
     """Assert the triplets that an extractor finds in a text.
 
     A retry is recognised by the text: an extractor may find different triplets in each call.
     """
-    asked = Ingest.parse(given)
-    if asked.extractor is None:
-        found: list[Any] = lines(asked.text, (yield from relations_for(core)), asked.subject)
+    command = Ingest.parse(arguments)
+    if command.extractor is None:
+        found: list[Any] = lines(command.text, (yield from relations_for(core)), command.subject)
     else:
-        found = yield Fetch(partial(_call, asked.extractor, asked.text))
+        found = yield Fetch(partial(_call, command.extractor, command.text))
     if len(found) > MAX_BATCH:
         raise TooLarge("text", len(found), MAX_BATCH, "triplets", "split the text")
-    common = {"valid_at": asked.valid_at, "confidence": asked.confidence, "evidence": asked.evidence}
+    common = {"valid_at": command.valid_at, "confidence": command.confidence, "evidence": command.evidence}
     commands = []
     for index, each in enumerate(found):
         try:
-            commands.append(AssertFact.parse(_named(each) | common))
+            commands.append(AssertFact.parse(_fields_of(each) | common))
         except InvalidInput as error:
             raise name_item(error, index, len(found)) from None
-    said = asked.text, asked.subject, asked.valid_at, asked.confidence, asked.evidence
-    occasion = Occasion.of(core, page, asked.event_id, asked.verb, *said)
+    retry_arguments = command.text, command.subject, command.valid_at, command.confidence, command.evidence
+    occasion = Occasion.of(core, page, command.event_id, command.verb, *retry_arguments)
     return (yield from assert_all(core, page, commands, occasion))
 
 
@@ -80,15 +80,15 @@ def _call(extractor: Any, text: str) -> list[Any]:
     return list(found)
 
 
-def _named(triplet: object) -> dict[str, Any]:
+def _fields_of(triplet: object) -> dict[str, Any]:
     """Return a triplet's parts by name. Raises InvalidField."""
     if isinstance(triplet, Mapping):
-        given: dict[str, Any] = {name: triplet.get(name) for name in Triplet._fields}
+        fields: dict[str, Any] = {name: triplet.get(name) for name in Triplet._fields}
     elif isinstance(triplet, tuple | list) and 3 <= len(triplet) <= len(Triplet._fields):
-        given = Triplet(*triplet)._asdict()
+        fields = Triplet(*triplet)._asdict()
     else:
         raise InvalidField("extractor", f"returned {shown(triplet)}, which is not (subject, relation, object)")
-    return given
+    return fields
 
 
 def lines(text: str, relations: RelationRegistry, subject: str | None = None) -> list[Triplet]:

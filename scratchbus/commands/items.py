@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
-from scratchbus.commands.cached import fresh
 from scratchbus.commands.copied_errors import copied
 from scratchbus.commands.execution import Occasion
+from scratchbus.commands.memory_reads import fresh_memory
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.item_events import ItemDeleted, ItemPut, ItemUsed
@@ -18,8 +18,8 @@ from scratchbus.domain.values import check_whole
 from scratchbus.engine.steps import Queued, Step, ask
 from scratchbus.errors import InvalidField, ScratchbusError, shown
 from scratchbus.eventlog.append import append
-from scratchbus.eventlog.because import reasons
-from scratchbus.eventlog.bus_log import fresh_id
+from scratchbus.eventlog.bus_log import bounded_event_id
+from scratchbus.eventlog.causes import reasons
 from scratchbus.eventlog.codec import encode_body, encode_fields
 from scratchbus.eventlog.writes import MAX_BATCH, MAX_BATCH_BYTES, Draft, Op, Write
 from scratchbus.projections.item_index import FoundItem, ItemIndex, NamespaceMatch
@@ -27,21 +27,21 @@ from scratchbus.readmodel.history import history
 from scratchbus.readmodel.memory_cache import CachedMemory
 from scratchbus.readmodel.scope import Core
 
-_Said = tuple[type[Event], str, dict[str, Any]]  # a kind of event, its subject, and its fields
+_NewEvent = tuple[type[Event], str, dict[str, Any]]  # a kind of event, its subject, and its fields
 _MOST_BYTES: Final = MAX_BATCH_BYTES - 1024 * 1024  # of bodies; the rest is enough for ids and other fields
 
 
 class StoreItems:
     """The items of a store, including every write acknowledged before the read."""
 
-    def __init__(self, held: CachedMemory[ItemIndex], now_ms: float) -> None:
-        self._held = held
+    def __init__(self, cached: CachedMemory[ItemIndex], now_ms: float) -> None:
+        self._cached = cached
         self._now_ms = now_ms
 
     def get(self, namespace: Sequence[str], key: str) -> StoreItem | None:
         """Return an item, or None. Raises InvalidField."""
-        with self._held.lock:
-            return self._held.memory.get(check_namespace(namespace), check_name("key", key), self._now_ms)
+        with self._cached.lock:
+            return self._cached.memory.get(check_namespace(namespace), check_name("key", key), self._now_ms)
 
     def search(
         self,
@@ -58,14 +58,14 @@ class StoreItems:
         values to compare with. With a `query`, return items with some of its words in any grammatical form of English,
         best match first. Raises InvalidField.
         """
-        below = check_namespace(prefix) if prefix else ()
+        path = check_namespace(prefix) if prefix else ()
         limit, offset = check_whole("limit", limit, least=0), check_whole("offset", offset, least=0)
         if filter is not None and not isinstance(filter, Mapping):
             raise InvalidField("filter", f"{shown(filter)} is not an object of fields and their values")
         if query is not None and not isinstance(query, str):
             raise InvalidField("query", f"{shown(query)} is not a text")
-        with self._held.lock:
-            return self._held.memory.search(below, filter or {}, query or "", limit, offset, self._now_ms)
+        with self._cached.lock:
+            return self._cached.memory.search(path, filter or {}, query or "", limit, offset, self._now_ms)
 
     def namespaces(
         self,
@@ -76,48 +76,48 @@ class StoreItems:
         offset: int = 0,
     ) -> list[Namespace]:
         """Return the namespaces that match and have items, in alphabetical order; with `max_depth`, cut to it."""
-        wanted = [NamespaceMatch(match.end, check_namespace(match.path)) for match in matches if match.path]
+        checked = [NamespaceMatch(match.end, check_namespace(match.path)) for match in matches if match.path]
         depth = None if max_depth is None else check_whole("max_depth", max_depth)
         limit, offset = check_whole("limit", limit, least=0), check_whole("offset", offset, least=0)
-        with self._held.lock:
-            return self._held.memory.namespaces(wanted, depth, limit, offset, self._now_ms)
+        with self._cached.lock:
+            return self._cached.memory.namespaces(checked, depth, limit, offset, self._now_ms)
 
 
 def read(core: Core, page: str) -> Step[StoreItems]:
     """Return the items of a store with every acknowledged write, without those that have expired."""
-    held = yield from fresh(core, core.items, page)
-    return StoreItems(held, (yield from _now(core, page)) if held.memory.has_expiring else 0)
+    cached = yield from fresh_memory(core, core.items, page)
+    return StoreItems(cached, (yield from _now(core, page)) if cached.memory.has_expiring else 0)
 
 
 def write(core: Core, page: str, changes: Iterable[ItemChange]) -> Step[int]:
     """Put and delete items, in batches; return how many. Nothing is written if one of them is invalid."""
-    wanted = [change.checked() for change in changes]
-    return (yield from _append(core, page, map(_said, wanted)))
+    checked = [change.checked() for change in changes]
+    return (yield from _append(core, page, map(_new_event, checked)))
 
 
 def use(core: Core, page: str, items: Iterable[StoreItem]) -> Step[int]:
     """Restart the time to live of items; return the number restarted. Items that never expire are left out."""
-    used: list[_Said] = [(ItemUsed, item.id, {}) for item in items if item.ttl is not None]
+    used: list[_NewEvent] = [(ItemUsed, item.id, {}) for item in items if item.ttl is not None]
     return (yield from _append(core, page, used))
 
 
 def sweep(core: Core, page: str) -> Step[int]:
     """Delete the expired items; return how many. An item that was put or used meanwhile stays."""
-    held = yield from fresh(core, core.items, page)
+    cached = yield from fresh_memory(core, core.items, page)
     now = yield from _now(core, page)
-    with held.lock:
-        expired = held.memory.expired(now)
+    with cached.lock:
+        expired = cached.memory.expired(now)
     occasion = Occasion.of(core, page, None, "items_swept")
-    done = 0
+    deleted = 0
     for at in range(0, len(expired), MAX_BATCH):
-        some = expired[at : at + MAX_BATCH]
+        batch = expired[at : at + MAX_BATCH]
         writes = [
-            Write(occasion.event(ItemDeleted, item.id, _behind(at + n)), Op.PUT, "", item.version)
-            for n, item in enumerate(some)
+            Write(occasion.event(ItemDeleted, item.id, _suffix(at + index)), Op.PUT, "", item.version)
+            for index, item in enumerate(batch)
         ]
         appended = yield from append(core.log, page, writes, mode="each")
-        done += sum(row.position.seq > 0 for row in appended.written)
-    return done
+        deleted += sum(row.position.seq > 0 for row in appended.written)
+    return deleted
 
 
 def history_of_item(core: Core, page: str, namespace: Sequence[str], key: str) -> Step[list[AnyEvent]]:
@@ -131,11 +131,11 @@ def _now(core: Core, page: str) -> Step[float]:
     return int(seconds) * 1000 + int(micros) / 1000
 
 
-def _behind(number: int) -> str:
+def _suffix(number: int) -> str:
     return f"/{number}" if number else ""
 
 
-def _said(change: ItemChange) -> _Said:
+def _new_event(change: ItemChange) -> _NewEvent:
     subject = subject_of(change.namespace, change.key)
     if change.value is None:
         return ItemDeleted, subject, {}
@@ -150,8 +150,8 @@ def _said(change: ItemChange) -> _Said:
 class _Additions(NamedTuple):
     """The events that a caller wants to append, the caller, and the cause."""
 
-    said: list[_Said]
-    why: dict[str, Any]
+    events: list[_NewEvent]
+    common: dict[str, Any]
 
 
 class _Batch(NamedTuple):
@@ -161,30 +161,30 @@ class _Batch(NamedTuple):
     counts: dict[int, int]
 
 
-def _append(core: Core, page: str, said: Iterable[_Said]) -> Step[int]:
+def _append(core: Core, page: str, events: Iterable[_NewEvent]) -> Step[int]:
     """Append events, together with those of other waiting callers; return how many."""
-    job = _Additions(list(said), {"by": core.by, **reasons()})
-    if not job.said:
+    job = _Additions(list(events), {"by": core.by, **reasons()})
+    if not job.events:
         return 0
-    done: int = yield Queued(core.queues, (page, StoreItems), job, partial(_append_all, core, page))
-    return done
+    count: int = yield Queued(core.queues, (page, StoreItems), job, partial(_append_all, core, page))
+    return count
 
 
 def _append_all(core: Core, page: str, jobs: Sequence[_Additions]) -> Step[list[int | Exception]]:
     """Append the events of jobs in order, in as few batches as possible; return each one's count, or its error."""
     outcomes: list[int | Exception] = [0] * len(jobs)
-    wrote: dict[int, tuple[str, Position]] = {}
+    written: dict[int, tuple[str, Position]] = {}
     try:
-        id = yield from fresh_id(core.log, page)
+        id = yield from bounded_event_id(core.log, page)
         for batch in _batches(jobs, id, page):
-            done = yield from append(core.log, page, batch.writes)
+            appended = yield from append(core.log, page, batch.writes)
             for number, count in batch.counts.items():
-                wrote.setdefault(number, (id, done.written[0].position))
+                written.setdefault(number, (id, appended.written[0].position))
                 outcomes[number] = cast(int, outcomes[number]) + count
     except ScratchbusError as error:
         return [
-            done if done == len(job.said) else copied(error, *wrote.get(number, (None,)))
-            for number, (done, job) in enumerate(zip(outcomes, jobs, strict=True))
+            count if count == len(job.events) else copied(error, *written.get(number, (None,)))
+            for number, (count, job) in enumerate(zip(outcomes, jobs, strict=True))
         ]
     return outcomes
 
@@ -193,7 +193,7 @@ def _batches(jobs: Sequence[_Additions], id: str, page: str) -> Iterator[_Batch]
     """Yield the writes of jobs; those of one job are in one batch if they fit into one."""
     batch, size, total = _Batch([], {}), 0, 0
     for number, job in enumerate(jobs):
-        writes = [_write(job, said, id + _behind(total + at), page) for at, said in enumerate(job.said)]
+        writes = [_write(job, event, id + _suffix(total + at), page) for at, event in enumerate(job.events)]
         total += len(writes)
         is_full = len(batch.writes) + len(writes) > MAX_BATCH or size + sum(map(_size, writes)) > _MOST_BYTES
         for write in writes:
@@ -207,9 +207,9 @@ def _batches(jobs: Sequence[_Additions], id: str, page: str) -> Iterator[_Batch]
         yield batch
 
 
-def _write(job: _Additions, said: _Said, id: str, page: str) -> Write:
-    kind, subject, fields = said
-    draft = Draft(kind, id, page, subject, "", job.why | fields)
+def _write(job: _Additions, event: _NewEvent, id: str, page: str) -> Write:
+    kind, subject, fields = event
+    draft = Draft(kind, id, page, subject, "", job.common | fields)
     write = Write(draft, Op.PUT, "")
     write.body = encode_fields(draft.fields) or encode_body(write.event)
     return write

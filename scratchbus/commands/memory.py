@@ -18,7 +18,7 @@ from scratchbus.errors import Conflict, EngineError, EventIdReused, InvalidInput
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.codec import encode_body
 from scratchbus.eventlog.ids import OPEN_END, bound_of
-from scratchbus.eventlog.retries import says_same
+from scratchbus.eventlog.retries import has_same_fields
 from scratchbus.eventlog.writes import MAX_BATCH, MAX_BATCH_BYTES, Write
 from scratchbus.projections import session
 from scratchbus.projections.table import projection_of
@@ -28,7 +28,7 @@ from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.scope import Core
 
 _TRIES = 100
-_LONGEST_REST = 0.1  # seconds, when others write too
+_LONGEST_PAUSE = 0.1  # seconds, when others write too
 _NEVER = -1  # no subject has this version
 _MOST_BYTES = MAX_BATCH_BYTES - 1024 * 1024  # of events; the rest is enough for ids and other fields
 
@@ -41,10 +41,10 @@ def edit(core: Core, page: str, command: MemoryEdit, occasion: Occasion | None =
     the errors of `decide`, SessionOver, EventIdReused, or Conflict if others keep changing the subject.
     """
     job = _Job(command, occasion or command.on(core, page))
-    left: _Left = yield Queued(core.queues, (page, command.about), job, partial(_work, core))
-    if left.event is not None:
-        yield Wrote(left.event.id, left.event.position)
-    return left.document
+    edited: _Edited = yield Queued(core.queues, (page, command.about), job, partial(_edit_all, core))
+    if edited.event is not None:
+        yield Wrote(edited.event.id, edited.event.position)
+    return edited.document
 
 
 def append_new(core: Core, occasion: Occasion, event: Event, version: int | None = 0) -> Step[Event]:
@@ -52,10 +52,10 @@ def append_new(core: Core, occasion: Occasion, event: Event, version: int | None
 
     With `version` None the subject may exist already. Raises SessionOver or EventIdReused.
     """
-    done = yield from append(core.log, occasion.page, [put(occasion, event, version)])
-    if done.recalled is None:
-        return done.written[0].placed(event)
-    (known,) = yield from known_events(core.log, done.recalled)
+    appended = yield from append(core.log, occasion.page, [put(occasion, event, version)])
+    if appended.recalled is None:
+        return appended.written[0].placed(event)
+    (known,) = yield from known_events(core.log, appended.recalled)
     return known
 
 
@@ -74,7 +74,7 @@ class _Job(NamedTuple):
         """Return the edit with an event id that is remembered like those chosen by callers."""
         if self.own_id is not None:
             return self
-        digest = digest_of(self.command.verb, self.occasion.page, self.command.about, *self.command.said())
+        digest = digest_of(self.command.verb, self.occasion.page, self.command.about, *self.command.retry_arguments())
         id = self.occasion.event_id.partition("~")[0].removesuffix(OPEN_END)  # an id without a bound is looked up
         return self._replace(occasion=self.occasion._replace(event_id=id, digest=digest))
 
@@ -87,18 +87,18 @@ class _Job(NamedTuple):
         except (InvalidInput, NotFound, Conflict) as error:
             return error
 
-    def made(self, event: Event, before: Remembered | None) -> bool:
+    def makes(self, event: Event, before: Remembered | None) -> bool:
         """Return whether the edit makes this event, found under its id, of the earlier document.
 
         A generated id has no digest, so the edit is decided again.
         """
         if bound_of(event.id) is None:
             return True
-        again = self.decide(before, None)
-        return isinstance(again, Event) and type(again) is type(event) and says_same(again, event)
+        repeated = self.decide(before, None)
+        return isinstance(repeated, Event) and type(repeated) is type(event) and has_same_fields(repeated, event)
 
 
-class _Left(NamedTuple):
+class _Edited(NamedTuple):
     """The document after an edit, and the edit's event, if it changed anything."""
 
     document: Remembered | None
@@ -106,23 +106,23 @@ class _Left(NamedTuple):
 
 
 _Decided = list[tuple[_Job, Event | Exception | None]]
-_Outcome = _Left | Exception
+_Outcome = _Edited | Exception
 
 
-def _work(core: Core, jobs: Sequence[_Job]) -> Step[list[_Outcome]]:
+def _edit_all(core: Core, jobs: Sequence[_Job]) -> Step[list[_Outcome]]:
     """Do edits of one subject in order; return the document after each, or its error."""
     outcomes = list[_Outcome]()
-    most = len(jobs)
+    limit = len(jobs)
     while len(outcomes) < len(jobs):
-        some = jobs[len(outcomes) :][:most]
+        batch = jobs[len(outcomes) :][:limit]
         try:
-            outcomes += yield from _append_some(core, some)
+            outcomes += yield from _append_some(core, batch)
         except Exception as error:
-            if len(some) > 1 and isinstance(error, Conflict | InvalidInput | NotFound):
-                most = len(some) // 2  # nothing was written; halve the batch until the edit at fault is alone
+            if len(batch) > 1 and isinstance(error, Conflict | InvalidInput | NotFound):
+                limit = len(batch) // 2  # nothing was written; halve the batch until the edit at fault is alone
                 continue
-            outcomes += [copied(error, job.own_id) for job in some]
-        most = min(len(jobs), 2 * most)
+            outcomes += [copied(error, job.own_id) for job in batch]
+        limit = min(len(jobs), 2 * limit)
     return outcomes
 
 
@@ -136,34 +136,37 @@ def _append_some(core: Core, jobs: Sequence[_Job]) -> Step[list[_Outcome]]:
         version = before.version if before else missing
         decided, writes = _decide(jobs, before, found.get(session.SUBJECT), version)
         if not writes:
-            return (yield from _answers(core, decided, before))
+            return (yield from _outcomes(core, decided, before))
         try:
-            done = yield from append(core.log, page, writes)
+            appended = yield from append(core.log, page, writes)
         except VersionConflict as conflict:
             missing = conflict.actual  # of a subject whose document cannot be read
-            yield Pause(random.uniform(0, min(_LONGEST_REST, 0.002 * (attempt + 1))))  # jitter: another is writing
+            yield Pause(random.uniform(0, min(_LONGEST_PAUSE, 0.002 * (attempt + 1))))  # jitter: another is writing
             continue
         except EngineError as error:
-            told = _with_events(decided, [write.event for write in writes])
-            return [copied(error, made.id if isinstance(made, Event) else job.own_id) for job, made in told]
-        if done.recalled is None:
+            decided_events = _with_events(decided, [write.event for write in writes])
+            return [
+                copied(error, decision.id if isinstance(decision, Event) else job.own_id)
+                for job, decision in decided_events
+            ]
+        if appended.recalled is None:
             prev = before.position.stream_id if before else ""
             written: list[Event] = []
-            for write, row in zip(writes, done.written, strict=True):
+            for write, row in zip(writes, appended.written, strict=True):
                 written.append(row.placed(write.event).placed(prev=prev))
                 prev = row.position.stream_id
-            return (yield from _answers(core, _with_events(decided, written), before))
-        if len(done.recalled) != len(writes):
+            return (yield from _outcomes(core, _with_events(decided, written), before))
+        if len(appended.recalled) != len(writes):
             raise EventIdReused(writes[0].event.id)
-        known = yield from known_events(core.log, done.recalled)
-        return (yield from _answers(core, _with_events(decided, known), None, are_recalled=True))
+        known = yield from known_events(core.log, appended.recalled)
+        return (yield from _outcomes(core, _with_events(decided, known), None, are_recalled=True))
     raise Conflict(f"{subject} keeps changing; try again")
 
 
 def _with_events(decided: _Decided, events: Sequence[Event]) -> _Decided:
     """Return the decisions with these events in place of the new ones."""
-    rest = iter(events)
-    return [(job, next(rest) if isinstance(made, Event) else made) for job, made in decided]
+    remaining = iter(events)
+    return [(job, next(remaining) if isinstance(decision, Event) else decision) for job, decision in decided]
 
 
 def _decide(
@@ -180,22 +183,22 @@ def _decide(
     size = 0
     for each in jobs:
         job = each.with_kept_id() if keeps_all else each
-        made = job.decide(document, its_session)
-        if isinstance(made, Event):
-            write = put(job.occasion, made, version + len(writes), job.command.ends_as)
-            write.body = encode_body(made)
+        decision = job.decide(document, its_session)
+        if isinstance(decision, Event):
+            write = put(job.occasion, decision, version + len(writes), job.command.ends_as)
+            write.body = encode_body(decision)
             size += len(write.body)
             if writes and (size > _MOST_BYTES or len(writes) == MAX_BATCH):
                 break
             writes.append(write)
-            document = _folded_on(document, made)
-        decided.append((job, made))
+            document = _folded_on(document, decision)
+        decided.append((job, decision))
         if job.command.ends_as:
             break
     return decided, writes
 
 
-def _answers(
+def _outcomes(
     core: Core, decided: _Decided, document: Remembered | None, *, are_recalled: bool = False
 ) -> Step[list[_Outcome]]:
     """Return the document after each of these edits, or the error for a refused one.
@@ -203,10 +206,10 @@ def _answers(
     Events that `are_recalled` were in the log before, as are those of retries that would make none now.
     """
     outcomes = list[_Outcome]()
-    for job, made in decided:
-        event = made if isinstance(made, Event) else (yield from _known_or_error(core, job))
+    for job, decision in decided:
+        event = decision if isinstance(decision, Event) else (yield from _known_or_error(core, job))
         if not isinstance(event, Event):
-            outcomes.append(event or (made if isinstance(made, Exception) else _Left(document)))
+            outcomes.append(event or (decision if isinstance(decision, Exception) else _Edited(document)))
             continue
         try:
             follows = event.prev == (document.position.stream_id if document else "")
@@ -214,10 +217,10 @@ def _answers(
         except EngineError as error:
             outcomes.append(copied(error, event.id, event.position))
             continue
-        left = _folded_on(before, event)
-        is_own = event is made and not are_recalled
-        outcomes.append(_Left(left, event) if is_own or job.made(event, before) else EventIdReused(event.id))
-        document = left if event is made else document
+        edited = _folded_on(before, event)
+        is_own = event is decision and not are_recalled
+        outcomes.append(_Edited(edited, event) if is_own or job.makes(event, before) else EventIdReused(event.id))
+        document = edited if event is decision else document
     return outcomes
 
 
@@ -239,10 +242,10 @@ def _known(core: Core, job: _Job) -> Step[Event | None]:
     write = put(job.occasion, job.occasion.event(Event, job.command.about), _NEVER)
     write.body, write.argument = b"{}", ""
     try:
-        done = yield from append(core.log, job.occasion.page, [write])
+        appended = yield from append(core.log, job.occasion.page, [write])
     except VersionConflict:
         return None
-    (event,) = yield from known_events(core.log, done.recalled or [])
+    (event,) = yield from known_events(core.log, appended.recalled or [])
     return event
 
 
@@ -250,6 +253,6 @@ def _before(core: Core, event: Event) -> Step[Remembered | None]:
     """Return a subject as it was before one of its events."""
     events, at = list[Event](), event.prev
     while at:
-        some, at = yield from walk_back(core.log, event.page, event.subject, at, 500)
-        events += some
+        batch, at = yield from walk_back(core.log, event.page, event.subject, at, 500)
+        events += batch
     return folded(events[::-1], event.subject)

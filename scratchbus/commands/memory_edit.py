@@ -29,10 +29,10 @@ class MemoryEdit(Given):
         """The subject."""
         return self.subject
 
-    def said(self) -> list[object]:
+    def retry_arguments(self) -> list[object]:
         """Return the arguments that a retry has to repeat, besides the subject; a revision only if one was given."""
-        own = {name: value for name, value in self.__dict__.items() if name not in ("id", "event_id")}
-        return [value for name, value in own.items() if name != "revision" or value is not None]
+        arguments = {name: value for name, value in self.__dict__.items() if name not in ("id", "event_id")}
+        return [value for name, value in arguments.items() if name != "revision" or value is not None]
 
     def decide(self, occasion: Occasion, document: Any) -> Event | None:
         """Return the event that the edit makes of the current subject, None if it would change nothing.
@@ -43,7 +43,7 @@ class MemoryEdit(Given):
 
     def on(self, core: Core, page: str) -> Occasion:
         """Return the occasion of carrying it out now."""
-        return Occasion.of(core, page, self.event_id, self.verb, self.about, *self.said())
+        return Occasion.of(core, page, self.event_id, self.verb, self.about, *self.retry_arguments())
 
 
 def put(occasion: Occasion, event: Event, version: int | None, status: str = "") -> Write:

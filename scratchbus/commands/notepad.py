@@ -20,7 +20,7 @@ from scratchbus.readmodel.scope import Core
 from scratchbus.settings import Settings
 
 OPERATIONS: tuple[str, ...] = get_args(NotepadOperation)
-_WANTED = {
+_TEXTS_NEEDED = {
     "append": ("content",),
     "prepend": ("content",),
     "delete": ("content",),
@@ -46,7 +46,7 @@ def content_of(document: Remembered | None) -> str:
     return document.content if isinstance(document, NotepadDocument) else ""
 
 
-def _text(field: str, value: object, verb: str = "write") -> str:
+def _required_text(field: str, value: object, verb: str = "write") -> str:
     if value is None:
         raise InvalidField(field, f"is missing; {verb} needs it")
     return check_text(field, value)
@@ -62,7 +62,7 @@ class WriteNotepad(MemoryEdit):
     """Replace the whole notepad."""
 
     verb, subject = "write_notepad", SUBJECT
-    content: Annotated[str, CheckedBy(partial(_text, "content"))]
+    content: Annotated[str, CheckedBy(partial(_required_text, "content"))]
     revision: Revision = None
 
     def decide(self, occasion: Occasion, document: NotepadDocument | None) -> Event:
@@ -82,23 +82,23 @@ class UpdateNotepad(MemoryEdit):
     replace: Annotated[str | None, CheckedBy(partial(check_text, "replace"))] = None
     replace_all: Annotated[bool, CheckedBy(partial(check_flag, "replace_all"))]
 
-    def said(self) -> list[object]:
+    def retry_arguments(self) -> list[object]:
         """See `MemoryEdit`. Raises InvalidField for missing or superfluous arguments of the operation."""
-        wanted = _WANTED[self.operation]
+        needed = _TEXTS_NEEDED[self.operation]
         for name in ("content", "find", "replace"):
-            if getattr(self, name) not in (None, "") and name not in wanted:
-                raise InvalidField(name, f"{self.operation} does not take it; give {' and '.join(wanted)}")
-        texts = {name: _text(name, getattr(self, name), self.operation) for name in wanted}
+            if getattr(self, name) not in (None, "") and name not in needed:
+                raise InvalidField(name, f"{self.operation} does not take it; give {' and '.join(needed)}")
+        texts = {name: _required_text(name, getattr(self, name), self.operation) for name in needed}
         return [self.operation, texts, self.replace_all]
 
     def decide(self, occasion: Occasion, document: NotepadDocument | None) -> Event:
         """See `MemoryEdit`."""
         text = content_of(document)
-        given = {name: getattr(self, name) for name in _WANTED[self.operation]}
-        event = occasion.event(NotepadEdited, SUBJECT, operation=self.operation, **given, replace_all=self.replace_all)
+        texts = {name: getattr(self, name) for name in _TEXTS_NEEDED[self.operation]}
+        event = occasion.event(NotepadEdited, SUBJECT, operation=self.operation, **texts, replace_all=self.replace_all)
         if self.operation in _NEVER_EMPTY:
             field = "find" if self.operation == "find_replace" else "content"
-            _check_there(field, given[field], text, self.replace_all)
+            _check_occurs(field, texts[field], text, self.replace_all)
         _check_length(occasion.settings, edited(text, event))
         return event
 
@@ -107,7 +107,7 @@ class AppendLine(MemoryEdit):
     """Append a line to the notepad as it is then, after a line break if its last line lacks one."""
 
     verb, subject = "append_line", SUBJECT
-    text: Annotated[str, CheckedBy(partial(_text, "content", verb="append"))]
+    text: Annotated[str, CheckedBy(partial(_required_text, "content", verb="append"))]
 
     def decide(self, occasion: Occasion, document: NotepadDocument | None) -> Event:
         """See `MemoryEdit`."""
@@ -117,28 +117,28 @@ class AppendLine(MemoryEdit):
         return occasion.event(NotepadEdited, SUBJECT, operation="append", content=line)
 
 
-def _check_there(field: str, wanted: str, text: str, is_all: bool) -> None:
+def _check_occurs(field: str, target: str, text: str, is_all: bool) -> None:
     """Check that a text is on the notepad: once, or with `is_all` at least once."""
-    if not wanted:
+    if not target:
         raise InvalidField(field, "is empty; give the exact text to find")
-    count = _count(wanted, text)
+    count = _count(target, text)
     if not count:
         what = "which is empty" if not text else "read it, and give the text exactly as it is there"
-        raise InvalidField(field, f"{shown(wanted)} is not on the notepad, {what}; nothing was changed")
+        raise InvalidField(field, f"{shown(target)} is not on the notepad, {what}; nothing was changed")
     if count > 1 and not is_all:
         often = f"{count} times" if count < _MOST else f"{count} times or more"
         raise InvalidField(
             field,
-            f"{shown(wanted)} is on the notepad {often}; include more of the surrounding text to pick one, or pass"
+            f"{shown(target)} is on the notepad {often}; include more of the surrounding text to pick one, or pass"
             " replace_all=true to change all of them; nothing was changed",
         )
 
 
-def _count(wanted: str, text: str) -> int:
+def _count(target: str, text: str) -> int:
     """Count the occurrences of a text, overlapping ones too, up to a maximum."""
-    count, at = 0, text.find(wanted)
+    count, at = 0, text.find(target)
     while at >= 0 and (count := count + 1) < _MOST:
-        at = text.find(wanted, at + 1)
+        at = text.find(target, at + 1)
     return count
 
 

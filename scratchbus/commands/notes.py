@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
-from scratchbus.commands.cached import fresh
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import append_new, edit
 from scratchbus.commands.memory_edit import MemoryEdit, Revision, check_based_on
+from scratchbus.commands.memory_reads import fresh_memory
 from scratchbus.domain.checks import check_tags, check_text
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import AnyEvent
@@ -20,7 +20,7 @@ from scratchbus.domain.models import CheckedBy, trusted
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, InvalidId, NotFound, TooLarge, shown
 from scratchbus.eventlog.cursor import cursors
-from scratchbus.eventlog.narrow import Narrow, decode_wanted
+from scratchbus.eventlog.entry_filter import EntryFilter, decode_wanted
 from scratchbus.eventlog.reader import read
 from scratchbus.projections.notebook import Notebook
 from scratchbus.projections.notes import PREFIX, evolve
@@ -111,23 +111,23 @@ class DeleteNote(_NoteEdit):
         return occasion.event(NoteDeleted, self.id)
 
 
-def add(core: Core, page: str, given: Mapping[str, Any]) -> Step[NoteResult]:
+def add(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[NoteResult]:
     """Take a note."""
-    command = AddNote.parse(given)
+    command = AddNote.parse(arguments)
     occasion = command.on(core, page)
     event = yield from append_new(core, occasion, command.decide(occasion, None))
     return (yield from _result(core, page, evolve(None, event), "Added"))
 
 
-def update(core: Core, page: str, given: Mapping[str, Any]) -> Step[NoteResult]:
+def update(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[NoteResult]:
     """Replace the content of a note, its tags, or both."""
-    note = yield from edit(core, page, UpdateNote.parse(given))
+    note = yield from edit(core, page, UpdateNote.parse(arguments))
     return (yield from _result(core, page, note, "Updated"))
 
 
-def delete(core: Core, page: str, given: Mapping[str, Any]) -> Step[NoteResult]:
+def delete(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[NoteResult]:
     """Delete a note; return its last state."""
-    command = DeleteNote.parse(given)
+    command = DeleteNote.parse(arguments)
     yield from edit(core, page, command)
     *before, _ = yield from history(core.log, page, command.id)
     return (yield from _result(core, page, folded(before, command.id), "Deleted"))
@@ -138,28 +138,28 @@ def search(core: Core, page: str, query: str | None, tags: Sequence[str] | None)
     query = "" if query is None else query
     if not isinstance(query, str):
         raise InvalidField("query", f"{shown(query)} is not a text")
-    wanted = check_tags([tags] if isinstance(tags, str) else tags, _MOST_GIVEN)
-    held = yield from _fresh(core, page)
-    with held.lock:
-        found = held.memory.search(query, wanted)
-    return found_notes(found, {"result_count": len(found), "query": query, "tags": wanted})
+    checked_tags = check_tags([tags] if isinstance(tags, str) else tags, _MOST_GIVEN)
+    cached = yield from _fresh(core, page)
+    with cached.lock:
+        found = cached.memory.search(query, checked_tags)
+    return found_notes(found, {"result_count": len(found), "query": query, "tags": checked_tags})
 
 
 def list_all(core: Core, page: str, tag: str | None) -> Step[NotesResult]:
     """Return the notes, or those with a tag, newest first."""
     tag = tag or None
-    wanted = [] if tag is None else check_tags([tag], 1)
-    held = yield from _fresh(core, page)
-    with held.lock:
-        found = held.memory.search("", wanted)
+    checked_tags = [] if tag is None else check_tags([tag], 1)
+    cached = yield from _fresh(core, page)
+    with cached.lock:
+        found = cached.memory.search("", checked_tags)
     return found_notes(found, {"note_count": len(found), "tag_filter": tag})
 
 
 def count_tags(core: Core, page: str) -> Step[TagsResult]:
     """Return the tags in use, each with its number of notes."""
-    held = yield from _fresh(core, page)
-    with held.lock:
-        tags = held.memory.tags()
+    cached = yield from _fresh(core, page)
+    with cached.lock:
+        tags = cached.memory.tags()
     return TagsResult(tags=tags, message=f"{_count(len(tags), 'tag')} in use.", metadata={"tag_count": len(tags)})
 
 
@@ -170,15 +170,15 @@ def history_of_notes(core: Core, page: str, id: str | None) -> Step[list[AnyEven
         if not any(event.subject == id for event in events):
             raise _not_found(page, id)
         return events
-    events, places = [], (yield from cursors(core.log, None, [page]))
-    while chunks := (yield from read(core.log, places)):
-        events += decode_wanted(chunks, Narrow.of([page], None, None))
+    events, page_cursors = [], (yield from cursors(core.log, None, [page]))
+    while chunks := (yield from read(core.log, page_cursors)):
+        events += decode_wanted(chunks, EntryFilter.of([page], None, None))
     return [event for event in events if event.subject.startswith(PREFIX) or is_over(event)]
 
 
 def _fresh(core: Core, page: str) -> Step[CachedMemory[Notebook]]:
     """Return the notes of a session with every acknowledged write."""
-    return (yield from fresh(core, core.notebooks, page))
+    return (yield from fresh_memory(core, core.notebooks, page))
 
 
 def found_notes(notes: list[Note], metadata: dict[str, Any]) -> NotesResult:
@@ -187,14 +187,14 @@ def found_notes(notes: list[Note], metadata: dict[str, Any]) -> NotesResult:
     return trusted(NotesResult, {"notes": notes, "message": message, "metadata": metadata})
 
 
-def _result(core: Core, page: str, note: Remembered | None, done: str) -> Step[NoteResult]:
+def _result(core: Core, page: str, note: Remembered | None, participle: str) -> Step[NoteResult]:
     """Return the outcome for a note, with the number of notes now."""
     if not isinstance(note, Note):
         raise NotFound("the note was erased; its history says why")
-    held = yield from _fresh(core, page)
-    with held.lock:
-        total, tags = len(held.memory), held.memory.total_tags
-    message = f"{done} {note.id}; the session has {_count(total, 'note')} with {_count(tags, 'tag')} now."
+    cached = yield from _fresh(core, page)
+    with cached.lock:
+        total, tags = len(cached.memory), cached.memory.total_tags
+    message = f"{participle} {note.id}; the session has {_count(total, 'note')} with {_count(tags, 'tag')} now."
     metadata = {"note_id": note.id, "total_notes": total, "total_tags": tags}
     return trusted(NoteResult, {"note": note, "message": message, "metadata": metadata})
 

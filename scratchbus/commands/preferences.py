@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any, cast
 
-from scratchbus.commands.cached import fresh
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import edit
 from scratchbus.commands.memory_edit import MemoryEdit, Revision, check_based_on
+from scratchbus.commands.memory_reads import fresh_memory
 from scratchbus.domain.checks import check_label
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import AnyEvent
@@ -44,12 +44,12 @@ class _PreferenceEdit(MemoryEdit):
 
     def current(self, document: Preference | None) -> Preference | None:
         """Return the preference, None if forgotten. Raises RevisionConflict unless it is at the given revision."""
-        there = None if document is None or document.forgotten else document
+        existing = None if document is None or document.forgotten else document
         actual = document.version if document is not None else 0
-        check_based_on("preference", self.revision, actual, there.text if there else "")
-        return there
+        check_based_on("preference", self.revision, actual, existing.text if existing else "")
+        return existing
 
-    def check_there(self, occasion: Occasion, document: Preference | None) -> None:
+    def check_exists(self, occasion: Occasion, document: Preference | None) -> None:
         """Raise NotFound unless the preference exists."""
         if self.current(document) is None:
             raise not_found(occasion.page, self.key)
@@ -64,8 +64,8 @@ class RememberPreference(_PreferenceEdit):
 
     def decide(self, occasion: Occasion, document: Preference | None) -> Event | None:
         """See `MemoryEdit`."""
-        there, said_by = self.current(document), self.said_by or occasion.by
-        if there is not None and (there.text, there.said_by) == (self.text, said_by) and self.event_id is None:
+        existing, said_by = self.current(document), self.said_by or occasion.by
+        if existing is not None and (existing.text, existing.said_by) == (self.text, said_by) and self.event_id is None:
             return None  # with an event id the event is written, so that a retry is recognised later
         return occasion.event(PreferenceRemembered, self.about, key=self.key, text=self.text, said_by=self.said_by)
 
@@ -77,7 +77,7 @@ class EditPreference(RememberPreference):
 
     def decide(self, occasion: Occasion, document: Preference | None) -> Event | None:
         """See `MemoryEdit`."""
-        self.check_there(occasion, document)
+        self.check_exists(occasion, document)
         return super().decide(occasion, document)
 
 
@@ -88,25 +88,25 @@ class ForgetPreference(_PreferenceEdit):
 
     def decide(self, occasion: Occasion, document: Preference | None) -> Event:
         """See `MemoryEdit`."""
-        self.check_there(occasion, document)
+        self.check_exists(occasion, document)
         return occasion.event(PreferenceForgotten, self.about)
 
 
-def write(core: Core, page: str, kind: type[MemoryEdit], given: Mapping[str, Any]) -> Step[Preference]:
+def write(core: Core, page: str, kind: type[MemoryEdit], arguments: Mapping[str, Any]) -> Step[Preference]:
     """Edit a preference, and return the result."""
-    preference = yield from edit(core, page, kind.parse(given))
+    preference = yield from edit(core, page, kind.parse(arguments))
     if not isinstance(preference, Preference):
         raise NotFound("the preference was erased; its history says why")
     return preference
 
 
-def forget(core: Core, page: str, given: Mapping[str, Any]) -> Step[Preference]:
+def forget(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[Preference]:
     """Forget a preference, and return its last state."""
-    command = ForgetPreference.parse(given)
-    left = yield from edit(core, page, command)
+    command = ForgetPreference.parse(arguments)
+    forgotten = yield from edit(core, page, command)
     events = yield from history(core.log, page, command.about)
-    before = [event for event in events if left is not None and event.position < left.position]
-    return cast(Preference, folded(before, command.about) or left)
+    before = [event for event in events if forgotten is not None and event.position < forgotten.position]
+    return cast(Preference, folded(before, command.about) or forgotten)
 
 
 def list_all(core: Core, page: str) -> Step[list[Preference]]:
@@ -116,9 +116,9 @@ def list_all(core: Core, page: str) -> Step[list[Preference]]:
 
 def read_all(core: Core, page: str) -> Step[list[Preference]]:
     """Return the preferences of a scope, forgotten ones too, with every acknowledged write."""
-    held = yield from fresh(core, core.preferences, page)
-    with held.lock:
-        return held.memory.all()
+    cached = yield from fresh_memory(core, core.preferences, page)
+    with cached.lock:
+        return cached.memory.all()
 
 
 def history_of_preferences(core: Core, page: str, key: str | None) -> Step[list[AnyEvent]]:

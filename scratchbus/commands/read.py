@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
-from scratchbus.commands.outcome import check_statuses, not_found
+from scratchbus.commands.observations import check_statuses, not_found
 from scratchbus.domain.checks import check_limit, check_some
 from scratchbus.domain.events import EVENTS, AnyEvent, Event, StatusChanged
 from scratchbus.domain.observation import Observation
@@ -17,28 +17,29 @@ from scratchbus.domain.values import check_id, check_page
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, NotFound, UnknownType, shown
 from scratchbus.eventlog.bus_log import Log
-from scratchbus.eventlog.narrow import Narrow
+from scratchbus.eventlog.entry_filter import EntryFilter
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.scratch_page import is_ready
 from scratchbus.projections.table import check_subject
 from scratchbus.readmodel.history import history, read_events
-from scratchbus.readmodel.queries import Freshness, PastState, active, get, read_head
+from scratchbus.readmodel.page_query import Freshness, PastState, active
+from scratchbus.readmodel.queries import get, read_head
 from scratchbus.readmodel.scope import Core, type_of
 from scratchbus.readmodel.search import search
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     import difflib
 else:
-    difflib = late("difflib")
+    difflib = lazy("difflib")
 
 
-def narrow_of(
+def entry_filter_of(
     pages: str | Collection[str] | None,
     types: str | Collection[str] | None,
     kinds: str | Collection[str] | None,
     subjects: str | Collection[str] | None = None,
-) -> Narrow:
+) -> EntryFilter:
     """Return the arguments of `events` as a filter. Raises InvalidField, InvalidName.
 
     A type may have events although this process does not know it yet, or the registry no longer has it.
@@ -49,10 +50,10 @@ def narrow_of(
     check_some("subjects", subjects)
     for kind in check_some("kinds", kinds) or ():
         if kind not in EVENTS:
-            near = difflib.get_close_matches(kind, EVENTS, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
+            similar = difflib.get_close_matches(kind, EVENTS, n=1)
+            hint = f"did you mean {similar[0]!r}? " if similar else ""
             raise InvalidField("kinds", f"{shown(kind)} is not a kind of event; {hint}known: {', '.join(EVENTS)}")
-    return Narrow.of(pages, types, kinds, subjects)
+    return EntryFilter.of(pages, types, kinds, subjects)
 
 
 MOST_COUNTED = 10_000
@@ -190,12 +191,12 @@ def list_displaced(core: Core, page: str, newcomer: object) -> Step[list[Observa
     """
     if not isinstance(newcomer, Observation):
         raise InvalidField("newcomer", f"{shown(newcomer)} is not an observation; pass what `add` or `reopen` returned")
-    if core.log.is_lone(newcomer.position):
+    if core.log.displaced_nothing(newcomer.position):
         return []
     ms, seq, shard = newcomer.position
     ids: list[str] = []
-    for own in (yield from read_events(core.log, [newcomer.position])):
-        before = range(seq - int(own.batch.partition("/")[0]) + 1, seq)
+    for last_event in (yield from read_events(core.log, [newcomer.position])):
+        before = range(seq - int(last_event.batch.partition("/")[0]) + 1, seq)
         events = yield from read_events(core.log, [Position(ms, each, shard) for each in before])
         ids = [each.subject for each in events if _made_room(each, newcomer.id)]
     if not ids:

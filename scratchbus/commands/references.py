@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from scratchbus.commands.outcome import check_statuses
+from scratchbus.commands.observations import check_statuses
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import InvalidField
 from scratchbus.readmodel.relations import find_pages, may_be_archived
 from scratchbus.readmodel.scope import Core, type_of
 
 
-def check_there(core: Core, page: str, ids: Iterable[str], field: str = "evidence") -> Step[dict[str, str]]:
+def check_known_ids(core: Core, page: str, ids: Iterable[str], field: str = "evidence") -> Step[dict[str, str]]:
     """Raise InvalidField for ids that were never on any page of the bus; return the page of each id on another page.
 
     Ids that are no longer on a page are looked up in the archive, if there is one.
@@ -20,19 +20,19 @@ def check_there(core: Core, page: str, ids: Iterable[str], field: str = "evidenc
     keys, ids = core.log.keys(core.log.shard(page)), list(dict.fromkeys(ids))
     heads = yield from ask(keys.shard, "HMGET", keys.heads(page), *ids)
     ids = [id for id, head in zip(ids, heads, strict=True) if head is None]
-    there = (yield from find_pages(core.log, ids)) if ids else {}
+    pages = (yield from find_pages(core.log, ids)) if ids else {}
     for id in ids:
-        if id not in there and not (yield from may_be_archived(core.log, id)):
+        if id not in pages and not (yield from may_be_archived(core.log, id)):
             raise InvalidField(
                 field,
                 f"{id} is not on any page of this bus; pass the ids of observations that were added or listed",
             )
-    return {id: other for id, other in there.items() if other != page}
+    return {id: other for id, other in pages.items() if other != page}
 
 
 def check_blockers(core: Core, page: str, ids: Iterable[str]) -> Step[None]:
     """Raise InvalidField for ids that were never on the page: only observations of the page can block one of it."""
-    for id, other in (yield from check_there(core, page, ids, "blocked_by")).items():
+    for id, other in (yield from check_known_ids(core, page, ids, "blocked_by")).items():
         raise InvalidField(
             "blocked_by", f"{id} is on page {other!r}; pass ids of page {page!r}, or name it in evidence instead"
         )

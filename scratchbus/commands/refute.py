@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, cast
 
-from scratchbus.commands.dependents import complete, dependents, lifecycle_of, review
+from scratchbus.commands.dependents import complete, dependents, read_lifecycle, review
 from scratchbus.commands.execution import Command, Occasion
-from scratchbus.commands.outcome import finish, not_found
+from scratchbus.commands.observations import finish, not_found
 from scratchbus.domain.checks import MAX_REASON, check_content
 from scratchbus.domain.events import StatusChanged
 from scratchbus.domain.lifecycle import ARCHIVED, Lifecycle
@@ -27,7 +27,7 @@ _TRIES = 5
 _MOST_SEEN = 100  # sessions, agents and actions that the event names
 
 
-def _said(reason: str | None) -> str:
+def _check_reason(reason: str | None) -> str:
     if reason is None:
         raise InvalidField("reason", "is missing; say why it is wrong")
     return check_content(reason, MAX_REASON, "reason")
@@ -37,13 +37,13 @@ class Refute(Command):
     """Archive an observation as refuted."""
 
     verb = "refute"
-    reason: Annotated[str, CheckedBy(_said)]
+    reason: Annotated[str, CheckedBy(_check_reason)]
 
-    def write(self, occasion: Occasion, before: Observation, life: Lifecycle) -> Write:
+    def write(self, occasion: Occasion, before: Observation, lifecycle: Lifecycle) -> Write:
         """Return the write that archives it."""
         archived: dict[str, Any] = {"status": ARCHIVED, "status_class": "final"}
         event = occasion.event(StatusChanged, self.id, reason_code="refuted", reason=self.reason, **archived)
-        allowed = life.of_class("open") | life.of_class("closed") | {before.status}
+        allowed = lifecycle.of_class("open") | lifecycle.of_class("closed") | {before.status}
         return Write(
             event,
             Op.SETTLE,
@@ -51,41 +51,41 @@ class Refute(Command):
             allowed=allowed,
             fence=self.fence,
             verb="refuted",
-            lifecycle=life,
+            lifecycle=lifecycle,
             **archived,
         )
 
 
-def refute(core: Core, page: str, given: Mapping[str, Any]) -> Step[Observation]:
+def refute(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[Observation]:
     """Archive an observation as refuted, and send its open dependents to review.
 
     Dependents on its own page are in the same batch, of up to 1,000 events; the rest follows. A retry with the same
     event id continues.
     """
-    command = Refute.parse(given)
+    command = Refute.parse(arguments)
     occasion = command.on(core, page)
-    for left in reversed(range(_TRIES + 1)):
+    for tries_left in reversed(range(_TRIES + 1)):
         before = (yield from get(core.log, page, [command.id], core.fresh)).get(command.id)
         if before is None:
             raise not_found(page, command.id)
-        write = command.write(occasion, before, (yield from lifecycle_of(core, before.type)))
+        write = command.write(occasion, before, (yield from read_lifecycle(core, before.type)))
         if before.status_class == "final":
-            done = yield from _only_a_retry(core, before, write)
+            appended = yield from _find_earlier_refutation(core, before, write)
             break
         try:
-            done = yield from _with_dependents(core, write, is_guarded=left > 0)
+            appended = yield from _append_with_reviews(core, write, is_guarded=tries_left > 0)
             break
         except Conflict:
-            if not left:
+            if not tries_left:
                 raise
-    last = done.recalled[0] if done.recalled else done.written[0].position
-    (event,) = yield from known_events(core.log, [last])
+    position = appended.recalled[0] if appended.recalled else appended.written[0].position
+    (event,) = yield from known_events(core.log, [position])
     yield from complete(core, cast(StatusChanged, event))
-    first = Appended(done.written[:1], done.recalled and done.recalled[:1])
-    return (yield from finish(core, page, before, [write], first))
+    refutation = Appended(appended.written[:1], appended.recalled and appended.recalled[:1])
+    return (yield from finish(core, page, before, [write], refutation))
 
 
-def _only_a_retry(core: Core, before: Observation, write: Write) -> Step[Appended]:
+def _find_earlier_refutation(core: Core, before: Observation, write: Write) -> Step[Appended]:
     """Find the event of an earlier refutation. Raises NotChangeable if the observation was archived otherwise."""
     write.allowed = frozenset()
     try:
@@ -94,20 +94,20 @@ def _only_a_retry(core: Core, before: Observation, write: Write) -> Step[Appende
         raise NotChangeable(before.id, before.status, write.verb, ()) from None
 
 
-def _with_dependents(core: Core, write: Write, *, is_guarded: bool) -> Step[Appended]:
+def _append_with_reviews(core: Core, write: Write, *, is_guarded: bool) -> Step[Appended]:
     """Append the refutation and the reviews on the same page as one batch.
 
     If `is_guarded`, the script refuses it if further observations rest on the refuted one by then.
     """
     relations = yield from open_relations(core.log)
-    seen = yield from exposure_of(core, relations, write.event.page, write.event.subject)
+    exposure = yield from exposure_of(core, relations, write.event.page, write.event.subject)
     event = cast(StatusChanged, write.event).model_copy(
         update={
-            "seen_by": seen.viewers()[-_MOST_SEEN:],
-            "followed": list(dict.fromkeys(each.action for each in seen.actions))[-_MOST_SEEN:],
+            "seen_by": exposure.viewers()[-_MOST_SEEN:],
+            "followed": list(dict.fromkeys(each.action for each in exposure.actions))[-_MOST_SEEN:],
         }
     )
-    write.said = event
+    write.event_or_draft = event
     resting, found = yield from dependents(core, relations, event.subject)
     if is_guarded:
         since = relations.reached[core.log.shard(event.page)]

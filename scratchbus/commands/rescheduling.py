@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from scratchbus.commands.execution import Occasion
-from scratchbus.commands.outcome import life_of
+from scratchbus.commands.observations import lifecycle_of
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.recurrence import first_slot
 from scratchbus.domain.registry import ObservationType
@@ -20,54 +20,54 @@ FIELDS: Final = frozenset(("not_before", "every", "remind_at"))
 
 
 class Rescheduled(NamedTuple):
-    """The changed fields, the statuses in which they may change, and the `wake` and `rest` of the write."""
+    """The changed fields, the statuses in which they may change, and the `due_at` and `not_before` of the write."""
 
     fields: dict[str, Any]
     allowed: frozenset[str]
-    wake: str = ""
-    rest: str = ""
+    due_at: str = ""
+    not_before: str = ""
 
 
 def rescheduled(
-    given: Mapping[str, Any], before: Observation, kind: ObservationType | None, occasion: Occasion
+    changes: Mapping[str, Any], before: Observation, kind: ObservationType | None, occasion: Occasion
 ) -> Rescheduled:
     """Return the changes that follow from an update of the schedule. Raises InvalidField and InvalidTTL."""
-    if "status" in given:
+    if "status" in changes:
         raise InvalidField(
-            "status", f"cannot be given together with {_first(given)}: a change of status ends a schedule"
+            "status", f"cannot be given together with {_first_field(changes)}: a change of status ends a schedule"
         )
-    if "remind_at" in given and ("not_before" in given or "every" in given):
-        raise InvalidField("remind_at", f"cannot be given together with {_first(given)}; leave one of them out")
-    statuses = life_of(kind).of_class("open")
+    if "remind_at" in changes and ("not_before" in changes or "every" in changes):
+        raise InvalidField("remind_at", f"cannot be given together with {_first_field(changes)}; leave one of them out")
+    statuses = lifecycle_of(kind).of_class("open")
     if before.every is not None:
-        return _recurring(given, before, occasion, statuses)
-    if "every" in given:
+        return _recurring(changes, before, occasion, statuses)
+    if "every" in changes:
         raise InvalidField("every", f"{before.id} does not recur; add a new one that does: add(…, every='1h')")
-    if "remind_at" in given:
-        return _reminded(given["remind_at"], before, statuses)
-    return _scheduled(given, before, kind, occasion, statuses - {"pending_review"})
+    if "remind_at" in changes:
+        return _reminded(changes["remind_at"], before, statuses)
+    return _scheduled(changes, before, kind, occasion, statuses - {"pending_review"})
 
 
-def _first(given: Mapping[str, Any]) -> str:
+def _first_field(changes: Mapping[str, Any]) -> str:
     """Return the first of these fields that was given, `remind_at` last."""
-    return next(name for name in ("not_before", "every", "remind_at") if name in given)
+    return next(name for name in ("not_before", "every", "remind_at") if name in changes)
 
 
 def _recurring(
-    given: Mapping[str, Any], before: Observation, occasion: Occasion, statuses: frozenset[str]
+    changes: Mapping[str, Any], before: Observation, occasion: Occasion, statuses: frozenset[str]
 ) -> Rescheduled:
     """Set when a recurring observation recurs next and, if `every` is given, how often."""
     for name in ("every", "not_before"):
-        if name in given and given[name] is None:
+        if name in changes and changes[name] is None:
             raise InvalidField(name, f"{before.id} recurs and must have one; archive it to end the recurrence")
-    if "remind_at" in given:
+    if "remind_at" in changes:
         raise InvalidField("remind_at", f"{before.id} recurs; give not_before, the time when it recurs next")
-    every, now = given.get("every") or before.every, occasion.now
+    every, now = changes.get("every") or before.every, occasion.now
     assert every is not None  # noqa: S101 - it recurs
-    slot = first_slot(every, now, given.get("not_before"))
+    slot = first_slot(every, now, changes.get("not_before"))
     at = moment(slot)
-    end_after(at, now, None, given.get("expires_at", before.expires_at), recurs=True)
-    fields = {"not_before": at, "remind_at": at} | ({"every": every} if "every" in given else {})
+    end_after(at, now, None, changes.get("expires_at", before.expires_at), recurs=True)
+    fields = {"not_before": at, "remind_at": at} | ({"every": every} if "every" in changes else {})
     return Rescheduled(fields, statuses, str(slot), str(slot))
 
 
@@ -79,7 +79,7 @@ def _reminded(at: datetime | None, before: Observation, statuses: frozenset[str]
 
 
 def _scheduled(
-    given: Mapping[str, Any],
+    changes: Mapping[str, Any],
     before: Observation,
     kind: ObservationType | None,
     occasion: Occasion,
@@ -89,15 +89,15 @@ def _scheduled(
 
     If it would expire before then, it gets the lifetime of its type, counted from then.
     """
-    start, now = given["not_before"], occasion.now
+    start, now = changes["not_before"], occasion.now
     if start is None:
         fields = {"not_before": None} | ({"remind_at": None} if is_scheduled(before) else {})
         return Rescheduled(fields, statuses, "0" if len(fields) > 1 else "", "0")
     if before.remind_on is not None:
         raise InvalidField("not_before", f"{before.id} waits for an event (remind_on) and cannot be scheduled too")
     fields = {"not_before": start, "remind_at": start}
-    if "expires_at" in given:
-        end_after(start, now, None, given["expires_at"], recurs=False)
+    if "expires_at" in changes:
+        end_after(start, now, None, changes["expires_at"], recurs=False)
     elif before.expires_at is not None and before.expires_at <= start:
         default = occasion.settings.default_ttl_ms
         ttl = kind.ttl_ms(default) if kind else default

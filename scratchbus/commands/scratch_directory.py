@@ -86,12 +86,12 @@ class ScratchDirectory:
 
     def make(self) -> None:
         """Create the directory, accessible to this user only."""
-        with self._explained(""), self._opened(_FILES, is_new=True):
+        with self._translated_errors(""), self._open_directory(_FILES, is_new=True):
             pass
 
     def try_lock(self) -> IO[bytes] | None:
         """Return the lock of the directory, held until it is closed; None if someone else holds it."""
-        with self._explained(""), self._opened("", is_new=True) as base:
+        with self._translated_errors(""), self._open_directory("", is_new=True) as base:
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             lock = os.fdopen(os.open(_LOCK, flags, 0o600, dir_fd=base), "rb+", buffering=0)
             try:
@@ -110,9 +110,9 @@ class ScratchDirectory:
         A file at this path is replaced only when the new content is on disk.
         """
         check_path(path)
-        with self._explained(path), self._opened(_INCOMING, is_new=True) as incoming:
-            for old in os.listdir(incoming):  # left by a process that was killed: we hold the lock
-                os.unlink(old, dir_fd=incoming)
+        with self._translated_errors(path), self._open_directory(_INCOMING, is_new=True) as incoming:
+            for leftover in os.listdir(incoming):  # left by a process that was killed: we hold the lock
+                os.unlink(leftover, dir_fd=incoming)
             with self._parent(path, is_new=True) as (parent, name):
                 self._check_regular(path, parent, name)
                 temporary = token_hex(8)
@@ -125,20 +125,20 @@ class ScratchDirectory:
                     raise
                 os.fsync(parent)
 
-    def get(self, path: str, most: int) -> bytes:
-        """Return the content of a file. Raises TooLarge if it has more than `most` bytes."""
+    def get(self, path: str, limit: int) -> bytes:
+        """Return the content of a file. Raises TooLarge if it has more than `limit` bytes."""
         check_path(path)
-        with self._explained(path), self._file(path) as file:
+        with self._translated_errors(path), self._file(path) as file:
             size = os.fstat(file.fileno()).st_size
-            if size > most:
-                raise TooLarge("path", size, most, "bytes", "read the file with a program instead")
+            if size > limit:
+                raise TooLarge("path", size, limit, "bytes", "read the file with a program instead")
             return file.read(size)
 
     def remove(self, path: str) -> bool:
         """Delete a file, and the directories that it leaves empty; return whether it existed."""
         check_path(path)
         names = path.split("/")
-        with self._explained(path):
+        with self._translated_errors(path):
             try:
                 with self._parent(path) as (parent, name):
                     os.unlink(name, dir_fd=parent)
@@ -152,9 +152,9 @@ class ScratchDirectory:
     def scan(self) -> list[FileOnDisk]:
         """Return all regular files, by path, without those whose names are not valid here."""
         found: list[FileOnDisk] = []
-        with self._explained(""):
+        with self._translated_errors(""):
             try:
-                with self._opened(_FILES) as top:
+                with self._open_directory(_FILES) as top:
                     found += _walk(top, "")
             except FileNotFoundError:
                 return []
@@ -163,39 +163,39 @@ class ScratchDirectory:
     def discard(self, before: float) -> int:
         """Delete files last written before a time (seconds), then empty directories; return the number of files."""
         count = 0
-        with self._explained(""), self._opened("") as base:
-            for _, directories, files, opened in os.fwalk(_FILES, topdown=False, dir_fd=base):
+        with self._translated_errors(""), self._open_directory("") as base:
+            for _, directories, files, descriptor in os.fwalk(_FILES, topdown=False, dir_fd=base):
                 for name in files:
-                    if os.stat(name, dir_fd=opened, follow_symlinks=False).st_mtime < before:
-                        os.unlink(name, dir_fd=opened)
+                    if os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mtime < before:
+                        os.unlink(name, dir_fd=descriptor)
                         count += 1
                 for name in directories:
                     with suppress(OSError):
-                        os.rmdir(name, dir_fd=opened)
-        with suppress(OSError), self._opened("") as base:
+                        os.rmdir(name, dir_fd=descriptor)
+        with suppress(OSError), self._open_directory("") as base:
             os.rmdir(_FILES, dir_fd=base)
             shutil.rmtree(self.path.parent)  # only the lock is left, and files of writers that were killed
         return count
 
     @contextmanager
-    def _opened(self, last: str, *, is_new: bool = False) -> Iterator[int]:
+    def _open_directory(self, subdirectory: str, *, is_new: bool = False) -> Iterator[int]:
         """Open the directory of the session, or one in it."""
         if is_new:
             self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
         with ExitStack() as stack:
-            opened = _closing(stack, os.open(self._home, _OPEN))
-            for name in filter(None, (_BRAIN, self._name, last)):
-                opened = _closing(stack, _open_below(opened, name, is_new))
-            yield opened
+            descriptor = _closing(stack, os.open(self._home, _OPEN))
+            for name in filter(None, (_BRAIN, self._name, subdirectory)):
+                descriptor = _closing(stack, _open_below(descriptor, name, is_new))
+            yield descriptor
 
     @contextmanager
     def _parent(self, path: str, *, is_new: bool = False) -> Iterator[tuple[int, str]]:
         """Open the directory that a path is in; yield it with the last component of the path."""
         *above, name = path.split("/")
-        with self._opened(_FILES, is_new=is_new) as opened, ExitStack() as stack:
+        with self._open_directory(_FILES, is_new=is_new) as descriptor, ExitStack() as stack:
             for each in above:
-                opened = _closing(stack, _open_below(opened, each, is_new))
-            yield opened, name
+                descriptor = _closing(stack, _open_below(descriptor, each, is_new))
+            yield descriptor, name
 
     @contextmanager
     def _file(self, path: str) -> Iterator[IO[bytes]]:
@@ -214,7 +214,7 @@ class ScratchDirectory:
                 raise _not_a_file(path)
 
     @contextmanager
-    def _explained(self, path: str) -> Iterator[None]:
+    def _translated_errors(self, path: str) -> Iterator[None]:
         """Turn an error of the operating system into one that says what to do."""
         try:
             yield

@@ -60,10 +60,10 @@ class RecordRun(MemoryEdit):
         return occasion.event(RunEnded, SUBJECT, **self.run)
 
 
-def write(core: Core, agent: str, kind: type[MemoryEdit], given: Mapping[str, Any]) -> Step[int]:
+def write(core: Core, agent: str, kind: type[MemoryEdit], arguments: Mapping[str, Any]) -> Step[int]:
     """Edit the scratchpad; return its revision. Raises Unauthorized."""
     _check_own(core, agent)
-    return revision_of((yield from edit(core, page_of_agent(agent), kind.parse(given))))
+    return revision_of((yield from edit(core, page_of_agent(agent), kind.parse(arguments))))
 
 
 def may_see(core: Core, agent: str) -> bool:

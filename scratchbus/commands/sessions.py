@@ -23,7 +23,7 @@ from scratchbus.domain.values import page_of_session
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import EventIdReused, SessionExists, SessionOver, VersionConflict
 from scratchbus.eventlog.append import append
-from scratchbus.eventlog.bus_log import fresh_id
+from scratchbus.eventlog.bus_log import bounded_event_id
 from scratchbus.projections import notepad
 from scratchbus.projections.session import SUBJECT
 from scratchbus.readmodel.history import history
@@ -76,7 +76,7 @@ class BeginSession(MemoryEdit):
 
 
 class _Beginning(NamedTuple):
-    """A session to begin from its parent. `own` is the id of the event that announces it.
+    """A session to begin from its parent. `event_id` is the id of the event that announces it.
 
     That id `is_given` by the caller, `is_fresh` if generated for this call, or else derives from the two sessions.
     """
@@ -85,7 +85,7 @@ class _Beginning(NamedTuple):
     id: str
     is_fork: bool
     copies: bool
-    own: str
+    event_id: str
     is_given: bool = False
     is_fresh: bool = False
 
@@ -99,64 +99,71 @@ def begin(core: Core, parent: str, id: str | None, is_fork: bool, copy: bool, ev
     check_flag("copy_notepad", copy)
     check_guards(event_id)
     if id is not None:
-        own = event_id or f"begin-{_word(f'{page} {page_of_session(id)}')}"
-        return (yield from _begin(core, _Beginning(parent, id, is_fork, copy, own, is_given=event_id is not None)))
+        spawn_id = event_id or f"begin-{_short_hash(f'{page} {page_of_session(id)}')}"
+        return (yield from _begin(core, _Beginning(parent, id, is_fork, copy, spawn_id, is_given=event_id is not None)))
     if event_id is None:
-        own = yield from fresh_id(core.log, page)
-        return (yield from _begin(core, _Beginning(parent, _id_of(core, own), is_fork, copy, own, is_fresh=True)))
+        spawn_id = yield from bounded_event_id(core.log, page)
+        return (
+            yield from _begin(core, _Beginning(parent, _id_of(core, spawn_id), is_fork, copy, spawn_id, is_fresh=True))
+        )
     try:
-        new = _Beginning(parent, _id_of(core, event_id), is_fork, copy, event_id, is_given=True)
-        return (yield from _begin(core, new))
+        beginning = _Beginning(parent, _id_of(core, event_id), is_fork, copy, event_id, is_given=True)
+        return (yield from _begin(core, beginning))
     except SessionExists:
         raise EventIdReused(event_id) from None
 
 
-def _begin(core: Core, new: _Beginning) -> Step[str]:
+def _begin(core: Core, beginning: _Beginning) -> Step[str]:
     """Begin a session, or continue if it was interrupted; return its id."""
-    page = page_of_session(new.parent)
-    if (yield from _is_begun(core, new)):
-        if new.is_given:
-            first = yield from _first(core, page, new.id)
-            if (first.id, first.copied) == (new.own, not new.copies):
-                raise EventIdReused(new.own)
-        if new.is_fork:
-            yield from copy_conversation(core, (yield from _first(core, page, new.id)))
-        return new.id
+    page = page_of_session(beginning.parent)
+    if (yield from _is_begun(core, beginning)):
+        if beginning.is_given:
+            first = yield from _spawn_event(core, page, beginning.id)
+            if (first.id, first.copied) == (beginning.event_id, not beginning.copies):
+                raise EventIdReused(beginning.event_id)
+        if beginning.is_fork:
+            yield from copy_conversation(core, (yield from _spawn_event(core, page, beginning.id)))
+        return beginning.id
     command = BeginSession.parse(
-        {"session": new.id, "fork": new.is_fork, "copied": new.copies, "event_id": None if new.is_fresh else new.own}
+        {
+            "session": beginning.id,
+            "fork": beginning.is_fork,
+            "copied": beginning.copies,
+            "event_id": None if beginning.is_fresh else beginning.event_id,
+        }
     )
     try:
-        yield from edit(core, page, command, command.on(core, page)._replace(event_id=new.own))
+        yield from edit(core, page, command, command.on(core, page)._replace(event_id=beginning.event_id))
     except EventIdReused:
-        if new.is_given:
+        if beginning.is_given:
             raise
-        raise SessionExists(new.id) from None
-    yield from _start(core, new, (yield from _first(core, page, new.id)))
-    return new.id
+        raise SessionExists(beginning.id) from None
+    yield from _start(core, beginning, (yield from _spawn_event(core, page, beginning.id)))
+    return beginning.id
 
 
 def _id_of(core: Core, event_id: str) -> str:
     """Return the id of the session that an event begins. It depends on the writer, as event ids belong to a writer."""
-    return f"s-{_word(f'{core.by} {event_id}')}"
+    return f"s-{_short_hash(f'{core.by} {event_id}')}"
 
 
-def _word(text: str) -> str:
+def _short_hash(text: str) -> str:
     return blake2b(text.encode(), digest_size=10).hexdigest()
 
 
-def _is_begun(core: Core, new: _Beginning) -> Step[bool]:
+def _is_begun(core: Core, beginning: _Beginning) -> Step[bool]:
     """Return whether the session has begun, from the same parent and in the same way. Else raises SessionExists."""
-    child = page_of_session(new.id)
+    child = page_of_session(beginning.id)
     keys = core.log.keys(core.log.shard(child))
     if not (yield from ask(keys.shard, "HLEN", keys.heads(child))):
         return False
-    known = yield from get_session(core, new.id)
-    if known is None or (known.parent, known.fork) != (new.parent, new.is_fork):
-        raise SessionExists(new.id)
+    known = yield from get_session(core, beginning.id)
+    if known is None or (known.parent, known.fork) != (beginning.parent, beginning.is_fork):
+        raise SessionExists(beginning.id)
     return True
 
 
-def _first(core: Core, page: str, id: str) -> Step[SessionSpawned]:
+def _spawn_event(core: Core, page: str, id: str) -> Step[SessionSpawned]:
     """Return the event of the parent that announced a session."""
     for event in (yield from history(core.log, page, SUBJECT)):
         if isinstance(event, SessionSpawned) and event.session == id:
@@ -164,12 +171,12 @@ def _first(core: Core, page: str, id: str) -> Step[SessionSpawned]:
     raise SessionExists(id)
 
 
-def _start(core: Core, new: _Beginning, first: SessionSpawned) -> Step[None]:
+def _start(core: Core, beginning: _Beginning, first: SessionSpawned) -> Step[None]:
     """Begin an announced session; a copied notepad is as it was at the announcement."""
-    child = page_of_session(new.id)
-    occasion = Occasion.of(core, child, first.id, "start_session", new.parent, first.fork, first.copied)
-    occasion = occasion._replace(by=first.by, why={**occasion.why, "cause": str(first.position)})
-    events: list[Event] = [occasion.event(SessionStarted, SUBJECT, "/1", parent=new.parent, fork=first.fork)]
+    child = page_of_session(beginning.id)
+    occasion = Occasion.of(core, child, first.id, "start_session", beginning.parent, first.fork, first.copied)
+    occasion = occasion._replace(by=first.by, cause_fields={**occasion.cause_fields, "cause": str(first.position)})
+    events: list[Event] = [occasion.event(SessionStarted, SUBJECT, "/1", parent=beginning.parent, fork=first.fork)]
     if first.copied:
         edits = yield from history_of(core, first.page, notepad.SUBJECT)
         content = content_of(folded(edits, notepad.SUBJECT, first.position))

@@ -41,12 +41,12 @@ class BeginTask(MemoryEdit):
         return occasion.event(TaskBegun, PREFIX, title=self.title)
 
 
-def begin(core: Core, session: str, given: Mapping[str, Any]) -> Step[str]:
+def begin(core: Core, session: str, arguments: Mapping[str, Any]) -> Step[str]:
     """Begin a task of a session, and return its id. Raises SessionOver."""
-    page, command = page_of_session(session), BeginTask.parse(given)
+    page, command = page_of_session(session), BeginTask.parse(arguments)
     occasion = command.on(core, page)
-    begun = yield from append_new(core, occasion, command.decide(occasion, None), None)
-    return str(TaskId(begun.subject, session))
+    event = yield from append_new(core, occasion, command.decide(occasion, None), None)
+    return str(TaskId(event.subject, session))
 
 
 class EndTask(MemoryEdit):
@@ -61,7 +61,7 @@ class EndTask(MemoryEdit):
         """See `MemoryEdit`."""
         return self.task.subject
 
-    def said(self) -> list[object]:
+    def retry_arguments(self) -> list[object]:
         """See `MemoryEdit`."""
         return [self.summary]
 
@@ -76,11 +76,11 @@ class EndTask(MemoryEdit):
         return occasion.event(TaskEnded, self.task.subject, summary=self.summary)
 
 
-def end(core: Core, given: Mapping[str, Any]) -> Step[str]:
+def end(core: Core, arguments: Mapping[str, Any]) -> Step[str]:
     """End a task, and return its replacement in the conversation."""
-    command = EndTask.parse(given)
-    ended = cast(Task, (yield from edit(core, page_of_session(command.task.session), command)))
-    return replacement(ended.title, ended.summary or "")
+    command = EndTask.parse(arguments)
+    task = cast(Task, (yield from edit(core, page_of_session(command.task.session), command)))
+    return replacement(task.title, task.summary or "")
 
 
 def report(core: Core, session: str, result: str, event_id: str | None) -> Step[Observation]:
@@ -88,11 +88,11 @@ def report(core: Core, session: str, result: str, event_id: str | None) -> Step[
     page = page_of_session(session)
     check_guards(event_id)
     found = yield from recollect(core.log, page, [SESSION], core.fresh)
-    known = found.get(SESSION)
-    if not isinstance(known, Session) or known.parent is None:
+    record = found.get(SESSION)
+    if not isinstance(record, Session) or record.parent is None:
         raise NotFound(
             f"session {session!r} has no parent to report to; only sessions from spawn_session or fork_session have one"
         )
-    new = NewObservation(type="observation", content=result, tags=[RESULT], context={"session": session})
-    (observation,) = yield from add_many(core, page_of_session(known.parent), [new], event_id)
+    message = NewObservation(type="observation", content=result, tags=[RESULT], context={"session": session})
+    (observation,) = yield from add_many(core, page_of_session(record.parent), [message], event_id)
     return observation

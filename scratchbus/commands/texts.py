@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, cast
 
-from scratchbus.commands.earlier_write import is_known
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import edit
 from scratchbus.commands.memory_edit import MemoryEdit, put
+from scratchbus.commands.retry_check import is_retry
 from scratchbus.domain.checks import check_guards, check_text
 from scratchbus.domain.conversation_events import TextDeleted, TextEdited, TextWritten
 from scratchbus.domain.conversations import Text, check_path, subject_of
@@ -30,13 +30,13 @@ from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.scope import Core
 
 _TRIES = 100
-_LONGEST_REST = 0.1  # seconds, when others write too
+_LONGEST_PAUSE = 0.1  # seconds, when others write too
 
 Decide = Callable[[Mapping[str, Text], Occasion], list[Event]]
 """Returns the events of a change, given the current texts by path."""
 
 
-class _OfText(MemoryEdit):
+class _TextEdit(MemoryEdit):
     path: Annotated[str, CheckedBy(check_path)]
 
     @property
@@ -51,7 +51,7 @@ class _OfText(MemoryEdit):
         return document
 
 
-class CreateText(_OfText):
+class CreateText(_TextEdit):
     """Write a new text."""
 
     verb = "create_text"
@@ -65,7 +65,7 @@ class CreateText(_OfText):
         return occasion.event(TextWritten, self.about, path=self.path, content=self.content)
 
 
-class ReplaceInText(_OfText):
+class ReplaceInText(_TextEdit):
     """Replace a part of a text that occurs once."""
 
     verb = "replace_in_text"
@@ -85,7 +85,7 @@ class ReplaceInText(_OfText):
         return event
 
 
-class InsertIntoText(_OfText):
+class InsertIntoText(_TextEdit):
     """Insert lines into a text, after the line with this number; 0 inserts them at the start."""
 
     verb = "insert_into_text"
@@ -103,21 +103,21 @@ class InsertIntoText(_OfText):
         return event
 
 
-def create(core: Core, page: str, given: Mapping[str, Any]) -> Step[Text]:
+def create(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[Text]:
     """Write a new text. Raises Conflict if there is a text or a directory at its path."""
-    command = CreateText.parse(given)
+    command = CreateText.parse(arguments)
     texts = yield from _texts(core, page)
-    is_text = next((each for each in _above(command.path) if each in texts), None)
-    if is_text is not None:
-        raise Conflict(f"{shown(is_text)} is a text, not a directory; choose another path")
+    ancestor = next((each for each in _above(command.path) if each in texts), None)
+    if ancestor is not None:
+        raise Conflict(f"{shown(ancestor)} is a text, not a directory; choose another path")
     if command.path not in texts and _below(texts, command.path):
         raise Conflict(f"{shown(command.path)} is a directory; choose another path")
     return cast(Text, (yield from edit(core, page, command)))
 
 
-def change(core: Core, page: str, kind: type[MemoryEdit], given: Mapping[str, Any]) -> Step[Text]:
+def change(core: Core, page: str, kind: type[MemoryEdit], arguments: Mapping[str, Any]) -> Step[Text]:
     """Edit a text."""
-    return cast(Text, (yield from edit(core, page, kind.parse(given))))
+    return cast(Text, (yield from edit(core, page, kind.parse(arguments))))
 
 
 def read(core: Core, page: str, path: str) -> Step[Text]:
@@ -141,7 +141,7 @@ def delete(core: Core, page: str, path: str, event_id: str | None) -> Step[None]
     """Delete a text, or all texts in a directory. Raises NotFound."""
 
     def decide(texts: Mapping[str, Text], occasion: Occasion) -> list[Event]:
-        return [_deleted(occasion, number, texts[each]) for number, each in enumerate(_at(texts, path))]
+        return [_delete_event(occasion, number, texts[each]) for number, each in enumerate(_paths_at(texts, path))]
 
     yield from _change_all(core, page, "delete_text", [check_path(path)], event_id, decide)
 
@@ -154,25 +154,25 @@ def rename(core: Core, page: str, path: str, to: str, event_id: str | None) -> S
         raise InvalidField("to", f"{shown(to)} is {shown(path)} itself or inside it; choose another path")
 
     def decide(texts: Mapping[str, Text], occasion: Occasion) -> list[Event]:
-        moved = _at(texts, path)
-        taken = [each for each in (to, *_above(to)) if each in texts] or _below(texts, to)
-        if taken:
-            raise Conflict(f"{shown(taken[0])} already exists; choose another path, or delete it first")
+        paths = _paths_at(texts, path)
+        existing = [each for each in (to, *_above(to)) if each in texts] or _below(texts, to)
+        if existing:
+            raise Conflict(f"{shown(existing[0])} already exists; choose another path, or delete it first")
         events: list[Event] = []
-        for each in moved:
-            events += _moved(occasion, len(events), texts[each], check_path(to + each[len(path) :], "to"))
+        for each in paths:
+            events += _move_events(occasion, len(events), texts[each], check_path(to + each[len(path) :], "to"))
         return events
 
     yield from _change_all(core, page, "rename_text", [path, to], event_id, decide)
 
 
-def _moved(occasion: Occasion, number: int, text: Text, to: str) -> list[Event]:
+def _move_events(occasion: Occasion, number: int, text: Text, to: str) -> list[Event]:
     subject, content = subject_of(PREFIX, to), text.content
     written = occasion.event(TextWritten, subject, _suffix(number), path=to, content=content, source=text.path)
-    return [written, _deleted(occasion, number + 1, text, to)]
+    return [written, _delete_event(occasion, number + 1, text, to)]
 
 
-def _deleted(occasion: Occasion, number: int, text: Text, to: str | None = None) -> Event:
+def _delete_event(occasion: Occasion, number: int, text: Text, to: str | None = None) -> Event:
     return occasion.event(TextDeleted, text.id, _suffix(number), target=to)
 
 
@@ -181,40 +181,40 @@ def _suffix(number: int) -> str:
 
 
 def _change_all(
-    core: Core, page: str, verb: str, said: Sequence[str], event_id: str | None, decide: Decide
+    core: Core, page: str, verb: str, arguments: Sequence[str], event_id: str | None, decide: Decide
 ) -> Step[None]:
     """Append the change of several texts as one batch; it is decided again if another writer was faster."""
     check_guards(event_id)
-    occasion = Occasion.of(core, page, event_id, verb, *said)
-    if event_id is not None and (yield from is_known(core, occasion, PREFIX)):
+    occasion = Occasion.of(core, page, event_id, verb, *arguments)
+    if event_id is not None and (yield from is_retry(core, occasion, PREFIX)):
         return
     for attempt in range(_TRIES):
-        held = yield from core.directories.fresh(core.log, page)
-        with held.lock:
-            texts = {each.path: each for each in held.memory.present() if isinstance(each, Text)}
+        cached = yield from core.directories.fresh(core.log, page)
+        with cached.lock:
+            texts = {each.path: each for each in cached.memory.present() if isinstance(each, Text)}
             events = decide(texts, occasion)
-            known = [held.memory.get(event.subject) for event in events]
+            documents = [cached.memory.get(event.subject) for event in events]
         if len(events) > MAX_BATCH:
             raise TooLarge("path", len(events), MAX_BATCH, "events", "move or delete parts of the directory")
-        versions = [entry.version if entry is not None else 0 for entry in known]
+        versions = [entry.version if entry is not None else 0 for entry in documents]
         try:
             yield from append(
                 core.log, page, [put(occasion, event, version) for event, version in zip(events, versions, strict=True)]
             )
             return
         except VersionConflict:
-            yield Pause(random.uniform(0, min(_LONGEST_REST, 0.002 * (attempt + 1))))  # jitter: another is writing
-    raise Conflict(f"{said[0]} keeps changing; try again")
+            yield Pause(random.uniform(0, min(_LONGEST_PAUSE, 0.002 * (attempt + 1))))  # jitter: another is writing
+    raise Conflict(f"{arguments[0]} keeps changing; try again")
 
 
 def _texts(core: Core, page: str) -> Step[dict[str, Text]]:
     """Return the texts of a scope by path, in order."""
-    held = yield from core.directories.fresh(core.log, page)
-    with held.lock:
-        return {each.path: each for each in held.memory.present() if isinstance(each, Text)}
+    cached = yield from core.directories.fresh(core.log, page)
+    with cached.lock:
+        return {each.path: each for each in cached.memory.present() if isinstance(each, Text)}
 
 
-def _at(texts: Mapping[str, Text], path: str) -> list[str]:
+def _paths_at(texts: Mapping[str, Text], path: str) -> list[str]:
     """Return the path if it is a text's, else the paths of the texts in that directory. Raises NotFound."""
     found = [path] if path in texts else _below(texts, path)
     if not found:
@@ -236,6 +236,6 @@ def _not_found(path: str) -> NotFound:
 
 
 def _check_size(occasion: Occasion, content: str) -> None:
-    most = occasion.settings.max_text
-    if len(content) > most:
-        raise TooLarge("content", len(content), most, "characters", "split it into several texts, or raise max_text")
+    limit = occasion.settings.max_text
+    if len(content) > limit:
+        raise TooLarge("content", len(content), limit, "characters", "split it into several texts, or raise max_text")

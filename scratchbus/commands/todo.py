@@ -50,5 +50,5 @@ class WriteTodo(MemoryEdit):
             return None  # with an event id the event is written, so that a retry is recognised later
         merges = self.merge or after == before
         known = {item.id: item for item in before}  # searching a list for each would take quadratic time
-        told = [item for item in after if known.get(item.id) != item] if merges else after
-        return occasion.event(TodoWritten, SUBJECT, todos=told, merge=merges)
+        changed = [item for item in after if known.get(item.id) != item] if merges else after
+        return occasion.event(TodoWritten, SUBJECT, todos=changed, merge=merges)

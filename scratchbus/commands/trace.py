@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from scratchbus.commands.moment import Moment
+from scratchbus.commands.bus_state import BusState
 from scratchbus.domain.checks import check_action
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.observation import Observation
@@ -19,23 +19,23 @@ from scratchbus.readmodel.relations import Relations, find_pages, open_relations
 _AT_ONCE = 500
 
 
-def trace(moment: Moment, page: str, action: str) -> Step[Trace]:
+def trace(state: BusState, page: str, action: str) -> Step[Trace]:
     """Return the observations of a page that led to an action, with their direct and indirect evidence on any page.
 
     Raises NotFound if no observation of the page was ever linked to the action.
     """
-    core = moment.core
+    core = state.core
     action, shard = check_action(action), core.log.shard(page)
     relations = yield from open_relations(core.log, [shard])
     name = f"{page}#{action}"
     ends = (yield from relations.leading_from("links", [name]))[name]
-    spots = [Position.parse(end.partition("@")[2])._replace(shard=shard) for _, end in ends]
+    positions = [Position.parse(end.partition("@")[2])._replace(shard=shard) for _, end in ends]
     motives: dict[str, Motive] = {}
-    for event in (yield from _events_at(moment, spots)):
+    for event in (yield from _events_at(state, positions)):
         motives.setdefault(event.subject, Motive(id=event.subject, by=event.by, at=event.at))
     if not motives:
         raise NotFound(f"nothing on page {page!r} is linked to {action!r}; see the `links` of its observations")
-    observations = yield from _with_evidence(moment, page, list(motives))
+    observations = yield from _with_evidence(state, page, list(motives))
     return Trace(
         action=action,
         page=page,
@@ -45,65 +45,65 @@ def trace(moment: Moment, page: str, action: str) -> Step[Trace]:
     )
 
 
-def evidence(moment: Moment, page: str, id: str) -> Step[dict[str, Observation]]:
+def evidence(state: BusState, page: str, id: str) -> Step[dict[str, Observation]]:
     """Return the direct and indirect evidence of an observation of a page. Raises InvalidId or NotFound."""
-    found = yield from _with_evidence(moment, page, [check_id(id)])
+    found = yield from _with_evidence(state, page, [check_id(id)])
     if id not in found or found[id].page != page:
         raise NotFound(f"{id} is not on page {page!r}; see `history`")
     return {other: each for other, each in found.items() if other != id}
 
 
-def _with_evidence(moment: Moment, page: str, ids: list[str]) -> Step[dict[str, Observation]]:
+def _with_evidence(state: BusState, page: str, ids: list[str]) -> Step[dict[str, Observation]]:
     """Return these observations and their direct and indirect evidence: of this page, else of another."""
-    log = moment.core.log
+    log = state.core.log
     found: dict[str, Observation] = {}
-    asked: set[str] = set()
+    visited: set[str] = set()
     while ids:
-        asked.update(ids)
-        here = yield from moment.gather(dict.fromkeys(ids, page))
-        rest = [id for id in ids if id not in here]
-        pages = (yield from find_pages(log, rest)) if rest else {}
-        found |= here | (yield from moment.gather(pages))
-        ids = list(dict.fromkeys(below for id in ids if id in found for below in found[id].evidence))
-        ids = [id for id in ids if id not in asked]
+        visited.update(ids)
+        on_page = yield from state.gather(dict.fromkeys(ids, page))
+        elsewhere = [id for id in ids if id not in on_page]
+        pages = (yield from find_pages(log, elsewhere)) if elsewhere else {}
+        found |= on_page | (yield from state.gather(pages))
+        ids = list(dict.fromkeys(evidence_id for id in ids if id in found for evidence_id in found[id].evidence))
+        ids = [id for id in ids if id not in visited]
     return found
 
 
-def consequences(moment: Moment, page: str, id: str) -> Step[Consequences]:
+def consequences(state: BusState, page: str, id: str) -> Step[Consequences]:
     """Return the dependents of an observation on any page, the actions these led to, and the events it caused.
 
     Raises NotFound if the observation never was on the page.
     """
     id = check_id(id)
-    history = yield from moment.history(page, id)
-    relations = yield from open_relations(moment.core.log)
+    history = yield from state.history(page, id)
+    relations = yield from open_relations(state.core.log)
     resting = yield from resting_on(relations, id)
-    observations = yield from moment.gather({id: page} | resting.pages)
+    observations = yield from state.gather({id: page} | resting.pages)
     return Consequences(
         id=id,
         page=page,
         observations=observations,
         beneath=resting.beneath,
         actions=list(dict.fromkeys(action for each in observations.values() for action in each.links)),
-        events=(yield from _caused_by(moment, relations, history)),
+        events=(yield from _caused_by(state, relations, history)),
     )
 
 
-def _caused_by(moment: Moment, relations: Relations, history: list[AnyEvent]) -> Step[list[AnyEvent]]:
+def _caused_by(state: BusState, relations: Relations, history: list[AnyEvent]) -> Step[list[AnyEvent]]:
     """Return the events caused by one of these, in order of time."""
     effects = yield from relations.leading_from("causes", [str(event.position) for event in history])
-    spots = [Position.parse(end)._replace(shard=shard) for ends in effects.values() for shard, end in ends]
-    return (yield from _events_at(moment, spots))
+    positions = [Position.parse(end)._replace(shard=shard) for ends in effects.values() for shard, end in ends]
+    return (yield from _events_at(state, positions))
 
 
-def _events_at(moment: Moment, spots: list[Position]) -> Step[list[AnyEvent]]:
+def _events_at(state: BusState, positions: list[Position]) -> Step[list[AnyEvent]]:
     """Return the events at these positions, of any shards, in order of time, without missing ones."""
     by_shard: dict[int, list[Position]] = defaultdict(list)
-    for spot in spots:
-        by_shard[spot.shard].append(spot)
+    for position in positions:
+        by_shard[position.shard].append(position)
     events: list[AnyEvent] = []
-    for some in by_shard.values():
-        for at in range(0, len(some), _AT_ONCE):
-            events += yield from read_events(moment.core.log, some[at : at + _AT_ONCE])
-    events = yield from moment.happened(events)
+    for batch in by_shard.values():
+        for start in range(0, len(batch), _AT_ONCE):
+            events += yield from read_events(state.core.log, batch[start : start + _AT_ONCE])
+    events = yield from state.happened(events)
     return sorted(events, key=lambda event: (event.ms, event.shard, event.seq))

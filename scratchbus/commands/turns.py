@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Annotated, Any
 
-from scratchbus.commands.earlier_write import is_known
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import append_new
 from scratchbus.commands.memory_edit import MemoryEdit
+from scratchbus.commands.retry_check import is_retry
 from scratchbus.domain.checks import check_limit, check_text
 from scratchbus.domain.conversation_events import TurnAppended, TurnsCompacted
 from scratchbus.domain.conversations import MOST_COMPACTED, Turn, check_role
@@ -23,7 +23,7 @@ from scratchbus.domain.values import check_whole
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, InvalidId, NotFound, TooLarge, shown
 from scratchbus.eventlog.cursor import cursors
-from scratchbus.eventlog.narrow import Narrow, decode_wanted
+from scratchbus.eventlog.entry_filter import EntryFilter, decode_wanted
 from scratchbus.eventlog.reader import read
 from scratchbus.projections.session import PAGES
 from scratchbus.projections.session import SUBJECT as SESSION
@@ -71,7 +71,7 @@ class AppendTurn(MemoryEdit):
     tokens: _Tokens = None
     task: Annotated[TaskId | None, CheckedBy(task_id)] = None
 
-    def said(self) -> list[object]:
+    def retry_arguments(self) -> list[object]:
         """See `MemoryEdit`."""
         return [self.role, self.content, self.tokens, None if self.task is None else self.task.subject]
 
@@ -103,42 +103,42 @@ class CompactTurns(MemoryEdit):
         )
 
 
-def add(core: Core, page: str, given: Mapping[str, Any]) -> Step[Turn]:
+def add(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[Turn]:
     """Append a turn. Raises NotFound for a task that was never begun in the session, unless this is a retry."""
-    command = AppendTurn.parse(given)
+    command = AppendTurn.parse(arguments)
     occasion = command.on(core, page)
     command.decide(occasion, None)
     if command.task is not None:
-        held = yield from core.conversations.fresh(core.log, page)
-        with held.lock:
-            is_there = command.task.subject in held.memory
-        if not is_there and not (yield from is_known(core, occasion, PREFIX)) and not (yield from _is_over(core, page)):
+        cached = yield from core.conversations.fresh(core.log, page)
+        with cached.lock:
+            exists = command.task.subject in cached.memory
+        if not exists and not (yield from is_retry(core, occasion, PREFIX)) and not (yield from _is_over(core, page)):
             raise NotFound(f"there is no {command.task}; pass the id that begin_task returned, or leave task out")
     return (yield from _append(core, command, occasion))
 
 
 def _is_over(core: Core, page: str) -> Step[bool]:
-    known = (yield from recollect(core.log, page, [SESSION], core.fresh)).get(SESSION)
-    return isinstance(known, Session) and known.ended
+    record = (yield from recollect(core.log, page, [SESSION], core.fresh)).get(SESSION)
+    return isinstance(record, Session) and record.ended
 
 
-def compact(core: Core, page: str, given: Mapping[str, Any]) -> Step[Turn]:
+def compact(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[Turn]:
     """Replace turns with a summary: the named ones, else all that are shown.
 
     A retry is recognised by its arguments, whatever is shown by then. Raises NotFound for a turn that does not exist.
     """
-    command = CompactTurns.parse(given)
+    command = CompactTurns.parse(arguments)
     occasion = command.on(core, page)
-    held = yield from core.conversations.fresh(core.log, page)
-    with held.lock:
-        named = command.turns or [turn.id for turn in held.memory.shown()]
-        missing = [id for id in named if id not in held.memory]
-    if (missing or not named) and not (yield from is_known(core, occasion, PREFIX)):
+    cached = yield from core.conversations.fresh(core.log, page)
+    with cached.lock:
+        ids = command.turns or [turn.id for turn in cached.memory.shown()]
+        missing = [id for id in ids if id not in cached.memory]
+    if (missing or not ids) and not (yield from is_retry(core, occasion, PREFIX)):
         session = page.removeprefix(PAGES)
         if not missing:
             raise NotFound(f"session {session!r} has no turns to replace; append some first")
         raise NotFound(f"there is no {missing[0]} in session {session!r}; list its turns for their ids")
-    return (yield from _append(core, command.model_copy(update={"turns": named or None}), occasion))
+    return (yield from _append(core, command.model_copy(update={"turns": ids or None}), occasion))
 
 
 def _append(core: Core, command: AppendTurn | CompactTurns, occasion: Occasion) -> Step[Turn]:
@@ -148,12 +148,12 @@ def _append(core: Core, command: AppendTurn | CompactTurns, occasion: Occasion) 
     return turn
 
 
-def said(core: Core, page: str, after: str | None, limit: int | None) -> Step[list[Turn]]:
+def original_turns(core: Core, page: str, after: str | None, limit: int | None) -> Step[list[Turn]]:
     """Return the turns in order, after a given one, up to a limit."""
     check_slice(after, limit)
-    held = yield from core.conversations.fresh(core.log, page)
-    with held.lock:
-        return held.memory.original_turns(after, limit)
+    cached = yield from core.conversations.fresh(core.log, page)
+    with cached.lock:
+        return cached.memory.original_turns(after, limit)
 
 
 def check_slice(after: str | None, limit: int | None) -> None:
@@ -165,20 +165,20 @@ def check_slice(after: str | None, limit: int | None) -> None:
 
 def shown_turns(core: Core, page: str) -> Step[list[Turn]]:
     """Return the turns, with summaries in place of those they replace."""
-    held = yield from core.conversations.fresh(core.log, page)
-    with held.lock:
-        return held.memory.shown()
+    cached = yield from core.conversations.fresh(core.log, page)
+    with cached.lock:
+        return cached.memory.shown()
 
 
 def history_of_turns(core: Core, page: str) -> Step[list[AnyEvent]]:
     """Return the events about turns of a session, oldest first. Raises PositionLost."""
-    events, places = list[AnyEvent](), (yield from cursors(core.log, None, [page]))
-    while chunks := (yield from read(core.log, places)):
-        events += decode_wanted(chunks, Narrow.of([page], None, None))
+    events, page_cursors = list[AnyEvent](), (yield from cursors(core.log, None, [page]))
+    while chunks := (yield from read(core.log, page_cursors)):
+        events += decode_wanted(chunks, EntryFilter.of([page], None, None))
     return [event for event in events if event.subject.startswith(PREFIX) or is_over(event)]
 
 
 def _check_size(occasion: Occasion, field: str, text: str) -> None:
-    most = occasion.settings.max_turn
-    if len(text) > most:
-        raise TooLarge(field, len(text), most, "characters", "append it as several turns, or raise max_turn")
+    limit = occasion.settings.max_turn
+    if len(text) > limit:
+        raise TooLarge(field, len(text), limit, "characters", "append it as several turns, or raise max_turn")

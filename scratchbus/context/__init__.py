@@ -24,6 +24,6 @@ __all__ = [
 ]
 
 
-def assemble(bus: Any, **asked: Any) -> Any:
+def assemble(bus: Any, **arguments: Any) -> Any:
     """Call `bus.context.assemble` with the same arguments; on an asyncio bus, await the result."""
-    return bus.context.assemble(**asked)
+    return bus.context.assemble(**arguments)

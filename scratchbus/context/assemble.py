@@ -11,7 +11,7 @@ from scratchbus.commands import exposure, notes, preferences, scratchpad, todo, 
 from scratchbus.commands import notepad as notepads
 from scratchbus.context import sections
 from scratchbus.context.compaction import after_compaction
-from scratchbus.context.layout import Laid, Part, Section, lay_out
+from scratchbus.context.layout import Layout, Part, Section, lay_out
 from scratchbus.context.surface import MOST, Candidate, Match, rank
 from scratchbus.domain.facts import Fact, plain_entity
 from scratchbus.domain.memories import Note, Preference
@@ -23,18 +23,19 @@ from scratchbus.domain.tokens import TokenCounter
 from scratchbus.domain.values import check_page, check_whole, page_of_agent, page_of_scope, page_of_session
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, Unauthorized, shown
-from scratchbus.eventlog.bus_log import fresh_id
+from scratchbus.eventlog.bus_log import bounded_event_id
 from scratchbus.projections.notepad import SUBJECT as NOTEPAD
 from scratchbus.projections.todo import SUBJECT as TODO
-from scratchbus.readmodel.queries import active, count_of_open, recollect
+from scratchbus.readmodel.page_query import active
+from scratchbus.readmodel.queries import count_of_open, recollect
 from scratchbus.readmodel.scope import Core
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from scratchbus.commands import fact_reads, fact_text
 else:
-    fact_reads = late("scratchbus.commands.fact_reads")  # most contexts have no scope
-    fact_text = late("scratchbus.commands.fact_text")
+    fact_reads = lazy("scratchbus.commands.fact_reads")  # most contexts have no scope
+    fact_text = lazy("scratchbus.commands.fact_text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Surfaced(Context):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ContextRequest:
     """The arguments of a context."""
 
     session: str | None
@@ -111,33 +112,35 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
-def assemble(core: Core, asked: Asked, record: bool, event_id: str | None) -> Step[Context]:
+def assemble(core: Core, request: ContextRequest, record: bool, event_id: str | None) -> Step[Context]:
     """Return the context of a session, an agent, a page and scopes; with `record`, append who was shown what."""
-    asked.check()
-    wanted = [Section("own", text) for text in asked.own if text]
-    kept: list[Note] = []
-    if asked.scopes:
-        wanted.append(sections.preferences((yield from _preferences(core, asked.scopes))))
-    if asked.agent is not None:
+    request.check()
+    chosen_sections = [Section("own", text) for text in request.own if text]
+    session_notes: list[Note] = []
+    if request.scopes:
+        chosen_sections.append(sections.preferences((yield from _preferences(core, request.scopes))))
+    if request.agent is not None:
         with suppress(Unauthorized):  # a scratchpad is shown only to its owner
-            wanted.append(sections.scratchpad((yield from scratchpad.read(core, asked.agent)).content))
-    if asked.session is not None:
-        page = page_of_session(asked.session)
-        notepad, items = yield from _kept(core, page)
-        wanted += [sections.notepad(notepad), sections.todo(items)]
-        wanted.append(sections.conversation((yield from turns.shown_turns(core, page))))
-        kept = (yield from notes.list_all(core, page, None)).notes
-        if page != asked.page:
-            wanted.append((yield from _page(core, asked, "reports", page)))
-    if asked.page is not None:
-        wanted.append((yield from _page(core, asked, "observations", asked.page)))
-    if asked.scopes:
-        wanted.append(sections.facts((yield from _facts(core, asked))))
-    if asked.query:
-        kept = [match.item for match in rank(asked.query, kept[:MOST]) if isinstance(match.item, Note)]
-    wanted.append(sections.notes(kept))
-    laid = lay_out(wanted, asked.budget, asked.count, strict=asked.strict)
-    return (yield from _done(core, asked, laid, record, event_id))
+            chosen_sections.append(sections.scratchpad((yield from scratchpad.read(core, request.agent)).content))
+    if request.session is not None:
+        page = page_of_session(request.session)
+        notepad, items = yield from _notepad_and_todo(core, page)
+        chosen_sections += [sections.notepad(notepad), sections.todo(items)]
+        chosen_sections.append(sections.conversation((yield from turns.shown_turns(core, page))))
+        session_notes = (yield from notes.list_all(core, page, None)).notes
+        if page != request.page:
+            chosen_sections.append((yield from _page(core, request, "reports", page)))
+    if request.page is not None:
+        chosen_sections.append((yield from _page(core, request, "observations", request.page)))
+    if request.scopes:
+        chosen_sections.append(sections.facts((yield from _facts(core, request))))
+    if request.query:
+        session_notes = [
+            match.item for match in rank(request.query, session_notes[:MOST]) if isinstance(match.item, Note)
+        ]
+    chosen_sections.append(sections.notes(session_notes))
+    layout = lay_out(chosen_sections, request.budget, request.count, strict=request.strict)
+    return (yield from _finish(core, request, layout, record, event_id))
 
 
 def _preferences(core: Core, scopes: Sequence[str]) -> Step[list[Preference]]:
@@ -148,80 +151,89 @@ def _preferences(core: Core, scopes: Sequence[str]) -> Step[list[Preference]]:
     return list(found.values())
 
 
-def _facts(core: Core, asked: Asked) -> Step[list[Fact]]:
+def _facts(core: Core, request: ContextRequest) -> Step[list[Fact]]:
     """Return the facts of the scopes that are true now, without duplicates and no more per scope than could fit."""
-    most = fact_text.most_in(asked.budget, asked.count)
+    limit = fact_text.most_in(request.budget, request.count)
     found: dict[str, Fact] = {}
-    for scope in asked.scopes:
-        for fact in (yield from fact_reads.different(core, page_of_scope(scope), most)):
+    for scope in request.scopes:
+        for fact in (yield from fact_reads.different(core, page_of_scope(scope), limit)):
             found.setdefault(plain_entity(fact.triplet), fact)
     return list(found.values())
 
 
-def _page(core: Core, asked: Asked, name: str, page: str) -> Step[Section]:
+def _page(core: Core, request: ContextRequest, name: str, page: str) -> Step[Section]:
     """Return the section with the open observations of a page; no more are read than could fit."""
-    most = 1 + asked.budget // max(1, asked.count(sections.SHORTEST))
-    found = yield from _open(core, page, most)
-    there = (yield from count_of_open(core.log, page)) if len(found) == most else 0
-    return sections.observations(name, page, found, max(0, there - most))
+    limit = 1 + request.budget // max(1, request.count(sections.SHORTEST))
+    found = yield from _open(core, page, limit)
+    total = (yield from count_of_open(core.log, page)) if len(found) == limit else 0
+    return sections.observations(name, page, found, max(0, total - limit))
 
 
-def surface(core: Core, asked: Asked, record: bool, event_id: str | None) -> Step[Surfaced]:
+def surface(core: Core, request: ContextRequest, record: bool, event_id: str | None) -> Step[Surfaced]:
     """Return the notes of a session and the open observations of a page that are relevant to a query."""
-    asked.check()
+    request.check()
     items: list[Candidate] = []
-    if asked.session is not None:
-        items += (yield from notes.list_all(core, page_of_session(asked.session), None)).notes[:MOST]
-    if asked.page is not None:
-        items += yield from _open(core, asked.page, MOST)
-    matches = rank(asked.query or "", items)
-    laid = lay_out([sections.surfaced([match.item for match in matches])], asked.budget, asked.count)
-    there = {id(item) for item in laid.chosen.get("surfaced", ())}
-    done = yield from _done(core, asked, laid, record, event_id)
-    chosen = [match for match in matches if id(match.item) in there]
+    if request.session is not None:
+        items += (yield from notes.list_all(core, page_of_session(request.session), None)).notes[:MOST]
+    if request.page is not None:
+        items += yield from _open(core, request.page, MOST)
+    matches = rank(request.query or "", items)
+    layout = lay_out([sections.surfaced([match.item for match in matches])], request.budget, request.count)
+    shown_ids = {id(item) for item in layout.chosen.get("surfaced", ())}
+    context = yield from _finish(core, request, layout, record, event_id)
+    matches_shown = [match for match in matches if id(match.item) in shown_ids]
     return Surfaced(
-        done.text, done.tokens, done.budget, done.left_out, done.exposed, done.position, done.parts, chosen
-    )  # fmt: skip
+        context.text,
+        context.tokens,
+        context.budget,
+        context.left_out,
+        context.exposed,
+        context.position,
+        context.parts,
+        matches_shown,
+    )
 
 
 def compacted(core: Core, session: str, system: str, summary: str) -> Step[str]:
     """Return the text with which the conversation of a session continues after compaction."""
-    notepad, items = yield from _kept(core, page_of_session(session))
+    notepad, items = yield from _notepad_and_todo(core, page_of_session(session))
     return after_compaction(system, summary, notepad, items)
 
 
-def _kept(core: Core, page: str) -> Step[tuple[str, list[TodoItem]]]:
+def _notepad_and_todo(core: Core, page: str) -> Step[tuple[str, list[TodoItem]]]:
     """Return the notepad and the todo list of a session, read at the same moment."""
     found = yield from recollect(core.log, page, [NOTEPAD, TODO], core.fresh)
     return notepads.content_of(found.get(NOTEPAD)), todo.list_of(found.get(TODO)).todos
 
 
-def _done(core: Core, asked: Asked, laid: Laid, record: bool, event_id: str | None) -> Step[Context]:
+def _finish(core: Core, request: ContextRequest, layout: Layout, record: bool, event_id: str | None) -> Step[Context]:
     by_page: dict[str, dict[str, int]] = {}
-    for item in (item for items in laid.chosen.values() for item in items if isinstance(item, Observation)):
+    for item in (item for items in layout.chosen.values() for item in items if isinstance(item, Observation)):
         by_page.setdefault(item.page, {})[item.id] = item.version
-    here = _recorded_on(asked)
-    if asked.files:
-        by_page.setdefault(here, {})
+    page_of_files = _recorded_on(request)
+    if request.files:
+        by_page.setdefault(page_of_files, {})
     position = None
     first = event_id or ""
-    for page, seen in by_page.items() if record else ():
-        first = first or (yield from fresh_id(core.log, asked.page or page))
-        id = first if page == asked.page else f"{first}/reports"
-        own = id if event_id is not None else None
-        files = asked.files if page == here else {}
-        position = yield from exposure.record(core, page, asked.session, asked.agent, seen, laid.tokens, own, id, files)
-    exposed = {id: version for seen in by_page.values() for id, version in seen.items()}
-    return Context(laid.text, laid.tokens, asked.budget, laid.left_out, exposed, position, laid.parts)
+    for page, versions in by_page.items() if record else ():
+        first = first or (yield from bounded_event_id(core.log, request.page or page))
+        id = first if page == request.page else f"{first}/reports"
+        callers_id = id if event_id is not None else None
+        files = request.files if page == page_of_files else {}
+        position = yield from exposure.record(
+            core, page, request.session, request.agent, versions, layout.tokens, callers_id, id, files
+        )
+    exposed = {id: version for versions in by_page.values() for id, version in versions.items()}
+    return Context(layout.text, layout.tokens, request.budget, layout.left_out, exposed, position, layout.parts)
 
 
-def _recorded_on(asked: Asked) -> str:
+def _recorded_on(request: ContextRequest) -> str:
     """Return the page that records the files of a context: its own, or that of its session, agent or first scope."""
-    if asked.page is not None:
-        return asked.page
-    if asked.session is not None:
-        return page_of_session(asked.session)
-    return page_of_scope(asked.scopes[0]) if asked.agent is None else page_of_agent(asked.agent)
+    if request.page is not None:
+        return request.page
+    if request.session is not None:
+        return page_of_session(request.session)
+    return page_of_scope(request.scopes[0]) if request.agent is None else page_of_agent(request.agent)
 
 
 def _open(core: Core, page: str, limit: int | None = None) -> Step[list[Observation]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from scratchbus.context import assemble as assembling
-from scratchbus.context.assemble import Asked, Context, Surfaced
+from scratchbus.context.assemble import Context, ContextRequest, Surfaced
 from scratchbus.context.compaction import WARNING, Warnings
 from scratchbus.domain.tokens import TokenCounter, estimate_tokens
 from scratchbus.readmodel.scope import Host
@@ -54,10 +54,10 @@ class Contexts:
         InvalidField.
         """
         budget = self._budget if budget is None else budget
-        asked = Asked(
+        request = ContextRequest(
             session, agent, page, budget, query, sections, counter or estimate_tokens, strict, scopes, files or {}
         )
-        return self._bus.converse(assembling.assemble(self._bus.core, asked, record, event_id))
+        return self._bus.converse(assembling.assemble(self._bus.core, request, record, event_id))
 
     def surface(
         self,
@@ -76,8 +76,8 @@ class Contexts:
         age. Raises InvalidName and InvalidField.
         """
         budget = self._budget if budget is None else budget
-        asked = Asked(session, None, page, budget, query, (), counter or estimate_tokens)
-        return self._bus.converse(assembling.surface(self._bus.core, asked, record, event_id))
+        request = ContextRequest(session, None, page, budget, query, (), counter or estimate_tokens)
+        return self._bus.converse(assembling.surface(self._bus.core, request, record, event_id))
 
     def should_warn(self, used: float, limit: float, *, session: str | None = None) -> bool:
         """Return whether to send `warning` now because a conversation will soon be compacted.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from scratchbus.context import assemble as assembling
-from scratchbus.context.assemble import Asked, Context, Surfaced
+from scratchbus.context.assemble import Context, ContextRequest, Surfaced
 from scratchbus.context.compaction import WARNING, Warnings
 from scratchbus.domain.tokens import TokenCounter, estimate_tokens
 from scratchbus.readmodel.scope import AsyncHost
@@ -52,10 +52,10 @@ class AsyncContexts:
         InvalidField.
         """
         budget = self._budget if budget is None else budget
-        asked = Asked(
+        request = ContextRequest(
             session, agent, page, budget, query, sections, counter or estimate_tokens, strict, scopes, files or {}
         )
-        return await self._bus.converse(assembling.assemble(self._bus.core, asked, record, event_id))
+        return await self._bus.converse(assembling.assemble(self._bus.core, request, record, event_id))
 
     async def surface(
         self,
@@ -74,8 +74,8 @@ class AsyncContexts:
         age. Raises InvalidName and InvalidField.
         """
         budget = self._budget if budget is None else budget
-        asked = Asked(session, None, page, budget, query, (), counter or estimate_tokens)
-        return await self._bus.converse(assembling.surface(self._bus.core, asked, record, event_id))
+        request = ContextRequest(session, None, page, budget, query, (), counter or estimate_tokens)
+        return await self._bus.converse(assembling.surface(self._bus.core, request, record, event_id))
 
     def should_warn(self, used: float, limit: float, *, session: str | None = None) -> bool:
         """Return whether to send `warning` now because a conversation will soon be compacted.

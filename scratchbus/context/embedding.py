@@ -17,8 +17,8 @@ from scratchbus.errors import InvalidField, ScratchbusError, shown
 _AT_ONCE: Final = 256  # texts per call of an embedder
 _LONGEST: Final = 4_000  # characters embedded of each text
 _MISSING: Final = (
-    "SELECT row, items.place, tags || ' ' || substr(content, 1, ?) FROM items JOIN texts ON texts.rowid = row"
-    " WHERE items.place IN (SELECT value FROM json_each(?)) AND row NOT IN (SELECT row FROM vectors)"
+    "SELECT row, items.page_number, tags || ' ' || substr(content, 1, ?) FROM items JOIN texts ON texts.rowid = row"
+    " WHERE items.page_number IN (SELECT value FROM json_each(?)) AND row NOT IN (SELECT row FROM vectors)"
 )
 _EXTRA: Final = 'install it with `pip install "scratchbus[vectors]"`'
 
@@ -41,9 +41,9 @@ class Vectors:
         self.embedder = embedder
         self._index = index
         self._length = 0
-        self._made: tuple[int, frozenset[int]] = -1, frozenset()
+        self._indexed: tuple[int, frozenset[int]] = -1, frozenset()
 
-    def nearest(self, question: str, places: Collection[int], most: int) -> list[tuple[int, float]]:
+    def nearest(self, question: str, page_numbers: Collection[int], limit: int) -> list[tuple[int, float]]:
         """Return the rows of the items nearest to a question in meaning, with their cosine distance, nearest first.
 
         Raises InvalidField for an embedder that does not return one vector for each text.
@@ -51,14 +51,14 @@ class Vectors:
         (vector,) = self._embed([question])
         with self._index.changing() as database:
             self._begin(database, len(vector))
-            self._add_missing(database, places)
-            query = "SELECT row, distance FROM vectors WHERE embedding MATCH ? AND k = ? AND place = ?"
+            self._add_missing(database, page_numbers)
+            query = "SELECT row, distance FROM vectors WHERE embedding MATCH ? AND k = ? AND page_number = ?"
             found = [
                 (row, distance)
-                for place in places
-                for row, distance in database.execute(query, (_packed(vector), most, place))
+                for page_number in page_numbers
+                for row, distance in database.execute(query, (_packed(vector), limit, page_number))
             ]
-            return sorted(found, key=lambda each: (each[1], -each[0]))[:most]
+            return sorted(found, key=lambda each: (each[1], -each[0]))[:limit]
 
     def _begin(self, database: sqlite3.Connection, length: int) -> None:
         """Create the table for vectors of this length, unless it exists."""
@@ -68,26 +68,30 @@ class Vectors:
         database.execute("DROP TABLE IF EXISTS vectors")
         database.execute(
             "CREATE VIRTUAL TABLE vectors USING vec0"
-            f"(row INTEGER PRIMARY KEY, place INTEGER PARTITION KEY, embedding FLOAT[{length}] distance_metric=cosine)"
+            "(row INTEGER PRIMARY KEY, page_number INTEGER PARTITION KEY,"
+            f" embedding FLOAT[{length}] distance_metric=cosine)"
         )
         self._length = length
 
-    def _add_missing(self, database: sqlite3.Connection, places: Collection[int]) -> None:
+    def _add_missing(self, database: sqlite3.Connection, page_numbers: Collection[int]) -> None:
         """Compute the vectors of new items, and drop those of removed items."""
-        if self._made[0] == self._index.version and self._made[1].issuperset(places):
+        if self._indexed[0] == self._index.version and self._indexed[1].issuperset(page_numbers):
             return
-        gone = database.execute("SELECT row FROM vectors EXCEPT SELECT row FROM items").fetchall()
-        database.executemany("DELETE FROM vectors WHERE row = ?", gone)
-        missing = database.execute(_MISSING, (_LONGEST, json.dumps([*places]))).fetchall()
+        removed = database.execute("SELECT row FROM vectors EXCEPT SELECT row FROM items").fetchall()
+        database.executemany("DELETE FROM vectors WHERE row = ?", removed)
+        missing = database.execute(_MISSING, (_LONGEST, json.dumps([*page_numbers]))).fetchall()
         for at in range(0, len(missing), _AT_ONCE):
-            some = missing[at : at + _AT_ONCE]
-            vectors = self._embed([text for _, _, text in some])
+            batch = missing[at : at + _AT_ONCE]
+            vectors = self._embed([text for _, _, text in batch])
             database.executemany(
-                "INSERT INTO vectors (row, place, embedding) VALUES (?, ?, ?)",
-                [(row, place, _packed(vector)) for (row, place, _), vector in zip(some, vectors, strict=True)],
+                "INSERT INTO vectors (row, page_number, embedding) VALUES (?, ?, ?)",
+                [
+                    (row, page_number, _packed(vector))
+                    for (row, page_number, _), vector in zip(batch, vectors, strict=True)
+                ],
             )
-        known = self._made[1] if self._made[0] == self._index.version else frozenset()
-        self._made = self._index.version, known.union(places)
+        covered = self._indexed[1] if self._indexed[0] == self._index.version else frozenset()
+        self._indexed = self._index.version, covered.union(page_numbers)
 
     def _embed(self, texts: Sequence[str]) -> list[Sequence[float]]:
         vectors: list[Sequence[float]] = [list(map(float, vector)) for vector in self.embedder.embed(texts)]

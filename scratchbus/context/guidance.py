@@ -37,11 +37,11 @@ def guidance(tools: str | Collection[str], settings: Settings | None = None) -> 
     settings.
     """
     limits = settings or Settings()
-    given = [tools] if isinstance(tools, str) else tools
-    wanted = {tool for name in given for tool in GROUPS.get(name, (name,))}
+    groups = [tools] if isinstance(tools, str) else tools
+    requested = {tool for name in groups for tool in GROUPS.get(name, (name,))}
     sections = []
     for group, names in GROUPS.items():
-        registered = [name for name in names if name in wanted]
+        registered = [name for name in names if name in requested]
         if registered:
             sections.append(_TEXTS[group](registered, limits))
     return "\n\n".join(sections)

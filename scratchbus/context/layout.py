@@ -16,10 +16,10 @@ from scratchbus.errors import BudgetTooSmall
 _TRIES: Final = 20
 """How many oversized items in a row end a section."""
 
-_MUCH: Final = 0.5
+_LARGE_SHARE: Final = 0.5
 """An item that does not fit and needs more than this share of a section is skipped; a smaller one ends it."""
 
-_LEAST: Final = 20
+_SHORTEST_CUT: Final = 20
 """With room for fewer characters than this, a text is left out rather than cut."""
 
 _FOR_TEXTS: Final = 0.75
@@ -68,7 +68,7 @@ class Part(NamedTuple):
 
 
 @dataclass(slots=True)
-class Laid:
+class Layout:
     """A finished context: the text, its tokens, its sections, and by section the items shown and those left out."""
 
     text: str
@@ -78,31 +78,31 @@ class Laid:
     parts: Sequence[Part] = ()
 
 
-def lay_out(sections: Sequence[Section], budget: int, count: TokenCounter, *, strict: bool = False) -> Laid:
+def lay_out(sections: Sequence[Section], budget: int, count: TokenCounter, *, strict: bool = False) -> Layout:
     """Return the sections in this order, within the budget in total.
 
     Each section in turn gets room up to its share; then the rest is offered once more in the same order. Texts that do
     not fit are cut or, with `strict`, raise BudgetTooSmall.
     """
-    between = count(_SEPARATOR)
+    separator_tokens = count(_SEPARATOR)
     texts = [_TextPart(section, count) for section in sections if section.items is None]
     needed = count(_SEPARATOR.join(text.section.head for text in texts))
     if needed > budget:
         if strict:
             raise BudgetTooSmall(budget, needed)
-        _cut_all(texts, int(budget * _FOR_TEXTS), between)
-    room = budget - sum(count(text.shown) + between for text in texts)
+        _cut_all(texts, int(budget * _FOR_TEXTS), separator_tokens)
+    room = budget - sum(count(text.shown) + separator_tokens for text in texts)
     fillings: list[_Filling] = []
     for section in sections:
-        opening = count(section.head) + count(_left_out(section.total)) + 2 * between
+        opening = count(section.head) + count(_left_out(section.total)) + 2 * separator_tokens
         if section.items and opening <= room:
-            fillings.append(_Filling(section, count, between))
+            fillings.append(_Filling(section, count, separator_tokens))
             room -= opening
     for is_first in (True, False):
         for filling in fillings:
             room -= filling.fill(int(room * filling.section.share) if is_first else room)
-    if needed > budget and room > between:
-        texts[-1].cut(count(texts[-1].shown) + room - between)
+    if needed > budget and room > separator_tokens:
+        texts[-1].cut(count(texts[-1].shown) + room - separator_tokens)
     while True:
         parts = list(_shown(sections, texts, fillings))
         text = _SEPARATOR.join(part.text for part in parts)
@@ -114,19 +114,19 @@ def lay_out(sections: Sequence[Section], budget: int, count: TokenCounter, *, st
         section.name: missing for section in sections if (missing := section.total - len(chosen.get(section.name, ())))
     }
     left_out |= {text.section.name: 1 for text in texts if text.is_cut}
-    said = chosen.keys() | {text.section.name for text in texts if text.shown}
-    unsaid = ", ".join(f"{name} {missing}" for name, missing in left_out.items() if name not in said)
-    more = _SEPARATOR.join(filter(None, (text, f"(left out for lack of room: {unsaid})")))
-    if unsaid and count(more) <= budget:
-        text, tokens = more, count(more)
-    return Laid(text, tokens, chosen, left_out, parts)
+    mentioned = chosen.keys() | {text.section.name for text in texts if text.shown}
+    unmentioned = ", ".join(f"{name} {missing}" for name, missing in left_out.items() if name not in mentioned)
+    with_note = _SEPARATOR.join(filter(None, (text, f"(left out for lack of room: {unmentioned})")))
+    if unmentioned and count(with_note) <= budget:
+        text, tokens = with_note, count(with_note)
+    return Layout(text, tokens, chosen, left_out, parts)
 
 
-def _cut_all(texts: Sequence[_TextPart], room: int, between: int) -> None:
+def _cut_all(texts: Sequence[_TextPart], room: int, separator_tokens: int) -> None:
     """Cut texts to fit, in order: the first ones get the room they need."""
     for text in texts:
         text.cut(room)
-        room = max(0, room - text.count(text.shown) - between)
+        room = max(0, room - text.count(text.shown) - separator_tokens)
 
 
 def _shorten(texts: Sequence[_TextPart], fillings: list[_Filling]) -> bool:
@@ -144,10 +144,10 @@ def _shorten(texts: Sequence[_TextPart], fillings: list[_Filling]) -> bool:
 
 
 def _shown(sections: Iterable[Section], texts: Iterable[_TextPart], fillings: Iterable[_Filling]) -> Iterator[Part]:
-    whole, by_name = iter(texts), {each.section.name: each for each in fillings}
+    text_parts, by_name = iter(texts), {each.section.name: each for each in fillings}
     for section in sections:
         if section.items is None:
-            if shown := next(whole).shown:
+            if shown := next(text_parts).shown:
                 yield Part(section.name, shown)
         elif filling := by_name.get(section.name):
             yield Part(section.name, filling.text(), filling.chosen())
@@ -166,47 +166,47 @@ class _TextPart:
 
     def cut(self, room: int) -> None:
         """Show as much as fits."""
-        whole, self.shown = self.section.head, ""
-        cost = self.count(whole)
+        full, self.shown = self.section.head, ""
+        cost = self.count(full)
         if cost <= room:
-            self.shown = whole
+            self.shown = full
             return
-        kept = len(whole) * max(0, room) // cost
-        while kept > _LEAST:
-            shown = _head_and_tail(whole, kept, self.section.advice)
+        length = len(full) * max(0, room) // cost
+        while length > _SHORTEST_CUT:
+            shown = _head_and_tail(full, length, self.section.advice)
             if self.count(shown) <= room:
                 self.shown = shown
                 return
-            kept = kept * 19 // 20
+            length = length * 19 // 20
 
 
-def _head_and_tail(text: str, kept: int, advice: str) -> str:
+def _head_and_tail(text: str, length: int, advice: str) -> str:
     """Return the first and last lines of a text, about half of the kept characters each; long lines are cut."""
-    head, tail = text[: kept // 2], text[len(text) - kept // 2 :]
+    head, tail = text[: length // 2], text[len(text) - length // 2 :]
     if "\n" in head[len(head) // 2 :]:
         head = head[: head.rindex("\n")]
     if "\n" in tail[: len(tail) // 2]:
         tail = tail[tail.index("\n") + 1 :]
     missing = len(text) - len(head) - len(tail)
-    how = f"; {advice}" if advice else ""
-    return f"{head}\n(… {missing:,} characters left out here for lack of room{how})\n{tail}"
+    hint = f"; {advice}" if advice else ""
+    return f"{head}\n(… {missing:,} characters left out here for lack of room{hint})\n{tail}"
 
 
 @dataclass(slots=True)
 class _Filling:
-    """A section being filled: `taken` are the items shown, by index; `waiting` those that were too long.
+    """A section being filled: `shown` are the items shown, by index; `skipped` those that were too long.
 
-    `most` is the most room it was ever offered. An item that does not fit ends the section, so that the items shown
-    are the first ones; an item that alone would fill much of the section is skipped instead.
+    `largest_room` is the most room it was ever offered. An item that does not fit ends the section, so that the items
+    shown are the first ones; an item that alone would fill much of the section is skipped instead.
     """
 
     section: Section
     count: TokenCounter
-    between: int
-    taken: dict[int, str] = field(default_factory=dict)
-    waiting: dict[int, tuple[str, int]] = field(default_factory=dict)
-    at: int = 0
-    most: int = 0
+    separator_tokens: int
+    shown: dict[int, str] = field(default_factory=dict)
+    skipped: dict[int, tuple[str, int]] = field(default_factory=dict)
+    next_index: int = 0
+    largest_room: int = 0
 
     @property
     def _items(self) -> Sequence[Any]:
@@ -214,43 +214,43 @@ class _Filling:
 
     @property
     def missing(self) -> int:
-        return self.section.total - len(self.taken)
+        return self.section.total - len(self.shown)
 
     def fill(self, room: int) -> int:
         """Take the items that fit, in order; return the tokens they use."""
         before = room
-        self.most = max(self.most, room)
-        for place, (text, cost) in list(self.waiting.items()):
+        self.largest_room = max(self.largest_room, room)
+        for index, (text, cost) in list(self.skipped.items()):
             if cost <= room:
-                del self.waiting[place]
-                self.taken[place] = text
+                del self.skipped[index]
+                self.shown[index] = text
                 room -= cost
         misses = 0
-        while self.at < len(self._items) and misses < _TRIES and room > 0:
-            text = self.section.show(self._items[self.at])
-            cost = self.count(text) + self.between
+        while self.next_index < len(self._items) and misses < _TRIES and room > 0:
+            text = self.section.show(self._items[self.next_index])
+            cost = self.count(text) + self.separator_tokens
             if cost <= room:
-                self.taken[self.at] = text
+                self.shown[self.next_index] = text
                 room, misses = room - cost, 0
-            elif cost < self.most * _MUCH:
+            elif cost < self.largest_room * _LARGE_SHARE:
                 break
             else:
-                self.waiting[self.at] = text, cost
+                self.skipped[self.next_index] = text, cost
                 misses += 1
-            self.at += 1
+            self.next_index += 1
         return before - room
 
     def chosen(self) -> list[Shown]:
         """Return the items shown, in order, each with its text."""
-        found = [Shown(self._items[place], self.taken[place]) for place in sorted(self.taken)]
+        found = [Shown(self._items[index], self.shown[index]) for index in sorted(self.shown)]
         order = self.section.order
         return found if order is None else sorted(found, key=lambda each: order(each.item))
 
     def drop(self) -> bool:
         """Drop the last item; return False if there is none."""
-        if not self.taken:
+        if not self.shown:
             return False
-        del self.taken[max(self.taken)]
+        del self.shown[max(self.shown)]
         return True
 
     def text(self) -> str:

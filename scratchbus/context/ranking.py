@@ -38,23 +38,23 @@ Ranked = dict[int, tuple[float, dict[str, tuple[int, str]]]]
 """By row, best first: the score, and for each list the rank and what matched."""
 
 
-def ranked_rows(index: RecallIndex, query: str, places: Mapping[int, str], vectors: Vectors | None) -> Ranked:
+def ranked_rows(index: RecallIndex, query: str, page_numbers: Mapping[int, str], vectors: Vectors | None) -> Ranked:
     """Return the items relevant to a question, by reciprocal rank over all lists."""
-    found = index.find(query, places)[:_MOST]
+    found = index.find(query, page_numbers)[:_MOST]
     lists = {"words": _in_order((row, score, "") for row, score in found)}
     if vectors is not None and query.strip():
-        nearest = vectors.nearest(query, list(places), _MOST)
+        nearest = vectors.nearest(query, list(page_numbers), _MOST)
         lists["meaning"] = _in_order((row, distance, "") for row, distance in nearest)
-    near = _neighbours(index, query, [row for row, _ in found], places)
-    lists["neighbours"] = _in_order((row, rank, by) for rank, (row, by) in enumerate(near.items()))
-    rows = {row for ranks in lists.values() for row in ranks} if query.strip() else index.rows(places, _MOST)
+    neighbours = _neighbours(index, query, [row for row, _ in found], page_numbers)
+    lists["neighbours"] = _in_order((row, rank, by) for rank, (row, by) in enumerate(neighbours.items()))
+    rows = {row for ranks in lists.values() for row in ranks} if query.strip() else index.rows(page_numbers, _MOST)
     items = index.items(rows).values()
     lists["freshness"] = _in_order((each.row, -each.ms, "") for each in items)
     lists["priority"] = _in_order((each.row, -each.priority, "") for each in items)
     scores: dict[int, float] = defaultdict(float)
     ranks: dict[int, dict[str, tuple[int, str]]] = defaultdict(dict)
-    for name, places_in in lists.items():
-        for row, (rank, by) in places_in.items():
+    for name, entries in lists.items():
+        for row, (rank, by) in entries.items():
             scores[row] += WEIGHTS[name] / (K + rank)
             ranks[row][name] = rank, by
     return {row: (scores[row], ranks[row]) for row in sorted(scores, key=lambda row: (-scores[row], -row))}
@@ -63,35 +63,35 @@ def ranked_rows(index: RecallIndex, query: str, places: Mapping[int, str], vecto
 def _in_order(found: Iterable[tuple[int, float, str]]) -> dict[int, tuple[int, str]]:
     """Return rows by a number, the lowest first, with their ranks from 1; equal ones share a rank."""
     order: dict[int, tuple[int, str]] = {}
-    rank, last = 0, math.nan
+    rank, previous = 0, math.nan
     for at, (row, number, by) in enumerate(sorted(found, key=itemgetter(1)), 1):
-        if number != last:
-            rank, last = at, number
+        if number != previous:
+            rank, previous = at, number
         order[row] = rank, by
     return order
 
 
-def _neighbours(index: RecallIndex, query: str, words: Sequence[int], places: Collection[int]) -> dict[int, str]:
+def _neighbours(index: RecallIndex, query: str, words: Sequence[int], page_numbers: Collection[int]) -> dict[int, str]:
     """Return items connected to the entities of a question or of the best items by words, nearest first.
 
     Each comes with the entity that led to it. Items that only mention an entity come after those that connect it.
     """
     names, rows = index.known_entities(_names_in(query)), words[:_SEEDS]
     found: dict[int, str] = {}
-    seen: dict[str, None] = {}
+    visited: dict[str, None] = {}
     for _ in range(_HOPS):
         names += index.entities_of(rows)
-        level = [name for name in dict.fromkeys(names) if name not in seen][:_MOST]
+        level = [name for name in dict.fromkeys(names) if name not in visited][:_MOST]
         if not level or len(found) >= _MOST:
             break
-        seen |= dict.fromkeys(level)
-        near = index.with_entities(level, places, _PER_ENTITY)
-        names, rows = [], [row for row in near if row not in found]
-        found |= {row: near[row] for row in rows}
-    for name in islice(seen, _MENTIONED):
+        visited |= dict.fromkeys(level)
+        connected = index.with_entities(level, page_numbers, _PER_ENTITY)
+        names, rows = [], [row for row in connected if row not in found]
+        found |= {row: connected[row] for row in rows}
+    for name in islice(visited, _MENTIONED):
         if len(found) >= _MOST:
             break
-        for row in index.mentions(name, places, _PER_MENTION):
+        for row in index.mentions(name, page_numbers, _PER_MENTION):
             found.setdefault(row, name)
     return dict(islice(found.items(), _MOST))
 

@@ -14,9 +14,9 @@ from scratchbus.commands.fact_reads import read_facts
 from scratchbus.context.embedding import Embedder, Vectors
 from scratchbus.context.ranking import Ranked, ranked_rows
 from scratchbus.context.recall_index import IndexedItem, PageIndex, RecallIndex
+from scratchbus.context.recall_results import Reason as Reason
+from scratchbus.context.recall_results import Recalled as Recalled
 from scratchbus.context.recall_sources import STORES, entry_of
-from scratchbus.context.recalled import Reason as Reason
-from scratchbus.context.recalled import Recalled as Recalled
 from scratchbus.domain.checks import check_limit, check_text
 from scratchbus.domain.document import Document
 from scratchbus.domain.facts import Fact, plain_entity
@@ -62,10 +62,10 @@ class RecallQuestion:
 _Facts = dict[str, CachedMemory[FactIndex]]
 """The facts of some pages, including every write acknowledged before the question."""
 
-_Kept = dict[int, tuple[IndexedItem, Any]]
+_Answers = dict[int, tuple[IndexedItem, Any]]
 """By row, best first: the items that still hold, each with its document."""
 
-_NONE: Final[_Kept] = {}
+_NONE: Final[_Answers] = {}
 
 
 class Recaller:
@@ -78,7 +78,7 @@ class Recaller:
 
     def settled(self, page: str) -> PageIndex | None:
         """Return the index of a page if it has no events that wait to be indexed."""
-        held = self.cache.held(page)
+        held = self.cache.cached(page)
         return None if held is None or held.memory.is_behind else held.memory
 
     def vectors(self, embedder: Embedder) -> Vectors:
@@ -88,26 +88,26 @@ class Recaller:
         return self._vectors
 
 
-def recall(core: Core, recaller: Recaller, asked: RecallQuestion, embedder: Embedder | None) -> Step[list[Recalled]]:
+def recall(core: Core, recaller: Recaller, question: RecallQuestion, embedder: Embedder | None) -> Step[list[Recalled]]:
     """Return the items on the pages of a question that are relevant to it, best first."""
-    places: dict[int, str] = {}
-    held: list[PageIndex] = []  # pages that nobody holds leave the index
-    pages = asked.pages()
+    page_names: dict[int, str] = {}
+    parts: list[PageIndex] = []  # pages that nobody holds leave the index
+    pages = question.pages()
     facts = yield from _catch_up(core, recaller, pages)
     for page in pages:
         part = None if facts is None else recaller.settled(page)
-        held.append((yield from _fresh(core, recaller, page)) if part is None else part)
-        places[held[-1].place] = page
+        parts.append((yield from _fresh(core, recaller, page)) if part is None else part)
+        page_names[parts[-1].page_number] = page
     index = recaller.index
-    ranked = ranked_rows(index, asked.query, places, recaller.vectors(embedder) if embedder else None)
-    rest, kept = iter(ranked), cast(_Kept, {})
-    size = asked.limit
-    while len(kept) != asked.limit and (some := list(islice(rest, size))):
-        items = index.items(some)
-        documents = yield from _now(core, places, items.values(), facts or {})
-        kept |= _holding(some, places, items, documents, asked.limit, kept)
+    ranked = ranked_rows(index, question.query, page_names, recaller.vectors(embedder) if embedder else None)
+    remaining, answers = iter(ranked), cast(_Answers, {})
+    size = question.limit
+    while len(answers) != question.limit and (batch := list(islice(remaining, size))):
+        items = index.items(batch)
+        documents = yield from _current_documents(core, page_names, items.values(), facts or {})
+        answers |= _still_true(batch, page_names, items, documents, question.limit, answers)
         size = _SPARE
-    return _answer(index, asked, places, ranked, kept)
+    return _answer(index, question, page_names, ranked, answers)
 
 
 def _catch_up(core: Core, recaller: Recaller, pages: Sequence[str]) -> Step[_Facts | None]:
@@ -116,29 +116,31 @@ def _catch_up(core: Core, recaller: Recaller, pages: Sequence[str]) -> Step[_Fac
     Return the facts now held; None if some page has to be read separately.
     """
     yield from relations_for(core)
-    cache, facts = recaller.cache, {page: held for page in pages if (held := core.facts.held(page)) is not None}
-    wanted: list[tuple[MemoryCache[Any], str]] = [(cache, page) for page in pages]
-    wanted += [(core.facts, page) for page in facts]
-    return facts if (yield from catch_up_together(core.log, wanted)) else None
+    cache, facts = recaller.cache, {page: held for page in pages if (held := core.facts.cached(page)) is not None}
+    caches: list[tuple[MemoryCache[Any], str]] = [(cache, page) for page in pages]
+    caches += [(core.facts, page) for page in facts]
+    return facts if (yield from catch_up_together(core.log, caches)) else None
 
 
-def recall_past(core: Core, asked: RecallQuestion, when: When, embedder: Embedder | None) -> Step[list[Recalled]]:
+def recall_past(core: Core, question: RecallQuestion, when: When, embedder: Embedder | None) -> Step[list[Recalled]]:
     """Return the items known at a moment. Cost: the events of these pages up to then."""
     index = RecallIndex()
-    places: dict[int, str] = {}
-    held: list[PageIndex] = []
+    page_names: dict[int, str] = {}
+    parts: list[PageIndex] = []
     found: dict[tuple[str, str], Document] = {}
-    for page in asked.pages():
+    for page in question.pages():
         cut, documents = yield from documents_as_of(core, page, when)
         part = index.new_page()
         part.load(documents)
-        held.append(part)
-        places[part.place] = page
+        parts.append(part)
+        page_names[part.page_number] = page
         found |= {
             (page, subject): each for subject, each in (yield from _true_then(core, page, documents, cut)).items()
         }
-    ranked = ranked_rows(index, asked.query, places, Vectors(index, embedder) if embedder else None)
-    return _answer(index, asked, places, ranked, _holding(ranked, places, index.items(ranked), found, asked.limit))
+    ranked = ranked_rows(index, question.query, page_names, Vectors(index, embedder) if embedder else None)
+    return _answer(
+        index, question, page_names, ranked, _still_true(ranked, page_names, index.items(ranked), found, question.limit)
+    )
 
 
 def _fresh(core: Core, recaller: Recaller, page: str) -> Step[PageIndex]:
@@ -151,14 +153,14 @@ def _fresh(core: Core, recaller: Recaller, page: str) -> Step[PageIndex]:
 
 def _read_once(core: Core, recaller: Recaller, page: str, callers: Sequence[None]) -> Step[list[PageIndex | Exception]]:
     try:
-        held = yield from recaller.cache.fresh(core.log, page)
-        part = held.memory
-        with held.lock:
+        cached = yield from recaller.cache.fresh(core.log, page)
+        part = cached.memory
+        with cached.lock:
             touched = part.take()
         try:
             for at in range(0, len(touched), _AT_ONCE):
-                some = touched[at : at + _AT_ONCE]
-                part.update(some, (yield from _documents(core, page, some)).values())
+                batch = touched[at : at + _AT_ONCE]
+                part.update(batch, (yield from _documents(core, page, batch)).values())
             part.is_taking = False
         except BaseException:
             recaller.cache.drop(page)  # the touched documents are not in the index
@@ -180,21 +182,24 @@ def _documents(core: Core, page: str, subjects: Sequence[str]) -> Step[dict[str,
     return found
 
 
-def _now(
-    core: Core, places: Mapping[int, str], items: Iterable[IndexedItem], held: _Facts
+def _current_documents(
+    core: Core, page_names: Mapping[int, str], items: Iterable[IndexedItem], cached_facts: _Facts
 ) -> Step[dict[tuple[str, str], Document]]:
     """Return the current documents of items, without facts that are not true now."""
     found: dict[tuple[str, str], Document] = {}
     by_page: dict[str, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
     for item in items:
-        by_page[places[item.place]][item.kind == "fact"].append(item.subject)
+        by_page[page_names[item.page_number]][item.kind == "fact"].append(item.subject)
     for page, (subjects, facts) in by_page.items():
         if subjects:
             documents = yield from _documents(core, page, subjects)
             found |= {(page, subject): each for subject, each in documents.items()}
         if facts:
-            look = partial(_true_facts, facts)
-            found |= {(page, each.id): each for each in (yield from read_facts(core, page, None, look, held.get(page)))}
+            derive = partial(_true_facts, facts)
+            found |= {
+                (page, each.id): each
+                for each in (yield from read_facts(core, page, None, derive, cached_facts.get(page)))
+            }
     return found
 
 
@@ -212,29 +217,29 @@ def _true_then(core: Core, page: str, documents: Mapping[str, Document], cut: Cu
     return {subject: each for subject, each in documents.items() if not isinstance(each, Fact) or subject in true}
 
 
-def _holding(
+def _still_true(
     rows: Iterable[int],
-    places: Mapping[int, str],
+    page_names: Mapping[int, str],
     items: Mapping[int, IndexedItem],
     documents: Mapping[tuple[str, str], Document],
     limit: int | None,
-    before: _Kept = _NONE,
-) -> _Kept:
+    before: _Answers = _NONE,
+) -> _Answers:
     """Return the first items that still hold, with only one of facts that say the same."""
-    kept: _Kept = {}
-    said = {_triplet(document) for _, document in before.values()}
+    still_true: _Answers = {}
+    triplets = {_triplet(document) for _, document in before.values()}
     for row in rows:
         item = items.get(row)
-        document = documents.get((places[item.place], item.subject)) if item is not None else None
+        document = documents.get((page_names[item.page_number], item.subject)) if item is not None else None
         if item is None or document is None or entry_of(document) is None:
             continue
         triplet = _triplet(document)
-        if triplet is None or triplet not in said:
-            kept[row] = item, document
-            said.add(triplet)
-        if len(before) + len(kept) == limit:
+        if triplet is None or triplet not in triplets:
+            still_true[row] = item, document
+            triplets.add(triplet)
+        if len(before) + len(still_true) == limit:
             break
-    return kept
+    return still_true
 
 
 def _triplet(document: Document) -> str | None:
@@ -242,15 +247,15 @@ def _triplet(document: Document) -> str | None:
 
 
 def _answer(
-    index: RecallIndex, asked: RecallQuestion, places: Mapping[int, str], ranked: Ranked, kept: _Kept
+    index: RecallIndex, question: RecallQuestion, page_names: Mapping[int, str], ranked: Ranked, kept: _Answers
 ) -> list[Recalled]:
     """Return items with the relevant part of their texts, and their reasons."""
-    texts = index.excerpts(kept, asked.query)
+    texts = index.excerpts(kept, question.query)
     answer = []
-    for row, (item, document) in islice(kept.items(), asked.limit):
+    for row, (item, document) in islice(kept.items(), question.limit):
         score, ranks = ranked[row]
         text, words = texts.get(row, ("", []))
         by = {"words": ", ".join(words)}
-        reasons = tuple(Reason(name, rank, by.get(name, what)) for name, (rank, what) in ranks.items())
-        answer.append(Recalled(item.kind, places[item.place], item.subject, text, score, reasons, document))
+        reasons = tuple(Reason(name, rank, by.get(name, match)) for name, (rank, match) in ranks.items())
+        answer.append(Recalled(item.kind, page_names[item.page_number], item.subject, text, score, reasons, document))
     return answer

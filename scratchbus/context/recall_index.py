@@ -31,12 +31,12 @@ _ITEM_BYTES: Final = 300  # approximate size of an item, without its text
 
 _SCHEMA: Final = f"""
 CREATE TABLE items (
-    row INTEGER PRIMARY KEY, place INTEGER NOT NULL, subject TEXT NOT NULL, kind TEXT NOT NULL,
-    priority REAL NOT NULL, ms INTEGER NOT NULL, UNIQUE (place, subject)
+    row INTEGER PRIMARY KEY, page_number INTEGER NOT NULL, subject TEXT NOT NULL, kind TEXT NOT NULL,
+    priority REAL NOT NULL, ms INTEGER NOT NULL, UNIQUE (page_number, subject)
 );
 CREATE TABLE entities (name TEXT NOT NULL, row INTEGER NOT NULL, PRIMARY KEY (name, row)) WITHOUT ROWID;
 CREATE INDEX entities_of ON entities (row);
-CREATE VIRTUAL TABLE texts USING fts5(place, tags, content, {TOKENIZE});
+CREATE VIRTUAL TABLE texts USING fts5(page_number, tags, content, {TOKENIZE});
 CREATE VIRTUAL TABLE shown USING fts5(tags, content, {TOKENIZE});
 CREATE VIRTUAL TABLE terms USING fts5vocab(texts, 'row');
 CREATE VIRTUAL TABLE asked USING fts5(content, content = '', {TOKENIZE});
@@ -44,9 +44,9 @@ CREATE VIRTUAL TABLE asked_terms USING fts5vocab(asked, 'instance');
 """
 
 _BY_ROW: Final = "SELECT row FROM items WHERE row = ?"
-_BY_SUBJECT: Final = "SELECT row FROM items WHERE place = ? AND subject = ?"
-_OF_PAGE: Final = "SELECT row FROM items WHERE place = ?"
-_MEMORIES_OF_PAGE: Final = "SELECT row FROM items WHERE place = ? AND kind <> 'observation'"
+_BY_SUBJECT: Final = "SELECT row FROM items WHERE page_number = ? AND subject = ?"
+_OF_PAGE: Final = "SELECT row FROM items WHERE page_number = ?"
+_MEMORIES_OF_PAGE: Final = "SELECT row FROM items WHERE page_number = ? AND kind <> 'observation'"
 _DELETE: Final = (
     "DELETE FROM texts WHERE rowid = ?", "DELETE FROM entities WHERE row = ?", "DELETE FROM items WHERE row = ?",
 )  # fmt: skip
@@ -59,12 +59,12 @@ _MARKED: Final = re.compile(f"{_BEGIN}(.*?){_END}", re.DOTALL)
 _EXCERPTS: Final = (
     "SELECT rowid, highlight(shown, 0, ?, ?), snippet(shown, 1, ?, ?, ' … ', 64) FROM shown WHERE shown MATCH ?"
 )
-_NEWEST: Final = "SELECT row FROM items WHERE place IN (SELECT value FROM json_each(?)) ORDER BY row DESC LIMIT ?"
+_NEWEST: Final = "SELECT row FROM items WHERE page_number IN (SELECT value FROM json_each(?)) ORDER BY row DESC LIMIT ?"
 _CONNECTING: Final = """
 SELECT connecting.row, wanted.value FROM json_each(?) AS wanted JOIN entities AS connecting
 ON connecting.name = wanted.value AND connecting.row IN (
     SELECT row FROM entities JOIN items USING (row)
-    WHERE name = wanted.value AND place IN (SELECT value FROM json_each(?)) ORDER BY row DESC LIMIT ?
+    WHERE name = wanted.value AND page_number IN (SELECT value FROM json_each(?)) ORDER BY row DESC LIMIT ?
 ) ORDER BY wanted.key, connecting.row DESC
 """
 _CONNECTED: Final = "SELECT name FROM json_each(?) JOIN entities ON row = value ORDER BY key, name"
@@ -75,7 +75,7 @@ class IndexedItem(NamedTuple):
     """An item of the index: where it is, and its ranking criteria other than words."""
 
     row: int
-    place: int
+    page_number: int
     subject: str
     kind: str
     priority: float
@@ -85,7 +85,7 @@ class IndexedItem(NamedTuple):
 class RecallIndex:
     """The items of the held pages. Safe to share between threads.
 
-    `version` grows with every change, `places` are the numbers of the pages.
+    `version` grows with every change, `page_numbers` are the numbers of the pages.
     """
 
     def __init__(self) -> None:
@@ -93,8 +93,8 @@ class RecallIndex:
         self.database = open_database()
         self.database.executescript(_SCHEMA)
         self._numbers = count(1)
-        self._places: set[int] = set()
-        self._left: list[int] = []
+        self._page_numbers: set[int] = set()
+        self._closed_pages: list[int] = []
         self._counts: dict[str, int] = {}
         self._changes = 0
         self.version = 0
@@ -102,59 +102,59 @@ class RecallIndex:
     def new_page(self) -> PageIndex:
         """Return an empty part of the index, for one page; its items are removed once nobody holds it."""
         page = PageIndex(self, next(self._numbers))
-        self._places.add(page.place)
-        weakref.finalize(page, self._left.append, page.place)  # may run on any thread, at any time
+        self._page_numbers.add(page.page_number)
+        weakref.finalize(page, self._closed_pages.append, page.page_number)  # may run on any thread, at any time
         return page
 
     @contextmanager
     def changing(self) -> Iterator[sqlite3.Connection]:
         """Lend the database for changes, after removing pages that are no longer held."""
         with self.lock:
-            while self._left:
-                place = self._left.pop()
-                self._places.discard(place)
-                self._delete(_OF_PAGE, [(place,)])
+            while self._closed_pages:
+                page_number = self._closed_pages.pop()
+                self._page_numbers.discard(page_number)
+                self._delete(_OF_PAGE, [(page_number,)])
             yield self.database
 
-    def put(self, place: int, entries: Iterable[IndexEntry]) -> None:
+    def put(self, page_number: int, entries: Iterable[IndexEntry]) -> None:
         """Insert items, replacing those with the same subject."""
-        kept = [(each.seq * _SHARDS + each.shard, each) for each in entries]
+        rows = [(each.seq * _SHARDS + each.shard, each) for each in entries]
         with self.changing() as database:
-            self._delete(_BY_ROW, [(row,) for row, _ in kept])
-            self._delete(_BY_SUBJECT, [(place, each.subject) for _, each in kept])
+            self._delete(_BY_ROW, [(row,) for row, _ in rows])
+            self._delete(_BY_SUBJECT, [(page_number, each.subject) for _, each in rows])
             database.executemany(
                 "INSERT INTO items VALUES (?, ?, ?, ?, ?, ?)",
-                [(row, place, each.subject, each.kind, each.priority, each.ms) for row, each in kept],
+                [(row, page_number, each.subject, each.kind, each.priority, each.ms) for row, each in rows],
             )
             database.executemany(
-                "INSERT INTO texts (rowid, place, tags, content) VALUES (?, ?, ?, ?)",
-                [(row, f"p{place}", storable(each.tags), storable(each.text)) for row, each in kept],
+                "INSERT INTO texts (rowid, page_number, tags, content) VALUES (?, ?, ?, ?)",
+                [(row, f"p{page_number}", storable(each.tags), storable(each.text)) for row, each in rows],
             )
-            names = [(entity_key(name), row) for row, each in kept for name in each.entities]
+            names = [(entity_key(name), row) for row, each in rows for name in each.entities]
             database.executemany("INSERT OR IGNORE INTO entities VALUES (?, ?)", names)
-            self._changed(len(kept))
+            self._changed(len(rows))
 
-    def remove(self, place: int, subjects: Collection[str]) -> None:
+    def remove(self, page_number: int, subjects: Collection[str]) -> None:
         """Remove the items with these subjects."""
         with self.changing():
-            self._delete(_BY_SUBJECT, [(place, subject) for subject in subjects])
+            self._delete(_BY_SUBJECT, [(page_number, subject) for subject in subjects])
 
-    def remove_memories(self, place: int) -> None:
+    def remove_memories(self, page_number: int) -> None:
         """Remove all items of a page except its observations."""
         with self.changing():
-            self._delete(_MEMORIES_OF_PAGE, [(place,)])
+            self._delete(_MEMORIES_OF_PAGE, [(page_number,)])
 
-    def _delete(self, which: str, values: Sequence[tuple[object, ...]]) -> None:
-        gone = [row for each in values for row in self.database.execute(which, each)]
+    def _delete(self, query: str, values: Sequence[tuple[object, ...]]) -> None:
+        rows = [row for each in values for row in self.database.execute(query, each)]
         for statement in _DELETE:
-            self.database.executemany(statement, gone)
-        self._changed(len(gone))
+            self.database.executemany(statement, rows)
+        self._changed(len(rows))
 
     def _changed(self, number: int) -> None:
         self._changes += number
         self.version += number
 
-    def find(self, question: str, places: Collection[int]) -> list[tuple[int, float]]:
+    def find(self, question: str, page_numbers: Collection[int]) -> list[tuple[int, float]]:
         """Return the rows of the items that have words of a question, with their BM25 scores, best first.
 
         Tags count three times as much as texts.
@@ -163,25 +163,27 @@ class RecallIndex:
             words, matches = self._telling(telling_words_of(question))
             if not words:
                 return []
-            wanted = self._within(places, f"({any_of(words)})")
-            most = MOST_MATCHES if matches > MOST_MATCHES else -1
-            return sorted(database.execute(_FIND, (wanted, most)), key=lambda found: (found[1], -found[0]))
+            query = self._within(page_numbers, f"({any_of(words)})")
+            limit = MOST_MATCHES if matches > MOST_MATCHES else -1
+            return sorted(database.execute(_FIND, (query, limit)), key=lambda found: (found[1], -found[0]))
 
-    def _within(self, places: Collection[int], words: str) -> str:
+    def _within(self, page_numbers: Collection[int], words: str) -> str:
         """Return the FTS5 query for words on some pages; it leaves the pages out if these are all."""
-        where = f"place : ({any_of([f'p{place}' for place in places])}) AND " if self._places - set(places) else ""
-        return f"{where}{{tags content}} : {words}"
+        if not self._page_numbers - set(page_numbers):
+            return f"{{tags content}} : {words}"
+        pages = any_of([f"p{page_number}" for page_number in page_numbers])
+        return f"page_number : ({pages}) AND {{tags content}} : {words}"
 
     def _telling(self, words: list[str]) -> tuple[list[str], int]:
         """Return the words to search by, rarest first, and the most items that can have them."""
-        kept: list[str] = []
+        rarest: list[str] = []
         total = 0
         for number, word in sorted(zip(self._count(words), words, strict=True)):
-            if not number or (kept and total + number > MOST_MATCHES):
+            if not number or (rarest and total + number > MOST_MATCHES):
                 continue
-            kept.append(word)
+            rarest.append(word)
             total += number
-        return kept, total
+        return rarest, total
 
     def _count(self, words: list[str]) -> list[int]:
         """Return about how many items have each word; counts are cached, since they change slowly."""
@@ -192,13 +194,13 @@ class RecallIndex:
         find("INSERT INTO asked (asked) VALUES ('delete-all')")
         self.database.executemany("INSERT INTO asked (rowid, content) VALUES (?, ?)", enumerate(words))
         numbers = [-1] * len(words)
-        for term, place in find("SELECT term, doc FROM asked_terms").fetchall():
-            known = self._counts.get(term)
-            if known is None:
-                (known,) = find("SELECT doc FROM terms WHERE term = ?", (term,)).fetchone() or (0,)
-                if known > _COMMON:
-                    self._counts[term] = known
-            numbers[place] = known if numbers[place] < 0 else min(numbers[place], known)
+        for term, index in find("SELECT term, doc FROM asked_terms").fetchall():
+            count = self._counts.get(term)
+            if count is None:
+                (count,) = find("SELECT doc FROM terms WHERE term = ?", (term,)).fetchone() or (0,)
+                if count > _COMMON:
+                    self._counts[term] = count
+            numbers[index] = count if numbers[index] < 0 else min(numbers[index], count)
         return [max(0, number) for number in numbers]
 
     def items(self, rows: Iterable[int]) -> dict[int, IndexedItem]:
@@ -207,10 +209,10 @@ class RecallIndex:
             found = self.database.execute(_ITEMS, (json.dumps([*rows]),))
             return {item.row: item for item in map(IndexedItem._make, found)}
 
-    def rows(self, places: Collection[int], most: int) -> list[int]:
-        """Return the rows of up to `most` items, newest first."""
+    def rows(self, page_numbers: Collection[int], limit: int) -> list[int]:
+        """Return the rows of up to `limit` items, newest first."""
         with self.lock:
-            return [row for (row,) in self.database.execute(_NEWEST, (json.dumps([*places]), most))]
+            return [row for (row,) in self.database.execute(_NEWEST, (json.dumps([*page_numbers]), limit))]
 
     def excerpts(self, rows: Collection[int], question: str) -> dict[int, tuple[str, list[str]]]:
         """Return the part of each item's text with the most words of a question, and these words as spelled there.
@@ -229,19 +231,19 @@ class RecallIndex:
                     found[row] = parts[1].replace(_BEGIN, "").replace(_END, ""), list(dict.fromkeys(marked))
         return found
 
-    def mentions(self, name: str, places: Collection[int], most: int) -> list[int]:
-        """Return the rows of up to `most` items whose text has the name of an entity, newest first."""
+    def mentions(self, name: str, page_numbers: Collection[int], limit: int) -> list[int]:
+        """Return the rows of up to `limit` items whose text has the name of an entity, newest first."""
         if not (words := words_of(name)):
             return []
         with self.changing() as database:
-            wanted = self._within(places, f'"{" ".join(words)}"')
-            return [row for (row,) in database.execute(_MENTIONING, (wanted, most))]
+            query = self._within(page_numbers, f'"{" ".join(words)}"')
+            return [row for (row,) in database.execute(_MENTIONING, (query, limit))]
 
-    def with_entities(self, names: Sequence[str], places: Collection[int], most: int) -> dict[int, str]:
+    def with_entities(self, names: Sequence[str], page_numbers: Collection[int], most: int) -> dict[int, str]:
         """Return the rows of up to `most` items that connect each of these entities, with the entity, newest first."""
         found: dict[int, str] = {}
         with self.lock:
-            for row, name in self.database.execute(_CONNECTING, (json.dumps(names), json.dumps([*places]), most)):
+            for row, name in self.database.execute(_CONNECTING, (json.dumps(names), json.dumps([*page_numbers]), most)):
                 found.setdefault(row, name)
         return found
 
@@ -263,9 +265,9 @@ class PageIndex:
     `touched` are the subjects to read again; `is_taking` is set while someone reads them.
     """
 
-    def __init__(self, index: RecallIndex, place: int) -> None:
+    def __init__(self, index: RecallIndex, page_number: int) -> None:
         self._index = index
-        self.place = place
+        self.page_number = page_number
         self.size = 0
         self.touched: dict[str, None] = {}
         self.is_over = self.is_taking = False
@@ -278,7 +280,7 @@ class PageIndex:
     def load(self, documents: Mapping[str, Document]) -> None:
         """Add some of the stored documents, in any order, possibly repeatedly."""
         entries = [entry for each in documents.values() if (entry := entry_of(each)) is not None]
-        self._index.put(self.place, entries)
+        self._index.put(self.page_number, entries)
         self.size += sum(_ITEM_BYTES + 2 * len(each.text) for each in entries)
 
     def loaded(self) -> None:
@@ -296,15 +298,15 @@ class PageIndex:
         self.is_taking = self.is_behind
         if self.is_over:
             self.is_over = False
-            self._index.remove_memories(self.place)
+            self._index.remove_memories(self.page_number)
         touched, self.touched = list(self.touched), {}
         return touched
 
     def update(self, subjects: Collection[str], documents: Iterable[Document]) -> None:
         """Replace the items with these subjects by their current form."""
         entries = [entry for each in documents if (entry := entry_of(each)) is not None]
-        self._index.remove(self.place, set(subjects) - {each.subject for each in entries})
-        self._index.put(self.place, entries)
+        self._index.remove(self.page_number, set(subjects) - {each.subject for each in entries})
+        self._index.put(self.page_number, entries)
         self.size += sum(_ITEM_BYTES + 2 * len(each.text) for each in entries)
 
 

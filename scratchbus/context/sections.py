@@ -77,10 +77,10 @@ def todo(items: Sequence[TodoItem]) -> Section:
 
 def conversation(found: Sequence[Turn]) -> Section:
     """Return the turns of a session in order, within half of the room: first the summaries, then the newest turns."""
-    places = {turn.id: place for place, turn in enumerate(found)}
-    wanted = sorted(found, key=lambda turn: (turn.role != TURN_SUMMARY, -places[turn.id]))
+    indexes = {turn.id: index for index, turn in enumerate(found)}
+    ordered = sorted(found, key=lambda turn: (turn.role != TURN_SUMMARY, -indexes[turn.id]))
     head = f"{CONVERSATION}\n{_SAID}"
-    return Section("conversation", head, wanted, turn_text, _SHARE_OF_TURNS, order=lambda turn: places[turn.id])
+    return Section("conversation", head, ordered, turn_text, _SHARE_OF_TURNS, order=lambda turn: indexes[turn.id])
 
 
 def observations(name: str, page: str, found: Sequence[Observation], unread: int) -> Section:

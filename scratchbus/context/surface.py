@@ -44,7 +44,7 @@ def rank(query: str, items: Sequence[Candidate]) -> list[Match]:
     """
     relevance = _relevance(query, items)
     newest = max((_age_of(item) for item in items), default=0)
-    matches = [Match(items[place], score * _weight(items[place], newest)) for place, score in relevance]
+    matches = [Match(items[index], score * _weight(items[index], newest)) for index, score in relevance]
     return sorted(matches, key=lambda match: (-match.score, match.item.id))
 
 
@@ -52,13 +52,13 @@ def _relevance(query: str, items: Sequence[Candidate]) -> list[tuple[int, float]
     """Return the indices of the matching items, each with the score of its words."""
     words = words_of(query)
     if not words:
-        return [(place, 1.0) for place in range(len(items))]
+        return [(index, 1.0) for index in range(len(items))]
     with closing(open_database()) as database:
         database.execute(_TABLE)
-        rows = ((place, *_texts(item)) for place, item in enumerate(items))
+        rows = ((index, *_texts(item)) for index, item in enumerate(items))
         with database:
             database.executemany("INSERT INTO items (rowid, tags, content) VALUES (?, ?, ?)", rows)
-        return [(place, max(-score, 1e-6)) for place, score in database.execute(_FIND, (any_of(words),))]
+        return [(index, max(-score, 1e-6)) for index, score in database.execute(_FIND, (any_of(words),))]
 
 
 def _texts(item: Candidate) -> Iterator[str]:

@@ -31,10 +31,10 @@ from scratchbus.errors import (
     PositionLost,
     ScratchbusError,
 )
-from scratchbus.telemetry.late import import_all
+from scratchbus.telemetry.lazy import import_all
 from scratchbus.telemetry.terminal import escaped, visible
 
-PASSING: tuple[type[ScratchbusError], ...] = (
+TRANSIENT_ERRORS: tuple[type[ScratchbusError], ...] = (
     EngineUnreachable,
     EngineLoading,
     EngineReadOnly,
@@ -159,7 +159,7 @@ def _keep_running(connect: Callable[[], Bus], run: DaemonRun, stop: threading.Ev
                 with wait_log.log_recovery():
                     run(bus, stop)
                 return
-            except PASSING as problem:
+            except TRANSIENT_ERRORS as problem:
                 if not patient:
                     raise
                 if not stop.is_set():

@@ -7,12 +7,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from scratchbus.errors import InvalidPosition, shown
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from scratchbus.domain import values
 else:
-    values = late("scratchbus.domain.values")  # which imports pydantic
+    values = lazy("scratchbus.domain.values")  # which imports pydantic
 
 _TEXT = re.compile(r"(?:(\d{1,5})/)?(\d{1,15})-(\d{1,15})")
 

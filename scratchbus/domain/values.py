@@ -11,12 +11,12 @@ from pydantic import Field
 
 from scratchbus.domain.times import UNITS, read_duration
 from scratchbus.errors import InvalidField, InvalidId, InvalidName, InvalidSource, InvalidTTL, shown
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     import ulid
 else:
-    ulid = late("ulid")
+    ulid = lazy("ulid")
 
 MAX_BYTES: Final = 64 * 1024
 """The most bytes of UTF-8 in content, and in context or metadata as JSON."""

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from scratchbus.engine.redirects import Address, Failover, Learning, Sending, is_lost
 from scratchbus.engine.slots import hash_tag, slot_of
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from redis import exceptions as redis_errors
 else:
-    redis_errors = late("redis.exceptions")
+    redis_errors = lazy("redis.exceptions")
 
 
 class Cluster(Failover):
@@ -40,26 +40,26 @@ class Cluster(Failover):
 
     def learn(self) -> Learning[None]:
         """Ask the nodes for the slots until one answers; the node that failed last is asked last."""
-        trouble: Exception | None = None
+        last_problem: Exception | None = None
         for node in sorted(random.sample(self._nodes, len(self._nodes)), key=lambda node: node == self._suspect):
             try:
                 (rows,) = yield Sending(node, (("CLUSTER", "SLOTS"),))
             except (redis_errors.RedisError, OSError) as problem:
                 if not is_lost(problem) and not isinstance(problem, redis_errors.BusyLoadingError):
                     raise
-                trouble = problem
+                last_problem = problem
                 continue
-            self._take(node, rows)
+            self._store_slots(node, rows)
             return
-        raise redis_errors.ConnectionError(str(trouble))
+        raise redis_errors.ConnectionError(str(last_problem))
 
-    def _take(self, asked: Address, rows: list[list[Any]]) -> None:
+    def _store_slots(self, node: Address, rows: list[list[Any]]) -> None:
         owners: dict[int, Address] = {}
         nodes: dict[Address, None] = {}
         for first, last, *servers in rows:
-            places = [_place(server, asked) for server in servers]
-            owners |= dict.fromkeys(range(first, last + 1), places[0])
-            nodes |= dict.fromkeys(places)
+            addresses = [_address(server, node) for server in servers]
+            owners |= dict.fromkeys(range(first, last + 1), addresses[0])
+            nodes |= dict.fromkeys(addresses)
         self.has_answered = True
         self._owners = owners
         self._nodes = list(nodes | dict.fromkeys(self._seeds))
@@ -68,12 +68,12 @@ class Cluster(Failover):
         """Record a slot that moved; forget all slots when a node fails. Return whether the failure is transient."""
         if isinstance(failure, redis_errors.MovedError):
             self._owners[failure.slot_id] = (failure.host or (address or ("",))[0], failure.port)
-        elif not isinstance(failure, redis_errors.AskError | redis_errors.TryAgainError) and self.passes(failure):
+        elif not isinstance(failure, redis_errors.AskError | redis_errors.TryAgainError) and self.is_transient(failure):
             self._owners, self._suspect = {}, address
-        return self.passes(failure)
+        return self.is_transient(failure)
 
 
-def _place(server: list[Any], asked: Address) -> Address:
+def _address(server: list[Any], node: Address) -> Address:
     """Return the address of a node; one listed without a host is on the host of the node that was asked."""
     host = server[0].decode() if server[0] else ""
-    return (host if host not in ("", "?") else asked[0], server[1])
+    return (host if host not in ("", "?") else node[0], server[1])

@@ -20,7 +20,7 @@ from scratchbus.engine.sentinel import Sentinels
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.engine.urls import SCHEMES, Makers, makers, read_hosts, without_password
 from scratchbus.errors import EngineForbidden, EngineMisconfigured, EngineTooOld, InvalidURL
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from redis import backoff, retry
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from scratchbus.engine.embedded import own_connection_async
     from scratchbus.engine.links_async import AsyncLink
 else:
-    backoff = late("redis.backoff")
-    own_connection_async = late("scratchbus.engine.embedded.own_connection_async")
-    drivers_async = late("scratchbus.engine.drivers_async")
-    links_async = late("scratchbus.engine.links_async")
-    retry = late("redis.retry")
+    backoff = lazy("redis.backoff")
+    own_connection_async = lazy("scratchbus.engine.embedded.own_connection_async")
+    drivers_async = lazy("scratchbus.engine.drivers_async")
+    links_async = lazy("scratchbus.engine.links_async")
+    retry = lazy("redis.retry")
 
 UNKNOWN = "unknown"
 """Stands for information that this user may not read from the server."""
@@ -42,7 +42,7 @@ UNKNOWN = "unknown"
 OLDEST = (7, 0)
 """The oldest supported version of Redis; every Valkey from 8 on is newer."""
 
-_WAITING = 15.0  # seconds; longer than any call blocks, so that only a hanging engine times out
+_WAIT_TIMEOUT = 15.0  # seconds; longer than any call blocks, so that only a hanging engine times out
 
 
 @dataclass(frozen=True)
@@ -75,12 +75,12 @@ class Target:
 
     def reader(self) -> Engine:
         """Return a blocking driver for calls that wait on the log."""
-        return Engine(partial(self.make, _WAITING), self.where, self.topology, self.revive)
+        return Engine(partial(self.make, _WAIT_TIMEOUT), self.where, self.topology, self.revive)
 
     def async_reader(self) -> AsyncEngine:
         """Return an asyncio driver for calls that wait on the log."""
         return drivers_async.AsyncEngine(
-            partial(self.amake, _WAITING), self.where, self.topology, _WAITING, self.revive
+            partial(self.amake, _WAIT_TIMEOUT), self.where, self.topology, _WAIT_TIMEOUT, self.revive
         )
 
 
@@ -143,13 +143,13 @@ def _embedded(directory: Path, appendfsync: str, options: dict[str, Any], socket
 
 
 def _server(url: str, options: dict[str, Any], socket_timeout: float) -> Target:
-    own = makers(url, options, url)
+    server_makers = makers(url, options, url)
     return Target(
         url,
         f"the engine at {without_password(url)}",
         "server",
-        lambda timeout, _: Link(own.make(timeout)),
-        lambda timeout, _: links_async.AsyncLink(own.amake(), timeout),
+        lambda timeout, _: Link(server_makers.make(timeout)),
+        lambda timeout, _: links_async.AsyncLink(server_makers.amake(), timeout),
         socket_timeout,
     )
 
@@ -158,14 +158,14 @@ def _cluster(url: str, bus: str, options: dict[str, Any], socket_timeout: float)
     hosts = read_hosts(url)
     if hosts.name:
         raise InvalidURL(f"{without_password(url)!r}: a cluster has no databases; end the URL after the hosts")
-    own = makers(hosts.server, options, url)
+    server_makers = makers(hosts.server, options, url)
     where = f"the cluster at {without_password(url)}"
     return Target(
         url,
         where,
         "cluster",
-        lambda timeout, address: Link(own.make(timeout, address)),
-        lambda timeout, address: links_async.AsyncLink(own.amake(address), timeout),
+        lambda timeout, address: Link(server_makers.make(timeout, address)),
+        lambda timeout, address: links_async.AsyncLink(server_makers.amake(address), timeout),
         socket_timeout,
         topology=Cluster(hosts.addresses, bus),
     )
@@ -175,17 +175,17 @@ def _sentinel(url: str, options: dict[str, Any], socket_timeout: float) -> Targe
     hosts = read_hosts(url)
     if not hosts.name:
         raise InvalidURL(f"{without_password(url)!r} names no master; write redis+sentinel://host,host/NAME")
-    own, sentinels = makers(hosts.server, options, url), makers(hosts.sentinel, options, url)
+    server_makers, sentinels = makers(hosts.server, options, url), makers(hosts.sentinel, options, url)
 
-    def which(address: Address) -> Makers:
-        return sentinels if address in hosts.addresses else own
+    def makers_of(address: Address) -> Makers:
+        return sentinels if address in hosts.addresses else server_makers
 
     return Target(
         url,
         f"the engine at {without_password(url)}",
         "sentinel",
-        lambda timeout, address: Link(which(address).make(timeout, address)),
-        lambda timeout, address: links_async.AsyncLink(which(address).amake(address), timeout),
+        lambda timeout, address: Link(makers_of(address).make(timeout, address)),
+        lambda timeout, address: links_async.AsyncLink(makers_of(address).amake(address), timeout),
         socket_timeout,
         topology=Sentinels(hosts.addresses, hosts.name),
     )
@@ -241,7 +241,7 @@ def check_engine(where: str, ack: str, shard: int = 0) -> Step[dict[str, str]]:
 
     Raises EngineTooOld, or EngineMisconfigured if it does not support this `ack`.
     """
-    about = yield from _about(where, shard)
+    info = yield from _read_checked_info(where, shard)
     if ack == "fsync":
         row = yield from ask(shard, "CONFIG", "GET", "appendfsync", "appendonly")
         found = {row[at].decode(): row[at + 1].decode() for at in range(0, len(row), 2)}
@@ -250,10 +250,10 @@ def check_engine(where: str, ack: str, shard: int = 0) -> Step[dict[str, str]]:
                 f"ack=fsync: {where} has appendonly {found.get('appendonly')} and appendfsync"
                 f" {found.get('appendfsync')}; set `appendonly yes` and `appendfsync always` on the server"
             )
-    return about
+    return info
 
 
-def _about(where: str, shard: int) -> Step[dict[str, str]]:
+def _read_checked_info(where: str, shard: int) -> Step[dict[str, str]]:
     try:
         info = yield from read_info("server", "memory", "persistence", "replication", shard=shard)
     except EngineForbidden:

@@ -20,14 +20,14 @@ from scratchbus.errors import (
     EngineUnreachable,
     ScratchbusError,
 )
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from redis import _parsers as parsers
     from redis import exceptions as redis_errors
 else:  # redis-py is imported when it opens a connection, or for the first error
-    parsers = late("redis._parsers")
-    redis_errors = late("redis.exceptions")
+    parsers = lazy("redis._parsers")
+    redis_errors = lazy("redis.exceptions")
 
 Commands = tuple[tuple[Any, ...], ...]
 
@@ -107,15 +107,15 @@ def is_broken(error: Exception) -> bool:
 def translate(error: Exception, where: str) -> ScratchbusError:
     """Return our error for one of redis-py's; `where` names the engine without its password."""
     text = str(error)
-    word = text.split(" ", 1)[0]
+    code = text.split(" ", 1)[0]
     is_about_password = "invalid username-password" in text  # has no class of its own over an asyncio unix socket
-    if isinstance(error, redis_errors.AuthenticationError) or word in ("WRONGPASS", "NOAUTH") or is_about_password:
+    if isinstance(error, redis_errors.AuthenticationError) or code in ("WRONGPASS", "NOAUTH") or is_about_password:
         return EngineAuth(
             f"{where} refuses the user name or password; check them in the URL, and that the user is enabled"
         )
-    if isinstance(error, redis_errors.BusyLoadingError) or word == "LOADING":
+    if isinstance(error, redis_errors.BusyLoadingError) or code == "LOADING":
         return EngineLoading(f"{where} is still loading its data; try again in a moment")
-    if word == "BUSY":
+    if code == "BUSY":
         return EngineUnreachable(f"{where} is busy running a long script; wait, or send SCRIPT KILL")
     if isinstance(error, redis_errors.AskError | redis_errors.ClusterCrossSlotError):
         return EngineMisconfigured(f"{where} is one node of a cluster ({text}); write redis+cluster:// in the URL")
@@ -127,9 +127,9 @@ def translate(error: Exception, where: str) -> ScratchbusError:
         return EngineUnreachable(f"{where} cannot serve now ({text}); wait, or check its primary")
     if is_broken(error):
         return EngineUnreachable(explain(where, text))
-    if isinstance(error, redis_errors.ReadOnlyError) or word == "READONLY" or "READONLY" in text:
+    if isinstance(error, redis_errors.ReadOnlyError) or code == "READONLY" or "READONLY" in text:
         return EngineReadOnly(f"{where} is read-only (a replica?); connect to its primary")
-    if isinstance(error, redis_errors.OutOfMemoryError) or word == "OOM" or "OOM command not allowed" in text:
+    if isinstance(error, redis_errors.OutOfMemoryError) or code == "OOM" or "OOM command not allowed" in text:
         return EngineFull(f"{where} is out of memory; raise its maxmemory or archive old history")
     if "NOREPLICAS" in text:
         return EngineReadOnly(f"{where} accepts no writes because it has too few replicas; check that they are up")
@@ -152,7 +152,7 @@ def translate(error: Exception, where: str) -> ScratchbusError:
     return EngineError(f"{where}: {text}")
 
 
-def whole_from(commands: Commands, missing: list[int]) -> Commands:
+def with_script_texts(commands: Commands, missing: list[int]) -> Commands:
     """Return the commands from the first missing script on, with the texts of the missing scripts.
 
     Commands after a script are sent again with it: a WAIT covers only the commands before it.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hiredis import pack_command
 
-from scratchbus.engine.connections import NUMBERS, UNREAD, Commands, pack, whole_from
+from scratchbus.engine.connections import NUMBERS, UNREAD, Commands, pack, with_script_texts
 from scratchbus.engine.links import Link
 from scratchbus.engine.pools import Pool
 from scratchbus.engine.redirects import Address, Conversation, Sending, deliver
@@ -37,12 +37,12 @@ from scratchbus.engine.steps import (
 )
 from scratchbus.errors import ArchiveError, BusClosed, EngineError, LogError, ScratchbusError
 from scratchbus.telemetry.counters import counts
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from redis import exceptions as redis_errors
 else:
-    redis_errors = late("redis.exceptions")
+    redis_errors = lazy("redis.exceptions")
 
 T = TypeVar("T")
 
@@ -134,8 +134,8 @@ class Engine(Pool):
         try:
             return self._send(sent.address, sent.call.commands, None, sent)
         except (redis_errors.RedisError, OSError) as failure:
-            again = deliver(self._topology, sent.call, self.where, failure, sent.address)
-        return self.run(again, is_part=True)
+            delivery = deliver(self._topology, sent.call, self.where, failure, sent.address)
+        return self.run(delivery, is_part=True)
 
     def _send(self, server: Address, commands: Commands, joint: Joint | None, sent: Sent | None = None) -> list[Any]:
         """Send commands to a server in one round trip, unless they are `sent`; return the replies. Raises BusClosed."""
@@ -214,4 +214,4 @@ class Engine(Pool):
             loads.append(("SCRIPT", "LOAD", Script.known[joint.together[1]]))
         with suppress(redis_errors.ResponseError):  # users with read-only permissions may not
             self._converse(link, tuple(loads))
-        return replies[: missing[0]] + self._converse(link, whole_from(commands, missing))
+        return replies[: missing[0]] + self._converse(link, with_script_texts(commands, missing))

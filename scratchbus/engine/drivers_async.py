@@ -19,7 +19,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from scratchbus.engine.connections import HUNG_UP, Commands, whole_from
+from scratchbus.engine.connections import HUNG_UP, Commands, with_script_texts
 from scratchbus.engine.links_async import AsyncLink
 from scratchbus.engine.pools_async import AsyncPool
 from scratchbus.engine.redirects import Address, Conversation, Sending, deliver
@@ -39,12 +39,12 @@ from scratchbus.engine.steps import (
 )
 from scratchbus.errors import ArchiveError, BusClosed, EngineError, LogError, ScratchbusError
 from scratchbus.telemetry.counters import counts
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from redis import exceptions as redis_errors
 else:
-    redis_errors = late("redis.exceptions")
+    redis_errors = lazy("redis.exceptions")
 
 T = TypeVar("T")
 
@@ -172,8 +172,8 @@ class AsyncEngine(AsyncPool):
         try:
             return await self._send(sent.address, sent.call.commands, None, sent)
         except (redis_errors.RedisError, OSError) as failure:
-            again = deliver(self._topology, sent.call, self.where, failure, sent.address)
-        return await self.run(again, is_part=True)
+            delivery = deliver(self._topology, sent.call, self.where, failure, sent.address)
+        return await self.run(delivery, is_part=True)
 
     async def _send(
         self, server: Address, commands: Commands, joint: Joint | None, sent: Sent | None = None
@@ -281,4 +281,4 @@ class AsyncEngine(AsyncPool):
             loads.append(("SCRIPT", "LOAD", Script.known[joint.together[1]]))
         with suppress(redis_errors.ResponseError):  # users with read-only permissions may not
             await self._converse(link, tuple(loads))
-        return replies[: missing[0]] + await self._converse(link, whole_from(commands, missing))
+        return replies[: missing[0]] + await self._converse(link, with_script_texts(commands, missing))

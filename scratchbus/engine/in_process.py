@@ -112,6 +112,6 @@ class _Server(FakeServer):  # type: ignore[misc, unused-ignore]
 
 def _compiling_once(runtime: Any) -> Any:
     """Return a runtime like this one that caches compiled scripts."""
-    made: Any = type("Runtime", (type(runtime),), {})(encoding=None, unpack_returned_tuples=True)
-    made.execute = made.execute(_COMPILE_ONCE)
-    return made
+    wrapper: Any = type("Runtime", (type(runtime),), {})(encoding=None, unpack_returned_tuples=True)
+    wrapper.execute = wrapper.execute(_COMPILE_ONCE)
+    return wrapper

@@ -16,12 +16,12 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from scratchbus.engine.connections import HUNG_UP, Connection, reply_reader
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from redis import exceptions as redis_errors
 else:
-    redis_errors = late("redis.exceptions")
+    redis_errors = lazy("redis.exceptions")
 
 _BUFFER = 256 * 1024  # bytes per read; a projector's chunk is about a megabyte
 _SMALL = 4 * 1024  # bytes that a socket accepts without blocking once the server has read all earlier ones
@@ -50,7 +50,7 @@ class Link:
         self._timeout = self._socket.gettimeout()
         self._poll: select.poll | None = None
         if sys.platform == "linux" and type(self._socket) is socket.socket and self._timeout is not None:
-            _let_kernel_time(self._socket, self._timeout)
+            _use_kernel_timeout(self._socket, self._timeout)
             self.send, self._poll, self._milliseconds = self._send_in_time, select.poll(), self._timeout * 1_000
             self._poll.register(self._socket, select.POLLIN)
         self.is_open = True
@@ -83,20 +83,20 @@ class Link:
 
     def hang_up(self) -> None:
         """Interrupt a thread that waits for a reply; it sees a broken connection and closes it."""
-        found = self._connection._sock  # redis-py's own `disconnect` would drop it while that thread uses it
-        if isinstance(found, socket.socket):
+        sock = self._connection._sock  # redis-py's own `disconnect` would drop it while that thread uses it
+        if isinstance(sock, socket.socket):
             with suppress(OSError):  # it is broken already
-                socket.socket.shutdown(found, socket.SHUT_RDWR)  # SSLSocket's own also drops the TLS session
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # SSLSocket's own also drops the TLS session
 
 
-def _let_kernel_time(found: socket.socket, timeout: float) -> None:
+def _use_kernel_timeout(sock: socket.socket, timeout: float) -> None:
     """Let the kernel time the socket out; Python's own timeout costs another system call for each send and read.
 
     TLS needs Python's timeout, and the format of the option is that of Linux.
     """
     for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-        found.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", *divmod(ceil(timeout * 1e6), 1_000_000)))
-    found.settimeout(None)
+        sock.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", *divmod(ceil(timeout * 1e6), 1_000_000)))
+    sock.settimeout(None)
 
 
 def _may_handle_signals() -> bool:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from scratchbus.engine.connections import HUNG_UP, UNREAD, AsyncConnection, Commands, pack, reply_reader
 from scratchbus.engine.steps import Joint
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from redis import exceptions as redis_errors
 else:
-    redis_errors = late("redis.exceptions")
+    redis_errors = lazy("redis.exceptions")
 
 _MOST_QUEUED = 25
 """The number of queued requests that are sent at once, without waiting for more tasks, to keep the engine busy."""
@@ -38,14 +38,14 @@ replies, and their deadline (loop time)."""
 def _resolve(futures: list[_Future], split: _Split | None, replies: list[Any]) -> None:
     """Set replies as the results of futures, except for those of cancelled tasks."""
     if split is None:
-        parts = [replies]
+        results = [replies]
     elif isinstance(replies[0], redis_errors.RedisError):
-        parts = [[copy(replies[0])] for _ in futures]
+        results = [[copy(replies[0])] for _ in futures]
     else:
-        parts = [[reply] for reply in split(replies[0], len(futures))]
-    for future, part in zip(futures, parts, strict=True):
+        results = [[reply] for reply in split(replies[0], len(futures))]
+    for future, result in zip(futures, results, strict=True):
         if not future.done():
-            future.set_result(part)
+            future.set_result(result)
 
 
 def _fail(futures: list[_Future], error: Exception) -> None:
@@ -126,14 +126,14 @@ class AsyncLink(asyncio.Protocol):
 
     def _flush(self) -> None:
         """Send the queued requests, joint ones as one command, and skip those cancelled meanwhile."""
-        together: dict[int, list[_Request]] = {}
+        groups: dict[int, list[_Request]] = {}
         for request in self._queued:
             future, _, _, joint = request
             if not future.done():
-                together.setdefault(id(request if joint is None else joint.together), []).append(request)
+                groups.setdefault(id(request if joint is None else joint.together), []).append(request)
         self._queued = []
         packed = b""
-        for requests in together.values():
+        for requests in groups.values():
             futures = [future for future, _, _, _ in requests]
             _, sent, count, joint = requests[0]
             if joint is None or joint.together is None:
@@ -145,7 +145,11 @@ class AsyncLink(asyncio.Protocol):
             else:
                 self._expect(futures, 1, joint.split)
                 total = len(joint.together) + len(requests) * joint.count
-                packed += b"*%d\r\n%b%b" % (total, joint.together.packed, b"".join([own for _, own, _, _ in requests]))
+                packed += b"*%d\r\n%b%b" % (
+                    total,
+                    joint.together.packed,
+                    b"".join([arguments for _, arguments, _, _ in requests]),
+                )
         if packed:
             self._transport.write(packed)
         self._close_if_done()
@@ -195,7 +199,9 @@ class AsyncLink(asyncio.Protocol):
 
     def _break(self, message: str, *, is_timeout: bool = False) -> None:
         """Close the socket at once and raise an error in all tasks that wait for a reply."""
-        lost = [future for futures, *_ in self._sent for future in futures] + [queued[0] for queued in self._queued]
+        unanswered = [future for futures, *_ in self._sent for future in futures] + [
+            queued[0] for queued in self._queued
+        ]
         self.is_open, self.is_closed = False, True
         self._queued = []
         self._sent.clear()
@@ -203,8 +209,8 @@ class AsyncLink(asyncio.Protocol):
             self._transport.abort()
         if self._timer is not None:
             self._timer.cancel()
-        if lost:  # else redis-py need not be imported
-            _fail(lost, (redis_errors.TimeoutError if is_timeout else redis_errors.ConnectionError)(message))
+        if unanswered:  # else redis-py need not be imported
+            _fail(unanswered, (redis_errors.TimeoutError if is_timeout else redis_errors.ConnectionError)(message))
 
     def hang_up(self) -> None:
         """Close the socket at once; tasks that wait for a reply get a ConnectionError."""

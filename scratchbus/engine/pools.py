@@ -15,12 +15,12 @@ from scratchbus.engine.links import Link
 from scratchbus.engine.redirects import Address, Topology
 from scratchbus.engine.steps import Sent
 from scratchbus.errors import BusClosed
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from redis import exceptions as redis_errors
 else:
-    redis_errors = late("redis.exceptions")
+    redis_errors = lazy("redis.exceptions")
 
 
 class Pool:

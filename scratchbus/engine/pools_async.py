@@ -21,12 +21,12 @@ from scratchbus.engine.redirects import Address, Topology
 # from scratchbus.engine.steps import Sent
 # end
 from scratchbus.errors import BusClosed
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from redis import exceptions as redis_errors
 else:
-    redis_errors = late("redis.exceptions")
+    redis_errors = lazy("redis.exceptions")
 
 
 class AsyncPool:
@@ -66,7 +66,7 @@ class AsyncPool:
         self.where = where
         # asyncio only:
         self._shared: dict[Address, AsyncLink] = {}
-        self._waits: set[asyncio.Timeout] = set()
+        self._connect_timeouts: set[asyncio.Timeout] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timeout = timeout
         # end
@@ -101,13 +101,13 @@ class AsyncPool:
     async def _connect_in_time(self, link: AsyncLink) -> None:
         """Connect to a server. Raises redis-py's TimeoutError or BusClosed."""
         try:
-            async with asyncio.timeout(self._timeout) as wait:
-                self._waits.add(wait)
+            async with asyncio.timeout(self._timeout) as timeout:
+                self._connect_timeouts.add(timeout)
                 await self._connect(link)
         except TimeoutError:
             raise redis_errors.TimeoutError(f"no reply within {self._timeout:g} s") from None
         finally:
-            self._waits.discard(wait)
+            self._connect_timeouts.discard(timeout)
 
     # end
     async def _connect(self, link: AsyncLink) -> None:
@@ -157,9 +157,9 @@ class AsyncPool:
         self._is_closed = True
         # asyncio only:
         self._forget_other_loops()
-        for wait in self._waits:
-            if not wait.expired():
-                wait.reschedule(0)
+        for timeout in self._connect_timeouts:
+            if not timeout.expired():
+                timeout.reschedule(0)
         for link in (*self._busy, *self._shared.values()):
             link.hang_up()
         # end
@@ -179,7 +179,7 @@ class AsyncPool:
         """Drop the connections of another event loop: they do not work in this one."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            self._idle, self._busy, self._shared, self._waits = defaultdict(deque), set(), {}, set()
+            self._idle, self._busy, self._shared, self._connect_timeouts = defaultdict(deque), set(), {}, set()
             self._loop = loop
 
     # end

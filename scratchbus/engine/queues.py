@@ -13,15 +13,15 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scratchbus.engine.steps import Queued, Step
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     import asyncio
     from concurrent import futures
     from concurrent.futures import Future
 else:
-    asyncio = late("asyncio")  # which programs that block need not import
-    futures = late("concurrent.futures")
+    asyncio = lazy("asyncio")  # which programs that block need not import
+    futures = lazy("concurrent.futures")
 
 GATHERING = 0.002
 """Seconds that a draining thread waits for more jobs, since one large batch costs less than many small ones."""
@@ -48,8 +48,8 @@ class Queues:
 
     def run(self, queued: Queued, drive: Drive) -> Any:
         """Do a job after those queued before it; return its result or raise its error."""
-        mine = self._join(queued, os.getpid())
-        if mine is None:
+        future = self._join(queued, os.getpid())
+        if future is None:
             try:
                 (outcome,) = drive(queued.work([queued.job]))
             finally:
@@ -57,16 +57,16 @@ class Queues:
                     threading.Thread(target=self._drain, args=(queued, drive), daemon=True).start()
             return _result(outcome)
         try:
-            return mine.result()
+            return future.result()
         except BaseException:
-            mine.cancel()
+            future.cancel()
             raise
 
     async def run_async(self, queued: Queued, drive: AsyncDrive) -> Any:
         """Do a job after those queued before it; return its result or raise its error."""
-        mine = self._join(queued, asyncio.get_running_loop())
-        if mine is not None:
-            return await asyncio.wrap_future(mine)
+        future = self._join(queued, asyncio.get_running_loop())
+        if future is not None:
+            return await asyncio.wrap_future(future)
         try:
             (outcome,) = await drive(queued.work([queued.job]))
         finally:
@@ -81,13 +81,13 @@ class Queues:
         if self._user != user:  # a forked child, or another event loop: the old workers are gone
             self._user, self._lock, self._waiting, self._tasks = user, threading.Lock(), {}, set()
         with self._lock:
-            others = self._waiting.get(queued.key)
-            if others is None:
+            queue = self._waiting.get(queued.key)
+            if queue is None:
                 self._waiting[queued.key] = []
                 return None
-            mine = _QueuedJob(queued.job, futures.Future())
-            others.append(mine)
-        return mine.future
+            job = _QueuedJob(queued.job, futures.Future())
+            queue.append(job)
+        return job.future
 
     def _has_more(self, key: Hashable) -> bool:
         """Return whether jobs are waiting; if not, mark the queue as idle."""
@@ -108,21 +108,21 @@ class Queues:
 
     def _drain(self, queued: Queued, drive: Drive) -> None:
         time.sleep(GATHERING)
-        while taken := self._take(queued.key):
+        while jobs := self._take(queued.key):
             try:
-                drive(_do(queued, taken))
+                drive(_do(queued, jobs))
             except Exception as error:  # such as BusClosed
-                _fail(taken, error)
+                _fail(jobs, error)
             time.sleep(GATHERING)
 
     async def _drain_async(self, queued: Queued, drive: AsyncDrive) -> None:
-        while taken := self._take(queued.key):
+        while jobs := self._take(queued.key):
             try:
-                await drive(_do(queued, taken))
+                await drive(_do(queued, jobs))
             except Exception as error:
-                _fail(taken, error)
+                _fail(jobs, error)
             except BaseException as error:  # the event loop ends, so no waiting job can run
-                _fail([*taken, *self._take(queued.key)], error)
+                _fail([*jobs, *self._take(queued.key)], error)
                 self._take(queued.key)
                 raise
 
@@ -134,17 +134,17 @@ def _result(outcome: Any) -> Any:
     return outcome
 
 
-def _do(queued: Queued, taken: list[_QueuedJob]) -> Step[None]:
+def _do(queued: Queued, jobs: list[_QueuedJob]) -> Step[None]:
     """Do jobs together and give each caller its own result or error."""
-    outcomes = yield from queued.work([each.job for each in taken])
-    for each, outcome in zip(taken, outcomes, strict=True):
+    outcomes = yield from queued.work([each.job for each in jobs])
+    for each, outcome in zip(jobs, outcomes, strict=True):
         if isinstance(outcome, BaseException):
             each.future.set_exception(outcome)
         else:
             each.future.set_result(outcome)
 
 
-def _fail(taken: list[_QueuedJob], error: BaseException) -> None:
-    for each in taken:
+def _fail(jobs: list[_QueuedJob], error: BaseException) -> None:
+    for each in jobs:
         if not each.future.done():
             each.future.set_exception(error)

@@ -12,21 +12,21 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from scratchbus.engine.connections import Commands, is_broken, translate
-from scratchbus.engine.patience import PATIENCE, READ_TRIES, backoff
+from scratchbus.engine.retry_limits import READ_TRIES, RECOVERY_SECONDS, backoff
 from scratchbus.engine.steps import Call, Interrupted, Joint, Pause, Request
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from redis import exceptions as redis_errors
 else:
-    redis_errors = late("redis.exceptions")
+    redis_errors = lazy("redis.exceptions")
 
 T = TypeVar("T")
 
 Address = tuple[str, int]
 """Host and port of a server."""
 
-_HERE: Address = ("", 0)
+_ONLY_SERVER: Address = ("", 0)
 _ASKING = ("ASKING",)
 
 
@@ -49,7 +49,7 @@ class Topology(Protocol):
     """The known locations of the shards, shared by all drivers of an engine in all threads."""
 
     @property
-    def patience(self) -> float:
+    def retry_seconds(self) -> float:
         """Seconds that a call waits for a transient failure to pass; a read is sent a few times in any case."""
         ...
 
@@ -74,12 +74,12 @@ class Topology(Protocol):
 class OneServer:
     """All shards are always on the same server."""
 
-    patience = 0.0
-    only = _HERE
+    retry_seconds = 0.0
+    only = _ONLY_SERVER
 
     def address(self, shard: int) -> Address | None:
         """Return the address that stands for it."""
-        return _HERE
+        return _ONLY_SERVER
 
     def learn(self) -> Learning[None]:
         """Do nothing: there is nothing to learn."""
@@ -106,12 +106,12 @@ class Failover:
         self.has_answered = False
 
     @property
-    def patience(self) -> float:
+    def retry_seconds(self) -> float:
         """Seconds that a failover may take; 0 if no server has ever answered."""
-        return PATIENCE if self.has_answered else 0.0
+        return RECOVERY_SECONDS if self.has_answered else 0.0
 
     @staticmethod
-    def passes(failure: Exception) -> bool:
+    def is_transient(failure: Exception) -> bool:
         """Return whether servers answer with this error during a failover or while a slot moves.
 
         Unless the connection was lost, a write that failed with it did not happen.
@@ -127,24 +127,28 @@ class Failover:
 
 
 def deliver(
-    topology: Topology, call: Call, where: str, failed: Exception | None = None, asked: Address | None = None
+    topology: Topology,
+    call: Call,
+    where: str,
+    first_failure: Exception | None = None,
+    first_address: Address | None = None,
 ) -> Generator[Sending | Pause, Any, list[Any]]:
     """Send a call to the server of its shard and return the replies.
 
-    After an attempt that already failed, `failed` is its error and `asked` its server. When the connection breaks, a
-    read is sent again, and a write raises Interrupted. Reads and writes that a server refused because it does not have
-    the shard are sent again, since they did not happen.
+    After an attempt that already failed, `first_failure` is its error and `first_address` its server. When the
+    connection breaks, a read is sent again, and a write raises Interrupted. Reads and writes that a server refused
+    because it does not have the shard are sent again, since they did not happen.
     """
-    aside: Address | None = None
+    ask_address: Address | None = None
     deadline = 0.0
     for attempt in count():
-        address = aside
+        address = ask_address
         try:
-            if failed is not None and attempt == 0:
-                address = asked
-                raise failed
-            if aside is not None:
-                return (yield Sending(aside, (_ASKING, *call.commands)))[1:]  # type: ignore[no-any-return]
+            if first_failure is not None and attempt == 0:
+                address = first_address
+                raise first_failure
+            if ask_address is not None:
+                return (yield Sending(ask_address, (_ASKING, *call.commands)))[1:]  # type: ignore[no-any-return]
             address = topology.address(call.shard)
             if address is None:
                 yield from topology.learn()
@@ -154,31 +158,31 @@ def deliver(
             return (yield Sending(address, call.commands, call.joint))  # type: ignore[no-any-return]
         except (redis_errors.RedisError, OSError) as error:
             failure: Exception = error
-        passes = topology.note(failure, call.shard, address)
+        is_transient = topology.note(failure, call.shard, address)
         if call.is_write and is_lost(failure):
             raise Interrupted(str(translate(failure, where)))
-        deadline = deadline or time.monotonic() + topology.patience
-        if not passes:
+        deadline = deadline or time.monotonic() + topology.retry_seconds
+        if not is_transient:
             raise translate(failure, where)
         if attempt >= READ_TRIES - 1 and time.monotonic() > deadline:
             if isinstance(failure, redis_errors.AskError):
                 failure = redis_errors.TryAgainError(f"slot {failure.slot_id} is being moved")
             raise translate(failure, where)
-        aside = None
+        ask_address = None
         if isinstance(failure, redis_errors.MovedError) and attempt == 0:
             continue
-        if type(failure) is redis_errors.AskError and _may_go_aside(call):
+        if type(failure) is redis_errors.AskError and _may_follow_ask(call):
             if len(call.commands) > 1:
                 replies = []
                 for command in call.commands:
                     replies += yield from deliver(topology, Call(call.shard, (command,)), where)
                 return replies
-            aside = (failure.host or (address or _HERE)[0], failure.port)
+            ask_address = (failure.host or (address or _ONLY_SERVER)[0], failure.port)
             continue
         yield Pause(backoff(attempt))
     raise AssertionError("unreachable")
 
 
-def _may_go_aside(call: Call) -> bool:
+def _may_follow_ask(call: Call) -> bool:
     """Return whether a call may follow its slot while it is being moved; writes and scripts wait for the end."""
     return not call.is_write and not any(str(command[0]).startswith("EVAL") for command in call.commands)

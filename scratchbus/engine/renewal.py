@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 from scratchbus.telemetry.logs import stderr_logger
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from scratchbus.engine.steps import Step
 else:
-    asyncio = late("asyncio")  # which programs that block need not import
+    asyncio = lazy("asyncio")  # which programs that block need not import
 
-BEAT = 0.1
+CHECK_SECONDS = 0.1
 """Seconds between two checks for what is due."""
 
 logger = stderr_logger()
@@ -44,49 +44,49 @@ class Keeper:
 
     def __init__(self, run: Callable[[Step[None]], Any]) -> None:
         self._run = run
-        self._kept: list[Renewable] = []
+        self._renewables: list[Renewable] = []
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._is_running = False
 
-    def add(self, kept: Renewable) -> None:
+    def add(self, renewable: Renewable) -> None:
         """Renew this from now on, unless the bus is closed."""
         with self._lock:
             if self._closed.is_set():
                 return
-            self._kept.append(kept)
+            self._renewables.append(renewable)
             if not self._is_running:
                 self._is_running = True
-                threading.Thread(target=self._beat, name="keeper", daemon=True).start()
+                threading.Thread(target=self._renew_due, name="keeper", daemon=True).start()
 
-    def remove(self, kept: Renewable) -> None:
+    def remove(self, renewable: Renewable) -> None:
         """Stop renewing this."""
         with self._lock:
-            if kept in self._kept:
-                self._kept.remove(kept)
+            if renewable in self._renewables:
+                self._renewables.remove(renewable)
 
     def close(self) -> None:
         """Stop renewing anything."""
         with self._lock:
             self._closed.set()
-            self._kept.clear()
+            self._renewables.clear()
 
-    def _beat(self) -> None:
+    def _renew_due(self) -> None:
         while True:
             with self._lock:
                 now = time.monotonic()
-                due = [kept for kept in self._kept if kept.is_due(now)]
-                if not self._kept:
+                due = [renewable for renewable in self._renewables if renewable.is_due(now)]
+                if not self._renewables:
                     self._is_running = False
                     return
-            for kept in due:
+            for renewable in due:
                 try:
-                    self._run(kept.keep())
+                    self._run(renewable.keep())
                 except Exception as problem:  # one failure must not stop the others
                     if self._closed.is_set():
                         return
                     logger.warning("a renewal failed; trying again", reason=f"{type(problem).__name__}: {problem}")
-            self._closed.wait(BEAT)
+            self._closed.wait(CHECK_SECONDS)
 
 
 class AsyncKeeper:
@@ -94,38 +94,38 @@ class AsyncKeeper:
 
     def __init__(self, run: Callable[[Step[None]], Awaitable[Any]]) -> None:
         self._run = run
-        self._kept: list[Renewable] = []
+        self._renewables: list[Renewable] = []
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
 
-    def add(self, kept: Renewable) -> None:
+    def add(self, renewable: Renewable) -> None:
         """Renew this from now on, unless the bus is closed."""
         if self._is_closed:
             return
-        self._kept.append(kept)
+        self._renewables.append(renewable)
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._beat(), name="keeper")
+            self._task = asyncio.create_task(self._renew_due(), name="keeper")
 
-    def remove(self, kept: Renewable) -> None:
+    def remove(self, renewable: Renewable) -> None:
         """Stop renewing this."""
         with suppress(ValueError):
-            self._kept.remove(kept)
+            self._renewables.remove(renewable)
 
     async def close(self) -> None:
         """Stop renewing anything."""
         self._is_closed = True
-        self._kept.clear()
+        self._renewables.clear()
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
 
-    async def _beat(self) -> None:
-        while self._kept:
+    async def _renew_due(self) -> None:
+        while self._renewables:
             now = time.monotonic()
-            for kept in [kept for kept in self._kept if kept.is_due(now)]:
+            for renewable in [renewable for renewable in self._renewables if renewable.is_due(now)]:
                 try:
-                    await self._run(kept.keep())
+                    await self._run(renewable.keep())
                 except Exception as problem:  # one failure must not stop the others
                     logger.warning("a renewal failed; trying again", reason=f"{type(problem).__name__}: {problem}")
-            await asyncio.sleep(BEAT)
+            await asyncio.sleep(CHECK_SECONDS)

@@ -25,7 +25,7 @@ from typing import Annotated, Any, ClassVar, Generic, ParamSpec, TypeVar, get_ty
 from hiredis import pack_command
 
 from scratchbus.errors import EngineError, shown
-from scratchbus.telemetry.late import once
+from scratchbus.telemetry.lazy import once
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -121,9 +121,9 @@ class Script(Generic[P]):
             keys += values[name]
         return (self._verb, self.sha, str(len(keys)), *keys, *map(values.__getitem__, self._arguments), *rest)
 
-    def answer(self, reply: Any, *known: int) -> list[Any]:
-        """Return a reply of the script. Raises EngineError unless it is a list that begins with a `known` number."""
-        if isinstance(reply, list) and reply and reply[0] in known and isinstance(reply[0], int):
+    def answer(self, reply: Any, *codes: int) -> list[Any]:
+        """Return a reply of the script. Raises EngineError unless it is a list that begins with one of these codes."""
+        if isinstance(reply, list) and reply and reply[0] in codes and isinstance(reply[0], int):
             return reply
         raise self.unknown(reply)
 
@@ -160,6 +160,6 @@ def _read(name: str) -> str:
 
 
 def _fill(constants: Constants, found: re.Match[str]) -> str:
-    name, words = found.groups()
+    name, arguments = found.groups()
     value = constants[name]
-    return value if isinstance(value, str) else value(*(words.split(", ") if words else ()))
+    return value if isinstance(value, str) else value(*(arguments.split(", ") if arguments else ()))

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from scratchbus.engine.redirects import Address, Failover, Learning, Sending
 from scratchbus.errors import EngineMisconfigured
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from redis import exceptions as redis_errors
 else:
-    redis_errors = late("redis.exceptions")
+    redis_errors = lazy("redis.exceptions")
 
 
 class Sentinels(Failover):
@@ -33,7 +33,7 @@ class Sentinels(Failover):
 
         Raises EngineMisconfigured if sentinels answer and none knows the master's name.
         """
-        trouble: Exception | None = None
+        last_problem: Exception | None = None
         for sentinel in list(self._sentinels):
             try:
                 (named,) = yield Sending(sentinel, (("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._name),))
@@ -45,20 +45,20 @@ class Sentinels(Failover):
                     self._sentinels.sort(key=lambda each: each != sentinel)
                     self._master = address
                     return
-                trouble = redis_errors.ReadOnlyError(f"{address[0]}:{address[1]} is not yet the master")
+                last_problem = redis_errors.ReadOnlyError(f"{address[0]}:{address[1]} is not yet the master")
             except (redis_errors.RedisError, OSError) as problem:
-                if not self.passes(problem):
+                if not self.is_transient(problem):
                     raise
-                trouble = problem
-        if trouble is None:
+                last_problem = problem
+        if last_problem is None:
             raise EngineMisconfigured(f"the sentinels know no master {self._name!r}; check the name in the URL")
-        raise trouble
+        raise last_problem
 
     def note(self, failure: Exception, shard: int, address: Address | None) -> bool:
         """Forget the master if the failure is transient; return whether it is."""
-        if self.passes(failure):
+        if self.is_transient(failure):
             self._master = None
-        return self.passes(failure)
+        return self.is_transient(failure)
 
 
 def _is_master(address: Address) -> Learning[bool]:

@@ -11,16 +11,16 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 from scratchbus.engine.connections import AsyncConnection, Connection
 from scratchbus.engine.redirects import Address
 from scratchbus.errors import InvalidURL
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from redis import connection as blocking
     from redis import exceptions as redis_errors
     from redis.asyncio import connection as nonblocking
 else:
-    blocking = late("redis.connection")
-    nonblocking = late("redis.asyncio.connection")
-    redis_errors = late("redis.exceptions")
+    blocking = lazy("redis.connection")
+    nonblocking = lazy("redis.asyncio.connection")
+    redis_errors = lazy("redis.exceptions")
 
 SCHEMES = (
     "redis://, rediss://, unix://, redis+cluster://host,host, redis+sentinel://host,host/master,"
@@ -63,18 +63,18 @@ def makers(url: str, options: Mapping[str, Any], shown: str) -> Makers:
         raise _not_a_url(shown, error) from None
     cls = parsed.pop("connection_class", blocking.Connection)
     acls = aparsed.pop("connection_class", nonblocking.Connection)
-    own = {"protocol", "retry", "decode_responses", "socket_timeout"}
-    kept = {**options, **{name: value for name, value in parsed.items() if name not in own}}
-    akept = {**options, **{name: value for name, value in aparsed.items() if name not in own}}
-    for option in _FILES & kept.keys():
-        if not Path(kept[option]).is_file():
+    managed = {"protocol", "retry", "decode_responses", "socket_timeout"}
+    merged = {**options, **{name: value for name, value in parsed.items() if name not in managed}}
+    amerged = {**options, **{name: value for name, value in aparsed.items() if name not in managed}}
+    for option in _FILES & merged.keys():
+        if not Path(merged[option]).is_file():
             raise InvalidURL(f"{without_password(shown)!r}: the file of {option} does not exist; check its path")
-    made = Makers(lambda **where: cls(**{**kept, **where}), lambda **where: acls(**{**akept, **where}))
+    result = Makers(lambda **address: cls(**{**merged, **address}), lambda **address: acls(**{**amerged, **address}))
     try:
-        made.make(None), made.amake()  # these validate the options
+        result.make(None), result.amake()  # these validate the options
     except (ValueError, TypeError, redis_errors.RedisError) as error:
         raise _not_a_url(shown, error) from None
-    return made
+    return result
 
 
 class ManyHosts(NamedTuple):
@@ -96,15 +96,15 @@ def read_hosts(url: str) -> ManyHosts:
         parts = urlsplit(url)
         login, at, hosts = parts.netloc.rpartition("@")
         port = _SENTINEL_PORT if parts.scheme.endswith("sentinel") else _PORT
-        places = [urlsplit(f"//{host}") for host in hosts.split(",")]
-        addresses = [(place.hostname or "", place.port or port) for place in places]
+        parsed = [urlsplit(f"//{host}") for host in hosts.split(",")]
+        addresses = [(host.hostname or "", host.port or port) for host in parsed]
     except ValueError as error:
         raise _not_a_url(url, error) from None
     if not all(host for host, _ in addresses):
         raise InvalidURL(f"{without_password(url)!r} names no host; write one of: {SCHEMES}")
     base = parts.scheme.partition("+")[0]
     options = dict(parse_qsl(parts.query))
-    user, password = (quote(options.pop(f"sentinel_{word}", ""), safe="") for word in ("username", "password"))
+    user, password = (quote(options.pop(f"sentinel_{name}", ""), safe="") for name in ("username", "password"))
     server = f"{base}://{login}{at}localhost/?{urlencode(options)}"
     options.pop("db", None)  # sentinels have none
     sentinel = f"{base}://{user}:{password}@localhost/?{urlencode(options)}"
@@ -115,17 +115,17 @@ def _not_a_url(url: str, error: Exception) -> InvalidURL:
     """Return the error for a text that is not an engine URL."""
     shown = without_password(url)
     reason = str(error).rpartition("got an ")[2]  # for an unknown option, without the name of redis-py's function
-    why = f": {reason}" if shown == url else ""  # the reason may quote part of the password
-    return InvalidURL(f"{shown!r} is not an engine URL{why}; write one of: {SCHEMES}")
+    detail = f": {reason}" if shown == url else ""  # the reason may quote part of the password
+    return InvalidURL(f"{shown!r} is not an engine URL{detail}; write one of: {SCHEMES}")
 
 
 def without_password(url: str) -> str:
     """Return a URL with `***` for its passwords, wherever they are, even if the URL is malformed."""
-    scheme, mark, rest = url.partition("://")
-    if not mark and scheme.partition(":")[0].lower() not in ("embedded", "memory"):
+    scheme, separator, remainder = url.partition("://")
+    if not separator and scheme.partition(":")[0].lower() not in ("embedded", "memory"):
         scheme = _BARE_USER.sub(r"\1***@", scheme)
-    if "@" in rest and not rest.startswith("/"):
-        user, place = rest.rpartition("@")[::2]
+    if "@" in remainder and not remainder.startswith("/"):
+        user, host = remainder.rpartition("@")[::2]
         name, colon, _ = user.partition(":")
-        rest = f"{name}:***@{place}" if colon else rest
-    return _PASSWORD_OPTION.sub(r"\1***", scheme + mark + rest)
+        remainder = f"{name}:***@{host}" if colon else remainder
+    return _PASSWORD_OPTION.sub(r"\1***", scheme + separator + remainder)

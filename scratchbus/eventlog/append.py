@@ -15,20 +15,20 @@ from scratchbus.engine.scripts import Command
 from scratchbus.engine.steps import Call, Collect, Interrupted, Joint, Send, Step, Wrote
 from scratchbus.errors import EngineError, EngineLoading, InvalidName, NotReplicated
 from scratchbus.eventlog import ids
-from scratchbus.eventlog.bus_log import MOST_PAGES, Log, PageOfLog, reach
+from scratchbus.eventlog.append_command import append_command, read_reply
+from scratchbus.eventlog.bus_log import MOST_PAGES, Log, PageOfLog, read_end
 from scratchbus.eventlog.codec import encode_body, encode_tags
-from scratchbus.eventlog.guarded import append_command, read_reply
+from scratchbus.eventlog.dropped_heads import drop_restored_heads, restore_missing_head
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.eventlog.layouts import CLASSES, SPAN
-from scratchbus.eventlog.retries import check_recalled, look_for_lost, look_for_retried, note
-from scratchbus.eventlog.revive import drop_revived, revive_missing
+from scratchbus.eventlog.retries import annotate, check_recalled, search_lost, search_retried
 from scratchbus.eventlog.writes import Appended, Op, Write, Written, check_size
 from scratchbus.telemetry import tracing
 from scratchbus.telemetry.counters import counts
 
-_place = tuple.__new__  # creates a named tuple without its constructor, which is a Python function
-_NOTHING = START.stream_id  # the end of an empty log
-_REMEMBERED = 1.0  # seconds for which a page's additions take the way that the last one needed
+_new_tuple = tuple.__new__  # creates a named tuple without its constructor, which is a Python function
+_EMPTY = START.stream_id  # the end of an empty log
+_ROUTE_SECONDS = 1.0  # seconds for which a page's additions take the way that the last one needed
 
 
 def append(
@@ -65,56 +65,58 @@ def _append(
     """
     if page == SYSTEM_PAGE and any(write.op != Op.PUT for write in writes):
         raise InvalidName(f"page: {page!r} is reserved for the bus's own events; write to another page")
-    where = log.page(page)
-    shard = where.keys.shard
-    before = log.seen.get(shard) or (yield from reach(log, shard))
-    begun = time.monotonic()
-    is_plain = before != _NOTHING and log.unusual.get(page, 0.0) < begun
+    page_keys = log.page(page)
+    shard = page_keys.keys.shard
+    before = log.known_ends.get(shard) or (yield from read_end(log, shard))
+    started = time.monotonic()
+    is_plain = before != _EMPTY and log.guarded_pages.get(page, 0.0) < started
     for write in writes:
         is_plain = is_plain and write.is_plain
-        if ids.OPEN_END in write.said.id:
-            whole = write.said.id.replace(ids.OPEN_END, log.bounds[shard])
-            write.said = write.event.placed(id=whole)
-    first = writes[0].said.id
-    wait = (("WAIT", log.replicas, log.replica_ms),) if log.replicas else ()
+        if ids.OPEN_END in write.event_or_draft.id:
+            event_id = write.event_or_draft.id.replace(ids.OPEN_END, log.id_bounds[shard])
+            write.event_or_draft = write.event.placed(id=event_id)
+    first = writes[0].event_or_draft.id
+    wait_commands = (("WAIT", log.replicas, log.replica_ms),) if log.replicas else ()
     scan, attempt = "", 0
-    revived: dict[str, list[str]] = {}
+    restored: dict[str, list[str]] = {}
     after = ids.bound_of(first) if writes[0].digest else None
     if after is not None:
-        scan, recalled = yield from look_for_retried(log, shard, after, writes)
+        scan, recalled = yield from search_retried(log, shard, after, writes)
         if recalled:
             yield Wrote(first, recalled[0])
             return Appended([], recalled)
     while True:
         try:
             if is_plain:
-                reply, *copies = yield from _add(log, where, page, writes, room, on_full, mode, wait, meanwhile)
+                reply, *copies = yield from _add(
+                    log, page_keys, page, writes, room, on_full, mode, wait_commands, meanwhile
+                )
             else:
-                command = append_command(log, where, page, writes, room=room, on_full=on_full, mode=mode, scan=scan)
-                reply, *copies = yield Call(shard, (command, *wait), is_write=True)
+                command = append_command(log, page_keys, page, writes, room=room, on_full=on_full, mode=mode, scan=scan)
+                reply, *copies = yield Call(shard, (command, *wait_commands), is_write=True)
         except (Interrupted, EngineLoading) as lost:
-            scan = yield from look_for_lost(log, shard, after or before, writes, lost, begun, attempt)
+            scan = yield from search_lost(log, shard, after or before, writes, lost, started, attempt)
             attempt += 1
         except EngineError as error:
-            note(error, first, is_in_doubt=attempt > 0 or after is not None)
+            annotate(error, first, is_in_doubt=attempt > 0 or after is not None)
             raise
         else:
             if reply == [b"other"]:
-                _remember(log.unusual, page)
+                _reroute(log.guarded_pages, page)
             elif reply != [b"full"] and (
-                reply[0] != b"refused" or not (yield from revive_missing(log, page, writes, reply, revived))
+                reply[0] != b"refused" or not (yield from restore_missing_head(log, page, writes, reply, restored))
             ):
                 break
         is_plain = False  # no longer
-    if revived:
-        yield from drop_revived(where.keys, page, revived)
+    if restored:
+        yield from drop_restored_heads(page_keys.keys, page, restored)
     if isinstance(reply, bytes) or reply[0] == b"displaced":
         outcome = _read_added(log, shard, writes, reply)
     else:
         outcome = read_reply(log, shard, page, room, writes, reply)
     if after is not None and outcome.recalled is not None:
         yield from check_recalled(log, shard, writes, outcome.recalled)
-    counts.append_took.add(time.monotonic() - begun)
+    counts.append_took.add(time.monotonic() - started)
     counts.displaced += sum(map(len, outcome.displaced.values()))
     if copies and copies[0] < log.replicas:
         raise _not_replicated(log, copies[0], first, outcome)
@@ -125,32 +127,32 @@ def _append(
 
 def _not_replicated(log: Log, copies: int, first: str, outcome: Appended) -> NotReplicated:
     """Return the error for too few replicas, with the position and the fence of the write."""
-    short = NotReplicated(copies, log.replicas, first)
+    error = NotReplicated(copies, log.replicas, first)
     if outcome.wrote is not None:
-        short.position, short.fence = outcome.wrote.position, outcome.wrote.fence
-    return short
+        error.position, error.fence = outcome.wrote.position, outcome.wrote.fence
+    return error
 
 
 def _add(
     log: Log,
-    where: PageOfLog,
+    page_keys: PageOfLog,
     page: str,
     writes: list[Write],
     room: int,
     on_full: str,
     mode: str,
-    wait: tuple[Command, ...],
+    wait_commands: tuple[Command, ...],
     meanwhile: Callable[[], object] | None,
 ) -> Step[list[Any]]:
     """Send plain additions to the scripts in `add_lua/`; return the reply, followed by that of WAIT if it was sent."""
-    shard, prefixes = where.keys.shard, log.additions(page, room, on_full)
+    shard, prefixes = page_keys.keys.shard, log.additions(page, room, on_full)
     replies: list[Any]
     if len(writes) > 1:
         events = tuple(chain.from_iterable(map(_addition, writes)))
         check_size(events, len(writes))
         command = (*(prefixes.all if mode == "all" else prefixes.each), *events)
-        call = Call(shard, (command, *wait), True)
-        if meanwhile is None or wait:
+        call = Call(shard, (command, *wait_commands), True)
+        if meanwhile is None or wait_commands:
             replies = yield call
         else:
             sent = yield Send(call)
@@ -159,32 +161,32 @@ def _add(
         return replies
     event = _addition(writes[0])
     command = (*prefixes.one, *event)
-    is_crowded = bool(wait) or log.crowded.get(page, 0.0) > time.monotonic()
+    is_unjoined = bool(wait_commands) or log.unjoined_pages.get(page, 0.0) > time.monotonic()
     packed: bytes = pack_command(event)  # type: ignore[arg-type]  # it takes a tuple of any length
-    own = packed[packed.index(b"\n") + 1 :]  # as `packed_arguments` does it
-    joint = Joint(prefixes.one, own, len(event), None if is_crowded else prefixes.each, split_added)
-    replies = yield Call(shard, (command, *wait), True, None if wait else joint)
+    packed_event = packed[packed.index(b"\n") + 1 :]  # as `packed_arguments` does it
+    joint = Joint(prefixes.one, packed_event, len(event), None if is_unjoined else prefixes.each, split_added)
+    replies = yield Call(shard, (command, *wait_commands), True, None if wait_commands else joint)
     if replies == [[b"full"]]:  # it was sent with others
-        _remember(log.crowded, page)
-        replies = yield Call(shard, (command,), True, Joint(prefixes.one, own, len(event)))
+        _reroute(log.unjoined_pages, page)
+        replies = yield Call(shard, (command,), True, Joint(prefixes.one, packed_event, len(event)))
     return replies
 
 
-def _remember(pages: dict[str, float], page: str) -> None:
+def _reroute(pages: dict[str, float], page: str) -> None:
     """Note that additions to a page are to be sent in another way for a while."""
     if len(pages) >= MOST_PAGES:
         pages.clear()
-    pages[page] = time.monotonic() + _REMEMBERED
+    pages[page] = time.monotonic() + _ROUTE_SECONDS
 
 
 def _addition(write: Write) -> tuple[str | bytes, ...]:
     """Return the arguments of a plain addition for its script, in the order of `Addition`."""
-    said = write.said
-    span, start = _placing(write.status, write.status_class, said.type, write.priority or 0)
+    event = write.event_or_draft
+    span, start = _span_and_start(write.status, write.status_class, event.type, write.priority or 0)
     return (
-        said.id,
-        said.subject,
-        said.type,
+        event.id,
+        event.subject,
+        event.type,
         span,
         start,
         "" if write.expires == "0" else write.expires,
@@ -194,32 +196,32 @@ def _addition(write: Write) -> tuple[str | bytes, ...]:
 
 
 @lru_cache
-def _placing(status: str, status_class: str, type: str, priority: int) -> tuple[str, str]:
+def _span_and_start(status: str, status_class: str, type: str, priority: int) -> tuple[str, str]:
     """Return the `span` and the `start` of an `Addition`."""
     return str(priority * SPAN), f"1|{status}|{CLASSES[status_class]}|{type}|{priority}"
 
 
 def _read_added(log: Log, shard: int, writes: list[Write], reply: bytes | list[bytes]) -> Appended:
     """Return the outcome of plain additions, and count them; the reply has the stream id of the first."""
-    is_lone = isinstance(reply, bytes)
+    displaced_nothing = isinstance(reply, bytes)
     stream_id = (reply if isinstance(reply, bytes) else reply[1]).decode()
     displaced: dict[str, tuple[str, ...]] = (
-        {} if isinstance(reply, bytes) else {writes[0].said.subject: (reply[2].decode(),)}
+        {} if isinstance(reply, bytes) else {writes[0].event_or_draft.subject: (reply[2].decode(),)}
     )
     ms_text, _, seq_text = stream_id.partition("-")
     ms, seq = int(ms_text), int(seq_text)
-    position = _place(Position, (ms, seq, shard))
-    written = [Written(position, 1, "added", writes[0].said.subject, 0)]
+    position = _new_tuple(Position, (ms, seq, shard))
+    written = [Written(position, 1, "added", writes[0].event_or_draft.subject, 0)]
     for write in writes[1:]:
         seq += 1
-        written.append(Written(_place(Position, (ms, seq, shard)), 1, "added", write.said.subject, 0))
-    if is_lone:
-        log.lone[shard] = ms, int(seq_text), seq
+        written.append(Written(_new_tuple(Position, (ms, seq, shard)), 1, "added", write.event_or_draft.subject, 0))
+    if displaced_nothing:
+        log.last_plain_append[shard] = ms, int(seq_text), seq
     counts.appended["added"] += len(written)
-    if stream_id[:9] != log.seen[shard][:9]:  # another 10 s
-        log.bounds[shard] = ids.bound(stream_id)
-    log.seen[shard] = stream_id
-    return Appended(written, wrote=Wrote(writes[0].said.id, position), displaced=displaced)
+    if stream_id[:9] != log.known_ends[shard][:9]:  # another 10 s
+        log.id_bounds[shard] = ids.id_bound(stream_id)
+    log.known_ends[shard] = stream_id
+    return Appended(written, wrote=Wrote(writes[0].event_or_draft.id, position), displaced=displaced)
 
 
 def split_added(reply: Any, count: int) -> list[Any]:

@@ -10,7 +10,7 @@ from scratchbus.domain.position import Position
 from scratchbus.engine.scripts import Key, lua_script
 from scratchbus.engine.steps import Call, Fetch, Step, ask_all
 from scratchbus.errors import LogRewound, PositionLost
-from scratchbus.eventlog.archived import Past, Stretch
+from scratchbus.eventlog.archive_protocol import EntryChunk, LogArchive
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.gaps import count_all_erased, not_erased
 from scratchbus.eventlog.layouts import read_last
@@ -45,12 +45,12 @@ def read_floor(log: Log, shard: int) -> Step[Floor]:
     return Floor.parse(row, origin, shard)
 
 
-def lost(shard: int, what: str) -> PositionLost:
+def no_archive(shard: int, what: str) -> PositionLost:
     """Return the error for events that only the archive has."""
     return PositionLost(f"shard {shard}: {what} was archived; set archive_url to the location of the archive")
 
 
-def not_of(floor: Floor, position: Position) -> LogRewound:
+def other_log(floor: Floor, position: Position) -> LogRewound:
     """Return the error for a position that is not in the log that is archived up to this floor."""
     return LogRewound(
         f"shard {position.shard}: {position} is not in the log that is archived up to {floor.position}, which was"
@@ -58,42 +58,42 @@ def not_of(floor: Floor, position: Position) -> LogRewound:
     )
 
 
-def from_archive(log: Log, shard: int, what: str, call: Callable[[Past], T]) -> Step[T]:
+def from_archive(log: Log, shard: int, what: str, call: Callable[[LogArchive], T]) -> Step[T]:
     """Query the archive. Raises PositionLost if none is set; the error names the wanted events by `what`."""
-    if log.past is None:
-        raise lost(shard, what)
-    found: T = yield Fetch(partial(call, log.past))
+    if log.archive is None:
+        raise no_archive(shard, what)
+    found: T = yield Fetch(partial(call, log.archive))
     return found
 
 
-def archived_after(log: Log, floor: Floor, after: Position, limit: int, page: str = "") -> Step[Stretch]:
+def archived_after(log: Log, floor: Floor, after: Position, limit: int, page: str = "") -> Step[EntryChunk]:
     """Return the next archived entries after a position; none only if none are left below the floor.
 
     Raises PositionLost if there is no archive, and LogRewound for a position of another log: there, later events have
     smaller numbers.
     """
     if after < floor.position and after.seq >= floor.position.seq:
-        raise not_of(floor, after)
-    shard, stretch = after.shard, Stretch([], after, "")
-    while not stretch.entries and (at := stretch.at) < floor.position:
+        raise other_log(floor, after)
+    shard, chunk = after.shard, EntryChunk([], after, "")
+    while not chunk.entries and (at := chunk.at) < floor.position:
         what = f"everything after {at}" if at.seq or at.ms else "the beginning of the log"
         read = partial(_read_after, shard, floor, at, limit, page)
-        stretch = yield from from_archive(log, shard, what, read)
-        stretch = stretch._replace(entries=(yield from _still_there(log, shard, stretch.entries)))
-    return stretch
+        chunk = yield from from_archive(log, shard, what, read)
+        chunk = chunk._replace(entries=(yield from _without_erased(log, shard, chunk.entries)))
+    return chunk
 
 
-def _read_after(shard: int, floor: Floor, at: Position, limit: int, page: str, past: Past) -> Stretch:
-    return past.after(shard, floor.origin, at, floor.position, limit, page)
+def _read_after(shard: int, floor: Floor, at: Position, limit: int, page: str, archive: LogArchive) -> EntryChunk:
+    return archive.after(shard, floor.origin, at, floor.position, limit, page)
 
 
-def _still_there(log: Log, shard: int, entries: list[RawEntry]) -> Step[list[RawEntry]]:
+def _without_erased(log: Log, shard: int, entries: list[RawEntry]) -> Step[list[RawEntry]]:
     """Leave out erased entries: this process may have cached the segment before the erasure."""
     keys = log.keys(shard)
     if not entries or not (yield from count_all_erased(keys)):
         return entries
-    left = set((yield from not_erased(keys, [entry_position(entry, shard) for entry in entries])))
-    return [entry for entry in entries if entry_position(entry, shard) in left]
+    remaining = set((yield from not_erased(keys, [entry_position(entry, shard) for entry in entries])))
+    return [entry for entry in entries if entry_position(entry, shard) in remaining]
 
 
 def entries_at(log: Log, positions: Sequence[Position]) -> Step[list[RawEntry]]:
@@ -109,15 +109,17 @@ def entries_at(log: Log, positions: Sequence[Position]) -> Step[list[RawEntry]]:
     entries: list[RawEntry] = reply
     if len(entries) == len(positions):
         return entries
-    there = {entry_position(entry, shard): entry for entry in entries}
-    missing = [each for each in positions if each not in there]
+    by_position = {entry_position(entry, shard): entry for entry in entries}
+    missing = [each for each in positions if each not in by_position]
     (reply,) = yield Call(shard, (_fetch(*[each.stream_id for each in missing], log=keys.kept),))
-    there |= {entry_position(entry, shard): entry for entry in reply}
+    by_position |= {entry_position(entry, shard): entry for entry in reply}
     floor = yield from read_floor(log, shard)
-    below = [each for each in missing if each not in there and each <= floor.position]
-    if below:
+    archived = [each for each in missing if each not in by_position and each <= floor.position]
+    if archived:
         found = yield from from_archive(
-            log, shard, f"the event at {below[0]}", lambda past: past.at(shard, floor.origin, below)
+            log, shard, f"the event at {archived[0]}", lambda archive: archive.at(shard, floor.origin, archived)
         )
-        there |= {entry_position(entry, shard): entry for entry in (yield from _still_there(log, shard, found))}
-    return [there[each] for each in positions if each in there]
+        by_position |= {
+            entry_position(entry, shard): entry for entry in (yield from _without_erased(log, shard, found))
+        }
+    return [by_position[each] for each in positions if each in by_position]

@@ -21,7 +21,7 @@ from pydantic_core import PydanticUndefined
 from typing_extensions import is_typeddict
 
 from scratchbus.domain.events import ENVELOPE, Event
-from scratchbus.telemetry.late import once
+from scratchbus.telemetry.lazy import once
 
 Fields = Any
 """A struct with the fields of an event, in the order of its model; only `kind` of the envelope's fields is set."""
@@ -51,8 +51,8 @@ class BodyDecoder:
         )
         self._decode: Callable[[bytes], Fields] = msgspec.json.Decoder(struct).decode
         self._mappings = [name for name in self._names if is_typeddict(fields[name].annotation)]
-        many: Any = list[_ForTheModel if self._mappings else struct]  # type: ignore[misc]  # it is made here
-        self.decode_flat: Callable[[bytes], list[Fields]] = msgspec.json.Decoder(many).decode
+        list_type: Any = list[_ForTheModel if self._mappings else struct]  # type: ignore[misc]  # it is made here
+        self.decode_flat: Callable[[bytes], list[Fields]] = msgspec.json.Decoder(list_type).decode
         """Returns the fields of a list of bodies without objects in them, or raises one of REFUSED.
 
         Damaged bodies may complete each other in a list, but then make fewer objects: each brace begins one.
@@ -144,5 +144,5 @@ def _bounded(annotation: Any, field: FieldInfo) -> Any:
     if not bounds:
         return annotation
     meta = msgspec.Meta(**bounds)
-    arms = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
-    return Union[tuple(each if each is NoneType else Annotated[each, meta] for each in arms)]  # noqa: UP007 - see above
+    members = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    return Union[tuple(each if each is NoneType else Annotated[each, meta] for each in members)]  # noqa: UP007 - see above

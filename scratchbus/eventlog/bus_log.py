@@ -9,12 +9,12 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, NamedTuple
 
 from scratchbus.domain.position import Position
-from scratchbus.engine.patience import PATIENCE
+from scratchbus.engine.retry_limits import RECOVERY_SECONDS
 from scratchbus.engine.scripts import Prefix
 from scratchbus.engine.steps import Step, ask
 from scratchbus.eventlog import ids
 from scratchbus.eventlog.append_script import ADD, ADD_BATCH, displaced_body
-from scratchbus.eventlog.archived import Past
+from scratchbus.eventlog.archive_protocol import LogArchive
 from scratchbus.eventlog.keys import ShardKeys, shard_of
 from scratchbus.eventlog.layouts import read_last
 
@@ -46,12 +46,13 @@ class Prefixes(NamedTuple):
 class Log:
     """A bus's log as one process knows it: its name, its shards, and how far each was seen to reach.
 
-    `is_spread`: the shards are on several servers, so that no call may touch two of them. `past` reads trimmed events,
-    if an archive is set. `bounds` are the bounds that new event ids end in: how far a log reached up to 10 s ago.
-    `owner` is the owner token of the claims made here. `first` is where each log ended before the first write from
-    here. `lone` describes the last append to a shard that wrote no other events: its time, its first and last seq.
-    Additions to `crowded` pages are not joined, and those to `unusual` ones go to the append script, each until a time
-    of `time.monotonic`. `tables` are those of the index of what is paged out that were read last, by their SHA-256.
+    `is_spread`: the shards are on several servers, so that no call may touch two of them. `archive` has the trimmed
+    events, if one is set. `known_ends` are the ends of the logs as last seen, `first_ends` those before the first write
+    from here. `id_bounds` are the bounds that new event ids end in: how far a log reached up to 10 s ago. `owner` is
+    the owner token of the claims made here. `last_plain_append` describes the last append to a shard that displaced
+    nothing: its time, its first and its last seq. Additions to `unjoined_pages` are not joined with others, and those
+    to `guarded_pages` go to the append script, each until a time of `time.monotonic`. `tables` are those of the index
+    of what is paged out that were read last, by their SHA-256.
     """
 
     bus: str
@@ -62,15 +63,15 @@ class Log:
     replicas: int
     replica_ms: int
     is_spread: bool
-    past: Past | None
-    patience: float = PATIENCE
-    seen: dict[int, str] = field(default_factory=dict)
-    first: dict[int, str] = field(default_factory=dict)
+    archive: LogArchive | None
+    patience: float = RECOVERY_SECONDS
+    known_ends: dict[int, str] = field(default_factory=dict)
+    first_ends: dict[int, str] = field(default_factory=dict)
     origin: str = field(default_factory=lambda: token_hex(8))
-    bounds: dict[int, str] = field(default_factory=dict)
-    lone: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    crowded: dict[str, float] = field(default_factory=dict)
-    unusual: dict[str, float] = field(default_factory=dict)
+    id_bounds: dict[int, str] = field(default_factory=dict)
+    last_plain_append: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    unjoined_pages: dict[str, float] = field(default_factory=dict)
+    guarded_pages: dict[str, float] = field(default_factory=dict)
     tables: dict[str, Table] = field(default_factory=dict)
 
     @cached_property
@@ -106,34 +107,34 @@ class Log:
         """Return the shard of a page."""
         return shard_of(page, self.shards)
 
-    def is_lone(self, position: Position) -> bool:
+    def displaced_nothing(self, position: Position) -> bool:
         """Return whether the event there is known to have displaced nothing; False unless it is of the last append."""
-        ms, first, last = self.lone.get(position.shard, (0, 0, 0))
+        ms, first, last = self.last_plain_append.get(position.shard, (0, 0, 0))
         return position.ms == ms and first <= position.seq <= last
 
 
 def first_end(log: Log, shard: int) -> Step[str]:
     """Return the stream id that a shard's log ended with before the first write from here."""
-    if shard not in log.first:
-        yield from reach(log, shard)
-    return log.first[shard]
+    if shard not in log.first_ends:
+        yield from read_end(log, shard)
+    return log.first_ends[shard]
 
 
-def reach(log: Log, shard: int) -> Step[str]:
+def read_end(log: Log, shard: int) -> Step[str]:
     """Return the stream id that a shard's log ends with now; called before the first write from here."""
     tail = yield from ask(shard, "GET", log.keys(shard).tail)
-    seen = read_last(tail, shard)[0].stream_id
-    log.bounds[shard], log.seen[shard] = (
-        ids.bound(seen),
-        seen,
-    )  # in this order: another thread reads `seen` first
-    log.first.setdefault(shard, seen)
-    return seen
+    end = read_last(tail, shard)[0].stream_id
+    log.id_bounds[shard], log.known_ends[shard] = (
+        ids.id_bound(end),
+        end,
+    )  # in this order: another thread reads `end` first
+    log.first_ends.setdefault(shard, end)
+    return end
 
 
-def fresh_id(log: Log, page: str) -> Step[str]:
+def bounded_event_id(log: Log, page: str) -> Step[str]:
     """Return a new event id whose end is known before the append, so that other ids can derive from it."""
     shard = log.page(page).keys.shard
-    if shard not in log.bounds:
-        yield from reach(log, shard)
-    return next(ids.words) + log.bounds[shard]
+    if shard not in log.id_bounds:
+        yield from read_end(log, shard)
+    return next(ids.words) + log.id_bounds[shard]

@@ -112,8 +112,8 @@ def encode_tags(tags: Collection[str], blocked_by: Collection[str] = ()) -> str:
     After the last comma come the ids that block the observation, each with a `%` before it. A recurring observation
     blocks itself.
     """
-    marks = f",{','.join(map(_quoted, tags))}," if tags else NO_TAGS
-    return marks + encode_blockers(blocked_by) if blocked_by else marks
+    text = f",{','.join(map(_quoted, tags))}," if tags else NO_TAGS
+    return text + encode_blockers(blocked_by) if blocked_by else text
 
 
 def encode_blockers(ids: Collection[str]) -> str:
@@ -191,8 +191,8 @@ def _decode_body(
         return decoder.decode(b"{" + body[len(PREFIX) :])
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"])) or "body"
-        return Poison(_envelope(entry, shard), f"{where}: {first['msg']}")
+        path = ".".join(map(str, first["loc"])) or "body"
+        return Poison(_envelope(entry, shard), f"{path}: {first['msg']}")
     except (Poison, CodeTooOld) as error:
         return error
 

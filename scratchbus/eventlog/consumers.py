@@ -85,13 +85,15 @@ class SubscriptionLease(NamedTuple):
     def _take(self, operation: str, filters: str, start: str, reset: bool) -> Step[Grant | HeldByOther]:
         reply = yield from self._begin(operation, filters, start, reset)
         if reply[0] == 1:
-            cursor, origins, trying, events, out, stored, most, now = (
+            cursor, origins, trying, events, out, stored, max_attempts, now = (
                 part.decode() for part in (*reply[1:4], *reply[8:])
             )
-            ids = dict(one.split("|", 1) for one in events.split())
+            ids = dict(event.split("|", 1) for event in events.split())
             ends = [CursorEnd(at, ids.get(str(at), "")) for at in BusPosition.parse(cursor).shards]
             grant = Grant(ends, origins, trying, reply[4], reply[5], bool(reply[6]), reply[7])
-            return grant._replace(out=out, filters=stored, max_attempts=int(most) if most else None, now=int(now))
+            return grant._replace(
+                out=out, filters=stored, max_attempts=int(max_attempts) if max_attempts else None, now=int(now)
+            )
         if reply[0] == -2:
             raise removed(self.name)
         if reply[0] == -3:
@@ -158,18 +160,18 @@ def open_cursors(
     log: Log, ends: Sequence[CursorEnd], origins: str, pages: Collection[str] | None
 ) -> Step[list[Cursor]]:
     """Return cursors that continue where a subscription stands, in the logs of these pages."""
-    places = yield from cursors(log, BusPosition(tuple(end.position for end in ends)), pages)
-    known = dict(enumerate(origins.split(",")))
-    for place in places:
-        place.origin = known.get(place.position.shard) or place.origin
-        place.event_id = ends[place.position.shard].event_id or place.event_id
-    return places
+    opened = yield from cursors(log, BusPosition(tuple(end.position for end in ends)), pages)
+    known_origins = dict(enumerate(origins.split(",")))
+    for cursor in opened:
+        cursor.origin = known_origins.get(cursor.position.shard) or cursor.origin
+        cursor.event_id = ends[cursor.position.shard].event_id or cursor.event_id
+    return opened
 
 
-def origins_of(log: Log, origins: str, places: Sequence[Cursor]) -> str:
+def origins_of(log: Log, origins: str, cursors: Sequence[Cursor]) -> str:
     """Return the origins of all logs as a subscription stores them: the known ones, and those that cursors found."""
-    known = dict(enumerate(origins.split(","))) | {place.position.shard: place.origin for place in places}
-    return ",".join(known.get(shard, "") for shard in range(log.shards))
+    known_origins = dict(enumerate(origins.split(","))) | {cursor.position.shard: cursor.origin for cursor in cursors}
+    return ",".join(known_origins.get(shard, "") for shard in range(log.shards))
 
 
 def remove(keys: ShardKeys, name: str) -> Step[None]:
@@ -210,11 +212,11 @@ def drop_idle(keys: ShardKeys, ttl_ms: int) -> Step[list[tuple[str, str]]]:
 def read_cursors(log: Log) -> Step[dict[str, list[Position]]]:
     """Return the handled positions of each subscription that is not dropped, in the logs of its pages."""
     keys = log.keys(0)
-    known = yield from names(keys)
-    if not known:
+    all_names = yield from names(keys)
+    if not all_names:
         return {}
-    rows = yield from ask_all(0, [("HGETALL", keys.subscription(name)) for name in known])
-    states = {name: texts(row) for name, row in zip(known, rows, strict=True)}
+    rows = yield from ask_all(0, [("HGETALL", keys.subscription(name)) for name in all_names])
+    states = {name: texts(row) for name, row in zip(all_names, rows, strict=True)}
     return {name: cursors_of(log, state) for name, state in states.items() if state and "dropped" not in state}
 
 

@@ -16,10 +16,10 @@ from scratchbus.eventlog.gaps import are_erased
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.raw_entries import RawEntry, entry_id, entry_numbers, entry_position
 
-ANEW = "read the page, and go on behind bus.position()"
+ADVICE = "read the page, and go on behind bus.position()"
 """The advice to a reader that lost events."""
 
-APART_MS = 60_000
+MOST_CLOCK_SKEW_MS = 60_000
 """How far servers' clocks, and the times at which they are read, may differ: events of this span may be repeated on
 other shards when a reader continues after one event of a bus on several servers."""
 
@@ -30,7 +30,7 @@ class Cursor:
 
     A cursor with a time but no `seq` stands before the first event of that millisecond. If `page` is set, only that
     page is read, through its history index. Below the `floor`, once it is known, the archive is read. `has_more` says
-    whether the last read stopped before the end; then `ahead` is the next read, already sent. `batch` is how many
+    whether the last read stopped before the end; then `next_read` is the next one, already sent. `batch` is how many
     entries the last batch had.
     """
 
@@ -41,14 +41,14 @@ class Cursor:
     floor: Floor | None = None
     has_more: bool = False
     batch: int = field(default=1, compare=False)
-    ahead: Sent | None = field(default=None, init=False, compare=False, repr=False)  # not copied
+    next_read: Sent | None = field(default=None, init=False, compare=False, repr=False)  # not copied
 
     @property
-    def below(self) -> Floor | None:
+    def floor_above(self) -> Floor | None:
         """The floor, if it is above this cursor."""
         return self.floor if self.floor and self.position < self.floor.position else None
 
-    def stand(self, position: Position, event_id: str) -> None:
+    def move_to(self, position: Position, event_id: str) -> None:
         """Move to the position after an event."""
         self.position, self.event_id = position, event_id
 
@@ -71,26 +71,26 @@ def cursors(log: Log, after: When | None, pages: Collection[str] | None = None) 
     if isinstance(after, datetime):
         after = Position.before(after)
     if after is START:
-        places = [START] * log.shards
+        starts = [START] * log.shards
     elif isinstance(after, BusPosition):
         if len(after.shards) != log.shards:
             raise InvalidPosition(
                 f"{shown(str(after))} is a position of a bus with {len(after.shards)} shards, not {log.shards}"
             )
-        places = list(after.shards)
+        starts = list(after.shards)
     elif after.shard >= log.shards:
         raise InvalidPosition(f"{shown(str(after))} is on shard {after.shard}; the bus has {log.shards}")
     else:
-        ms = max(0, after.ms - (APART_MS if log.is_spread else 0))
-        places = [after if shard == after.shard else Position(ms, 0) for shard in range(log.shards)]
-    only = None if pages is None else [pages] if isinstance(pages, str) else list(pages)
-    out = []
-    for shard, place in enumerate(places):
-        if only is not None and shard not in map(log.shard, only):
+        ms = max(0, after.ms - (MOST_CLOCK_SKEW_MS if log.is_spread else 0))
+        starts = [after if shard == after.shard else Position(ms, 0) for shard in range(log.shards)]
+    wanted_pages = None if pages is None else [pages] if isinstance(pages, str) else list(pages)
+    found = []
+    for shard, start in enumerate(starts):
+        if wanted_pages is not None and shard not in map(log.shard, wanted_pages):
             continue
         keys = log.keys(shard)
-        position = place._replace(shard=shard)
-        origin, at, last = yield from ask_all(
+        position = start._replace(shard=shard)
+        origin, entries_at_start, tail = yield from ask_all(
             shard,
             [
                 ("GET", keys.origin),
@@ -98,19 +98,21 @@ def cursors(log: Log, after: When | None, pages: Collection[str] | None = None) 
                 ("GET", keys.tail),
             ],
         )
-        end = end_of(last, shard)
+        end = end_of(tail, shard)
         if position.seq and position > end:
             raise LogRewound(
                 f"shard {shard}: the log ends at {end}, before {position}; it was rewound or replaced, or the position"
                 " is of another bus: read it from the start"
             )
-        event_id = entry_id(at[0]) if at else ""
-        page = only[0] if only is not None and len(only) == 1 else ""
-        out.append(Cursor(position, event_id, origin.decode() if origin else "", page))
-    return out
+        event_id = entry_id(entries_at_start[0]) if entries_at_start else ""
+        page = wanted_pages[0] if wanted_pages is not None and len(wanted_pages) == 1 else ""
+        found.append(Cursor(position, event_id, origin.decode() if origin else "", page))
+    return found
 
 
-def check(log: Log, cursor: Cursor, origin: str, here: list[RawEntry], entries: list[RawEntry]) -> Step[bool]:
+def check(
+    log: Log, cursor: Cursor, origin: str, entries_at_cursor: list[RawEntry], entries: list[RawEntry]
+) -> Step[bool]:
     """Check that entries follow a cursor, given the log's `origin` and the entry at the cursor.
 
     Returns False if the log was trimmed meanwhile: then read both again. Raises PositionLost, LogRewound or
@@ -120,10 +122,10 @@ def check(log: Log, cursor: Cursor, origin: str, here: list[RawEntry], entries: 
     if cursor.origin and origin != cursor.origin:
         raise LogRewound(f"shard {shard}: this is not the log that was read before; read it again from the start")
     cursor.origin = origin
-    if here and cursor.event_id and entry_id(here[0]) != cursor.event_id:
+    if entries_at_cursor and cursor.event_id and entry_id(entries_at_cursor[0]) != cursor.event_id:
         raise LogRewound(f"shard {shard}: {was} is not the event it was before; read the log again from the start")
     keys = log.keys(shard)
-    is_missing = not here and was.seq and not (yield from are_erased(keys, was.seq - 1, was.seq + 1))
+    is_missing = not entries_at_cursor and was.seq and not (yield from are_erased(keys, was.seq - 1, was.seq + 1))
     if is_missing and not (yield from _check_trimmed(log, cursor)):
         return False
     before = was.seq if was.seq or was.ms == 0 else None
@@ -141,7 +143,7 @@ def check(log: Log, cursor: Cursor, origin: str, here: list[RawEntry], entries: 
                     return False
                 raise trimmed(was, f"it begins at {entry[0].decode()}")
             missing = f"events {before + 1} to {seq - 1} are missing before {entry[0].decode()}"
-            raise LogGap(f"shard {shard}: {missing}; {ANEW}")
+            raise LogGap(f"shard {shard}: {missing}; {ADVICE}")
         before = seq
     return True
 
@@ -156,12 +158,12 @@ def _check_trimmed(log: Log, cursor: Cursor) -> Step[bool]:
     end = end_of(tail, shard)
     if end < was:
         raise LogRewound(f"shard {shard}: the log ends at {end}, before {was}; read it again from the start")
-    begin = entry_position(first[0], shard).seq if first else 0
-    if begin > was.seq + 1 and not (yield from are_erased(keys, was.seq, begin)):
+    first_seq = entry_position(first[0], shard).seq if first else 0
+    if first_seq > was.seq + 1 and not (yield from are_erased(keys, was.seq, first_seq)):
         if (yield from _is_below_now(log, cursor)):
             return False
         raise trimmed(was, f"it begins at {first[0][0].decode()}")
-    was_read = cursor.event_id and 0 < begin <= was.seq
+    was_read = cursor.event_id and 0 < first_seq <= was.seq
     if end.seq < was.seq or was_read:
         raise LogRewound(f"shard {shard}: the log does not have {was}; read it again from the start")
     return True
@@ -170,9 +172,9 @@ def _check_trimmed(log: Log, cursor: Cursor) -> Step[bool]:
 def _is_below_now(log: Log, cursor: Cursor) -> Step[bool]:
     """Return whether a cursor is below the current floor."""
     cursor.floor = yield from read_floor(log, cursor.position.shard)
-    return cursor.below is not None
+    return cursor.floor_above is not None
 
 
 def trimmed(was: Position, what: str) -> PositionLost:
     """Return the error for a reader whose position was trimmed."""
-    return PositionLost(f"shard {was.shard}: the log was trimmed past {was}, {what}; {ANEW}")
+    return PositionLost(f"shard {was.shard}: the log was trimmed past {was}, {what}; {ADVICE}")

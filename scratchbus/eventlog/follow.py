@@ -10,7 +10,7 @@ from scratchbus.domain.time_checks import When
 from scratchbus.engine.steps import Step
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.cursor import cursors
-from scratchbus.eventlog.narrow import Narrow, decode_some_at_a_time, decode_wanted
+from scratchbus.eventlog.entry_filter import EntryFilter, decode_in_chunks, decode_wanted
 from scratchbus.eventlog.reader import LONGEST_BLOCK_MS, STOPPABLE_BLOCK_MS, Stop, read
 from scratchbus.eventlog.tail_readers import Feeds
 
@@ -21,20 +21,20 @@ def follow_events(
     feeds: Feeds,
     after: When | None,
     pages: Collection[str] | None,
-    narrow: Narrow,
+    entry_filter: EntryFilter,
     follow: bool,
     stop: Stop | None,
 ) -> Iterator[AnyEvent]:
     """Yield the events after a position, oldest first; with `follow`, wait for new ones until `stop` is set."""
-    places = run(cursors(log, after, pages))
-    while chunks := feeds.run(read(log, places)):
+    log_cursors = run(cursors(log, after, pages))
+    while chunks := feeds.run(read(log, log_cursors)):
         if stop is not None and stop.is_set():
             return
-        for events in decode_some_at_a_time(chunks, narrow):
+        for events in decode_in_chunks(chunks, entry_filter):
             yield from events
     while follow and (stop is None or not stop.is_set()):
         ms = LONGEST_BLOCK_MS if stop is None else STOPPABLE_BLOCK_MS
-        chunks = feeds.run(read(log, places, ms))
-        yield from decode_wanted(chunks, narrow)
-        if not chunks and log.is_spread and len(places) > 1:
-            feeds.wait_behind({place.position.shard: place.position for place in places}, ms / 1000)
+        chunks = feeds.run(read(log, log_cursors, ms))
+        yield from decode_wanted(chunks, entry_filter)
+        if not chunks and log.is_spread and len(log_cursors) > 1:
+            feeds.wait_behind({cursor.position.shard: cursor.position for cursor in log_cursors}, ms / 1000)

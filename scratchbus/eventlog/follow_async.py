@@ -11,12 +11,12 @@ from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.position import in_time
 from scratchbus.domain.time_checks import When
 from scratchbus.engine.steps import Step
-from scratchbus.engine.wakeup import wait_async
+from scratchbus.engine.waits import wait_async
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.cursor import cursors
+from scratchbus.eventlog.entry_filter import EntryFilter
 from scratchbus.eventlog.log_entry import LogEntry
-from scratchbus.eventlog.narrow import Narrow
 from scratchbus.eventlog.reader import LONGEST_BLOCK_MS, STOPPABLE_BLOCK_MS, Stop
 from scratchbus.eventlog.tail import Feed, TailCursor
 from scratchbus.eventlog.tail_readers import AsyncFeeds
@@ -31,12 +31,12 @@ def follow_events(
     feeds: AsyncFeeds,
     after: When | None,
     pages: Collection[str] | None,
-    narrow: Narrow,
+    entry_filter: EntryFilter,
     follow: bool,
     stop: Stop | None,
 ) -> AsyncIterator[AnyEvent]:
     """Return the events after a position, oldest first; with `follow`, wait for new ones until `stop` is set."""
-    return AsyncEvents(log, run, feeds, after, pages, narrow, follow, stop)
+    return AsyncEvents(log, run, feeds, after, pages, entry_filter, follow, stop)
 
 
 class AsyncEvents:
@@ -49,7 +49,7 @@ class AsyncEvents:
         feeds: AsyncFeeds,
         after: When | None,
         pages: Collection[str] | None,
-        narrow: Narrow,
+        entry_filter: EntryFilter,
         follow: bool,
         stop: Stop | None,
     ) -> None:
@@ -58,10 +58,10 @@ class AsyncEvents:
         self._feeds = feeds
         self._after = after
         self._pages = pages
-        self._narrow = narrow
+        self._entry_filter = entry_filter
         self._follow = follow
         self._stop = stop
-        self._places: list[TailCursor] | None = None
+        self._cursors: list[TailCursor] | None = None
         self._raw: list[LogEntry] = []  # of the shards read since all of them were read
         self._items: deque[LogEntry] = deque()
         self._woken = asyncio.Event()
@@ -105,21 +105,22 @@ class AsyncEvents:
         """Read the next events, in order of time across shards; return whether the end was reached."""
         self._woken.clear()
         is_end = True
-        for place in await self._open():
-            taken = await self._run(place.take())
-            self._raw += taken.items  # no await since the cursor moved: a cancellation loses nothing
-            is_end = is_end and taken.is_end
+        for cursor in await self._open():
+            chunk = await self._run(cursor.take())
+            self._raw += chunk.items  # no await since the cursor moved: a cancellation loses nothing
+            is_end = is_end and chunk.is_end
         self._items += sorted(self._raw, key=lambda item: in_time(item.position))
         self._raw.clear()
         return is_end and not self._items
 
     async def _open(self) -> list[TailCursor]:
-        if self._places is None:
-            at = await self._run(cursors(self._log, self._after, self._pages))
-            self._places = [
-                TailCursor(self._feed(cursor.position.shard), cursor, self._narrow, self._woken.set) for cursor in at
+        if self._cursors is None:
+            log_cursors = await self._run(cursors(self._log, self._after, self._pages))
+            self._cursors = [
+                TailCursor(self._feed(cursor.position.shard), cursor, self._entry_filter, self._woken.set)
+                for cursor in log_cursors
             ]
-        return self._places
+        return self._cursors
 
     def _feed(self, shard: int) -> Feed:
         return self._feeds.feed(shard) if self._follow else Feed(self._log, shard)  # not read by a task
@@ -129,14 +130,14 @@ class AsyncEvents:
         if not self._follow:
             self._is_over = True
             return
-        ms, places = LONGEST_BLOCK_MS if self._stop is None else STOPPABLE_BLOCK_MS, self._places or []
-        for place in places:
-            if place.feed.trouble is not None:
-                raise place.feed.trouble.with_traceback(None)
-            place.feed.join(place)
+        ms, tail_cursors = LONGEST_BLOCK_MS if self._stop is None else STOPPABLE_BLOCK_MS, self._cursors or []
+        for tail_cursor in tail_cursors:
+            if tail_cursor.feed.trouble is not None:
+                raise tail_cursor.feed.trouble.with_traceback(None)
+            tail_cursor.feed.join(tail_cursor)
         try:
-            if not any(place.feed.is_past(place.cursor.position) for place in places):
+            if not any(tail_cursor.feed.is_past(tail_cursor.cursor.position) for tail_cursor in tail_cursors):
                 await wait_async(self._woken, ms / 1000)
         finally:
-            for place in places:
-                place.feed.leave(place)
+            for tail_cursor in tail_cursors:
+                tail_cursor.feed.leave(tail_cursor)

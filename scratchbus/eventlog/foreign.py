@@ -90,10 +90,10 @@ def repair(log: Log) -> Step[list[ForeignEntry]]:
         except LogError:
             refused.append(shard)
     if refused:
-        told = f"; removed from the others: {', '.join(each.stream_id for each in removed)}" if removed else ""
+        removals = f"; removed from the others: {', '.join(each.stream_id for each in removed)}" if removed else ""
         raise LogError(
             f"shard {', '.join(map(str, refused))}: the tail names no event of the log, so where it ends is not known;"
-            f" restore the engine from a backup{told}"
+            f" restore the engine from a backup{removals}"
         )
     return removed
 

@@ -43,8 +43,8 @@ def not_erased(keys: ShardKeys, positions: Sequence[Position]) -> Step[list[Posi
     """Return the positions whose events were not erased."""
     if not positions:
         return []
-    scores = yield from ask(keys.shard, "ZMSCORE", keys.erased, *(place.seq for place in positions))
-    return [place for place, score in zip(positions, scores, strict=True) if score is None]
+    scores = yield from ask(keys.shard, "ZMSCORE", keys.erased, *(position.seq for position in positions))
+    return [position for position, score in zip(positions, scores, strict=True) if score is None]
 
 
 def find_gaps(keys: ShardKeys, after: Position, entries: list[RawEntry]) -> Step[dict[str, int]]:
@@ -55,12 +55,12 @@ def find_gaps(keys: ShardKeys, after: Position, entries: list[RawEntry]) -> Step
     gaps: dict[str, int] = {}
     before = after
     for entry in entries:
-        here = entry_position(entry, keys.shard)
-        missing = here.seq - before.seq - 1
-        if missing and (missing := missing - (yield from count_erased(keys, before.seq, here.seq))):
-            gaps[here.stream_id] = missing
-            logger.warning("gap in the log", shard=keys.shard, after=str(before), next=str(here))
-        before = here
+        position = entry_position(entry, keys.shard)
+        missing = position.seq - before.seq - 1
+        if missing and (missing := missing - (yield from count_erased(keys, before.seq, position.seq))):
+            gaps[position.stream_id] = missing
+            logger.warning("gap in the log", shard=keys.shard, after=str(before), next=str(position))
+        before = position
     if entries[0][0].decode() in gaps:
         first = yield from ask(keys.shard, "XRANGE", keys.log, "-", "+", "COUNT", 1)
         if first and first[0][0] == entries[0][0]:

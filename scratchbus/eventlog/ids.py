@@ -31,15 +31,15 @@ words = _new_words()
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # of Crockford's base 32
 _PAIRS = [first + second for first in _DIGITS for second in _DIGITS]
 _no_id: tuple[int, str, Iterator[int]] = (0, "", count())
-_last = _no_id  # the millisecond of the last new id, its first 18 digits, and the numbers left for that millisecond
+_last_id = _no_id  # the millisecond of the last new id, its first 18 digits, and the numbers left for that millisecond
 
 
-def _begin_again() -> None:
-    global words, _last
-    words, _last = _new_words(), _no_id
+def _restart() -> None:
+    global words, _last_id
+    words, _last_id = _new_words(), _no_id
 
 
-os.register_at_fork(after_in_child=_begin_again)  # a child must not go on with its parent's
+os.register_at_fork(after_in_child=_restart)  # a child must not go on with its parent's
 
 
 def new_event_id() -> str:
@@ -47,7 +47,7 @@ def new_event_id() -> str:
     return next(words) + OPEN_END
 
 
-def bound(reached: str) -> str:
+def id_bound(reached: str) -> str:
     """Return the end of a new event id: how far its log reached, as a stream id, before it is sent."""
     ms, _, seq = reached.partition("-")
     return f"~{int(ms):x}-{int(seq):x}"
@@ -65,8 +65,8 @@ def new_id() -> str:
     A millisecond begins with 79 random bits and counts on from there. Written here since python-ulid takes six times as
     long, and every observation needs one.
     """
-    global _last
-    ms, digits, numbers = _last
+    global _last_id
+    ms, digits, numbers = _last_id
     now = time.time_ns() // 1_000_000
     if now > ms:
         random = int.from_bytes(os.urandom(10))
@@ -75,6 +75,6 @@ def new_id() -> str:
         digits += _PAIRS[now & 1023]
         digits += _PAIRS[high >> 30] + _PAIRS[high >> 20 & 1023] + _PAIRS[high >> 10 & 1023] + _PAIRS[high & 1023]
         numbers = count(low)
-        _last = now, digits, numbers
+        _last_id = now, digits, numbers
     n = next(numbers)
     return f"{digits}{_PAIRS[n >> 30]}{_PAIRS[n >> 20 & 1023]}{_PAIRS[n >> 10 & 1023]}{_PAIRS[n & 1023]}"

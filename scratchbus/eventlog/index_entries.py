@@ -8,19 +8,19 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
 from scratchbus.domain.observation import Observation
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     import ulid
 
 else:
-    ulid = late("ulid")
+    ulid = lazy("ulid")
 
 BUCKETS, RANGE = 4_096, 1_024
 ULID_LENGTH = 26
 """How many characters a ULID has, of five bits each."""
 
-ID, PLACE = struct.Struct(">16sQ"), struct.Struct(">QQQQ")
+ID, ENTRY = struct.Struct(">16sQ"), struct.Struct(">QQQQ")
 
 
 class PagedOut(NamedTuple):
@@ -81,11 +81,11 @@ def ids_in(row: bytes | None) -> dict[bytes, int]:
     return dict(ID.iter_unpack(row or b""))
 
 
-def places_in(row: bytes | None) -> dict[int, PagedOut]:
+def entries_in(row: bytes | None) -> dict[int, PagedOut]:
     """Return the index entries of a range, by the seq at which they were added."""
-    return {each[0]: PagedOut(*each) for each in PLACE.iter_unpack(row or b"")}
+    return {each[0]: PagedOut(*each) for each in ENTRY.iter_unpack(row or b"")}
 
 
-def whole(id: bytes) -> str:
+def id_text(id: bytes) -> str:
     """Return the text of an id that is stored in a bucket."""
     return str(ulid.ULID(id))

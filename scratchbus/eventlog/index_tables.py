@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scratchbus.engine.steps import Fetch, Step
 from scratchbus.errors import ArchiveDamaged
-from scratchbus.eventlog.archived import Past
-from scratchbus.eventlog.below_floor import lost
+from scratchbus.eventlog.archive_protocol import LogArchive
+from scratchbus.eventlog.below_floor import no_archive
 from scratchbus.eventlog.bus_log import Log
-from scratchbus.eventlog.index_entries import ID, PLACE, ULID_LENGTH, PagedOut, bytes_of, whole
-from scratchbus.telemetry.late import late
+from scratchbus.eventlog.index_entries import ENTRY, ID, ULID_LENGTH, PagedOut, bytes_of, id_text
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
-    from scratchbus.eventlog import unzip as zipped
+    from scratchbus.eventlog import compression
 else:
-    zipped = late("scratchbus.eventlog.unzip")
+    compression = lazy("scratchbus.eventlog.compression")
 
 MOST_LOADED = 8
 """The tables that a process keeps in memory, about a megabyte each."""
@@ -71,18 +71,18 @@ def table_names(flat: Sequence[bytes]) -> list[TableName]:
 
 
 class Table:
-    """The entries of a table: ids in order, each with its `added`, and places in the order of `added`."""
+    """The entries of a table: ids in order, each with its `added`, and index entries in the order of `added`."""
 
-    __slots__ = ("_ids", "_places")
+    __slots__ = ("_entries", "_ids")
 
     def __init__(self, content: bytes) -> None:
         """Unpack a table as it is stored. Raises ValueError."""
-        raw = zipped.unzip(content, _MOST_BYTES)
+        raw = compression.decompress(content, _MOST_BYTES)
         (count,) = _COUNT.unpack_from(raw)
         middle = _COUNT.size + ID.size * count
-        if middle > len(raw) or (len(raw) - middle) % PLACE.size:
+        if middle > len(raw) or (len(raw) - middle) % ENTRY.size:
             raise ValueError("it is cut short")
-        self._ids, self._places = raw[_COUNT.size : middle], raw[middle:]
+        self._ids, self._entries = raw[_COUNT.size : middle], raw[middle:]
 
     def find(self, id: bytes) -> int | None:
         """Return when an observation was added; None if the table does not have its id."""
@@ -93,15 +93,15 @@ class Table:
         added: int = ID.unpack_from(ids, at)[1]
         return added
 
-    def place(self, added: int) -> PagedOut | None:
+    def entry(self, added: int) -> PagedOut | None:
         """Return the entry for the observation that was added at this `seq`."""
         at = self._offset(added)
-        entry = PagedOut(*PLACE.unpack_from(self._places, at)) if at < len(self._places) else None
+        entry = PagedOut(*ENTRY.unpack_from(self._entries, at)) if at < len(self._entries) else None
         return entry if entry is not None and entry.added == added else None
 
-    def places(self, low: int, high: int) -> Iterator[PagedOut]:
+    def entries(self, low: int, high: int) -> Iterator[PagedOut]:
         """Yield the entries with an `added` from one `seq` on and below another."""
-        for each in PLACE.iter_unpack(self._places[self._offset(low) : self._offset(high)]):
+        for each in ENTRY.iter_unpack(self._entries[self._offset(low) : self._offset(high)]):
             yield PagedOut(*each)
 
     def ids(self) -> Iterator[bytes]:
@@ -111,51 +111,54 @@ class Table:
 
     def numbers(self, width: int) -> set[int]:
         """Return which ranges of this many `seq`s have entries."""
-        return {added // width for added, *_ in PLACE.iter_unpack(self._places)}
+        return {added // width for added, *_ in ENTRY.iter_unpack(self._entries)}
 
     def _offset(self, added: int) -> int:
         """Return where the entries from this `seq` on begin."""
-        places, size = self._places, PLACE.size
+        entries, size = self._entries, ENTRY.size
         return (
-            bisect_left(range(len(places) // size), added, key=lambda n: _COUNT.unpack_from(places, n * size)[0]) * size
+            bisect_left(range(len(entries) // size), added, key=lambda n: _COUNT.unpack_from(entries, n * size)[0])
+            * size
         )
 
 
-def pack_table(ids: Mapping[bytes, int], places: Mapping[int, PagedOut]) -> bytes:
+def pack_table(ids: Mapping[bytes, int], entries: Mapping[int, PagedOut]) -> bytes:
     """Return entries as a table: the `added` of each id, and the entry for each `added`."""
     rows = b"".join(ID.pack(*each) for each in sorted(ids.items()))
-    entries = b"".join(PLACE.pack(*each) for _, each in sorted(places.items()))
-    content = _COUNT.pack(len(ids)) + rows + entries
-    return zipped.zstd.compress(content, options={zipped.zstd.CompressionParameter.checksum_flag: 1})
+    rows_by_added = b"".join(ENTRY.pack(*each) for _, each in sorted(entries.items()))
+    content = _COUNT.pack(len(ids)) + rows + rows_by_added
+    return compression.zstd.compress(content, options={compression.zstd.CompressionParameter.checksum_flag: 1})
 
 
 def name_table(
-    others: Sequence[TableName], sha256: str, ids: Mapping[bytes, int], places: Mapping[int, PagedOut]
+    others: Sequence[TableName], sha256: str, ids: Mapping[bytes, int], entries: Mapping[int, PagedOut]
 ) -> TableName:
     """Return the name of a new table with these entries, beside the others of its page."""
     number = 1 + max((each.number for each in others), default=0)
-    return TableName(number, sha256, min(ids), max(ids), min(places), max(places))
+    return TableName(number, sha256, min(ids), max(ids), min(entries), max(entries))
 
 
 def load_table(log: Log, shard: int, name: TableName) -> Step[Table]:
     """Return a table. Raises PositionLost if no archive is set, ArchiveDamaged if the table is missing or changed."""
     loaded = log.tables.pop(name.sha256, None)
     if loaded is None:
-        if log.past is None:
-            raise lost(shard, "the index of what is paged out")
-        content: bytes = yield Fetch(partial(_fetch, log.past, shard, name.sha256))
+        if log.archive is None:
+            raise no_archive(shard, "the index of what is paged out")
+        content: bytes = yield Fetch(partial(_fetch, log.archive, shard, name.sha256))
         try:
             loaded = Table(content)
         except (ValueError, struct.error) as problem:
-            raise ArchiveDamaged(f"{log.past.where}: the index table {name.sha256} cannot be read: {problem}") from None
+            raise ArchiveDamaged(
+                f"{log.archive.where}: the index table {name.sha256} cannot be read: {problem}"
+            ) from None
     log.tables[name.sha256] = loaded
     while len(log.tables) > MOST_LOADED:
         log.tables.pop(next(iter(log.tables)), None)
     return loaded
 
 
-def _fetch(past: Past, shard: int, sha256: str) -> bytes:
-    return past.table(shard, sha256)
+def _fetch(archive: LogArchive, shard: int, sha256: str) -> bytes:
+    return archive.table(shard, sha256)
 
 
 def find_in_tables(log: Log, shard: int, names: Sequence[TableName], ids: Iterable[str]) -> Step[dict[str, PagedOut]]:
@@ -169,28 +172,28 @@ def find_in_tables(log: Log, shard: int, names: Sequence[TableName], ids: Iterab
             table = yield from load_table(log, shard, name)
             if (added := table.find(key)) is None:
                 continue
-            place = table.place(added)
+            entry = table.entry(added)
             for newer in names[:at]:
                 if newer.spans(added):
-                    later = (yield from load_table(log, shard, newer)).place(added)
-                    if later is not None:
-                        place = later
+                    newer_entry = (yield from load_table(log, shard, newer)).entry(added)
+                    if newer_entry is not None:
+                        entry = newer_entry
                         break
-            if place is not None:
-                found[id] = place
+            if entry is not None:
+                found[id] = entry
             break
     return found
 
 
 def ids_like(log: Log, shard: int, names: Sequence[TableName], text: str) -> Step[set[str]]:
     """Return the ids in these tables that end or begin with a text: its bits are the last or the first ones."""
-    wanted, bits = int(text.translate(_DIGITS), 32), 5 * len(text)
+    value, bits = int(text.translate(_DIGITS), 32), 5 * len(text)
     mask, shift = (1 << bits) - 1, 5 * ULID_LENGTH - bits
     found: set[str] = set()
     for name in names:
         table = yield from load_table(log, shard, name)
         for id in table.ids():
             number = int.from_bytes(id)
-            if number & mask == wanted or number >> shift == wanted:
-                found.add(whole(id))
+            if number & mask == value or number >> shift == value:
+                found.add(id_text(id))
     return found

@@ -27,15 +27,15 @@ class ShardKeys:
     """The keys of one shard of a bus. Each name is computed once.
 
     `build` is the build of the state that was live when this process last read it: a guess that every use checks, like
-    the `folds` and `reads` that its readers keep, by page.
+    the `cached_folds` and `cached_reads` of its readers, by page.
     """
 
     bus: str
     shard: int
     part: str = ""
     build: int = field(default=1, compare=False)
-    folds: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    reads: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    cached_folds: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    cached_reads: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def tag(self) -> str:

@@ -29,16 +29,16 @@ def read_lags(log: Log, positions: Iterable[Position]) -> Step[dict[Position, La
     for position in dict.fromkeys(positions):
         by_shard[position.shard].append(position)
     lags: dict[Position, Lag] = {}
-    for shard, some in by_shard.items():
+    for shard, shard_positions in by_shard.items():
         keys = log.keys(shard)
-        firsts = [("XRANGE", keys.log, f"({position.stream_id}", "+", "COUNT", 1) for position in some]
+        firsts = [("XRANGE", keys.log, f"({position.stream_id}", "+", "COUNT", 1) for position in shard_positions]
         *found, tail, time = yield from ask_all(shard, [*firsts, ("GET", keys.tail), ("TIME",)])
         end, now = end_of(tail, shard), in_ms(time)
-        for position, entries in zip(some, found, strict=True):
+        for position, entries in zip(shard_positions, found, strict=True):
             first = entry_position(entries[0], shard) if entries else end
             if position < first <= end:
-                done = first.seq - 1 if position.ms and not position.seq else position.seq
-                lags[position] = Lag(end.seq - done, max(0, now - first.ms) / 1000)
+                handled_seq = first.seq - 1 if position.ms and not position.seq else position.seq
+                lags[position] = Lag(end.seq - handled_seq, max(0, now - first.ms) / 1000)
             else:
                 lags[position] = Lag()
     return lags

@@ -83,13 +83,13 @@ class Head(NamedTuple):
     priority: Number
     added: Number
     expires: Number
-    wake: Number
+    due_at: Number
     fence: Number
     holder: Text
     until: Number
     position: Text
     tries: NumberOrBlank
-    rest: NumberOrBlank
+    not_before: NumberOrBlank
     tags: Text
     dedupe_key: Rest
 
@@ -118,7 +118,7 @@ class Head(NamedTuple):
 
     def __str__(self) -> str:
         """The stored form."""
-        often = self._replace(tries=self.tries or "", rest=self.rest or "")  # type: ignore[arg-type]
+        often = self._replace(tries=self.tries or "", not_before=self.not_before or "")  # type: ignore[arg-type]
         return "|".join(map(str, tuple(often)))
 
 
@@ -146,7 +146,14 @@ def read_last(row: bytes | None, shard: int) -> tuple[Position, str]:
     return (Position.parse(id) if id else START)._replace(shard=shard), event_id
 
 
-_NEW_HEAD: Final = {"fence": "'0'", "holder": "''", "till": "'0'", "tries": "''", "rest": "''", "dedupe_key": "''"}
+_NEW_HEAD: Final = {
+    "fence": "'0'",
+    "holder": "''",
+    "till": "'0'",
+    "tries": "''",
+    "not_before": "''",
+    "dedupe_key": "''",
+}
 """The first fields of every new head, as Lua."""
 _LUA_NAMES: Final = {"until": "till"}  # `until` is a keyword of Lua
 
@@ -203,13 +210,13 @@ LUA: Final[Constants] = {
     "HEAD_TABLE": _head_table(version="tonumber(version)"),
     "HEAD_TEXT": _head_text(**{name: f"head.{name}" for name in _VARIABLES}),
     "NEW_HEAD_TABLE": _head_table(
-        version="0", expires="'0'", wake="'0'", position="''", tags="''", **_NEW_HEAD
+        version="0", expires="'0'", due_at="'0'", position="''", tags="''", **_NEW_HEAD
     ),
     "DISPLACED_HEAD_TEXT": _head_text(
-        version="(version + 1)", status="'archived'", status_class="'f'", wake="'0'", holder="''", till="'0'",
-        tries="''", rest="''",
+        version="(version + 1)", status="'archived'", status_class="'f'", due_at="'0'", holder="''", till="'0'",
+        tries="''", not_before="''",
     ),
-    "ADDED_HEAD_TEXT": _head_text(version="start", wake="'0'", **_NEW_HEAD).replace(_STARTED, ""),
+    "ADDED_HEAD_TEXT": _head_text(version="start", due_at="'0'", **_NEW_HEAD).replace(_STARTED, ""),
     "CHECKPOINT": CHECKPOINT.pattern,
     "CHECKPOINT_TEXT": CHECKPOINT.text,
     "CHECKPOINT_KEY": f"'{ShardKeys('', 0).checkpoint(scratch_page.NAME).removeprefix(ShardKeys('', 0).tag)}'",

@@ -129,7 +129,7 @@ class LogEntry:
         """The size of its event in bytes."""
         return len(entry_body(self.entry))
 
-    def place(self, cursor: Cursor) -> None:
+    def move_cursor(self, cursor: Cursor) -> None:
         """Move a cursor to the position after this entry."""
         cursor.position = self.position
         cursor.event_id = self.id

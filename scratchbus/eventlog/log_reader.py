@@ -13,7 +13,7 @@ from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.foreign import appended
 from scratchbus.eventlog.gaps import count_erased
 from scratchbus.eventlog.keys import ShardKeys
-from scratchbus.eventlog.raw_entries import RawEntry, batch_place, entry_position, is_batch_end
+from scratchbus.eventlog.raw_entries import RawEntry, entry_position, index_in_batch, is_batch_end
 from scratchbus.telemetry.logs import stderr_logger
 
 LONGEST_BATCH = 4_096
@@ -60,27 +60,27 @@ class LogReader:
         self._until = until
         self._chunk = chunk
         self._skips_lost = skips_lost
-        self._ahead: Sent | None = None
+        self._next_read: Sent | None = None
 
-    def read_ahead(self, *also: tuple[Any, ...]) -> Step[None]:
+    def read_ahead(self, *extra: tuple[Any, ...]) -> Step[None]:
         """Start reading what `read`, given the same commands, will return."""
-        self._ahead = yield Send(Call(self.at.shard, self._commands(self._chunk, also)))
+        self._next_read = yield Send(Call(self.at.shard, self._commands(self._chunk, extra)))
 
-    def read(self, *also: tuple[Any, ...]) -> Step[Chunk]:
+    def read(self, *extra: tuple[Any, ...]) -> Step[Chunk]:
         """Return the next entries and move past them; send these commands along.
 
         Raises PositionLost for archived entries if the archive cannot be read.
         """
-        chunk = yield from self.peek(*also)
+        chunk = yield from self.peek(*extra)
         if chunk.entries:
             self.at = entry_position(chunk.entries[-1], self.at.shard)
         return chunk
 
-    def peek(self, *also: tuple[Any, ...]) -> Step[Chunk]:
+    def peek(self, *extra: tuple[Any, ...]) -> Step[Chunk]:
         """Return the next entries without moving."""
         count = self._chunk
         while True:
-            chunk = yield from self._next(count, also)
+            chunk = yield from self._next(count, extra)
             entries = chunk.entries
             end = whole_batches(entries, self._chunk)
             if end or not entries:
@@ -89,18 +89,22 @@ class LogReader:
                 return chunk._replace(is_end=False)  # no batch is this long; keep moving
             count = LONGEST_BATCH
 
-    def _next(self, count: int, also: tuple[tuple[Any, ...], ...]) -> Step[Chunk]:
+    def _next(self, count: int, extra: tuple[tuple[Any, ...], ...]) -> Step[Chunk]:
         """Return up to so many entries.
 
         The tail and the floor are read after the entries: so no event among them is behind the tail, and the floor is
         raised before a log is trimmed.
         """
         at, keys = self.at, self.keys
-        commands = self._commands(count, also)
-        ahead, self._ahead = self._ahead, None
-        request = Collect(ahead) if ahead is not None and ahead.call.commands == commands else Call(at.shard, commands)
-        *replies, read, tail, row, origin = yield request
-        entries = appended(read, tail, origin, at.shard)
+        commands = self._commands(count, extra)
+        next_read, self._next_read = self._next_read, None
+        request = (
+            Collect(next_read)
+            if next_read is not None and next_read.call.commands == commands
+            else Call(at.shard, commands)
+        )
+        *replies, rows, tail, row, origin = yield request
+        entries = appended(rows, tail, origin, at.shard)
         floor = self.floor = Floor.parse(row, origin, at.shard)
         archived: list[RawEntry] = []
         if at < floor.position and not (yield from is_complete(keys, at, entries)):
@@ -115,10 +119,10 @@ class LogReader:
         is_end = not archived and len(entries) < count
         return Chunk(found, is_end, is_whole, bool(archived), floor.origin, replies)
 
-    def _commands(self, count: int, also: tuple[tuple[Any, ...], ...]) -> tuple[tuple[Any, ...], ...]:
+    def _commands(self, count: int, extra: tuple[tuple[Any, ...], ...]) -> tuple[tuple[Any, ...], ...]:
         at, keys = self.at, self.keys
         return (
-            *also,
+            *extra,
             ("XRANGE", keys.log, f"({at.stream_id}", self._until, "COUNT", count),
             ("GET", keys.tail),
             ("GET", keys.floor),
@@ -139,14 +143,14 @@ def _missing(at: Position, entries: Sequence[RawEntry]) -> int:
     return entry_position(entries[-1], 0).seq - at.seq - len(entries)
 
 
-def whole_batches(entries: Sequence[RawEntry], most: int) -> int:
-    """Return how many entries, at most `most`, end with a whole batch; more if the first batch is longer.
+def whole_batches(entries: Sequence[RawEntry], limit: int) -> int:
+    """Return how many entries, at most `limit`, end with a whole batch; more if the first batch is longer.
 
     An entry says where its batch begins; the entry before that is checked next, so long batches cost no more.
     """
-    at = min(most, len(entries))
+    at = min(limit, len(entries))
     while at > 0:
-        index, total = batch_place(entries[at - 1]) or (1, 1)
+        index, total = index_in_batch(entries[at - 1]) or (1, 1)
         if index == total:
             return at
         at -= max(1, index)  # after an erasure this goes back too far, to where another batch may end

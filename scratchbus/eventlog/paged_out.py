@@ -26,13 +26,13 @@ from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.chains import walk_chains
 from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.index_entries import (
+    ENTRY,
     ID,
-    PLACE,
     PagedOut,
     bucket_of,
     bytes_of,
+    entries_in,
     ids_in,
-    places_in,
     range_of,
 )
 from scratchbus.eventlog.index_tables import TableName, find_in_tables, table_names
@@ -64,14 +64,14 @@ class IndexEdit:
                 if key == self.names.paged:
                     self.buckets[name] = ids_in(row)
                 else:
-                    self.ranges[name] = places_in(row)
+                    self.ranges[name] = entries_in(row)
 
     def find(self, id: str) -> PagedOut | None:
         """Return the index entry of an observation, if it is paged out."""
-        place = self._in_engine(id)
-        if place is None and (place := self.in_tables.get(id)) is not None:
-            place = self.ranges.get(range_of(place.added), {}).get(place.added, place)
-        return place if place is not None and place.seq else None
+        entry = self._in_engine(id)
+        if entry is None and (entry := self.in_tables.get(id)) is not None:
+            entry = self.ranges.get(range_of(entry.added), {}).get(entry.added, entry)
+        return entry if entry is not None and entry.seq else None
 
     def _in_engine(self, id: str) -> PagedOut | None:
         added = self.buckets[bucket_of(id)].get(bytes_of(id))
@@ -85,14 +85,14 @@ class IndexEdit:
         self._touch(bucket, span)
         self._fields[self.names.places, f"={document.status}"] = 1
 
-    def remove(self, id: str, place: PagedOut) -> None:
+    def remove(self, id: str, entry: PagedOut) -> None:
         """Remove an observation from the index."""
-        bucket, span = bucket_of(id), range_of(place.added)
+        bucket, span = bucket_of(id), range_of(entry.added)
         self.buckets[bucket].pop(bytes_of(id), None)
-        if any(table.spans(place.added) for table in self.tables):
-            self.ranges[span][place.added] = place._replace(ms=0, seq=0, traits=0)
+        if any(table.spans(entry.added) for table in self.tables):
+            self.ranges[span][entry.added] = entry._replace(ms=0, seq=0, traits=0)
         else:
-            del self.ranges[span][place.added]
+            del self.ranges[span][entry.added]
         self._touch(bucket, span)
         self._has_moves = True
 
@@ -106,27 +106,27 @@ class IndexEdit:
             if value is None and key == self.names.paged:
                 value = b"".join(ID.pack(*each) for each in sorted(self.buckets[name].items()))
             elif value is None:
-                value = b"".join(PLACE.pack(*each) for _, each in sorted(self.ranges[name].items()))
+                value = b"".join(ENTRY.pack(*each) for _, each in sorted(self.ranges[name].items()))
             if value:
                 writes["HSET", key] += (name, value)
             else:
                 writes["HDEL", key].append(name)
-        out: list[Command] = [("HSET", self.names.places, "moves", token_hex(6))] if self._has_moves else []
+        commands: list[Command] = [("HSET", self.names.places, "moves", token_hex(6))] if self._has_moves else []
         for command, arguments in writes.items():
-            out += [(*command, *arguments[at : at + 2_000]) for at in range(0, len(arguments), 2_000)]
-        return out
+            commands += [(*command, *arguments[at : at + 2_000]) for at in range(0, len(arguments), 2_000)]
+        return commands
 
 
 def reads(names: PageKeys, ids: Iterable[str], added: Iterable[int]) -> list[Command]:
     """Return the reads of the fields for these ids, and for observations added at these seqs."""
-    out: list[Command] = []
-    for key, wanted in (
+    commands: list[Command] = []
+    for key, fields in (
         (names.paged, {bucket_of(id) for id in ids}),
         (names.places, {range_of(each) for each in added}),
     ):
-        asked = sorted(wanted)
-        out += [("HMGET", key, *asked[at : at + _AT_ONCE]) for at in range(0, len(asked), _AT_ONCE)]
-    return out
+        ordered = sorted(fields)
+        commands += [("HMGET", key, *ordered[at : at + _AT_ONCE]) for at in range(0, len(ordered), _AT_ONCE)]
+    return commands
 
 
 def read_index(log: Log, names: PageKeys, shard: int, ids: Collection[str]) -> Step[IndexEdit]:
@@ -145,7 +145,7 @@ def read_index(log: Log, names: PageKeys, shard: int, ids: Collection[str]) -> S
     edit.tables = table_names(tables)
     missing = [id for id in ids if edit.find(id) is None] if edit.tables else []
     edit.in_tables = yield from find_in_tables(log, shard, edit.tables, missing)
-    ranges = reads(names, (), (place.added for place in edit.in_tables.values()))
+    ranges = reads(names, (), (entry.added for entry in edit.in_tables.values()))
     edit.load(zip(ranges, (yield from ask_all(shard, ranges)), strict=True))
     return edit
 
@@ -156,28 +156,28 @@ def locate(log: Log, names: PageKeys, shard: int, ids: Collection[str]) -> Step[
     Raises PositionLost if one may be in an archive that cannot be read.
     """
     edit = yield from read_index(log, names, shard, ids)
-    return {id: place for id in ids if (place := edit.find(id)) is not None}
+    return {id: entry for id in ids if (entry := edit.find(id)) is not None}
 
 
-def rebuild(log: Log, shard: int, places: Sequence[PagedOut]) -> Step[list[Observation]]:
+def rebuild(log: Log, shard: int, entries: Sequence[PagedOut]) -> Step[list[Observation]]:
     """Fold the documents of paged-out observations from their events; leave out those erased meanwhile.
 
     Raises PositionLost if their events are in an archive that cannot be read.
     """
     try:
-        chains = yield from walk_chains(log, shard, [place.stream_id for place in places])
+        chains = yield from walk_chains(log, shard, [entry.stream_id for entry in entries])
     except PositionLost:
-        ends = [Position(place.ms, place.seq, shard) for place in places]
-        left = set((yield from not_erased(log.keys(shard), ends)))
-        if len(left) == len(ends):
+        ends = [Position(entry.ms, entry.seq, shard) for entry in entries]
+        remaining = set((yield from not_erased(log.keys(shard), ends)))
+        if len(remaining) == len(ends):
             raise
-        kept = [place for place, end in zip(places, ends, strict=True) if end in left]
+        kept = [entry for entry, end in zip(entries, ends, strict=True) if end in remaining]
         return (yield from rebuild(log, shard, kept))
     documents = []
-    for place in places:
+    for entry in entries:
         document: Observation | None = None
-        for event in chains[place.stream_id]:
+        for event in chains[entry.stream_id]:
             document, _ = IN_PLACE.fold(document, event)
-        if document is not None and document.added_seq == place.added:
+        if document is not None and document.added_seq == entry.added:
             documents.append(document)
     return documents

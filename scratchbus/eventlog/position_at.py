@@ -10,7 +10,7 @@ from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.foreign import up_to
 from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.lag import end_of
-from scratchbus.eventlog.raw_entries import RawEntry, batch_place, entry_id, entry_position
+from scratchbus.eventlog.raw_entries import RawEntry, entry_id, entry_position, index_in_batch
 
 
 def last_until(log: Log, shard: int, ms: int) -> Step[Position]:
@@ -35,7 +35,7 @@ def last_until(log: Log, shard: int, ms: int) -> Step[Position]:
         return floor.position
     if ms and floor.position.seq:
         found: Position = yield from from_archive(
-            log, shard, "what was said before that time", lambda past: past.last_until(shard, floor.origin, ms)
+            log, shard, "what was said before that time", lambda archive: archive.last_until(shard, floor.origin, ms)
         )
         return found
     first = up_to(end, first)
@@ -75,20 +75,20 @@ def batch_end(log: Log, position: Position) -> Step[Position]:
     if low is None and position.seq < high.seq and not was_erased:
         return (yield from _archived_end(log, position, high))
     if position != high and not was_erased:
-        raise _not_there(position)
+        raise _no_event_at(position)
     entry = ((yield from _next_archived(log, position)) if was_erased else None) or after[0]
     high = entry_position(entry, shard)
-    index, left = _place_in_batch(entry)
-    return high._replace(seq=high.seq + left) if high.seq - index < position.seq else position
+    index, following = _index_and_following(entry)
+    return high._replace(seq=high.seq + following) if high.seq - index < position.seq else position
 
 
 def _archived_end(log: Log, position: Position, first: Position) -> Step[Position]:
     """Return the last event of a batch that is no longer in the log, which by now begins at `first`."""
     found = yield from entries_at(log, [position])
     if found:
-        return position._replace(seq=position.seq + _place_in_batch(found[0])[1])
+        return position._replace(seq=position.seq + _index_and_following(found[0])[1])
     if position <= (yield from read_floor(log, position.shard)).position:
-        raise _not_there(position)
+        raise _no_event_at(position)
     raise PositionLost(
         f"shard {position.shard}: the log was trimmed to {first}, after {position}; ask for a later position"
     )
@@ -97,20 +97,20 @@ def _archived_end(log: Log, position: Position, first: Position) -> Step[Positio
 def _next_archived(log: Log, position: Position) -> Step[RawEntry | None]:
     """Return the next archived entry after a position below the floor; None for any other position."""
     floor = yield from read_floor(log, position.shard)
-    stretch = yield from archived_after(log, floor, position, 1_000)
-    return stretch.entries[0] if stretch.entries else None
+    chunk = yield from archived_after(log, floor, position, 1_000)
+    return chunk.entries[0] if chunk.entries else None
 
 
-def _not_there(position: Position) -> LogRewound:
+def _no_event_at(position: Position) -> LogRewound:
     return LogRewound(
         f"shard {position.shard}: the log has no event at {position}; it was rewound or replaced, or the position is of"
         " another bus"
     )
 
 
-def _place_in_batch(entry: RawEntry) -> tuple[int, int]:
+def _index_and_following(entry: RawEntry) -> tuple[int, int]:
     """Return an entry's number in its batch, from 1, and how many entries follow in it."""
-    index, total = batch_place(entry) or (1, 1)  # not written by the append script
+    index, total = index_in_batch(entry) or (1, 1)  # not written by the append script
     return index, max(0, total - index)
 
 

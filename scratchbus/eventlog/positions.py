@@ -23,9 +23,9 @@ def _read(*, positions: Key, ms: int, seq: int, limit: int) -> None:
     """Read the positions of a page after one of them."""
 
 
-def pack(places: Sequence[int]) -> bytes:
+def pack(numbers: Sequence[int]) -> bytes:
     """Return the stored form of positions, given as alternating ms and seq."""
-    return struct.pack(f">{len(places)}Q", *places)
+    return struct.pack(f">{len(numbers)}Q", *numbers)
 
 
 def unpack(rows: bytes, shard: int) -> list[Position]:
@@ -35,7 +35,7 @@ def unpack(rows: bytes, shard: int) -> list[Position]:
 
 def read_positions(shard: int, key: str, after: Position, limit: int) -> Step[list[Position]]:
     """Return up to `limit` positions of a page after one of them; none if their build is removed meanwhile."""
-    _, _, rows = yield from _look(shard, key, after, limit)
+    _, _, rows = yield from _read_one(shard, key, after, limit)
     return unpack(rows, shard)
 
 
@@ -56,7 +56,7 @@ def count_many_positions(shard: int, wanted: Sequence[tuple[str, Position]]) -> 
 
 def read_positions_back(shard: int, key: str, until: Position, limit: int) -> Step[list[Position]]:
     """Return the last positions of a page up to one of them, at most `limit`, oldest first."""
-    low, _, _ = yield from _look(shard, key, until, 0)
+    low, _, _ = yield from _read_one(shard, key, until, 0)
     if not low:
         return []
     rows = yield from ask(shard, "GETRANGE", key, max(0, low - limit) * WIDTH, low * WIDTH - 1)
@@ -69,10 +69,10 @@ def count_positions(shard: int, key: str, until: Position) -> Step[tuple[int, in
 
     Events that were archived and trimmed do not count.
     """
-    low, size, _ = yield from _look(shard, key, until, 0)
+    low, size, _ = yield from _read_one(shard, key, until, 0)
     return low, size
 
 
-def _look(shard: int, key: str, after: Position, limit: int) -> Step[tuple[int, int, bytes]]:
+def _read_one(shard: int, key: str, after: Position, limit: int) -> Step[tuple[int, int, bytes]]:
     (reply,) = yield Call(shard, (_read(positions=key, ms=after.ms, seq=after.seq, limit=limit),))
     return reply[0], reply[1], reply[2]

@@ -14,7 +14,7 @@ from scratchbus.eventlog.layouts import ENTRY
 
 LAYOUT = [name.encode() for name in ENTRY]
 """The fields of an entry, in order."""
-_ID, _KIND, _PLACE, _BODY = map(LAYOUT.index, (b"id", b"kind", b"batch", b"event"))
+_ID, _KIND, _BATCH_FIELD, _BODY = map(LAYOUT.index, (b"id", b"kind", b"batch", b"event"))
 _EMPTY = [b""] * len(LAYOUT)
 NUMBERS = msgspec.json.Decoder(list[int])
 """Decodes a JSON list of the parts of many stream ids."""
@@ -51,10 +51,10 @@ def entry_body(entry: RawEntry) -> bytes:
     return entry_values(entry)[_BODY]
 
 
-def batch_place(entry: RawEntry) -> tuple[int, int] | None:
+def index_in_batch(entry: RawEntry) -> tuple[int, int] | None:
     """Return a raw entry's number in its atomic batch, from 1, and the batch's size; None if it does not say."""
-    place = _BATCH.fullmatch(entry_fields(entry).get(b"batch", b"1/1"))
-    return (int(place[1]), int(place[2])) if place else None
+    match = _BATCH.fullmatch(entry_fields(entry).get(b"batch", b"1/1"))
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def entry_position(entry: RawEntry, shard: int) -> Position:
@@ -85,7 +85,7 @@ def entry_values(entry: RawEntry) -> list[bytes]:
 
 def is_batch_end(entry: RawEntry) -> bool:
     """Return whether a raw entry is the last of its atomic batch; one without batch numbers is a batch of its own."""
-    if entry_values(entry)[_PLACE] == b"1/1":
+    if entry_values(entry)[_BATCH_FIELD] == b"1/1":
         return True
-    index, total = batch_place(entry) or (1, 1)
+    index, total = index_in_batch(entry) or (1, 1)
     return index == total

@@ -9,17 +9,17 @@ from typing import Any, Protocol
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Call, Collect, Send, Step, ask, ask_all
 from scratchbus.errors import LogGap
-from scratchbus.eventlog.archived import Stretch
-from scratchbus.eventlog.below_floor import Floor, archived_after, entries_at, not_of, read_floor
+from scratchbus.eventlog.archive_protocol import EntryChunk
+from scratchbus.eventlog.below_floor import Floor, archived_after, entries_at, other_log, read_floor
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
-from scratchbus.eventlog.cursor import ANEW, Cursor, check, trimmed
+from scratchbus.eventlog.cursor import ADVICE, Cursor, check, trimmed
 from scratchbus.eventlog.foreign import appended
 from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.log_reader import LONGEST_BATCH, is_complete, whole_batches
 from scratchbus.eventlog.positions import read_positions
-from scratchbus.eventlog.raw_entries import RawEntry, batch_place, entry_id, entry_position, is_batch_end
+from scratchbus.eventlog.raw_entries import RawEntry, entry_id, entry_position, index_in_batch, is_batch_end
 
 CHUNK = 200
 """The entries requested at once; more if batches are longer. This many of the usual size fit into the socket of an
@@ -55,18 +55,19 @@ def read(log: Log, cursors: list[Cursor], block_ms: int | None = None) -> Step[C
         found = yield from _read_indexed(log, cursors[0])
         if found:
             return [(cursors[0].position.shard, found)]
-    while (chunks := (yield from _read_on(log, cursors, block_ms))) is None:
+    while (chunks := (yield from _read_batches(log, cursors, block_ms))) is None:
         pass
     return chunks
 
 
-def _read_on(log: Log, cursors: list[Cursor], block_ms: int | None) -> Step[Chunks | None]:
+def _read_batches(log: Log, cursors: list[Cursor], block_ms: int | None) -> Step[Chunks | None]:
     """Return the next batches after the cursors, and move these; None if one turned out to be below the floor."""
-    found: dict[int, Stretch] = {}
+    found: dict[int, EntryChunk] = {}
     ends: dict[int, int] = {}  # by shard, in ms: the last entry read of shards that have more
     for cursor in cursors:
-        if cursor.below is not None and (stretch := (yield from _read_archived(log, cursor, cursor.below))).entries:
-            found[stretch.at.shard], ends[stretch.at.shard] = stretch, stretch.at.ms
+        floor = cursor.floor_above
+        if floor is not None and (archived := (yield from _read_archived(log, cursor, floor))).entries:
+            found[archived.at.shard], ends[archived.at.shard] = archived, archived.at.ms
     live = [cursor for cursor in cursors if cursor.position.shard not in found]
     block = () if block_ms is None or found else ("BLOCK", min(block_ms, LONGEST_BLOCK_MS))
     groups = [live] if live else []
@@ -75,56 +76,56 @@ def _read_on(log: Log, cursors: list[Cursor], block_ms: int | None) -> Step[Chun
     for group in groups:
         if not (yield from _read_live(log, group, block, found, ends)):
             return None
-    moves: dict[int, Stretch] = {}
+    moves: dict[int, EntryChunk] = {}
     for cursor in cursors:
         cursor.has_more = cursor.position.shard in ends
-        if (part := found.get(cursor.position.shard)) is None:
+        if (chunk := found.get(cursor.position.shard)) is None:
             continue
         if len(found) > 1 and ends:  # in order of time, so that continuing after an event misses none
-            shard, last = part.at.shard, min((ms, shard) for shard, ms in ends.items())
-            count = sum((entry_position(entry, 0).ms, shard) <= last for entry in part.entries)
-            cursor.has_more = cursor.has_more or count < len(part.entries)
-            part = _first(part, count)
-        if part.entries:
-            moves[part.at.shard] = part
+            shard, last = chunk.at.shard, min((ms, shard) for shard, ms in ends.items())
+            count = sum((entry_position(entry, 0).ms, shard) <= last for entry in chunk.entries)
+            cursor.has_more = cursor.has_more or count < len(chunk.entries)
+            chunk = _first_entries(chunk, count)
+        if chunk.entries:
+            moves[chunk.at.shard] = chunk
     if len(groups) == 1 and any(cursor.has_more for cursor in live):
-        then = [
+        moved = [
             replace(each, position=moves[shard].at) if (shard := each.position.shard) in moves else each
             for each in live
         ]
-        live[0].ahead = yield Send(Call(live[0].position.shard, tuple(_questions(log, then, ()))))
+        live[0].next_read = yield Send(Call(live[0].position.shard, tuple(_read_commands(log, moved, ()))))
     for cursor in cursors:  # last: after an error everything is read again
-        if (part := moves.get(cursor.position.shard)) is not None:
-            cursor.stand(part.at, part.event_id)
-    return [(shard, part.entries) for shard, part in moves.items()]
+        if (move := moves.get(cursor.position.shard)) is not None:
+            cursor.move_to(move.at, move.event_id)
+    return [(shard, move.entries) for shard, move in moves.items()]
 
 
-def _read_archived(log: Log, cursor: Cursor, floor: Floor) -> Step[Stretch]:
+def _read_archived(log: Log, cursor: Cursor, floor: Floor) -> Step[EntryChunk]:
     """Return the next archived batches for a cursor below the floor; none, and move it, at the floor."""
     if cursor.origin not in ("", floor.origin):
-        raise not_of(floor, cursor.position)
+        raise other_log(floor, cursor.position)
     for limit in (OLD_CHUNK, LONGEST_BATCH):
-        stretch = yield from archived_after(log, floor, cursor.position, limit)
-        if not stretch.entries:
-            cursor.stand(stretch.at, stretch.event_id)
-        if not stretch.entries or whole_batches(stretch.entries, OLD_CHUNK):
+        chunk = yield from archived_after(log, floor, cursor.position, limit)
+        if not chunk.entries:
+            cursor.move_to(chunk.at, chunk.event_id)
+        if not chunk.entries or whole_batches(chunk.entries, OLD_CHUNK):
             break
-    return _whole(stretch, OLD_CHUNK)
+    return _whole_batches_of(chunk, OLD_CHUNK)
 
 
 def _read_live(
-    log: Log, cursors: list[Cursor], block: tuple[Any, ...], found: dict[int, Stretch], ends: dict[int, int]
+    log: Log, cursors: list[Cursor], block: tuple[Any, ...], found: dict[int, EntryChunk], ends: dict[int, int]
 ) -> Step[bool]:
     """Add the next batches after the cursors in the logs of one server; return False to read again."""
     count = _count(cursors)
-    answer, *replies = yield from _ask(log, cursors, block)
-    read = dict(answer or ())
+    streams, *replies = yield from _send_or_collect(log, cursors, block)
+    entries_by_log = dict(streams or ())
     is_blocked = False
-    for cursor, (origin, here, tail, floor) in zip(cursors, zip(*[iter(replies)] * 4, strict=True), strict=True):
+    for cursor, (origin, entry_there, tail, floor) in zip(cursors, zip(*[iter(replies)] * 4, strict=True), strict=True):
         at, keys = cursor.position, log.keys(cursor.position.shard)
-        behind = read.get(keys.log.encode(), [])
-        entries = appended(behind, tail, origin, keys.shard)
-        has_more, is_blocked = len(entries) >= count, is_blocked or len(entries) < len(behind)
+        rows = entries_by_log.get(keys.log.encode(), [])
+        entries = appended(rows, tail, origin, keys.shard)
+        has_more, is_blocked = len(entries) >= count, is_blocked or len(entries) < len(rows)
         while has_more and len(entries) < LONGEST_BATCH and not whole_batches(entries, count):
             last = entries[-1][0].decode()
             more = yield from ask(keys.shard, "XRANGE", keys.log, f"({last}", "+", "COUNT", count)
@@ -134,27 +135,27 @@ def _read_live(
         if at < end.position and not (yield from is_complete(keys, at, entries)):
             cursor.floor = end
             return False
-        if not (yield from check(log, cursor, end.origin, here, entries)):
+        if not (yield from check(log, cursor, end.origin, entry_there, entries)):
             return False
         if entries:
-            stretch = Stretch(entries, entry_position(entries[-1], keys.shard), entry_id(entries[-1]))
-            found[keys.shard] = stretch = _whole(stretch, count)
-            _, cursor.batch = batch_place(stretch.entries[-1]) or (1, 1)
-            if has_more or len(stretch.entries) < len(entries):
-                ends[keys.shard] = stretch.at.ms
+            chunk = EntryChunk(entries, entry_position(entries[-1], keys.shard), entry_id(entries[-1]))
+            found[keys.shard] = chunk = _whole_batches_of(chunk, count)
+            _, cursor.batch = index_in_batch(chunk.entries[-1]) or (1, 1)
+            if has_more or len(chunk.entries) < len(entries):
+                ends[keys.shard] = chunk.at.ms
     if block and is_blocked and not found:
         yield from _wait_behind_foreign(log, [cursor.position.shard for cursor in cursors], block[1])
     return True
 
 
-def _ask(log: Log, cursors: list[Cursor], block: tuple[Any, ...]) -> Step[list[Any]]:
-    """Return the replies to `_questions`: those sent ahead, if there are any and the cursors have not moved."""
-    ahead, cursors[0].ahead = cursors[0].ahead, None
-    if ahead is not None and ahead.call.commands == tuple(_questions(log, cursors, ())):
-        replies: list[Any] = yield Collect(ahead)
+def _send_or_collect(log: Log, cursors: list[Cursor], block: tuple[Any, ...]) -> Step[list[Any]]:
+    """Return the replies to `_read_commands`: those sent ahead, if there are any and the cursors have not moved."""
+    next_read, cursors[0].next_read = cursors[0].next_read, None
+    if next_read is not None and next_read.call.commands == tuple(_read_commands(log, cursors, ())):
+        replies: list[Any] = yield Collect(next_read)
         if replies[0]:  # else there may be entries by now
             return replies
-    return (yield from ask_all(cursors[0].position.shard, _questions(log, cursors, block)))
+    return (yield from ask_all(cursors[0].position.shard, _read_commands(log, cursors, block)))
 
 
 def _wait_behind_foreign(log: Log, shards: list[int], ms: int) -> Step[None]:
@@ -168,7 +169,7 @@ def _wait_behind_foreign(log: Log, shards: list[int], ms: int) -> Step[None]:
     yield from ask(shards[0], "XREAD", "COUNT", 1, "BLOCK", ms, "STREAMS", *names, *("$" for _ in names))
 
 
-def _questions(log: Log, cursors: list[Cursor], block: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+def _read_commands(log: Log, cursors: list[Cursor], block: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     """Return the commands that read after the cursors, and those that check that it is still the same log.
 
     The tail is read after the entries, so that no event among them is behind it, and the floor last, since it is raised
@@ -197,21 +198,21 @@ def _count(cursors: list[Cursor]) -> int:
     return max(CHUNK, *(cursor.batch for cursor in cursors))
 
 
-def _whole(stretch: Stretch, most: int) -> Stretch:
+def _whole_batches_of(chunk: EntryChunk, limit: int) -> EntryChunk:
     """Return the whole batches of a stretch; all of it if its batch is longer than any valid one."""
-    if 0 < len(stretch.entries) <= most and is_batch_end(stretch.entries[-1]):
-        return stretch
-    return _first(stretch, whole_batches(stretch.entries, most) or len(stretch.entries))
+    if 0 < len(chunk.entries) <= limit and is_batch_end(chunk.entries[-1]):
+        return chunk
+    return _first_entries(chunk, whole_batches(chunk.entries, limit) or len(chunk.entries))
 
 
-def _first(stretch: Stretch, count: int) -> Stretch:
+def _first_entries(chunk: EntryChunk, count: int) -> EntryChunk:
     """Return the first entries of a stretch."""
-    if count == len(stretch.entries):
-        return stretch
-    entries, shard = stretch.entries[:count], stretch.at.shard
+    if count == len(chunk.entries):
+        return chunk
+    entries, shard = chunk.entries[:count], chunk.at.shard
     if not entries:
-        return stretch._replace(entries=entries)
-    return Stretch(entries, entry_position(entries[-1], shard), entry_id(entries[-1]))
+        return chunk._replace(entries=entries)
+    return EntryChunk(entries, entry_position(entries[-1], shard), entry_id(entries[-1]))
 
 
 def _read_indexed(log: Log, cursor: Cursor) -> Step[list[RawEntry]]:
@@ -222,32 +223,32 @@ def _read_indexed(log: Log, cursor: Cursor) -> Step[list[RawEntry]]:
     shard = cursor.position.shard
     keys, cursor.has_more = log.keys(shard), True
     while True:
-        if cursor.below:
-            stretch = yield from archived_after(log, cursor.below, cursor.position, OLD_CHUNK, cursor.page)
-            cursor.stand(stretch.at, stretch.event_id)
-            if stretch.entries:
-                return stretch.entries
+        if cursor.floor_above:
+            chunk = yield from archived_after(log, cursor.floor_above, cursor.position, OLD_CHUNK, cursor.page)
+            cursor.move_to(chunk.at, chunk.event_id)
+            if chunk.entries:
+                return chunk.entries
         checkpoint = yield from read_checkpoint(keys)
         key = PageKeys(keys, cursor.page, checkpoint.build).positions
-        spots = yield from read_positions(shard, key, cursor.position, OLD_CHUNK)
+        positions = yield from read_positions(shard, key, cursor.position, OLD_CHUNK)
         cursor.floor = yield from read_floor(log, shard)  # after the index, which loses entries below it
-        if cursor.below or (yield from read_checkpoint(keys)).build != checkpoint.build:
+        if cursor.floor_above or (yield from read_checkpoint(keys)).build != checkpoint.build:
             continue  # some of the entries read may be gone
-        if not spots or checkpoint.origin != cursor.origin:
+        if not positions or checkpoint.origin != cursor.origin:
             cursor.page = ""
             if checkpoint.origin == cursor.origin and checkpoint.position > cursor.position:
-                cursor.stand(checkpoint.position, checkpoint.event_id)
+                cursor.move_to(checkpoint.position, checkpoint.event_id)
             return []
-        entries: list[RawEntry] = yield from entries_at(log, spots)
-        if len(entries) != len(spots):
-            there = {entry_position(entry, shard) for entry in entries}
-            gone = yield from not_erased(keys, [spot for spot in spots if spot not in there])
-            if gone and gone[0] == spots[0]:
-                raise trimmed(cursor.position, f"{gone[0]} is not there")
-            if gone:
-                missing = f"{len(gone)} events of page {cursor.page!r} are missing, the first at {gone[0]}"
-                raise LogGap(f"shard {shard}: {missing}; {ANEW}")
-        cursor.stand(spots[-1], entry_id(entries[-1]) if entries else "")
+        entries: list[RawEntry] = yield from entries_at(log, positions)
+        if len(entries) != len(positions):
+            found = {entry_position(entry, shard) for entry in entries}
+            missing = yield from not_erased(keys, [position for position in positions if position not in found])
+            if missing and missing[0] == positions[0]:
+                raise trimmed(cursor.position, f"{missing[0]} is not there")
+            if missing:
+                message = f"{len(missing)} events of page {cursor.page!r} are missing, the first at {missing[0]}"
+                raise LogGap(f"shard {shard}: {message}; {ADVICE}")
+        cursor.move_to(positions[-1], entry_id(entries[-1]) if entries else "")
         if entries:  # else all of them were erased just now
             return entries
 
@@ -259,12 +260,12 @@ def wait(log: Log, behind: Mapping[int, Position], seconds: float) -> Step[bool]
     ids = [position.stream_id for position in behind.values()]
     ends = [("GET", key) for keys in map(log.keys, shards) for key in (keys.tail, keys.origin)]
     read_on = ("XREAD", "COUNT", 1, "BLOCK", ms, "STREAMS", *names, *ids)
-    answer, *rows = yield from ask_all(shards[0], [read_on, *ends])
-    found = dict(answer or ())
+    streams, *rows = yield from ask_all(shards[0], [read_on, *ends])
+    found = dict(streams or ())
     has_event = any(
         appended(found.get(name.encode(), []), tail, origin, shard)
         for name, tail, origin, shard in zip(names, rows[::2], rows[1::2], shards, strict=True)
     )
-    if answer and not has_event:
+    if streams and not has_event:
         yield from _wait_behind_foreign(log, shards, ms)
     return has_event

@@ -27,9 +27,9 @@ from scratchbus.projections.session import PAGES as SESSIONS
 from scratchbus.telemetry.counters import counts
 
 
-def refuse(page: str, room: int, write: Write, index: int, total: int, why: list[object]) -> NoReturn:
+def refuse(page: str, room: int, write: Write, index: int, total: int, reply: list[object]) -> NoReturn:
     """Raise the error for a write that the append script refused; `index` is its index in the batch, from 0."""
-    reason, *details = [part.decode() if isinstance(part, bytes) else part for part in why]
+    reason, *details = [part.decode() if isinstance(part, bytes) else part for part in reply]
     error = _refusal(page, room, write, str(reason), details)
     error.index = index  # type: ignore[attr-defined]  # which item of a batch
     counts.refused[type(error).__name__] += 1
@@ -65,8 +65,8 @@ def _refusal(page: str, room: int, write: Write, reason: str, details: list[obje
         case "late", _:
             return Conflict(f"event {write.event.id} was sent again meanwhile; the outcome of that retry counts")
         case "unready", [str(id)]:
-            why = "it recurs, and only what it adds can be claimed" if id == subject else f"{id} blocks it"
-            return NotReady(subject, why)
+            obstacle = "it recurs, and only what it adds can be claimed" if id == subject else f"{id} blocks it"
+            return NotReady(subject, obstacle)
         case "scheduled", [int(until)]:
             return NotReady(subject, f"it is scheduled for {moment(until).isoformat(timespec='milliseconds')}")
         case "circular", _:
@@ -78,8 +78,8 @@ def _refusal(page: str, room: int, write: Write, reason: str, details: list[obje
         case "key", [str(key), str(holder)]:
             return KeyHeld(subject, key, holder)
         case "status", [str(status), _]:
-            life = write.lifecycle
-            allowed = life.allowed_from(status) if life and status in life.statuses else frozenset[str]()
+            lifecycle = write.lifecycle
+            allowed = lifecycle.allowed_from(status) if lifecycle and status in lifecycle.statuses else frozenset[str]()
             if write.op == "s":
                 return InvalidTransition(subject, status, write.status, allowed)
             return NotChangeable(subject, status, write.verb, allowed)

@@ -32,8 +32,8 @@ if #entries > 0 then
   return reply
 end
 
-local reached = last_id()
-if not is_above(reached, last) or not is_above(reached, int(now) .. '-0') then -- the next event is above it
+local last_stream_id = last_id()
+if not is_above(last_stream_id, last) or not is_above(last_stream_id, int(now) .. '-0') then -- the next event is above it
   call('DEL', REPAIRED)
   return {'sound'}
 end
@@ -50,9 +50,9 @@ if copied then -- a repair that was killed may have left a copy of a log that wa
     return {'copied', 0}
   end
 end
-local some = call('XRANGE', LOG, copied and '(' .. copied[1] or '-', last, 'COUNT', AT_ONCE)
-for _, entry in ipairs(some) do call('XADD', REPAIRED, entry[1], unpack(entry[2])) end
-if #some == AT_ONCE then return {'copied', call('XLEN', REPAIRED)} end
+local batch = call('XRANGE', LOG, copied and '(' .. copied[1] or '-', last, 'COUNT', AT_ONCE)
+for _, entry in ipairs(batch) do call('XADD', REPAIRED, entry[1], unpack(entry[2])) end
+if #batch == AT_ONCE then return {'copied', call('XLEN', REPAIRED)} end
 if call('XLEN', REPAIRED) ~= call('XLEN', LOG) then
   call('DEL', REPAIRED)
   return {'copied', 0}

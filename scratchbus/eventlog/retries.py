@@ -9,7 +9,7 @@ from pydantic_core import from_json
 
 from scratchbus.domain.events import Event
 from scratchbus.domain.position import Position
-from scratchbus.engine.patience import backoff
+from scratchbus.engine.retry_limits import backoff
 from scratchbus.engine.steps import Pause, Step, ask_all
 from scratchbus.errors import BusClosed, EngineError, EngineLoading, EngineUnreachable, EventIdReused, ScratchbusError
 from scratchbus.eventlog.bus_log import Log
@@ -41,7 +41,7 @@ Wanted = Mapping[bytes, str | None]
 """The ids of the wanted events, each with its writer, or None if no other event can have the id."""
 
 
-def wanted_of(writes: Sequence[Write]) -> Wanted:
+def wanted_events(writes: Sequence[Write]) -> Wanted:
     """Return the event ids that show whether these writes are in the log."""
     return {write.event.id.encode(): write.event.by if write.digest else None for write in writes}
 
@@ -65,7 +65,7 @@ def _writer_of(fields: Mapping[bytes, bytes]) -> object:
         return None  # not an event
 
 
-def look_for(
+def search_log(
     log: Log, shard: int, after: str, wanted: Wanted, *, is_in_doubt: bool = False
 ) -> Step[tuple[str, list[RawEntry]]]:
     """Search the log after a stream id until it ends or has one of these events.
@@ -78,17 +78,17 @@ def look_for(
     """
     reader = LogReader(log, Position.parse(after)._replace(shard=shard), skips_lost=is_in_doubt)
     first = reader.at._replace(seq=0)
-    begin: tuple[object, ...] | None = ("XREVRANGE", log.keys(shard).log, after, first.stream_id, "COUNT", 2)
+    probe: tuple[object, ...] | None = ("XREVRANGE", log.keys(shard).log, after, first.stream_id, "COUNT", 2)
     archived: list[RawEntry] = []
     try:
         while True:
             at = reader.at
-            chunk = yield from reader.read(*([begin] if begin is not None else []))
-            if begin is not None:
-                begin, same = None, [entry[0].decode() for entry in chunk.replies[0]]
-                back = reader.floor.position if after not in same else first if len(same) > 1 else at
-                if max(back, reader.floor.position) < at:
-                    reader.at = max(back, reader.floor.position)
+            chunk = yield from reader.read(*([probe] if probe is not None else []))
+            if probe is not None:
+                probe, same_ms = None, [entry[0].decode() for entry in chunk.replies[0]]
+                resume_at = reader.floor.position if after not in same_ms else first if len(same_ms) > 1 else at
+                if max(resume_at, reader.floor.position) < at:
+                    reader.at = max(resume_at, reader.floor.position)
                     continue
             found = [entry for entry in chunk.entries if _is_wanted(entry, wanted)]
             if chunk.is_archived:
@@ -115,7 +115,7 @@ def check_same(writes: Sequence[Write], entries: Sequence[RawEntry]) -> None:
         if entry is None:
             if found and write.op in _BATCHES:
                 raise EventIdReused(writes[0].event.id)
-        elif not _may_be(write, entry):
+        elif not _may_have_made(write, entry):
             raise EventIdReused(write.event.id)
     last = found.get(writes[-1].event.id)
     if last is not None and writes[-1].op in _BATCHES:
@@ -124,7 +124,7 @@ def check_same(writes: Sequence[Write], entries: Sequence[RawEntry]) -> None:
             raise EventIdReused(writes[0].event.id)
 
 
-def _may_be(write: Write, entry: RawEntry) -> bool:
+def _may_have_made(write: Write, entry: RawEntry) -> bool:
     """Return whether a write can have made an entry: whether its event has the caller's arguments."""
     event = write.event
     try:
@@ -139,12 +139,12 @@ def _may_be(write: Write, entry: RawEntry) -> bool:
         return True  # only its existence matters
     if found.kind != event.kind and not (write.op == Op.ADD and found.kind == "repeated"):
         return False
-    return says_same(event, found, but=_DECIDED.get(found.kind, set()))
+    return has_same_fields(event, found, ignored=_DECIDED.get(found.kind, set()))
 
 
-def says_same(event: Event, found: Event, but: Set[str] = frozenset()) -> bool:
-    """Return whether two events say the same; the fields of all events, and the fields `but`, do not count."""
-    names = type(found).model_fields.keys() - Event.model_fields.keys() - but
+def has_same_fields(event: Event, found: Event, ignored: Set[str] = frozenset()) -> bool:
+    """Return whether two events have the same fields, except those of all events and those in `ignored`."""
+    names = type(found).model_fields.keys() - Event.model_fields.keys() - ignored
     return all(getattr(found, name) == getattr(event, name) for name in names)
 
 
@@ -159,35 +159,35 @@ def positions_of(writes: Sequence[Write], entries: Sequence[RawEntry], shard: in
     return [found[write.event.id] for write in writes if write.event.id in found]
 
 
-def look_for_retried(log: Log, shard: int, after: str, writes: Sequence[Write]) -> Step[tuple[str, list[Position]]]:
+def search_retried(log: Log, shard: int, after: str, writes: Sequence[Write]) -> Step[tuple[str, list[Position]]]:
     """Look for writes that may have been sent before, under ids made when the log ended with `after`.
 
     Returns after which id the script continues, and the events' positions in the archive, if any. Raises EventIdReused.
     """
-    scan, archived = yield from look_for(log, shard, after, wanted_of(writes))
+    scan, archived = yield from search_log(log, shard, after, wanted_events(writes))
     check_same(writes, archived)
     return scan, positions_of(writes, archived, shard)
 
 
-def look_for_lost(
-    log: Log, shard: int, after: str, writes: Sequence[Write], lost: Exception, begun: float, attempt: int
+def search_lost(
+    log: Log, shard: int, after: str, writes: Sequence[Write], cause: Exception, started: float, attempt: int
 ) -> Step[str]:
     """Wait a moment, look for the events in the log, and return after which id the script continues.
 
     Raises EngineUnreachable once that has taken too long, BusClosed if the bus was closed meanwhile.
     """
     first = writes[0].event.id
-    if time.monotonic() > begun + log.patience:
-        raise note(EngineUnreachable(str(lost)), first, is_in_doubt=True) from None
+    if time.monotonic() > started + log.patience:
+        raise annotate(EngineUnreachable(str(cause)), first, is_in_doubt=True) from None
     yield Pause(backoff(attempt))
     try:
-        scan, _ = yield from look_for(log, shard, after, wanted_of(writes), is_in_doubt=True)
+        scan, _ = yield from search_log(log, shard, after, wanted_events(writes), is_in_doubt=True)
     except (EngineError, BusClosed) as error:
-        raise note(error, first, is_in_doubt=True) from None
+        raise annotate(error, first, is_in_doubt=True) from None
     return scan
 
 
-def note(error: ScratchbusError, event_id: str, *, is_in_doubt: bool) -> ScratchbusError:
+def annotate(error: ScratchbusError, event_id: str, *, is_in_doubt: bool) -> ScratchbusError:
     """Note in an error the event's id, and whether the event may have been written; return it."""
     error.event_id = event_id
     if is_in_doubt:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from scratchbus.domain.observation import Observation
 from scratchbus.errors import shown
-from scratchbus.eventlog.salvage import salvage
+from scratchbus.eventlog.damaged_documents import salvage
 from scratchbus.projections.projection import D, Document
 from scratchbus.projections.scratch_page import as_observation
 from scratchbus.projections.stored_observation import AnyObservation, StoredObservation

@@ -16,14 +16,14 @@ from scratchbus.errors import LogGap, LogRewound, PositionLost, ScratchbusError
 from scratchbus.eventlog.below_floor import Floor
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.cursor import Cursor
+from scratchbus.eventlog.entry_filter import EVERYTHING, EntryFilter
 from scratchbus.eventlog.log_entry import LogEntry
-from scratchbus.eventlog.narrow import EVERYTHING, Narrow
 from scratchbus.eventlog.reader import read
 
-KEPT = 4_096
+MOST_ENTRIES = 4_096
 """The most entries that a feed keeps for followers that are a little behind."""
 
-KEPT_BYTES = 8 * 1024 * 1024
+MOST_BYTES = 8 * 1024 * 1024
 """The most bytes of events it keeps."""
 
 
@@ -149,16 +149,16 @@ class Feed:
         self._items, self._bytes = [], 0
 
     def _trim(self) -> None:
-        if len(self._items) <= KEPT and self._bytes <= KEPT_BYTES:
+        if len(self._items) <= MOST_ENTRIES and self._bytes <= MOST_BYTES:
             return
-        drop = max(0, len(self._items) - KEPT // 2)
-        kept = sum(item.size for item in self._items[drop:])
-        while kept > KEPT_BYTES // 2 and drop < len(self._items):
-            kept -= self._items[drop].size
+        drop = max(0, len(self._items) - MOST_ENTRIES // 2)
+        size = sum(item.size for item in self._items[drop:])
+        while size > MOST_BYTES // 2 and drop < len(self._items):
+            size -= self._items[drop].size
             drop += 1
         self._before_id = self._items[drop - 1].id
         del self._items[:drop]
-        self._bytes = kept
+        self._bytes = size
         self._before += drop
 
 
@@ -172,10 +172,10 @@ class TailChunk(NamedTuple):
 class TailCursor:
     """A cursor of one follower in one shard's log, and a filter; it wakes the follower when an entry passes."""
 
-    def __init__(self, feed: Feed, cursor: Cursor, narrow: Narrow, wake: Callable[[], object]) -> None:
+    def __init__(self, feed: Feed, cursor: Cursor, entry_filter: EntryFilter, wake: Callable[[], object]) -> None:
         self.feed = feed
         self.cursor = cursor
-        self._narrow = narrow
+        self._entry_filter = entry_filter
         self._wake = wake
         self._is_reading = False
 
@@ -210,10 +210,10 @@ class TailCursor:
         self._wake()
 
     def _wanted(self, items: Sequence[LogEntry]) -> list[LogEntry]:
-        if self._narrow == EVERYTHING:
+        if self._entry_filter == EVERYTHING:
             return list(items)
-        return [item for item in items if self._narrow.wants(item.fields)]
+        return [item for item in items if self._entry_filter.wants(item.fields)]
 
     def _move(self, item: LogEntry) -> None:
-        item.place(self.cursor)
+        item.move_cursor(self.cursor)
         self.cursor.page = ""

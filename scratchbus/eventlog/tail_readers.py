@@ -11,15 +11,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from scratchbus.domain.position import Position
-from scratchbus.engine.patience import backoff
+from scratchbus.engine.retry_limits import backoff
 from scratchbus.engine.steps import Step
-from scratchbus.engine.wakeup import wait_async
+from scratchbus.engine.waits import wait_async
 from scratchbus.errors import LogError, ScratchbusError
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.reader import LONGEST_BLOCK_MS, STOPPABLE_BLOCK_MS
 from scratchbus.eventlog.tail import Feed
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 from scratchbus.telemetry.logs import stderr_logger
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from scratchbus.engine.drivers import Engine
     from scratchbus.engine.drivers_async import AsyncEngine
 else:
-    asyncio = late("asyncio")  # blocking programs need not import it
+    asyncio = lazy("asyncio")  # blocking programs need not import it
 
-BREATH = 0.0001
+PAUSE = 0.0001
 """Seconds per follower between two reads of a dedicated thread.
 
 Followers are then woken once for everything that arrived meanwhile, which leaves the cores to publishers. An event
@@ -42,7 +42,7 @@ logger = stderr_logger()
 T = TypeVar("T")
 
 
-def _as_trouble(problem: Exception) -> ScratchbusError:
+def _as_log_error(problem: Exception) -> ScratchbusError:
     """Return the error that followers of a tail get when it cannot be read; an unexpected one is wrapped."""
     if isinstance(problem, ScratchbusError):
         return problem
@@ -65,21 +65,23 @@ class Feeds:
     def __init__(self, log: Log, reader: Engine) -> None:
         self._log = log
         self._reader = reader
-        self._feeds: dict[int, _Led] = {}
+        self._feeds: dict[int, _TailReader] = {}
         self._lock = threading.Lock()
         self._closed = threading.Event()
 
     def feed(self, shard: int) -> Feed:
         """Return the tail of a shard."""
-        return self._led(shard).feed
+        return self._tail_reader(shard).feed
 
     def pump(self, shard: int) -> None:
         """Read the tail of a shard in a dedicated thread, also while no one waits for it."""
-        led = self._led(shard)
+        tail_reader = self._tail_reader(shard)
         with self._lock:
-            if led.pump is None:
-                led.pump = threading.Thread(target=self._pump, args=(led,), name=f"feed {shard}", daemon=True)
-                led.pump.start()
+            if tail_reader.pump is None:
+                tail_reader.pump = threading.Thread(
+                    target=self._pump, args=(tail_reader,), name=f"feed {shard}", daemon=True
+                )
+                tail_reader.pump.start()
 
     def wait(self, shards: Collection[int], woken: threading.Event, seconds: float) -> None:
         """Wait until `woken` is set, for this many seconds at most; read the tails of these shards meanwhile.
@@ -87,9 +89,9 @@ class Feeds:
         Raises EngineError if this thread was the reader, and the engine did not answer.
         """
         if len(shards) == 1:
-            led = self._led(next(iter(shards)))
-            if led.pump is None:
-                led.lead_or_wait(woken, seconds)
+            tail_reader = self._tail_reader(next(iter(shards)))
+            if tail_reader.pump is None:
+                tail_reader.lead_or_wait(woken, seconds)
                 return
         for shard in shards:
             self.pump(shard)
@@ -119,26 +121,26 @@ class Feeds:
         """Stop reading, and wake all followers."""
         self._closed.set()
         self._reader.break_off()
-        for led in list(self._feeds.values()):
-            led.feed.resync()
+        for tail_reader in list(self._feeds.values()):
+            tail_reader.feed.resync()
 
-    def _led(self, shard: int) -> _Led:
+    def _tail_reader(self, shard: int) -> _TailReader:
         with self._lock:
-            led = self._feeds.get(shard)
-            if led is None:
-                led = self._feeds[shard] = _Led(Feed(self._log, shard), self._reader)
-            return led
+            tail_reader = self._feeds.get(shard)
+            if tail_reader is None:
+                tail_reader = self._feeds[shard] = _TailReader(Feed(self._log, shard), self._reader)
+            return tail_reader
 
-    def _pump(self, led: _Led) -> None:
+    def _pump(self, tail_reader: _TailReader) -> None:
         attempt = 0
-        with led.leading:
+        with tail_reader.leading:
             while not self._closed.is_set():
                 try:
-                    led.engine.run(led.feed.advance(LONGEST_BLOCK_MS))
-                    attempt, led.feed.trouble = 0, None
-                    self._closed.wait(BREATH * led.feed.followers)
+                    tail_reader.engine.run(tail_reader.feed.advance(LONGEST_BLOCK_MS))
+                    attempt, tail_reader.feed.trouble = 0, None
+                    self._closed.wait(PAUSE * tail_reader.feed.followers)
                 except Exception as problem:  # followers must not wait for a thread that has died
-                    led.feed.trouble = _as_trouble(problem)
+                    tail_reader.feed.trouble = _as_log_error(problem)
                     if self._closed.is_set():
                         return
                     if attempt == 0:
@@ -147,7 +149,7 @@ class Feeds:
                     attempt += 1
 
 
-class _Led:
+class _TailReader:
     """A tail, its connection, and the threads that wait for it, one of which reads for all."""
 
     def __init__(self, feed: Feed, engine: Engine) -> None:
@@ -170,8 +172,8 @@ class _Led:
                 self.engine.run(self.feed.advance(min(STOPPABLE_BLOCK_MS, max(1, int(seconds * 1000)))))
         finally:
             self.leading.release()
-            for heir in list(self._waiting)[:1]:
-                heir.set()
+            for next_reader in list(self._waiting)[:1]:
+                next_reader.set()
 
 
 class AsyncFeeds:
@@ -234,7 +236,7 @@ class AsyncFeeds:
                 attempt, feed.trouble = 0, None
                 await asyncio.sleep(0)  # let the followers that were woken run first
             except Exception as problem:  # followers must not wait for a task that has died
-                feed.trouble = _as_trouble(problem)
+                feed.trouble = _as_log_error(problem)
                 if attempt == 0:
                     logger.warning("the log cannot be read; going on trying", reason=str(problem))
                 await asyncio.sleep(backoff(attempt))

@@ -38,25 +38,25 @@ elseif OPERATION == 'cut' then -- removes positions below the floor from the his
       for i = 1, 8 do seq = seq * 256 + string.byte(row, i) end
       if seq > floor then high = middle else low = middle + 1 end
     end
-    local rest = low > 0 and call('GETRANGE', ARGV[k], low * WIDTH, -1)
-    if rest == '' then call('DEL', ARGV[k]) elseif rest then call('SET', ARGV[k], rest) end
+    local remaining = low > 0 and call('GETRANGE', ARGV[k], low * WIDTH, -1)
+    if remaining == '' then call('DEL', ARGV[k]) elseif remaining then call('SET', ARGV[k], remaining) end
   end
 elseif OPERATION == 'heads' then -- drops the heads of these subjects that are final, and below the floor
-  local floor, gone = seq_of(call('GET', FLOOR)), {}
+  local floor, dropped = seq_of(call('GET', FLOOR)), {}
   for i, head in ipairs(call('HMGET', HEADS, unpack(ARGV, FIRST))) do
     local class, at = match(head or '', @HEAD(status_class, position)@)
-    if class == 'f' and seq_of(at) <= floor then gone[#gone + 1] = ARGV[FIRST + i - 1] end
+    if class == 'f' and seq_of(at) <= floor then dropped[#dropped + 1] = ARGV[FIRST + i - 1] end
   end
-  if #gone > 0 then call('HDEL', HEADS, unpack(gone)) end
+  if #dropped > 0 then call('HDEL', HEADS, unpack(dropped)) end
 elseif OPERATION == 'over' then -- drops the heads of these subjects, memories of a session,
 -- that are below the event with the seq SESSION_END, which ended it and is below the floor
-  local gone = {}
+  local dropped = {}
   if SESSION_END > seq_of(call('GET', FLOOR)) then return {-1, 'floor'} end
   for i, head in ipairs(call('HMGET', HEADS, unpack(ARGV, FIRST))) do
     local at = match(head or '', @HEAD(position)@)
-    if at and seq_of(at) < SESSION_END then gone[#gone + 1] = ARGV[FIRST + i - 1] end
+    if at and seq_of(at) < SESSION_END then dropped[#dropped + 1] = ARGV[FIRST + i - 1] end
   end
-  if #gone > 0 then call('HDEL', HEADS, unpack(gone)) end
+  if #dropped > 0 then call('HDEL', HEADS, unpack(dropped)) end
 elseif OPERATION == 'copy' then -- keeps an entry that is still needed
   local entry = call('XRANGE', LOG, STREAM_ID, STREAM_ID)[1]
   if entry and #call('XRANGE', KEPT, STREAM_ID, '+', 'COUNT', 1) == 0 then

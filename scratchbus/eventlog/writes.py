@@ -72,11 +72,11 @@ class Guarded(NamedTuple):
     status_class: str
     priority: str | int
     expires: str
-    wake: str
+    due_at: str
     argument: str
     fence: str | int
     tags: str
-    rest: str
+    not_before: str
 
 
 class Addition(NamedTuple):
@@ -141,10 +141,10 @@ class Draft(Struct, frozen=True, gc=False):
     def event(self) -> Event:
         """Return the event."""
         envelope = {"id": self.id, "page": self.page, "subject": self.subject, "type": self.type}
-        return trusted(self.cls, {**_unsaid(self.cls), **self.fields, **envelope})
+        return trusted(self.cls, {**_default_fields(self.cls), **self.fields, **envelope})
 
 
-def _unsaid(cls: type[Event]) -> dict[str, Any]:
+def _default_fields(cls: type[Event]) -> dict[str, Any]:
     """Return an event's default fields."""
     return {name: default if make is None else make() for name, default, make in _defaults(cls)}
 
@@ -168,16 +168,16 @@ def _defaults(cls: type[Event]) -> list[tuple[str, Any, Callable[[], Any] | None
 class Write(Struct):
     """One event to append, what has to hold for it, and what it does to its head.
 
-    `said` is the event, or its draft, which has the same `id`, `subject`, `kind` and `type`; `event` is the event in
-    any case. `digest` is that of what the caller said under an id of its own, "" without one. `version` is 0 for a
-    subject that must be new and None for any. `allowed` are the statuses it may follow, None for any. `priority` is
-    that of what is added, `argument` belongs to the op. `expires`, `wake` and `rest`, before which it is not picked,
-    are "" (as it is), "0" (never), "+ms" or ms. `body` is the encoded event, where it is known already. `is_plain`
-    says of an addition that only a lack of room can be in its way. `tags` are those it has from now on, None as they
-    are, and so `blocked_by`. `verb` and `lifecycle` explain a refusal.
+    `event_or_draft` is the event, or its draft, which has the same `id`, `subject`, `kind` and `type`; `event` is the
+    event in any case. `digest` is that of the caller's arguments under an event id of its own, "" without one.
+    `version` is 0 for a subject that must be new and None for any. `allowed` are the statuses it may follow, None for
+    any. `priority` is that of an added observation, `argument` belongs to the op. `expires`, `due_at` and `not_before`,
+    before which it is not picked, are "" (unchanged), "0" (never), "+ms" or ms. `body` is the encoded event, where it
+    is known already. `is_plain` says of an addition that only a lack of room can prevent it. `tags` and `blocked_by`
+    are the new ones, None if they do not change. `verb` and `lifecycle` explain a refusal.
     """
 
-    said: Event | Draft
+    event_or_draft: Event | Draft
     op: Op
     digest: str = ""
     version: int | None = None
@@ -186,12 +186,12 @@ class Write(Struct):
     status_class: str = ""
     priority: int | None = None
     expires: str = ""
-    wake: str = ""
+    due_at: str = ""
     argument: str = ""
     fence: int | None = None
     tags: Collection[str] | None = None
     blocked_by: Collection[str] | None = None
-    rest: str = ""
+    not_before: str = ""
     body: bytes = b""
     is_plain: bool = False
     verb: str = "changed"
@@ -200,9 +200,9 @@ class Write(Struct):
     @property
     def event(self) -> Event:
         """The event."""
-        if isinstance(self.said, Draft):
-            self.said = self.said.event()
-        return self.said
+        if isinstance(self.event_or_draft, Draft):
+            self.event_or_draft = self.event_or_draft.event()
+        return self.event_or_draft
 
 
 class Written(Struct, frozen=True, gc=False):

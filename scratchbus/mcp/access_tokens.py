@@ -129,16 +129,16 @@ class Tokens:
         granted = scopes_of(scopes)
         if any(token.name == name for token in self.all()):
             raise InvalidInput(f"token {name!r} already exists; revoke it first, or choose another name")
-        made = PREFIX + secrets.token_urlsafe(32)
-        self._write([*self.all(), Token(name, _digest(made), identity, expires_at, granted)])
-        return made
+        token = PREFIX + secrets.token_urlsafe(32)
+        self._write([*self.all(), Token(name, _digest(token), identity, expires_at, granted)])
+        return token
 
     def revoke(self, name: str) -> None:
         """Remove a token. Raises NotFound."""
-        kept = [token for token in self.all() if token.name != name]
-        if len(kept) == len(self.all()):
+        remaining = [token for token in self.all() if token.name != name]
+        if len(remaining) == len(self.all()):
             raise NotFound(f"{self.path} has no token {shown(name)}; list the tokens with `scratchbus mcp token list`")
-        self._write(kept)
+        self._write(remaining)
 
     def _write(self, tokens: list[Token]) -> None:
         """Replace the file atomically; only its owner may read it."""
@@ -173,16 +173,16 @@ def _hexadecimal(digest: str) -> str:
 
 
 def _entry(token: Token) -> dict[str, Any]:
-    who = token.identity
-    entry: dict[str, Any] = {"name": token.name, "sha256": token.digest, "agent": who.agent, "kind": who.kind}
-    session = {} if who.session is None else {"session": who.session}
+    identity = token.identity
+    entry: dict[str, Any] = {"name": token.name, "sha256": token.digest, "agent": identity.agent, "kind": identity.kind}
+    session = {} if identity.session is None else {"session": identity.session}
     expiry = {} if token.expires_at is None else {"expires_at": token.expires_at.isoformat(timespec="seconds")}
     scopes = {} if token.scopes is None else {"scopes": list(token.scopes)}
-    knowledge = {"knowledge": list(who.knowledge)} if who.knowledge else {}
-    return {**entry, "page": who.page, **session, **knowledge, "tools": list(who.tools), **scopes, **expiry}
+    knowledge = {"knowledge": list(identity.knowledge)} if identity.knowledge else {}
+    return {**entry, "page": identity.page, **session, **knowledge, "tools": list(identity.tools), **scopes, **expiry}
 
 
-def _moment(text: str) -> str:
+def _aware_time(text: str) -> str:
     try:
         if datetime.fromisoformat(text).tzinfo is not None:
             return text
@@ -203,7 +203,7 @@ class _Entry(YamlModel):
     knowledge: Items[Text] = ()
     tools: Items[Text] | None = None
     scopes: Items[Text] | None = None
-    expires_at: Annotated[Text, AfterValidator(_moment)] | None = None
+    expires_at: Annotated[Text, AfterValidator(_aware_time)] | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -212,15 +212,15 @@ class _Entry(YamlModel):
 
     def token(self) -> Token:
         """Return the token. Raises InvalidInput for an invalid identity or scope."""
-        who = Identity.of(
+        identity = Identity.of(
             self.agent, kind=self.kind, page=self.page, session=self.session, tools=self.tools,
             knowledge=self.knowledge,
         )  # fmt: skip
         expires_at = None if self.expires_at is None else datetime.fromisoformat(self.expires_at)
-        return Token(self.name, self.sha256, who, expires_at, scopes_of(self.scopes))
+        return Token(self.name, self.sha256, identity, expires_at, scopes_of(self.scopes))
 
 
-def _present(tokens: object) -> object:
+def _not_empty(tokens: object) -> object:
     if tokens is None:
         raise YamlProblem("is empty; write `tokens: []` for none")
     return tokens
@@ -229,4 +229,4 @@ def _present(tokens: object) -> object:
 class _TokensFile(YamlModel):
     advice = "write `tokens: []` for none"
 
-    tokens: Annotated[Items[_Entry], BeforeValidator(_present)]
+    tokens: Annotated[Items[_Entry], BeforeValidator(_not_empty)]

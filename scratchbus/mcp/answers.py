@@ -162,7 +162,7 @@ def brief(observation: Observation, *, is_listed: bool = False) -> ObservationAn
     """Return an observation in brief, as the answer to a change or as an item of a list."""
     content, claim = observation.content, observation.claim
     is_cut = len(content) > SHORT
-    seen: dict[str, Any] = {
+    fields_shown: dict[str, Any] = {
         "id": observation.id,
         "type": observation.type,
         "status": observation.status,
@@ -172,16 +172,16 @@ def brief(observation: Observation, *, is_listed: bool = False) -> ObservationAn
         "version": observation.version,
     }
     if is_listed:
-        del seen["created_at"]
-        seen["age"] = age_of(observation.created_at)
+        del fields_shown["created_at"]
+        fields_shown["age"] = age_of(observation.created_at)
         if observation.status == "active":
-            del seen["status"]
+            del fields_shown["status"]
         if observation.version == 1:
-            del seen["version"]
+            del fields_shown["version"]
     return cast(
         ObservationAnswer,
         _with(
-            seen,
+            fields_shown,
             full_length=len(content) if is_cut else None,
             confidence=None if observation.confidence == 1.0 else observation.confidence,
             tags=observation.tags,
@@ -198,7 +198,7 @@ def brief(observation: Observation, *, is_listed: bool = False) -> ObservationAn
 def whole(observation: Observation, owner: str) -> WholeObservation:
     """Return a complete observation, with the fence of its claim if `owner` holds it."""
     claim = observation.claim
-    seen: dict[str, Any] = {
+    fields_shown: dict[str, Any] = {
         "id": observation.id,
         "type": observation.type,
         "content": observation.content,
@@ -218,7 +218,7 @@ def whole(observation: Observation, owner: str) -> WholeObservation:
     return cast(
         WholeObservation,
         _with(
-            seen,
+            fields_shown,
             occurrences=observation.occurrences if observation.occurrences > 1 else None,
             claimed_by=claim and claim.by,
             claimed_until=claim and text_of(claim.until),
@@ -236,9 +236,9 @@ def whole(observation: Observation, owner: str) -> WholeObservation:
     )
 
 
-def _with(seen: dict[str, Any], **fields: object) -> dict[str, Any]:
+def _with(fields_shown: dict[str, Any], **fields: object) -> dict[str, Any]:
     """Return the observation with those of these fields that are neither None nor empty."""
-    return {**seen, **{name: value for name, value in fields.items() if value not in (None, "", [], {})}}
+    return {**fields_shown, **{name: value for name, value in fields.items() if value not in (None, "", [], {})}}
 
 
 def page_of(observations: Iterable[Observation], next_cursor: str = "", more: int = 0) -> ObservationList:
@@ -256,7 +256,7 @@ def held(id: str, claim: Claim) -> HeldClaim:
 
 def happened(event: Event, observation: Observation | None) -> Happened:
     """Return an event in brief, with the current content of its observation if that is still on the page."""
-    told: Happened = {
+    answer: Happened = {
         "position": str(event.position),
         "kind": event.kind,
         "id": event.subject,
@@ -265,11 +265,11 @@ def happened(event: Event, observation: Observation | None) -> Happened:
     }
     if observation is not None:
         content = observation.content
-        told["type"] = observation.type
-        told["content"] = content if len(content) <= GLIMPSE else f"{content[: GLIMPSE - 1]}…"
+        answer["type"] = observation.type
+        answer["content"] = content if len(content) <= GLIMPSE else f"{content[: GLIMPSE - 1]}…"
     if isinstance(event, StatusChanged):
-        told["status"] = event.status
-    return told
+        answer["status"] = event.status
+    return answer
 
 
 def age_of(moment: datetime) -> str:

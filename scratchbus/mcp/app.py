@@ -96,7 +96,7 @@ class _Reception:
         self._security = security
         self._tasks = tasks
         self._managers: dict[Admission, StreamableHTTPSessionManager] = {}
-        self._turn = anyio.Lock()
+        self._lock = anyio.Lock()
 
     async def verify_token(self, token: str) -> AccessToken | None:
         """Return the access a token gives; None if it is unknown."""
@@ -128,7 +128,7 @@ class _Reception:
         return _error(403, "insufficient_scope", f"this token grants none of the tools here: {', '.join(self._groups)}")
 
     async def _manager(self, grant: Admission) -> StreamableHTTPSessionManager:
-        async with self._turn:
+        async with self._lock:
             if grant not in self._managers:
                 self._managers[grant] = await self._tasks.start(self._host, grant)
             return self._managers[grant]

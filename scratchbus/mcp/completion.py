@@ -21,17 +21,17 @@ class Completions:
     async def complete(self, _: Client, params: Params) -> Result:
         """Return the values that start with the typed text (ids: or end with it); none for an unknown argument."""
         argument, typed = params["argument"]["name"], params["argument"]["value"].lower()
-        every = await self._values(params["ref"]["type"] == "ref/resource", argument)
-        found = [each for each in every if each.lower().startswith(typed) or each.lower().endswith(typed)]
+        values = await self._values(params["ref"]["type"] == "ref/resource", argument)
+        found = [each for each in values if each.lower().startswith(typed) or each.lower().endswith(typed)]
         return {"completion": {"values": found[:MOST], "total": len(found), "hasMore": len(found) > MOST}}
 
     async def _values(self, is_of_a_resource: bool, argument: str) -> list[str]:
-        who = self._workspace.identity
+        identity = self._workspace.identity
         if not is_of_a_resource:
             return list(OUTCOMES) if argument == "outcome" else []
-        if argument == "id" and who.has("observations"):
+        if argument == "id" and identity.has("observations"):
             return [each.id for each in (await self._workspace.look()).active()]
-        if argument == "type" and who.has("observations"):
+        if argument == "type" and identity.has("observations"):
             return list(self._workspace.bus.types.types)
-        own = {"page": who.page, "session": self._workspace.known_session, "agent": who.agent}.get(argument)
-        return [own] if own else []
+        value = {"page": identity.page, "session": self._workspace.known_session, "agent": identity.agent}.get(argument)
+        return [value] if value else []

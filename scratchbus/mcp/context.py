@@ -46,16 +46,16 @@ class ContextTools(ToolGroup):
         event_id: EventId = None,
     ) -> Assembled:
         """Get all you need to know in one text; call it first, and when you resume."""
-        who, session = self._workspace.identity, self._workspace.known_session
+        identity, session = self._workspace.identity, self._workspace.known_session
         revisions = await self._revisions(session)  # first, so that a write with an outdated one fails
-        made = await self._workspace.bus.context.assemble(
-            session=session, agent=who.agent, page=who.page, budget=budget, query=query, record=True,
-            scopes=who.knowledge, event_id=event_id,
+        assembled = await self._workspace.bus.context.assemble(
+            session=session, agent=identity.agent, page=identity.page, budget=budget, query=query, record=True,
+            scopes=identity.knowledge, event_id=event_id,
         )  # fmt: skip
         counts.contexts += 1
-        counts.context_tokens += made.tokens
-        left_out = dict(made.left_out)
-        return {"text": made.text, "tokens": made.tokens, "left_out": left_out, "revisions": revisions}
+        counts.context_tokens += assembled.tokens
+        left_out = dict(assembled.left_out)
+        return {"text": assembled.text, "tokens": assembled.tokens, "left_out": left_out, "revisions": revisions}
 
     async def _revisions(self, session: str | None) -> Revisions:
         bus, found = self._workspace.bus, Revisions()

@@ -78,8 +78,8 @@ class FactsTools(ToolGroup):
 
     @property
     def _facts(self) -> AsyncFacts:
-        who = self._workspace.identity
-        return self._workspace.bus.facts(who.knowledge[-1] if who.knowledge else who.page)
+        identity = self._workspace.identity
+        return self._workspace.bus.facts(identity.knowledge[-1] if identity.knowledge else identity.page)
 
     @tool("Assert a fact", ADDS)
     async def assert_fact(
@@ -130,8 +130,8 @@ class FactsTools(ToolGroup):
             try:
                 return {"path": _answers(await self._facts.path(entity, to))}
             except InvalidField as problem:  # it names the arguments as in Python
-                own = {"a": "entity", "b": "to"}.get(problem.field, problem.field)
-                raise InvalidField(own, str(problem).removeprefix(f"{problem.field}: ")) from None
+                argument = {"a": "entity", "b": "to"}.get(problem.field, problem.field)
+                raise InvalidField(argument, str(problem).removeprefix(f"{problem.field}: ")) from None
         found = await self._facts.neighbours(entity, depth, limit=limit)
         return {
             "near": [

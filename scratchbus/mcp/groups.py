@@ -53,19 +53,19 @@ def tool_names(group: str) -> list[str]:
 def toolbox_of(workspace: Workspace) -> Toolbox:
     """Return the tools of an identity, in the order of the groups and of their methods."""
     tools = []
-    elsewhere: dict[str, str] = {}
+    group_of: dict[str, str] = {}
     for name, classes in GROUPS.items():
         for group in classes:
-            elsewhere |= dict.fromkeys(group.every_name(), name)
+            group_of |= dict.fromkeys(group.current_names(), name)
             if methods := _methods(workspace.identity, name, group):
                 bound = group(workspace)
                 tools += [BoundTool(getattr(bound, method)) for method in methods if bound.has(method)]
-    return Toolbox(workspace, tools, elsewhere)
+    return Toolbox(workspace, tools, group_of)
 
 
 def _methods(identity: Identity, name: str, group: type[ToolGroup]) -> list[str]:
     """Return the names of the tools that an identity has of a group."""
-    every = group.every_name()
+    current_names = group.current_names()
     if name in identity.tools:
-        return list(every)
-    return [method for method, now in every.items() if now in BASIC_TOOLS and identity.has_basic(name)]
+        return list(current_names)
+    return [method for method, current in current_names.items() if current in BASIC_TOOLS and identity.has_basic(name)]

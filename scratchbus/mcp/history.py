@@ -65,8 +65,8 @@ class HistoryTools(ToolGroup):
         cursor: Cursor = None,
     ) -> HistoryAnswer:
         """See everything that happened to an observation, oldest first, also after it has left the page."""
-        begin = None if cursor is None else position_in(cursor)
-        events = [x for x in await self._page.history(id) if begin is None or x.position > begin]
+        start = None if cursor is None else position_in(cursor)
+        events = [x for x in await self._page.history(id) if start is None or x.position > start]
         answer: HistoryAnswer = {"events": [happened(event, None) for event in events[:limit]]}
         if len(events) > limit:
             answer["more"], answer["next_cursor"] = len(events) - limit, answer["events"][-1]["position"]
@@ -89,14 +89,14 @@ class HistoryTools(ToolGroup):
         cursor: Cursor = None,
     ) -> ObservationList:
         """See which observations were active at a time, highest priority first."""
-        place = rank_of(cursor) if cursor is not None else None
+        after = rank_of(cursor) if cursor is not None else None
         found = await (await self._page.as_of(when)).active()
-        return first(found if place is None else [x for x in found if rank(x) > place], limit, cursor_of)
+        return first(found if after is None else [x for x in found if rank(x) > after], limit, cursor_of)
 
 
 def _branch(branch: Branch) -> TracedBranch:
     line: TracedBranch = {"depth": branch.depth, "id": branch.id}
     if branch.observation is not None:
-        seen = brief(branch.observation)
-        line["type"], line["content"], line["source"] = seen["type"], seen["content"], seen["source"]
+        shown = brief(branch.observation)
+        line["type"], line["content"], line["source"] = shown["type"], shown["content"], shown["source"]
     return line

@@ -95,8 +95,8 @@ class Identity:
 
     def narrowed(self, tools: Collection[str]) -> Self:
         """Return this identity restricted to these groups of tools."""
-        kept = tuple(group for group in self.tools if group in tools or group == BASIC)
-        return replace(self, tools=kept, within=self.within if BASIC in tools else tuple(tools))
+        remaining = tuple(group for group in self.tools if group in tools or group == BASIC)
+        return replace(self, tools=remaining, within=self.within if BASIC in tools else tuple(tools))
 
     def can_use(self, group: str) -> bool:
         """Return whether it has the session or scope that the tools of a group need."""

@@ -41,8 +41,8 @@ from scratchbus.mcp.protocol import (
     completed,
 )
 
-_ONLY_EARLIER: Final = {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
-_ONLY_LATER: Final = {"server/discover", "subscriptions/listen"}
+_EARLIER_METHODS: Final = {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
+_LATER_METHODS: Final = {"server/discover", "subscriptions/listen"}
 
 Id = str | int
 Message = dict[str, Any]
@@ -73,7 +73,7 @@ class _GetPrompt(TypedDict):
     arguments: NotRequired[dict[str, str] | None]
 
 
-class _OfResource(TypedDict):
+class _ResourceParams(TypedDict):
     uri: str
 
 
@@ -101,7 +101,7 @@ class _Complete(TypedDict):
     argument: _Argument
 
 
-class _Wanted(TypedDict):
+class _NotificationFilter(TypedDict):
     toolsListChanged: NotRequired[bool | None]
     promptsListChanged: NotRequired[bool | None]
     resourcesListChanged: NotRequired[bool | None]
@@ -109,16 +109,16 @@ class _Wanted(TypedDict):
 
 
 class _Listen(TypedDict):
-    notifications: _Wanted
+    notifications: _NotificationFilter
 
 
 _PARAMS: Final[Mapping[str, Any]] = {
     "initialize": _Initialize,
     "tools/call": _CallTool,
     "prompts/get": _GetPrompt,
-    "resources/read": _OfResource,
-    "resources/subscribe": _OfResource,
-    "resources/unsubscribe": _OfResource,
+    "resources/read": _ResourceParams,
+    "resources/subscribe": _ResourceParams,
+    "resources/unsubscribe": _ResourceParams,
     "logging/setLevel": _SetLevel,
     "completion/complete": _Complete,
     "subscriptions/listen": _Listen,
@@ -145,7 +145,7 @@ class McpSession:
         self._send = send
         self._is_later: bool | None = None  # until the first request
         self._is_initialized = False
-        self._own: dict[str, Method] = {"initialize": self._initialize, "server/discover": self._discover}
+        self._handshake: dict[str, Method] = {"initialize": self._initialize, "server/discover": self._discover}
         self._requests: dict[str, _Request] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._answered = anyio.Event()
@@ -173,7 +173,7 @@ class McpSession:
         self._requests.pop(str(id), None)
         self._answered.set()
 
-    async def rest(self) -> None:
+    async def wait_until_answered(self) -> None:
         """Wait until all requests are answered."""
         while self._requests:
             self._answered = anyio.Event()
@@ -211,8 +211,8 @@ class McpSession:
             _check_version(method, params)
         elif _has_version(params) and method != "initialize":
             raise ProtocolError(INVALID_REQUEST, f"this connection began with initialize; leave {VERSION_KEY} out")
-        handle = self._own.get(method) or self._methods.by_name.get(method)
-        if handle is None or method in (_ONLY_EARLIER if self._is_later else _ONLY_LATER):
+        handle = self._handshake.get(method) or self._methods.by_name.get(method)
+        if handle is None or method in (_EARLIER_METHODS if self._is_later else _LATER_METHODS):
             raise ProtocolError(METHOD_NOT_FOUND, "Method not found", method)
         if not isinstance(params.get("_meta") or {}, dict):
             raise ProtocolError(INVALID_PARAMS, f"{method}: params._meta is not an object")
@@ -230,10 +230,10 @@ class McpSession:
         return {**completed(method, result), "_meta": {**result.get("_meta", {}), SERVER_KEY: INFO}}
 
     async def _initialize(self, _: Client, params: Params) -> Result:
-        wanted = params["protocolVersion"]
+        requested = params["protocolVersion"]
         self._is_initialized = True
         return {
-            "protocolVersion": wanted if wanted in EARLIER else EARLIER[-1],
+            "protocolVersion": requested if requested in EARLIER else EARLIER[-1],
             "capabilities": self._capabilities(),
             "serverInfo": INFO,
             "instructions": self._methods.instructions,
@@ -250,8 +250,8 @@ class McpSession:
         """Return the server's capabilities; later versions have no `listChanged` per list."""
         has_resources = "resources/list" in self._methods.by_name
         changes = {"listChanged": bool(self._is_later) and has_resources}
-        known: dict[str, Any] = {"completions": {}, "logging": {}, "prompts": changes, "tools": changes}
-        return known | ({"resources": {**changes, "subscribe": True}} if has_resources else {})
+        capabilities: dict[str, Any] = {"completions": {}, "logging": {}, "prompts": changes, "tools": changes}
+        return capabilities | ({"resources": {**changes, "subscribe": True}} if has_resources else {})
 
 
 class _Request:

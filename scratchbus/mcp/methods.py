@@ -57,7 +57,7 @@ class Methods:
                 "subscriptions/listen": self._subscriptions.listen,
             }
 
-        self.by_name = {name: _in_its_trace(method) for name, method in self.by_name.items()}
+        self.by_name = {name: _with_trace(method) for name, method in self.by_name.items()}
 
     def serving(self) -> AbstractAsyncContextManager[None]:
         """Serve subscriptions until exit."""
@@ -73,8 +73,8 @@ class Methods:
         result = await self._toolbox.call(params["name"], params.get("arguments") or {})
         level = (params.get("_meta") or {}).get(LEVEL_KEY) or self._levels.get(client.connection)
         if result["isError"] and level is not None and level not in _QUIET:
-            told = {"tool": params["name"], "error": result["content"][0]["text"]}
-            message: dict[str, Any] = {"level": "warning", "logger": "scratchbus", "data": told}
+            data = {"tool": params["name"], "error": result["content"][0]["text"]}
+            message: dict[str, Any] = {"level": "warning", "logger": "scratchbus", "data": data}
             await client.notify("notifications/message", message, is_of_request=True)
         return result
 
@@ -83,7 +83,7 @@ class Methods:
         return {}
 
 
-def _in_its_trace(method: Method) -> Method:
+def _with_trace(method: Method) -> Method:
     """Record a method's writes under the trace of the request, from `_meta` or else from the HTTP headers."""
 
     async def answer(client: Client, params: Params) -> Result:

@@ -109,7 +109,7 @@ class NotesTools(ToolGroup):
     async def add_note(self, content: Content, tags: Tags = None, event_id: EventId = None) -> NoteAnswer:
         """Save a note for this session."""
         result = await self._notes.add(content, tags or (), event_id=event_id)
-        return _kept(result)
+        return _note_answer(result)
 
     @tool("Search the notes", READS)
     async def search_notes(
@@ -121,7 +121,7 @@ class NotesTools(ToolGroup):
     ) -> FoundNotes:
         """Find or list the session's notes."""
         matching = search(query, (await self._notes.search("", tags or ())).notes)
-        notes, following = _part(matching, limit, cursor)
+        notes, following = _page_of_notes(matching, limit, cursor)
         count = len(matching)
         message = f"Found {count} {'note' if count == 1 else 'notes'}."
         searched: Search = {"result_count": count, "query": query, "tags": list(tags or ())}
@@ -140,7 +140,7 @@ class NotesTools(ToolGroup):
     ) -> NoteAnswer:
         """Replace the content of a note, its tags, or both."""
         result = await self._notes.update(id, content, tags, event_id=event_id)
-        return _kept(result)
+        return _note_answer(result)
 
     @tool("Delete a note", REPLACES)
     async def delete_note(self, id: Id, event_id: EventId = None) -> NoteAnswer:
@@ -154,18 +154,18 @@ class NotesTools(ToolGroup):
         result = await self._notes.tags()
         return {"message": result.message, "tags": result.tags, "metadata": cast(TagCount, result.metadata)}
 
-    @tool("Add a note", ADDS, now="add_note")
+    @tool("Add a note", ADDS, current_name="add_note")
     async def scratch_note(self, content: Content, tags: Tags = None, event_id: EventId = None) -> NoteAnswer:
         """Save a note for this session."""
         return await self.add_note(content, tags, event_id)
 
-    @tool("List the notes", READS, now="search_notes")
+    @tool("List the notes", READS, current_name="search_notes")
     async def list_notes(
         self, tag: str | None = None, limit: Annotated[int | None, Field(ge=1)] = None, cursor: Cursor = None
     ) -> ListedNotes:
         """List the session's notes, all of them by default."""
         result = await self._notes.list(tag)
-        notes, following = _part(result.notes, limit or len(result.notes), cursor)
+        notes, following = _page_of_notes(result.notes, limit or len(result.notes), cursor)
         listed: ListedNotes = {
             "message": result.message,
             "notes": notes,
@@ -176,11 +176,11 @@ class NotesTools(ToolGroup):
         return listed
 
 
-def _kept(result: NoteResult) -> NoteAnswer:
-    return {"message": result.message, "note": _noted(result.note), "metadata": cast(Totals, result.metadata)}
+def _note_answer(result: NoteResult) -> NoteAnswer:
+    return {"message": result.message, "note": _note_document(result.note), "metadata": cast(Totals, result.metadata)}
 
 
-def _noted(note: Note) -> Noted:
+def _note_document(note: Note) -> Noted:
     return {
         "id": note.id,
         "content": note.content,
@@ -190,14 +190,14 @@ def _noted(note: Note) -> Noted:
     }
 
 
-def _part(notes: Sequence[Note], limit: int, cursor: str | None) -> tuple[list[Noted], str]:
+def _page_of_notes(notes: Sequence[Note], limit: int, cursor: str | None) -> tuple[list[Noted], str]:
     """Return the notes after the cursor, which is a note id, and the next cursor, empty on the last page."""
     start = 0
     if cursor is not None:
-        start = next((place for place, note in enumerate(notes, 1) if note.id == cursor), 0)
+        start = next((index for index, note in enumerate(notes, 1) if note.id == cursor), 0)
         if not start:
             raise InvalidField(
                 "cursor", f"{shown(cursor)} is no longer among these notes; start again without a cursor"
             )
     following = notes[start + limit - 1].id if len(notes) > start + limit else ""
-    return [_noted(note) for note in notes[start : start + limit]], following
+    return [_note_document(note) for note in notes[start : start + limit]], following

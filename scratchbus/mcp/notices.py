@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from typing import Any, Final
 
-MUCH: Final = 60_000
+UNSAVED_LIMIT: Final = 60_000
 """The characters of answers after which an agent that has saved nothing is reminded to: about 15,000 tokens."""
 
 COMPACTION: Final = (
@@ -40,7 +40,7 @@ class Notices:
             counts = answer["summary"]
             if counts["total"] and not counts["pending"] + counts["in_progress"]:
                 return END_OF_RUN
-        if self._unsaved >= MUCH and "update_notepad" in tools:
+        if self._unsaved >= UNSAVED_LIMIT and "update_notepad" in tools:
             self._unsaved = 0
             return COMPACTION
         return None

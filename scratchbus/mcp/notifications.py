@@ -37,7 +37,7 @@ class _Subscriber:
         self._notify = notify
         self._forms: dict[str, set[str]] = {}  # canonical URI: the forms in which the client wrote it
         self._changed: dict[str, None] = {}
-        self._woken = anyio.Event()
+        self._has_changes = anyio.Event()
 
     @property
     def uris(self) -> set[str]:
@@ -53,17 +53,17 @@ class _Subscriber:
         for forms in self._forms.values():
             forms.discard(form)
 
-    def hear(self, uri: str) -> None:
+    def record_change(self, uri: str) -> None:
         """Record a change; several changes of one resource become one notification."""
         for form in self._forms.get(uri, ()):
             self._changed[form] = None
-            self._woken.set()
+            self._has_changes.set()
 
     async def notify(self) -> None:
         """Send pending notifications as fast as the client accepts them, until cancelled."""
         while True:
-            await self._woken.wait()
-            self._woken, changed, self._changed = anyio.Event(), self._changed, {}
+            await self._has_changes.wait()
+            self._has_changes, changed, self._changed = anyio.Event(), self._changed, {}
             for uri in changed:
                 await self._notify(uri)
 
@@ -77,7 +77,7 @@ class ResourceSubscriptions:
         self._page = workspace.page.name
         self._subscribers: dict[object, _Subscriber] = {}  # by connection, or by request
         self._tasks: TaskGroup
-        self._has_begun = False
+        self._is_following = False
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
@@ -90,11 +90,11 @@ class ResourceSubscriptions:
         """Notify a client of changes for as long as it keeps its request open. Raises ProtocolError."""
         wanted: dict[str, Any] = {name: value for name, value in params["notifications"].items() if value}
         forms = wanted.get("resourceSubscriptions", [])
-        known = [(await self._known(form), form) for form in forms]
-        await self._begin()
+        resources = [(await self._checked_uri(form), form) for form in forms]
+        await self._start_following()
         meta = {"_meta": {SUBSCRIPTION_KEY: client.request_id}}
         subscriber = _Subscriber(lambda uri: client.notify(_UPDATED, {"uri": uri, **meta}, is_of_request=True))
-        for uri, form in known:
+        for uri, form in resources:
             subscriber.add(uri, form)
         self._register(subscriber, subscriber)
         try:
@@ -107,8 +107,8 @@ class ResourceSubscriptions:
 
     async def subscribe(self, client: Client, params: Params) -> Result:
         """Subscribe a client to a resource. Raises ProtocolError unless it exists."""
-        uri = await self._known(params["uri"])
-        await self._begin()
+        uri = await self._checked_uri(params["uri"])
+        await self._start_following()
         subscriber = self._subscribers.get(client.connection)
         if subscriber is None:
             subscriber = _Subscriber(lambda uri: client.notify(_UPDATED, {"uri": uri}))
@@ -125,7 +125,7 @@ class ResourceSubscriptions:
             subscriber.remove(params["uri"])
         return {}
 
-    async def _known(self, uri: str) -> str:
+    async def _checked_uri(self, uri: str) -> str:
         """Return the URI used in notifications about a resource. Raises ProtocolError unless it exists."""
         try:
             return await self._resources.check(uri)
@@ -134,33 +134,33 @@ class ResourceSubscriptions:
 
     @asynccontextmanager
     async def _notified(self, subscriber: _Subscriber) -> AsyncIterator[None]:
-        notifying = anyio.CancelScope()
+        scope = anyio.CancelScope()
 
         async def notify() -> None:
-            with notifying:
+            with scope:
                 await subscriber.notify()
 
         self._tasks.start_soon(notify)
         try:
             yield
         finally:
-            notifying.cancel()
+            scope.cancel()
 
     def _register(self, key: object, subscriber: _Subscriber) -> None:
         if len(self._subscribers) >= MOST:
             raise ProtocolError(INTERNAL_ERROR, f"{MOST:,} connections and requests subscribe already; try again later")
         self._subscribers[key] = subscriber
 
-    async def _begin(self) -> None:
+    async def _start_following(self) -> None:
         """Start following the page and the session, unless already started."""
-        if self._has_begun:
+        if self._is_following:
             return
-        self._has_begun = True
-        who = self._workspace.identity
-        if who.has("observations"):
+        self._is_following = True
+        identity = self._workspace.identity
+        if identity.has("observations"):
             self._tasks.start_soon(self._follow_page, (await self._workspace.view()).changes())
-        if who.session is not None:
-            self._tasks.start_soon(self._follow_memories, who.session, await self._workspace.bus.position())
+        if identity.session is not None:
+            self._tasks.start_soon(self._follow_memories, identity.session, await self._workspace.bus.position())
 
     async def _follow_page(self, changes: AsyncIterator[Change]) -> None:
         try:
@@ -189,7 +189,7 @@ class ResourceSubscriptions:
 
     def _publish(self, uri: str) -> None:
         for subscriber in self._subscribers.values():
-            subscriber.hear(uri)
+            subscriber.record_change(uri)
 
 
 _MEMORIES = {"note": NOTES, "notepad": NOTEPAD, "todo": TODO}

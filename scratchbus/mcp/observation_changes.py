@@ -58,13 +58,13 @@ class ObservationChanges(ToolGroup):
         fields["not_before"] = not_before
         changes = {name: value for name, value in fields.items() if value is not None}
         if not release:
-            how: dict[str, Any] = {"expected_version": expected_version, "fence": fence, "event_id": event_id}
-            return brief(await self._page.update(id, **how, **changes))
-        own = event_id or uuid4().hex
-        with _of_one_call(own):
+            guards: dict[str, Any] = {"expected_version": expected_version, "fence": fence, "event_id": event_id}
+            return brief(await self._page.update(id, **guards, **changes))
+        call_id = event_id or uuid4().hex
+        with _as_one_call(call_id):
             if changes:
-                await self._page.update(id, expected_version=expected_version, fence=fence, event_id=own, **changes)
-            return brief(await self._page.release(id, fence=fence, event_id=f"{own}/release"))
+                await self._page.update(id, expected_version=expected_version, fence=fence, event_id=call_id, **changes)
+            return brief(await self._page.release(id, fence=fence, event_id=f"{call_id}/release"))
 
     @tool("Resolve an observation", SETS)
     async def resolve_observation(
@@ -78,10 +78,10 @@ class ObservationChanges(ToolGroup):
         """Close an observation that was dealt with."""
         if action is None:
             return brief(await self._page.resolve(id, reason=reason, fence=fence, event_id=event_id))
-        own = event_id or uuid4().hex
-        with _of_one_call(own):
-            await self._page.link(id, action, fence=fence, event_id=f"{own}/link")
-            return brief(await self._page.resolve(id, reason=reason, fence=fence, event_id=own))
+        call_id = event_id or uuid4().hex
+        with _as_one_call(call_id):
+            await self._page.link(id, action, fence=fence, event_id=f"{call_id}/link")
+            return brief(await self._page.resolve(id, reason=reason, fence=fence, event_id=call_id))
 
     @tool("Refute an observation", REPLACES)
     async def refute_observation(
@@ -131,10 +131,10 @@ class ObservationChanges(ToolGroup):
         if job is None:
             return {"observation": None}
         claim = job.observation.claim
-        got: NextClaim = {"observation": whole(job.observation, self._workspace.bus.owner)}
+        answer: NextClaim = {"observation": whole(job.observation, self._workspace.bus.owner)}
         if claim is not None:
-            got["claim"] = held(job.id, claim)
-        return got
+            answer["claim"] = held(job.id, claim)
+        return answer
 
     @tool("Link an action to an observation", SETS)
     async def link_observation(
@@ -149,7 +149,7 @@ class ObservationChanges(ToolGroup):
 
 
 @contextmanager
-def _of_one_call(event_id: str) -> Iterator[None]:
+def _as_one_call(event_id: str) -> Iterator[None]:
     """Make an error in either of two writes name the id that makes a retry of both safe."""
     try:
         yield

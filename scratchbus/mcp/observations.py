@@ -111,17 +111,17 @@ class ObservationTools(ToolGroup):
         with suppress(EngineError, LogError):  # the observations are added all the same
             for each in added:
                 if each.version == 1 and each.position.seq - 1 != seq:
-                    ids += [gone.id for gone in await self._page.displaced(each)]
+                    ids += [displaced.id for displaced in await self._page.displaced(each)]
                 seq = each.position.seq
         return ids
 
     @tool("See active observations", READS)
     async def get_active_observations(self, limit: Limit = 20, cursor: Cursor = None) -> ObservationList:
         """See what is going on: the page's active observations, by priority, then newest first."""
-        place = rank_of(cursor) if cursor is not None else None
+        after = rank_of(cursor) if cursor is not None else None
         view = await self._workspace.look()
-        every = view.active()
-        found = every if place is None else [x for x in every if rank(x) > place]
+        active = view.active()
+        found = active if after is None else [x for x in active if rank(x) > after]
         return await self._read(found, limit, cursor_of)
 
     @tool("Find observations", READS)
@@ -144,14 +144,14 @@ class ObservationTools(ToolGroup):
     ) -> ObservationList:
         """Find observations that match every filter, newest first."""
         view = await self._workspace.look()
-        wanted: dict[str, Any] = {"type": type, "status": status, "owner": owner, "source": source, "tags": tags}
-        wanted |= {"context": context, "metadata": metadata, "confidence": confidence, "since": since}
+        filters: dict[str, Any] = {"type": type, "status": status, "owner": owner, "source": source, "tags": tags}
+        filters |= {"context": context, "metadata": metadata, "confidence": confidence, "since": since}
         if text is not None:
-            matching = ranked(text, view.list(**wanted, limit=None), cursor)
+            matching = ranked(text, view.list(**filters, limit=None), cursor)
             return await self._read(matching, limit, lambda last: last.id)
-        found = view.list(**wanted, limit=limit + 1, after=None if cursor is None else position_in(cursor))
+        found = view.list(**filters, limit=limit + 1, after=None if cursor is None else position_in(cursor))
         if len(found) > limit:  # counting the rest takes longer, so only when there is one
-            found += view.list(**wanted, limit=None, after=found[-1])
+            found += view.list(**filters, limit=None, after=found[-1])
         return await self._read(found, limit, lambda last: str(last.added))
 
     async def _read(

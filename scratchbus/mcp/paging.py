@@ -24,7 +24,7 @@ def ranked(text: str, candidates: list[Observation], cursor: str | None) -> list
     """Return the observations that match the words, best first; the cursor is the id of the last one shown."""
     found = search(text, candidates)
     if cursor is not None:
-        start = next((place for place, each in enumerate(found, 1) if each.id == cursor), None)
+        start = next((index for index, each in enumerate(found, 1) if each.id == cursor), None)
         if start is None:
             raise no_cursor(cursor)
         found = found[start:]
@@ -33,8 +33,8 @@ def ranked(text: str, candidates: list[Observation], cursor: str | None) -> list
 
 def cursor_of(observation: Observation) -> str:
     """Return the cursor for the active observations after this one."""
-    priority, place = rank(observation)
-    return f"{-priority}.{-place}"
+    priority, seq = rank(observation)
+    return f"{-priority}.{-seq}"
 
 
 def rank(observation: Observation) -> tuple[int, int]:
@@ -44,10 +44,10 @@ def rank(observation: Observation) -> tuple[int, int]:
 
 def rank_of(cursor: str) -> tuple[int, int]:
     """Return the sort key in a cursor of active observations. Raises InvalidField."""
-    priority, _, place = cursor.partition(".")
-    if not (priority.isdecimal() and place.isdecimal() and len(cursor) < LONGEST_CURSOR):
+    priority, _, seq = cursor.partition(".")
+    if not (priority.isdecimal() and seq.isdecimal() and len(cursor) < LONGEST_CURSOR):
         raise no_cursor(cursor)
-    return -int(priority), -int(place)
+    return -int(priority), -int(seq)
 
 
 def position_in(cursor: str) -> Position:

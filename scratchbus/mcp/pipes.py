@@ -20,7 +20,7 @@ from typing import Final
 import anyio
 
 _CHUNK: Final = 65536
-_AHEAD: Final = 16  # chunks read ahead of processing
+_MOST_AHEAD: Final = 16  # chunks read ahead of processing
 
 
 class InputPipe:
@@ -30,9 +30,9 @@ class InputPipe:
         self._descriptor = descriptor
         self._chunks: asyncio.Queue[bytes] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
-        self._room = threading.Semaphore(_AHEAD)
+        self._room = threading.Semaphore(_MOST_AHEAD)
         self._is_paused = False
-        self._take: Callable[[bytes], bool] | None = None
+        self._take_directly: Callable[[bytes], bool] | None = None
         try:
             self._watch()
         except OSError:  # such as a file, which no loop waits for
@@ -44,11 +44,11 @@ class InputPipe:
         While this waits, `take` is called with each chunk as soon as it is there, and returns whether it has taken it:
         to wake a task takes a turn of the loop.
         """
-        self._take = take
+        self._take_directly = take
         try:
             chunk = await self._chunks.get()
         finally:
-            self._take = None
+            self._take_directly = None
         self._room.release()
         if self._is_paused:
             self._is_paused = False
@@ -73,7 +73,7 @@ class InputPipe:
             self._loop.remove_reader(self._descriptor)
         if self._is_paused:
             return
-        if chunk and self._take is not None and self._chunks.empty() and self._take(chunk):
+        if chunk and self._take_directly is not None and self._chunks.empty() and self._take_directly(chunk):
             self._room.release()
         else:
             self._chunks.put_nowait(chunk)
@@ -95,15 +95,15 @@ class OutputPipe:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def write(self, data: bytes) -> None:
         """Write everything; wait while the reader does not read."""
         with suppress(BrokenPipeError):
-            if not self._turn.locked() and _has_room(self._descriptor, len(data)):
+            if not self._lock.locked() and _has_room(self._descriptor, len(data)):
                 os.write(self._descriptor, data)
                 return
-            async with self._turn:
+            async with self._lock:
                 await anyio.to_thread.run_sync(_write, self._descriptor, data, abandon_on_cancel=True)
 
 
@@ -137,6 +137,6 @@ def _unread(descriptor: int) -> int:
 
 
 def _write(descriptor: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(descriptor, left) :]
+    remaining = memoryview(data)
+    while remaining:
+        remaining = remaining[os.write(descriptor, remaining) :]

@@ -44,21 +44,21 @@ class PreferenceTools(ToolGroup):
         event_id: EventId = None,
     ) -> Preferred:
         """Remember how a person wants things done from now on; replaces the preference with this key."""
-        scope, preferences = self._of(scope)
+        scope, preferences = self._scope_preferences(scope)
         return _preferred(await preferences.remember(key, text, said_by=said_by, event_id=event_id), scope)
 
     @tool("Forget a preference", REPLACES)
     async def forget_preference(self, key: Key, scope: Scope = None, event_id: EventId = None) -> Preferred:
         """Forget a preference that no longer holds."""
-        scope, preferences = self._of(scope)
+        scope, preferences = self._scope_preferences(scope)
         return _preferred(await preferences.forget(key, event_id=event_id), scope)
 
-    def _of(self, scope: str | None) -> tuple[str, AsyncPreferences]:
+    def _scope_preferences(self, scope: str | None) -> tuple[str, AsyncPreferences]:
         """Return the scope, by default the last one of the identity, and its preferences. Raises InvalidField."""
-        known = self._workspace.identity.knowledge
-        chosen = known[-1] if scope is None else scope
-        if chosen not in known:
-            raise InvalidField("scope", f"{shown(chosen)} is not one of your scopes; use one of: {', '.join(known)}")
+        scopes = self._workspace.identity.knowledge
+        chosen = scopes[-1] if scope is None else scope
+        if chosen not in scopes:
+            raise InvalidField("scope", f"{shown(chosen)} is not one of your scopes; use one of: {', '.join(scopes)}")
         return chosen, self._workspace.bus.preferences(chosen)
 
 

@@ -33,7 +33,7 @@ You are handing your work over{to}. Write it down so that a reader who has only 
 OUTCOMES: Final = ("completed", "error", "incomplete - max steps reached", "exception")
 
 
-class _Offered(NamedTuple):
+class _Prompt(NamedTuple):
     prompt: dict[str, Any]
     text: Callable[[Mapping[str, str]], Awaitable[str]]
 
@@ -48,17 +48,17 @@ class Prompts:
             _offered("handover", "Hand over", "Write everything down for a successor.", self._handover, to=False),
         ]
         if workspace.identity.session is not None:
-            about = "Earlier knowledge, and where the work stands."
-            offered.insert(0, _offered("begin_session", "Begin a session", about, self._begin_session))
-            about = "Save what matters before the conversation is compacted."
-            offered.append(_offered("before_compaction", "Before compaction", about, self._before_compaction))
+            description = "Earlier knowledge, and where the work stands."
+            offered.insert(0, _offered("begin_session", "Begin a session", description, self._begin_session))
+            description = "Save what matters before the conversation is compacted."
+            offered.append(_offered("before_compaction", "Before compaction", description, self._before_compaction))
         if workspace.identity.has_scratchpad:
-            about = "Ask the agent to update its scratchpad, once its task has ended."
+            description = "Ask the agent to update its scratchpad, once its task has ended."
             offered.append(
                 _offered(
                     "end_of_run",
                     "End of run",
-                    about,
+                    description,
                     self._end_of_run,
                     "task",
                     outcome=False,
@@ -74,56 +74,56 @@ class Prompts:
 
     async def get(self, _: Client, params: Params) -> Result:
         """Return the messages of a prompt. Raises ProtocolError for an unknown one, or without a needed argument."""
-        name, given = params["name"], params.get("arguments") or {}
+        name, arguments = params["name"], params.get("arguments") or {}
         offered = self._offered.get(name)
         if offered is None:
             raise _refused(f"{shown(name)}: unknown prompt; available: {', '.join(self._offered)}")
         for argument in offered.prompt["arguments"]:
-            if argument["required"] and not given.get(argument["name"], "").strip():
+            if argument["required"] and not arguments.get(argument["name"], "").strip():
                 raise _refused(f"{name}: {argument['name']} is missing; {argument['description']}")
         try:
-            text = await offered.text(given)
+            text = await offered.text(arguments)
         except ScratchbusError as problem:
             raise _refused(str(problem)) from None
         message = {"role": "user", "content": {"type": "text", "text": text}}
         return {"description": offered.prompt["description"], "messages": [message]}
 
     async def _begin_session(self, _: Mapping[str, str]) -> str:
-        return _BEGIN.format(context=await self._known(None))
+        return _BEGIN.format(context=await self._context(None))
 
-    async def _start(self, given: Mapping[str, str]) -> str:
-        return _START.format(context=await self._known(given["task"]), task=given["task"])
+    async def _start(self, arguments: Mapping[str, str]) -> str:
+        return _START.format(context=await self._context(arguments["task"]), task=arguments["task"])
 
-    async def _known(self, query: str | None) -> str:
+    async def _context(self, query: str | None) -> str:
         """Return the agent's context, what is relevant to a query first."""
-        who = self._workspace.identity
-        made = await self._workspace.bus.context.assemble(
+        identity = self._workspace.identity
+        assembled = await self._workspace.bus.context.assemble(
             session=self._workspace.known_session,
-            agent=who.agent,
-            page=who.page,
-            scopes=who.knowledge,
+            agent=identity.agent,
+            page=identity.page,
+            scopes=identity.knowledge,
             query=query,
             record=True,
         )
-        return made.text
+        return assembled.text
 
-    async def _handover(self, given: Mapping[str, str]) -> str:
-        to = given.get("to", "").strip()
+    async def _handover(self, arguments: Mapping[str, str]) -> str:
+        to = arguments.get("to", "").strip()
         owner = f", and make {to} its owner" if to else ""
         return _HANDOVER.format(to=f" to {to}" if to else "", owner=owner)
 
     async def _before_compaction(self, _: Mapping[str, str]) -> str:
         return self._workspace.bus.context.warning
 
-    async def _end_of_run(self, given: Mapping[str, str]) -> str:
-        outcome = given.get("outcome") or OUTCOMES[0]
-        summary = given.get("summary") or "The task has ended."
+    async def _end_of_run(self, arguments: Mapping[str, str]) -> str:
+        outcome = arguments.get("outcome") or OUTCOMES[0]
+        summary = arguments.get("summary") or "The task has ended."
         scratchpad = self._workspace.bus.scratchpad(self._workspace.identity.agent)
-        steps = given.get("steps", "").strip()
+        steps = arguments.get("steps", "").strip()
         if steps and not steps.isdecimal():
             raise InvalidField("steps", f"{shown(steps)} is not a whole number; write how many steps it took")
-        asked = await scratchpad.end_of_run_prompt(given["task"], outcome, summary, int(steps) if steps else None)
-        return f"{asked}\nIf you have update_scratchpad, call it instead, with the revision that get_context returned."
+        prompt = await scratchpad.end_of_run_prompt(arguments["task"], outcome, summary, int(steps) if steps else None)
+        return f"{prompt}\nIf you have update_scratchpad, call it instead, with the revision that get_context returned."
 
 
 _ARGUMENTS: Final = {
@@ -142,11 +142,13 @@ def _offered(
     text: Callable[[Mapping[str, str]], Awaitable[str]],
     *needed: str,
     **optional: bool,
-) -> _Offered:
+) -> _Prompt:
     names = [*((each, True) for each in needed), *((each, False) for each in optional)]
-    arguments = [{"name": each, "description": _ARGUMENTS[each], "required": must} for each, must in names]
-    return _Offered({"name": name, "title": title, "description": description, "arguments": arguments}, text)
+    arguments = [
+        {"name": each, "description": _ARGUMENTS[each], "required": is_required} for each, is_required in names
+    ]
+    return _Prompt({"name": name, "title": title, "description": description, "arguments": arguments}, text)
 
 
-def _refused(why: str) -> ProtocolError:
-    return ProtocolError(INVALID_PARAMS, why)
+def _refused(reason: str) -> ProtocolError:
+    return ProtocolError(INVALID_PARAMS, reason)

@@ -80,8 +80,8 @@ _CACHEABLE: Final = {
 
 def completed(method: str, result: Result) -> Result:
     """Return the result of a method in the form of the later protocol versions; clients may not cache it."""
-    kept = {"ttlMs": 0, "cacheScope": "private"} if method in _CACHEABLE else {}
-    return {**result, **kept, "resultType": "complete"}
+    caching = {"ttlMs": 0, "cacheScope": "private"} if method in _CACHEABLE else {}
+    return {**result, **caching, "resultType": "complete"}
 
 
 Method = Callable[[Client, Params], Awaitable[Result]]

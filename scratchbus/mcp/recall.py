@@ -42,10 +42,10 @@ class RecallTools(ToolGroup):
         limit: Limit = 10,
     ) -> Recollection:
         """Search notes, notepad, observations, facts and preferences at once, best match first."""
-        who, session = self._workspace.identity, self._workspace.known_session
+        identity, session = self._workspace.identity, self._workspace.known_session
         sessions = () if session is None else (session,)
         found = await self._workspace.bus.recall(
-            query, scopes=who.knowledge, sessions=sessions, page=who.page, at=at, limit=limit
+            query, scopes=identity.knowledge, sessions=sessions, page=identity.page, at=at, limit=limit
         )
         return {
             "found": [

@@ -82,13 +82,13 @@ class Resources:
 
     async def list(self, _: Client, __: Params) -> Result:
         """Return the resources that always exist."""
-        own = self._own()
-        every = [
+        own_values = self._own()
+        documents = [
             {"uri": kind.uri(value), "title": f"{kind.name} of {value}", **kind.document}
             for kind in self.kinds
-            if (value := own.get(kind.key))
+            if (value := own_values.get(kind.key))
         ]
-        return {"resources": every}
+        return {"resources": documents}
 
     async def list_templates(self, _: Client, __: Params) -> Result:
         """Return the templates of the URIs."""
@@ -111,9 +111,11 @@ class Resources:
             value = kind.value_in(uri)
             if value is None:
                 continue
-            own = self._own().get(kind.key)
-            if own is not None and value != own:
-                raise NotFound(f"{shown(uri)}: your connection is for {kind.key} {own}; read {kind.uri(own)}")
+            own_values = self._own().get(kind.key)
+            if own_values is not None and value != own_values:
+                raise NotFound(
+                    f"{shown(uri)}: your connection is for {kind.key} {own_values}; read {kind.uri(own_values)}"
+                )
             return kind, value
         forms = ", ".join(kind.template for kind in self.kinds)
         raise NotFound(f"{shown(uri)} is not a resource; these are: {forms}")
@@ -132,8 +134,8 @@ class Resources:
         return kind.uri(value)
 
     def _own(self) -> dict[str, str | None]:
-        who = self._workspace.identity
-        return {"page": who.page, "session": self._workspace.known_session, "agent": who.agent}
+        identity = self._workspace.identity
+        return {"page": identity.page, "session": self._workspace.known_session, "agent": identity.agent}
 
     async def _active(self, _: str) -> Answer:
         found = (await self._workspace.look()).active()
@@ -161,10 +163,10 @@ class Resources:
         return (await self._workspace.bus.todo(session).read()).model_dump(mode="json")
 
     async def _context(self, agent: str) -> str:
-        made = await self._workspace.bus.context.assemble(
+        assembled = await self._workspace.bus.context.assemble(
             session=self._workspace.known_session, agent=agent, page=self._workspace.page.name
         )
-        return made.text
+        return assembled.text
 
 
 def refused(uri: str, problem: ScratchbusError) -> ProtocolError:

@@ -38,13 +38,19 @@ class ScratchpadTools(ToolGroup):
     @tool("Who am I?", READS)
     async def whoami(self) -> Self:
         """See who you are, where you work, and your scratchpad if you have one."""
-        who = self._identity
+        identity = self._identity
         _, revision = await self._scratchpad.read_with_revision()  # first, so that a write with an outdated one fails
         text = await self._scratchpad.whoami()
-        found: Self = {"agent": who.agent, "kind": who.kind, "page": who.page, "text": text, "revision": revision}
-        if who.session is not None:
-            found["session"] = who.session
-        return found
+        answer: Self = {
+            "agent": identity.agent,
+            "kind": identity.kind,
+            "page": identity.page,
+            "text": text,
+            "revision": revision,
+        }
+        if identity.session is not None:
+            answer["session"] = identity.session
+        return answer
 
     @tool("Rewrite the scratchpad", REPLACES)
     async def update_scratchpad(
@@ -55,6 +61,6 @@ class ScratchpadTools(ToolGroup):
         event_id: EventId = None,
     ) -> Done:
         """Replace your scratchpad, which outlives the session."""
-        how = "whoami" if "scratchpad" in self._identity.tools else "get_context"
-        with explained("scratchpad", how, revision):
+        reader = "whoami" if "scratchpad" in self._identity.tools else "get_context"
+        with explained("scratchpad", reader, revision):
             return done(await self._scratchpad.write(content, revision=base_of(revision, overwrite), event_id=event_id))

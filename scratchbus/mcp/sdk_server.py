@@ -46,8 +46,8 @@ def server_of(workspace: Workspace) -> Server[None]:
         async with methods.serving():
             yield
 
-    about: dict[str, Any] = {**INFO, "instructions": methods.instructions}
-    server: Server[None] = Server(**about, lifespan=lifespan)
+    description: dict[str, Any] = {**INFO, "instructions": methods.instructions}
+    server: Server[None] = Server(**description, lifespan=lifespan)
     for name, method in methods.by_name.items():
         server.add_request_handler(name, _PARAMS.get(name, types.PaginatedRequestParams), _handler(name, method))
     return server

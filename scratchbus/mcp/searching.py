@@ -22,9 +22,9 @@ def search(text: str, items: Sequence[Item]) -> list[Item]:
     """
     if not text.strip():
         return list(items)
-    places = {item.id: place for place, item in enumerate(items)}
+    ranks = {item.id: rank for rank, item in enumerate(items)}
     matches = sorted(
-        scratchbus.rank_matches(text, items), key=lambda match: (-float(f"{match.score:.6g}"), places[match.item.id])
+        scratchbus.rank_matches(text, items), key=lambda match: (-float(f"{match.score:.6g}"), ranks[match.item.id])
     )
     found = cast(list[Item], [match.item for match in matches])
     known = {item.id for item in found}

@@ -73,8 +73,8 @@ class SessionTools(ToolGroup):
     ) -> NewSession:
         """Start a separate session for part of the work, with an empty notepad. Then call enter_session."""
         parent = self._workspace.session
-        new = await self._bus.spawn_session(parent, copy_notepad=copy_notepad, event_id=event_id)
-        return {"session": new, "parent": parent}
+        child = await self._bus.spawn_session(parent, copy_notepad=copy_notepad, event_id=event_id)
+        return {"session": child, "parent": parent}
 
     @tool("Fork this session", ADDS)
     async def fork_session(self, event_id: EventId = None) -> NewSession:
@@ -127,9 +127,9 @@ class SessionTools(ToolGroup):
     ) -> ObservationAnswer:
         """Report the result of this session to its parent, as an observation on the page. No notepad is changed."""
         session = self._workspace.session
-        known = await self._bus.session(session)
-        if known is None or known.parent is None:
+        record = await self._bus.session(session)
+        if record is None or record.parent is None:
             raise NotFound(f"session {session} has no parent; only one from spawn_session or fork_session has one")
-        context = {"session": session, "parent": known.parent}
+        context = {"session": session, "parent": record.parent}
         added = await self._workspace.page.add("observation", result, tags=[RESULT], context=context, event_id=event_id)
         return brief(added)

@@ -27,7 +27,7 @@ from scratchbus.mcp.protocol import INVALID_REQUEST, PARSE_ERROR, ProtocolError
 GRACE: Final = 0.8
 """Seconds after a signal until the process exits, even if the client reads nothing."""
 
-PATIENCE: Final = 0.5
+ANSWER_SECONDS: Final = 0.5
 """Seconds to wait for pending answers after the end of the input."""
 
 LONGEST: Final = 20 * 2**20
@@ -47,8 +47,11 @@ async def serve_stdio(methods: Methods) -> None:
 
     File descriptor 1 is redirected to standard error meanwhile, so that only the protocol reaches the client.
     """
-    wire_in, wire_out = _taken(0, os.open(os.devnull, os.O_RDONLY)), _taken(1, os.dup(2))
-    output = OutputPipe(wire_out)
+    input_descriptor, output_descriptor = (
+        _replace_descriptor(0, os.open(os.devnull, os.O_RDONLY)),
+        _replace_descriptor(1, os.dup(2)),
+    )
+    output = OutputPipe(output_descriptor)
 
     async def send(message: Message) -> None:
         await output.write(to_json(message) + b"\n")
@@ -59,18 +62,18 @@ async def serve_stdio(methods: Methods) -> None:
         session = McpSession(methods, tasks, send)
         async with session.ending:
             tasks.start_soon(_end_on_signal, tasks.cancel_scope)
-            await _receive(session, send, InputPipe(wire_in))
-            with anyio.move_on_after(PATIENCE):
-                await session.rest()
+            await _receive(session, send, InputPipe(input_descriptor))
+            with anyio.move_on_after(ANSWER_SECONDS):
+                await session.wait_until_answered()
         tasks.cancel_scope.cancel()
 
 
-def _taken(descriptor: int, instead: int) -> int:
+def _replace_descriptor(descriptor: int, replacement: int) -> int:
     """Return a duplicate of a descriptor, and replace the original by another file."""
-    mine = os.dup(descriptor)
-    os.dup2(instead, descriptor)
-    os.close(instead)
-    return mine
+    duplicate = os.dup(descriptor)
+    os.dup2(replacement, descriptor)
+    os.close(replacement)
+    return duplicate
 
 
 async def _end_on_signal(scope: anyio.CancelScope) -> None:
@@ -100,11 +103,11 @@ class _Partial:
 
 async def _receive(session: McpSession, send: Send, chunks: InputPipe) -> None:
     """Forward the client's messages until the input ends."""
-    rest = _Partial()
+    line = _Partial()
 
     def take(chunk: bytes) -> bool:
         """Take a chunk if it is one whole message, as most are."""
-        if rest.size or chunk.find(b"\n") != len(chunk) - 1:
+        if line.size or chunk.find(b"\n") != len(chunk) - 1:
             return False
         try:
             message = _message(chunk)
@@ -114,13 +117,13 @@ async def _receive(session: McpSession, send: Send, chunks: InputPipe) -> None:
         return True
 
     while chunk := await chunks.next(take):
-        first, *others = chunk.split(b"\n")
-        rest.add(first)
-        for each in others:
-            await _take(session, send, rest)
-            rest = _Partial()
-            rest.add(each)
-    await _take(session, send, rest)
+        first, *lines = chunk.split(b"\n")
+        line.add(first)
+        for each in lines:
+            await _take(session, send, line)
+            line = _Partial()
+            line.add(each)
+    await _take(session, send, line)
 
 
 async def _take(session: McpSession, send: Send, partial: _Partial) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _STATUSES: Final = get_args(TodoItem.model_fields["status"].annotation)
 
-_GIVEN: Final = {
+_TODOS_SCHEMA: Final = {
     "type": "array",
     "items": {
         "type": "object",
@@ -63,7 +63,7 @@ class TodoTools(ToolGroup):
         self,
         todos: Annotated[  # validated by the todo list, whose errors are clearer than a schema's
             list[Any] | None,
-            WithJsonSchema(_GIVEN),
+            WithJsonSchema(_TODOS_SCHEMA),
             Field(description="The whole list; with merge, items to change or add."),
         ] = None,
         merge: bool = False,
@@ -73,16 +73,16 @@ class TodoTools(ToolGroup):
     ) -> TodoAnswer:
         """Write the todo list, or read it without arguments."""
         if todos is None:
-            plan = await self._todo.read()
+            todo_list = await self._todo.read()
         else:
             _check_statuses(todos)
             with explained("todo list", "todo without arguments", revision):
                 base = base_of(revision, overwrite or merge)
-                plan = await self._todo.write(todos, merge, revision=base, event_id=event_id)
+                todo_list = await self._todo.write(todos, merge, revision=base, event_id=event_id)
         items: list[ItemAnswer] = [
-            {"id": each.id, "content": each.content, "status": each.status} for each in plan.todos
+            {"id": each.id, "content": each.content, "status": each.status} for each in todo_list.todos
         ]
-        return {"todos": items, "revision": plan.revision, "summary": plan.summary}
+        return {"todos": items, "revision": todo_list.revision, "summary": todo_list.summary}
 
 
 def _check_statuses(todos: list[Any]) -> None:

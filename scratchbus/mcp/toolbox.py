@@ -38,10 +38,10 @@ from scratchbus.mcp.workspace import Workspace
 if TYPE_CHECKING:
     from scratchbus import Registry
 
-SETTLED: Final = frozenset({"source", "by", "agent", "page", "session", "kind", "instance"})
+FIXED_BY_CONNECTION: Final = frozenset({"source", "by", "agent", "page", "session", "kind", "instance"})
 """Values fixed by the connection; refused as arguments."""
 
-_PASSING: Final = (EngineUnreachable, EngineLoading, NotReplicated, LogError)
+_TRANSIENT_ERRORS: Final = (EngineUnreachable, EngineLoading, NotReplicated, LogError)
 
 Answer = Mapping[str, Any]
 """A tool's answer: a TypedDict of JSON values, whose schema clients get."""
@@ -67,16 +67,16 @@ EDITS = Hints(destructive=True)
 Method = TypeVar("Method", bound=Callable[..., Awaitable[Answer]])
 
 
-def tool(title: str, hints: Hints, *, now: str | None = None) -> Callable[[Method], Method]:
+def tool(title: str, hints: Hints, *, current_name: str | None = None) -> Callable[[Method], Method]:
     """Make a method of a group a tool, with the title people see.
 
-    The method gives the tool its name, its docstring the description, its signature the arguments. `now` marks a
-    former tool by its current name: it is hidden, but clients that have the current tool can still call it.
+    The method gives the tool its name, its docstring the description, its signature the arguments. `current_name`
+    marks a former tool by its current name: it is hidden, but clients that have the current tool can still call it.
     """
 
     def mark(method: Method) -> Method:
         method.tool = title, hints  # type: ignore[attr-defined]
-        method.now = now  # type: ignore[attr-defined]
+        method.current_name = current_name  # type: ignore[attr-defined]
         return method
 
     return mark
@@ -91,12 +91,12 @@ class ToolGroup:
     @classmethod
     def names(cls) -> list[str]:
         """Return the names of its tools in their order, without former ones."""
-        return [name for name, now in cls.every_name().items() if name == now]
+        return [name for name, current_name in cls.current_names().items() if name == current_name]
 
     @classmethod
-    def every_name(cls) -> dict[str, str]:
+    def current_names(cls) -> dict[str, str]:
         """Return the names of its tools in their order, former ones too, each with its current name."""
-        return {name: member.now or name for name, member in vars(cls).items() if hasattr(member, "tool")}
+        return {name: member.current_name or name for name, member in vars(cls).items() if hasattr(member, "tool")}
 
     def has(self, name: str) -> bool:
         """Return whether the group offers this tool to this connection."""
@@ -115,11 +115,11 @@ def arguments_model(method: Callable[..., Awaitable[Answer]]) -> type[BaseModel]
     """Return the model that validates the arguments of a tool's method; it is the same for all connections."""
     types = get_type_hints(method, include_extras=True)
     _, *parameters = signature(method).parameters.values()  # without self
-    fields: dict[str, Any] = {each.name: (types[each.name], _given(each.default)) for each in parameters}
+    fields: dict[str, Any] = {each.name: (types[each.name], _field_default(each.default)) for each in parameters}
     return create_model(f"{method.__name__}_arguments", **fields)
 
 
-def _given(default: Any) -> Any:
+def _field_default(default: Any) -> Any:
     return ... if default is Parameter.empty else default
 
 
@@ -131,29 +131,29 @@ class BoundTool:
         self.name = function.__name__
         self.listed = _declarations()[self.name]
         self._arguments = self.listed["inputSchema"]["properties"]
-        self.is_former = function.now is not None  # type: ignore[attr-defined]
+        self.is_former = function.current_name is not None  # type: ignore[attr-defined]
 
     def takes(self, name: str) -> bool:
         """Return whether it has an argument of this name."""
         return name in self._arguments
 
-    async def __call__(self, given: dict[str, Any]) -> Answer:
+    async def __call__(self, arguments: dict[str, Any]) -> Answer:
         """Call the tool. An argument that is null counts as omitted, as many clients intend.
 
         Raises ScratchbusError; InvalidInput describes invalid arguments.
         """
-        for name in given:
+        for name in arguments:
             if name not in self._arguments:
                 raise InvalidInput(self._unknown(name))
-        given = {name: self._unpacked(name, value) for name, value in given.items() if value is not None}
+        arguments = {name: self._unpacked(name, value) for name, value in arguments.items() if value is not None}
         try:
-            model = arguments_model(self._function.__func__).model_validate(given)  # type: ignore[attr-defined]
+            model = arguments_model(self._function.__func__).model_validate(arguments)  # type: ignore[attr-defined]
         except ValidationError as problem:
-            raise InvalidInput(_what_is_wrong(problem)) from None
+            raise InvalidInput(_describe_problems(problem)) from None
         return await self._function(**{name: getattr(model, name) for name in type(model).model_fields})
 
     def _unknown(self, name: str) -> str:
-        if name in SETTLED:
+        if name in FIXED_BY_CONNECTION:
             return f"{name}: your connection sets this; leave the argument out"
         known = ", ".join(self._arguments) or "none"
         return f"{shown(name)}: unknown argument; {self.name} takes: {known}"
@@ -171,11 +171,11 @@ class BoundTool:
 class Toolbox:
     """The tools of one connection, by name."""
 
-    def __init__(self, workspace: Workspace, tools: Iterable[BoundTool], names_elsewhere: dict[str, str]) -> None:
+    def __init__(self, workspace: Workspace, tools: Iterable[BoundTool], group_of: dict[str, str]) -> None:
         self._workspace = workspace
         self._notices = Notices()
         self._tools = {tool.name: tool for tool in tools}
-        self._names_elsewhere = names_elsewhere
+        self._group_of = group_of
 
     @property
     def names(self) -> list[str]:
@@ -196,8 +196,8 @@ class Toolbox:
         """Call a tool and return its result. Errors are answers too: one line that says what to do."""
         tool = self._tools.get(name)
         if tool is None:
-            return self._refused("unknown", self._no_such(name))
-        begun = time.perf_counter()
+            return self._refused("unknown", self._unknown_tool(name))
+        started_at = time.perf_counter()
         try:
             answer = dict(await _retried(tool, arguments))
         except ScratchbusError as problem:
@@ -207,7 +207,7 @@ class Toolbox:
             return self._refused(name, f"{name}: internal error, a bug in the server; see its log")
         finally:
             counts.tool_calls[name] += 1
-            counts.tool_took.add(time.perf_counter() - begun)
+            counts.tool_took.add(time.perf_counter() - started_at)
         notice = self._notices.after(name, arguments, answer, self._tools)
         if notice:
             answer["notice"] = notice
@@ -215,18 +215,18 @@ class Toolbox:
         self._notices.read(len(text))
         return {"content": [{"type": "text", "text": text}], "structuredContent": answer, "isError": False}
 
-    def _refused(self, name: str, why: str) -> dict[str, Any]:
+    def _refused(self, name: str, reason: str) -> dict[str, Any]:
         counts.tool_errors[name] += 1
-        return {"content": [{"type": "text", "text": why}], "isError": True}
+        return {"content": [{"type": "text", "text": reason}], "isError": True}
 
-    def _no_such(self, name: str) -> str:
-        who = self._workspace.identity
-        if name == "update_scratchpad" and not who.has_scratchpad:
-            return f"403 Unauthorized: only a subagent has a scratchpad; you are a {who.kind}"
-        group = self._names_elsewhere.get(name)
+    def _unknown_tool(self, name: str) -> str:
+        identity = self._workspace.identity
+        if name == "update_scratchpad" and not identity.has_scratchpad:
+            return f"403 Unauthorized: only a subagent has a scratchpad; you are a {identity.kind}"
+        group = self._group_of.get(name)
         if group is None:
             return f"{shown(name)}: unknown tool; available: {', '.join(self.names)}"
-        groups = {self._names_elsewhere[each] for each in self.names}
+        groups = {self._group_of[each] for each in self.names}
         lacks = "does not have this tool" if group in groups else f"has no {group} tools"
         return f"{name}: your connection {lacks}; it has: {', '.join(self.names)}"
 
@@ -246,17 +246,19 @@ async def _retried(tool: BoundTool, arguments: dict[str, Any]) -> Answer:
     try:
         return await tool(arguments)
     except (EngineError, LogError) as problem:
-        may_pass = isinstance(problem, _PASSING) and not isinstance(problem, LogBlocked)  # an admin must repair that
-        if problem.event_id is None or not tool.takes("event_id") or not may_pass:
+        is_transient = isinstance(problem, _TRANSIENT_ERRORS) and not isinstance(
+            problem, LogBlocked
+        )  # an admin must repair that
+        if problem.event_id is None or not tool.takes("event_id") or not is_transient:
             raise
         return await tool({**arguments, "event_id": problem.event_id})
 
 
-def _what_is_wrong(problem: ValidationError) -> str:
+def _describe_problems(problem: ValidationError) -> str:
     """Return one line that describes every invalid argument."""
     lines = []
     for each in problem.errors(include_url=False):
         field = ".".join(str(part) for part in each["loc"])
-        given = "" if each["type"] == "missing" else f"{shown(each['input'])}: "
-        lines.append(f"{field}: {given}{each['msg'][0].lower()}{each['msg'][1:]}")
+        value = "" if each["type"] == "missing" else f"{shown(each['input'])}: "
+        lines.append(f"{field}: {value}{each['msg'][0].lower()}{each['msg'][1:]}")
     return "; ".join(lines)

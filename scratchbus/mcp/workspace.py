@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 class Workspace:
     """What the tools and resources of one identity share."""
 
-    def __init__(self, identity: Identity, bus: AsyncBus, last: AsyncExitStack, is_shared: bool = False) -> None:
+    def __init__(self, identity: Identity, bus: AsyncBus, exit_stack: AsyncExitStack, is_shared: bool = False) -> None:
         self.identity = identity
         self.is_shared = is_shared
         self.bus = bus
         self._entered: list[str] = []
-        self._left: dict[str, tuple[str, str | None]] = {}
+        self._ended: dict[str, tuple[str, str | None]] = {}
         self.page: AsyncPage = bus.page(identity.page)
-        self._last = last
+        self._exit_stack = exit_stack
         self._view: AsyncView | None = None
-        self._turn = asyncio.Lock()
+        self._view_lock = asyncio.Lock()
 
     @classmethod
     @asynccontextmanager
@@ -38,9 +38,9 @@ class Workspace:
         """
         async with (
             AsyncBus.connect(source=identity.agent, kind=identity.kind, **settings) as bus,
-            AsyncExitStack() as last,
+            AsyncExitStack() as exit_stack,
         ):
-            yield cls(identity, bus, last, is_shared)
+            yield cls(identity, bus, exit_stack, is_shared)
 
     @property
     def session(self) -> str:
@@ -76,8 +76,8 @@ class Workspace:
 
         Raises Conflict for the connection's own session, without which it could remember nothing.
         """
-        if event_id is not None and event_id in self._left:
-            return self._left[event_id]
+        if event_id is not None and event_id in self._ended:
+            return self._ended[event_id]
         ended = self.session
         if not self._entered:
             raise Conflict(
@@ -87,16 +87,16 @@ class Workspace:
         await self.bus.end_session(ended, event_id=event_id)
         if self._entered and self._entered[-1] == ended:
             self._entered.pop()
-        left = ended, self.known_session
+        result = ended, self.known_session
         if event_id is not None:
-            self._left[event_id] = left
-        return left
+            self._ended[event_id] = result
+        return result
 
     async def view(self) -> AsyncView:
         """Return the view of the page, which follows the log from the first call on."""
-        async with self._turn:
+        async with self._view_lock:
             if self._view is None:
-                self._view = await self._last.enter_async_context(self.bus.view(self.page.name))
+                self._view = await self._exit_stack.enter_async_context(self.bus.view(self.page.name))
             return self._view
 
     async def look(self) -> AsyncView:
@@ -106,7 +106,7 @@ class Workspace:
         every call until a projector has committed them.
         """
         view = await self.view()
-        end, seen = await self.bus.position(), view.position
-        if seen.seq < end.shards[seen.shard].seq:
+        end, position = await self.bus.position(), view.position
+        if position.seq < end.shards[position.shard].seq:
             await view.wait_for(end)
         return view

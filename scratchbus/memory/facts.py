@@ -16,14 +16,14 @@ from scratchbus.domain.position import Position
 from scratchbus.domain.tokens import TokenCounter, estimate_tokens
 from scratchbus.domain.values import Moment, page_of_scope
 from scratchbus.readmodel.scope import Host
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from scratchbus import timetravel
     from scratchbus.timetravel import cut
 else:
-    cut = late("scratchbus.timetravel.cut")
-    timetravel = late("scratchbus.timetravel")
+    cut = lazy("scratchbus.timetravel.cut")
+    timetravel = lazy("scratchbus.timetravel")
 
 
 class Facts:

@@ -14,12 +14,12 @@ from scratchbus.domain.values import page_of_session
 from scratchbus.projections.files import PREFIX
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.scope import Host
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from scratchbus import timetravel
 else:
-    timetravel = late("scratchbus.timetravel")
+    timetravel = lazy("scratchbus.timetravel")
 
 Events = list[AnyEvent]  # inside a class with a method `list`, that name is taken
 FileList = list[ScratchFile]
@@ -77,7 +77,7 @@ class Files:
 
         Creates the directory. Call `sync` to record what such programs write.
         """
-        return self._bus.converse(files.place(self._bus.core, self._root(), path))
+        return self._bus.converse(files.make_path(self._bus.core, self._root(), path))
 
     def history(self, path: str) -> Events:
         """Return the events about a path, oldest first. Raises PositionLost when some of them have left the log."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from scratchbus import timetravel
@@ -32,27 +32,27 @@ if TYPE_CHECKING:
     from scratchbus.readmodel import relations_in_force as in_force
     from scratchbus.readmodel import scope
 else:
-    in_force = late("scratchbus.readmodel.relations_in_force")
-    relation_registry = late("scratchbus.domain.relation_registry")
-    knowledge = late("scratchbus.memory.facts")
-    file_commands = late("scratchbus.commands.files")
-    overview = late("scratchbus.memory.overview")
-    notebooks = late("scratchbus.memory.notes")
-    scratch_files = late("scratchbus.memory.files")
-    notepads = late("scratchbus.memory.notepad")
-    observations = late("scratchbus.domain.observation")
-    preferred = late("scratchbus.memory.preferences")
-    remembered = late("scratchbus.domain.memories")
-    runs = late("scratchbus.memory.runs")
-    scope = late("scratchbus.readmodel.scope")
-    scratchpads = late("scratchbus.memory.scratchpad")
-    sessions = late("scratchbus.commands.sessions")
-    stores = late("scratchbus.memory.items")
-    tasks = late("scratchbus.commands.tasks")
-    timetravel = late("scratchbus.timetravel")
-    paths = late("scratchbus.memory.texts")
-    todos = late("scratchbus.memory.todo")
-    conversations = late("scratchbus.memory.turns")
+    in_force = lazy("scratchbus.readmodel.relations_in_force")
+    relation_registry = lazy("scratchbus.domain.relation_registry")
+    knowledge = lazy("scratchbus.memory.facts")
+    file_commands = lazy("scratchbus.commands.files")
+    overview = lazy("scratchbus.memory.overview")
+    notebooks = lazy("scratchbus.memory.notes")
+    scratch_files = lazy("scratchbus.memory.files")
+    notepads = lazy("scratchbus.memory.notepad")
+    observations = lazy("scratchbus.domain.observation")
+    preferred = lazy("scratchbus.memory.preferences")
+    remembered = lazy("scratchbus.domain.memories")
+    runs = lazy("scratchbus.memory.runs")
+    scope = lazy("scratchbus.readmodel.scope")
+    scratchpads = lazy("scratchbus.memory.scratchpad")
+    sessions = lazy("scratchbus.commands.sessions")
+    stores = lazy("scratchbus.memory.items")
+    tasks = lazy("scratchbus.commands.tasks")
+    timetravel = lazy("scratchbus.timetravel")
+    paths = lazy("scratchbus.memory.texts")
+    todos = lazy("scratchbus.memory.todo")
+    conversations = lazy("scratchbus.memory.turns")
 
 
 class Memories:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from scratchbus import timetravel
@@ -30,27 +30,27 @@ if TYPE_CHECKING:
     from scratchbus.readmodel import relations_in_force as in_force
     from scratchbus.readmodel import scope
 else:
-    in_force = late("scratchbus.readmodel.relations_in_force")
-    relation_registry = late("scratchbus.domain.relation_registry")
-    knowledge = late("scratchbus.memory.facts_async")
-    file_commands = late("scratchbus.commands.files")
-    overview = late("scratchbus.memory.overview")
-    notebooks = late("scratchbus.memory.notes_async")
-    scratch_files = late("scratchbus.memory.files_async")
-    notepads = late("scratchbus.memory.notepad_async")
-    observations = late("scratchbus.domain.observation")
-    preferred = late("scratchbus.memory.preferences_async")
-    remembered = late("scratchbus.domain.memories")
-    runs = late("scratchbus.memory.runs_async")
-    scope = late("scratchbus.readmodel.scope")
-    scratchpads = late("scratchbus.memory.scratchpad_async")
-    sessions = late("scratchbus.commands.sessions")
-    stores = late("scratchbus.memory.items_async")
-    tasks = late("scratchbus.commands.tasks")
-    timetravel = late("scratchbus.timetravel")
-    paths = late("scratchbus.memory.texts_async")
-    todos = late("scratchbus.memory.todo_async")
-    conversations = late("scratchbus.memory.turns_async")
+    in_force = lazy("scratchbus.readmodel.relations_in_force")
+    relation_registry = lazy("scratchbus.domain.relation_registry")
+    knowledge = lazy("scratchbus.memory.facts_async")
+    file_commands = lazy("scratchbus.commands.files")
+    overview = lazy("scratchbus.memory.overview")
+    notebooks = lazy("scratchbus.memory.notes_async")
+    scratch_files = lazy("scratchbus.memory.files_async")
+    notepads = lazy("scratchbus.memory.notepad_async")
+    observations = lazy("scratchbus.domain.observation")
+    preferred = lazy("scratchbus.memory.preferences_async")
+    remembered = lazy("scratchbus.domain.memories")
+    runs = lazy("scratchbus.memory.runs_async")
+    scope = lazy("scratchbus.readmodel.scope")
+    scratchpads = lazy("scratchbus.memory.scratchpad_async")
+    sessions = lazy("scratchbus.commands.sessions")
+    stores = lazy("scratchbus.memory.items_async")
+    tasks = lazy("scratchbus.commands.tasks")
+    timetravel = lazy("scratchbus.timetravel")
+    paths = lazy("scratchbus.memory.texts_async")
+    todos = lazy("scratchbus.memory.todo_async")
+    conversations = lazy("scratchbus.memory.turns_async")
 
 
 class AsyncMemories:

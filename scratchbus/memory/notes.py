@@ -12,12 +12,12 @@ from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.memories import NoteResult, NotesResult, TagsResult
 from scratchbus.domain.values import page_of_session
 from scratchbus.readmodel.scope import Host
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from scratchbus import timetravel
 else:
-    timetravel = late("scratchbus.timetravel")
+    timetravel = lazy("scratchbus.timetravel")
 
 Events = list[AnyEvent]  # inside a class with a method `list`, that name is taken
 

@@ -17,12 +17,12 @@ from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import Conflict, InvalidField, InvalidPosition, LogError, RevisionConflict, shown
 from scratchbus.projections.preferences import PREFIX
 from scratchbus.readmodel.scope import Core
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from scratchbus import timetravel
 else:
-    timetravel = late("scratchbus.timetravel")
+    timetravel = lazy("scratchbus.timetravel")
 
 _TRIES: Final = 5
 _LONGEST: Final = 4 * 1024 * 1024  # bytes of a file

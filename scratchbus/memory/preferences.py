@@ -16,12 +16,12 @@ from scratchbus.domain.values import page_of_scope
 from scratchbus.memory import preference_sync
 from scratchbus.memory.preference_sync import Synced
 from scratchbus.readmodel.scope import Host
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from scratchbus import timetravel
 else:
-    timetravel = late("scratchbus.timetravel")
+    timetravel = lazy("scratchbus.timetravel")
 
 Events = list[AnyEvent]  # inside a class with a method `list`, that name is taken
 Found = list[Preference]

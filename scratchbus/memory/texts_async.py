@@ -11,12 +11,12 @@ from scratchbus.domain.values import page_of_scope
 from scratchbus.projections.texts import PREFIX
 from scratchbus.readmodel.memory_history import history_of
 from scratchbus.readmodel.scope import AsyncHost
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from scratchbus import timetravel
 else:
-    timetravel = late("scratchbus.timetravel")
+    timetravel = lazy("scratchbus.timetravel")
 
 Events = list[AnyEvent]  # inside a class with a method `list`, that name is taken
 TextList = list[Text]

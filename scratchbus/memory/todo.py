@@ -15,12 +15,12 @@ from scratchbus.domain.values import page_of_session
 from scratchbus.projections.todo import SUBJECT
 from scratchbus.readmodel.memory_history import history_of
 from scratchbus.readmodel.scope import Host
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from scratchbus import timetravel
 else:
-    timetravel = late("scratchbus.timetravel")
+    timetravel = lazy("scratchbus.timetravel")
 
 
 class Todo:

@@ -12,12 +12,12 @@ from scratchbus.domain.conversations import Turn
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.values import page_of_session
 from scratchbus.readmodel.scope import Host
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from scratchbus import timetravel
 else:
-    timetravel = late("scratchbus.timetravel")
+    timetravel = lazy("scratchbus.timetravel")
 
 Events = list[AnyEvent]  # inside a class with a method `list`, that name is taken
 TurnList = list[Turn]
@@ -60,7 +60,7 @@ class Turns:
         With `at`, a position or a time, return the turns up to then. Raises InvalidPosition.
         """
         if at is None:
-            return self._bus.converse(operations.said(self._bus.core, self._page, after, limit))
+            return self._bus.converse(operations.original_turns(self._bus.core, self._page, after, limit))
         operations.check_slice(after, limit)
         return (self._bus.converse(timetravel.conversation_as_of(self._bus.core, self._page, at))).original_turns(
             after, limit

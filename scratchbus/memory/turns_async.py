@@ -10,12 +10,12 @@ from scratchbus.domain.conversations import Turn
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.values import page_of_session
 from scratchbus.readmodel.scope import AsyncHost
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from scratchbus import timetravel
 else:
-    timetravel = late("scratchbus.timetravel")
+    timetravel = lazy("scratchbus.timetravel")
 
 Events = list[AnyEvent]  # inside a class with a method `list`, that name is taken
 TurnList = list[Turn]
@@ -58,7 +58,7 @@ class AsyncTurns:
         With `at`, a position or a time, return the turns up to then. Raises InvalidPosition.
         """
         if at is None:
-            return await self._bus.converse(operations.said(self._bus.core, self._page, after, limit))
+            return await self._bus.converse(operations.original_turns(self._bus.core, self._page, after, limit))
         operations.check_slice(after, limit)
         return (await self._bus.converse(timetravel.conversation_as_of(self._bus.core, self._page, at))).original_turns(
             after, limit

@@ -45,7 +45,7 @@ class PageAdditions:
         self.documents: list[bytes] = []
         self.due: list[int | None] = []
         self.seqs: Sequence[int] = []
-        self.places: list[int] = []
+        self.positions: list[int] = []
         self.relations: list[tuple[str, str, str]] = []
         self._types, self._tags, self._owners = _Members(list), _Members(list), _Members(list)
         self._waiting: list[int] = []
@@ -66,7 +66,7 @@ class PageAdditions:
     ) -> None:
         """Fold all additions to the page, at most 65,536, given by column; all of them must be valid."""
         self.ids, self.seqs, names = ids, seqs, texts_of(ids)
-        self.places = [part for place in zip(times, seqs, strict=True) for part in place]
+        self.positions = [part for pair in zip(times, seqs, strict=True) for part in pair]
         kinds = texts_of(types)
         sources = [body.source or body.by for body in bodies]
         rows = [
@@ -80,8 +80,8 @@ class PageAdditions:
             if is_plain and not shard:
                 document = encode_plain(row)
             else:
-                *some, seen = details
-                document = encode_stored(_stored(*row, _stored_details(*some, min(seen, LARGEST), shard)))
+                *others, seen_by = details
+                document = encode_stored(_stored(*row, _stored_details(*others, min(seen_by, LARGEST), shard)))
             self.documents.append(document)
             self._types[row[2]].append(at)
             for tag in body.tags if len(body.tags) < 2 else set(body.tags):
@@ -108,10 +108,10 @@ class PageAdditions:
         if self._waiting:
             yield WAITING, self._waiting
 
-    def _relate(self, id: str, place: str, body: Fields) -> None:
+    def _relate(self, id: str, stream_id: str, body: Fields) -> None:
         self.relations += [("evidence", each, f"{id}@{self.name}") for each in body.evidence]
         if body.cause is not None:
-            self.relations.append(("causes", body.cause, place))
+            self.relations.append(("causes", body.cause, stream_id))
 
 
 def _due(body: Fields, ms: int) -> int | None:
@@ -122,7 +122,7 @@ def _due(body: Fields, ms: int) -> int | None:
     return min((millis(each) for each in moments if each is not None), default=None)
 
 
-def take_additions(
+def split_additions(
     entries: Sequence[RawEntry], decoded: Decoded, shard: int
 ) -> tuple[list[PageAdditions], Sequence[RawEntry], Decoded]:
     """Return the additions of subjects that have no other entry among these, by page; and all other entries."""
@@ -137,13 +137,13 @@ def take_additions(
         else:
             others.append(at)
     additions = []
-    for name, wanted in pages.items():
-        added = PageAdditions(name)
-        ids, named, bodies = _some(wanted, subjects), _some(wanted, types), _some(wanted, decoded.bodies)
-        added.take(ids, named, bodies, _some(wanted, times), _some(wanted, seqs), shard)
-        additions.append(added)
-    columns = [_some(others, column) for column in decoded.columns]
-    return additions, _some(others, entries), Decoded(columns, _some(others, decoded.bodies))
+    for name, indexes in pages.items():
+        addition = PageAdditions(name)
+        ids, named, bodies = _select(indexes, subjects), _select(indexes, types), _select(indexes, decoded.bodies)
+        addition.take(ids, named, bodies, _select(indexes, times), _select(indexes, seqs), shard)
+        additions.append(addition)
+    columns = [_select(others, column) for column in decoded.columns]
+    return additions, _select(others, entries), Decoded(columns, _select(others, decoded.bodies))
 
 
 def _expires(body: Fields, ms: int) -> bool:
@@ -170,6 +170,6 @@ def _are_plain(subjects: Sequence[bytes], kinds: Sequence[bytes]) -> list[bool]:
     ]
 
 
-def _some(wanted: list[int], column: Sequence[T]) -> Sequence[T]:
+def _select(indexes: list[int], column: Sequence[T]) -> Sequence[T]:
     """Return the elements of a column at these indexes."""
-    return column if len(wanted) == len(column) else [column[at] for at in wanted]
+    return column if len(indexes) == len(column) else [column[at] for at in indexes]

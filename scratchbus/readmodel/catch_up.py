@@ -1,4 +1,4 @@
-"""Fold a stretch of the log: documents, indexes and checkpoint are committed together, or not at all.
+"""Fold a chunk of the log: documents, indexes and checkpoint are committed together, or not at all.
 
 Any number of processes may do so: one commit wins, the others step back. The projector does nothing else; readers do
 it if the projection is behind.
@@ -34,7 +34,7 @@ from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_id, en
 from scratchbus.projections import scratch_page
 from scratchbus.projections.projection import Store
 from scratchbus.projections.table import is_remembered, projection_of
-from scratchbus.readmodel.additions import PageAdditions, take_additions
+from scratchbus.readmodel.additions import PageAdditions, split_additions
 from scratchbus.readmodel.commits import Commits, Folded
 from scratchbus.readmodel.commits import FoldStep as FoldStep
 from scratchbus.readmodel.fold import Fold, needed
@@ -42,8 +42,8 @@ from scratchbus.readmodel.state_commands import commands
 from scratchbus.telemetry import tracing
 from scratchbus.telemetry.logs import stderr_logger
 
-STRETCHES = 16
-"""How many stretches a projector folds before it checks whether to stop."""
+MOST_CHUNKS = 16
+"""How many chunks a projector folds before it checks whether to stop."""
 
 _UNKNOWN = object()
 _TRACEPARENT = re.compile(rb'"traceparent":"([0-9a-f-]{55})"')
@@ -51,77 +51,79 @@ _TRACEPARENT = re.compile(rb'"traceparent":"([0-9a-f-]{55})"')
 logger = stderr_logger()
 
 
-class _Stretch(NamedTuple):
-    """The events of a stretch: additions by page, all others, and the subjects of the others, by page."""
+class _DecodedChunk(NamedTuple):
+    """The events of a chunk: additions by page, all others, and the subjects of the others, by page."""
 
     additions: list[PageAdditions]
     items: list[tuple[RawEntry, AnyEvent | Poison]]
     wanted: dict[str, list[str]]
 
     @classmethod
-    def of(cls, entries: Sequence[RawEntry], shard: int) -> _Stretch:
+    def of(cls, entries: Sequence[RawEntry], shard: int) -> _DecodedChunk:
         """Decode entries. Raises CodeTooOld."""
-        additions, others, decoded = take_additions(entries, decode_bodies(entries, shard), shard)
+        additions, others, decoded = split_additions(entries, decode_bodies(entries, shard), shard)
         items = decode_items(others, shard, decoded)
         return cls(additions, items, needed(item for _, item in items))
 
 
 def fold_once(
-    log: Log, shard: int, known: Checkpoint | None = None, chunk: int = CHUNK, build: int | None = None, most: int = 1
+    log: Log,
+    shard: int,
+    last_known: Checkpoint | None = None,
+    chunk: int = CHUNK,
+    build: int | None = None,
+    max_chunks: int = 1,
 ) -> Step[tuple[FoldStep, Checkpoint]]:
-    """Fold the next stretch of a shard's log and commit it, to the live state or to an unfinished build.
+    """Fold the next chunk of a shard's log and commit it, to the live state or to an unfinished build.
 
-    With `most`, fold up to so many stretches, until a commit fails. While one is folded, the engine commits the
+    With `max_chunks`, fold up to so many chunks, until a commit fails. While one is folded, the engine commits the
     previous one and reads the next. A commit is valid only on top of the one before it.
 
-    `known` is the checkpoint as this projector last read it; it is read again anyway. Raises PositionLost if the log
-    was trimmed past the checkpoint, LogRewound if it is another log, CodeTooOld.
+    `last_known` is the checkpoint as this projector last read it; it is read again anyway. Raises PositionLost if the
+    log was trimmed past the checkpoint, LogRewound if it is another log, CodeTooOld.
     """
     key = checkpoint_key(log.keys(shard), build)
-    begin = Checkpoint.parse(None, shard)._replace(build=build or 1)
-    checkpoint, found = yield from _read_stretch(log, key, begin, known, chunk)
+    start = Checkpoint.parse(None, shard)._replace(build=build or 1)
+    checkpoint, found = yield from _read_chunk(log, key, start, last_known, chunk)
     commits = Commits(checkpoint)
     while found.entries:
-        most -= 1
-        ahead = (yield from _read_ahead(log, key, found, shard, chunk)) if most else None
-        stretch = _Stretch.of(found.entries, shard)
-        if stretch.wanted and not (
-            yield from commits.settle()
-        ):  # their documents are as the previous stretch leaves them
+        max_chunks -= 1
+        next_reader = (yield from _read_ahead(log, key, found, shard, chunk)) if max_chunks else None
+        decoded = _DecodedChunk.of(found.entries, shard)
+        if decoded.wanted and not (yield from commits.settle()):  # their documents are as the last chunk leaves them
             break
-        folded = yield from _fold(log, key, checkpoint, found, stretch)
+        folded = yield from _fold(log, key, checkpoint, found, decoded)
         if folded is None:
-            return commits.done._replace(outcome=Outcome.LOST), commits.checkpoint
-        following = (yield from _read_following(ahead, key, folded.commit.now)) if ahead is not None else None
+            return commits.step._replace(outcome=Outcome.LOST), commits.checkpoint
+        next_chunk = (yield from _read_next(next_reader, key, folded.commit.now)) if next_reader is not None else None
         if not (yield from commits.settle()):
             break
-        if following is None:
+        if next_chunk is None:
             yield from commits.make(folded)
             break
-        yield from commits.send(
-            folded
-        )  # after the next stretch has arrived, since the engine sends nothing while it commits
-        checkpoint, found = folded.commit.now, following
+        # Sent after the next chunk has arrived, since the engine sends nothing while it commits.
+        yield from commits.send(folded)
+        checkpoint, found = folded.commit.now, next_chunk
     is_done = yield from commits.settle()
-    return commits.done._replace(is_all=is_done and (found.is_end or not found.entries)), commits.checkpoint
+    return commits.step._replace(is_all=is_done and (found.is_end or not found.entries)), commits.checkpoint
 
 
-def _fold(log: Log, key: str, checkpoint: Checkpoint, found: Chunk, stretch: _Stretch) -> Step[Folded | None]:
-    """Fold a stretch after a checkpoint; None if the checkpoint at `key` has moved."""
+def _fold(log: Log, key: str, checkpoint: Checkpoint, found: Chunk, decoded: _DecodedChunk) -> Step[Folded | None]:
+    """Fold a chunk after a checkpoint; None if the checkpoint at `key` has moved."""
     shard = checkpoint.position.shard
     keys, fold, entries = log.keys(shard), Fold(shard, found.is_archived), found.entries
     span = None if tracing.active is None else _traced(tracing.active, entries)
     if not found.is_whole:
         fold.gaps = yield from find_gaps(keys, checkpoint.position, entries)
-    if not (yield from load_documents(log, fold, stretch.wanted, checkpoint, key)):
+    if not (yield from load_documents(log, fold, decoded.wanted, checkpoint, key)):
         return None
-    for entry, item in stretch.items:
+    for entry, item in decoded.items:
         fold.apply(entry, item)
     position, event_id = entry_position(entries[-1], shard), entry_fields(entries[-1]).get(b"id", b"")
-    writes = commands(keys, fold, checkpoint, stretch.additions)
+    writes = commands(keys, fold, checkpoint, decoded.additions)
     pages = Counter(item.page for item in fold.folded)
-    for added in stretch.additions:
-        pages[added.name] += added.count
+    for addition in decoded.additions:
+        pages[addition.name] += addition.count
     return Folded(prepare_commit(keys, key, checkpoint, position, event_id, writes), pages, span)
 
 
@@ -134,87 +136,89 @@ def _traced(tracer: tracing.Tracing, entries: Sequence[RawEntry]) -> tracing.Tra
 
 def catch_up(log: Log, shard: int) -> Step[Checkpoint]:
     """Fold a shard's log up to its end when this began; return the checkpoint then."""
-    known: Checkpoint | None = None
+    checkpoint: Checkpoint | None = None
     while True:
-        folded, known = yield from fold_once(log, shard, known, most=STRETCHES)
+        folded, checkpoint = yield from fold_once(log, shard, checkpoint, max_chunks=MOST_CHUNKS)
         if folded.outcome is not Outcome.DONE:
             yield Pause(random.uniform(0.001, 0.02))  # jitter: another projector is folding
         elif folded.is_all:
-            return known
+            return checkpoint
 
 
-def _read_stretch(
-    log: Log, key: str, begin: Checkpoint, known: Checkpoint | None, chunk: int
+def _read_chunk(
+    log: Log, key: str, start: Checkpoint, last_known: Checkpoint | None, chunk: int
 ) -> Step[tuple[Checkpoint, Chunk]]:
     """Read the events after the checkpoint, and check in the same round trip that it is still the known one."""
-    shard = begin.position.shard
+    shard = start.position.shard
     keys = log.keys(shard)
 
     def stored(row: bytes | None) -> Checkpoint:
-        return Checkpoint.parse(row, shard) if row else begin
+        return Checkpoint.parse(row, shard) if row else start
 
-    guess = known or stored((yield from ask(shard, "GET", key)))
+    assumed = last_known or stored((yield from ask(shard, "GET", key)))
     while True:
         try:
-            found = yield from LogReader(log, guess.position, chunk=chunk).read(*_beside(keys, key, guess.position))
+            found = yield from LogReader(log, assumed.position, chunk=chunk).read(
+                *_consistency_reads(keys, key, assumed.position)
+            )
         except PositionLost:
             checkpoint = stored((yield from ask(shard, "GET", key)))
-            if checkpoint.position == guess.position:
+            if checkpoint.position == assumed.position:
                 raise
-            guess = checkpoint  # others have folded the trimmed events meanwhile
+            assumed = checkpoint  # others have folded the trimmed events meanwhile
             continue
         checkpoint = stored(found.replies[0])
-        if checkpoint.position == guess.position:
-            _check_stretch(checkpoint, found)
+        if checkpoint.position == assumed.position:
+            _check_follows(checkpoint, found)
             return checkpoint._replace(origin=found.origin), found
-        guess = checkpoint
+        assumed = checkpoint
 
 
 def _read_ahead(log: Log, key: str, found: Chunk, shard: int, chunk: int) -> Step[LogReader | None]:
-    """Start reading the next stretch, unless there is none, or it may be in the archive."""
+    """Start reading the next chunk, unless there is none, or it may be in the archive."""
     if found.is_end or found.is_archived:
         return None
-    ahead = LogReader(log, entry_position(found.entries[-1], shard), chunk=chunk)
-    yield from ahead.read_ahead(*_beside(ahead.keys, key, ahead.at))
-    return ahead
+    reader = LogReader(log, entry_position(found.entries[-1], shard), chunk=chunk)
+    yield from reader.read_ahead(*_consistency_reads(reader.keys, key, reader.at))
+    return reader
 
 
-def _read_following(ahead: LogReader, key: str, checkpoint: Checkpoint) -> Step[Chunk | None]:
-    """Return the stretch after a checkpoint that is about to be committed; None if it must be read after the commit."""
+def _read_next(reader: LogReader, key: str, checkpoint: Checkpoint) -> Step[Chunk | None]:
+    """Return the chunk after a checkpoint that is about to be committed; None if it must be read after the commit."""
     try:
-        found = yield from ahead.read(*_beside(ahead.keys, key, ahead.at))
+        found = yield from reader.read(*_consistency_reads(reader.keys, key, reader.at))
     except PositionLost:
         return None
-    _check_stretch(checkpoint, found)
+    _check_follows(checkpoint, found)
     return found
 
 
-def _beside(keys: ShardKeys, key: str, at: Position) -> list[tuple[Any, ...]]:
-    """Return the reads that show whether a stretch follows the folded events: of the checkpoint, and of the log."""
+def _consistency_reads(keys: ShardKeys, key: str, at: Position) -> list[tuple[Any, ...]]:
+    """Return the reads that show whether a chunk follows the folded events: of the checkpoint, and of the log."""
     before = ("XREVRANGE", keys.log, at.stream_id, "-", "COUNT", 1)
     return [("GET", key), before, ("GET", keys.tail), ("GET", keys.origin)]
 
 
-def _check_stretch(checkpoint: Checkpoint, found: Chunk) -> None:
-    """Raise LogRewound unless a stretch follows a checkpoint in the log that the state was folded from."""
-    _, here, tail, origin = found.replies
+def _check_follows(checkpoint: Checkpoint, found: Chunk) -> None:
+    """Raise LogRewound unless a chunk follows a checkpoint in the log that the state was folded from."""
+    _, before, tail, origin = found.replies
     if checkpoint.origin and checkpoint.origin != found.origin:
         shard = checkpoint.position.shard
         raise LogRewound(f"shard {shard}: the state was folded from another log; run `scratchbus rebuild`")
     check_end(checkpoint, tail, origin)
-    _check_order(checkpoint, [*here, *found.entries[:1]])
+    _check_neighbors(checkpoint, [*before, *found.entries[:1]])
 
 
-def _check_order(checkpoint: Checkpoint, beside: Sequence[RawEntry]) -> None:
+def _check_neighbors(checkpoint: Checkpoint, neighbors: Sequence[RawEntry]) -> None:
     """Raise LogRewound unless the checkpoint fits between these entries, the one at or before it and the next one."""
     at = checkpoint.position
-    for entry in beside:
-        place = entry_position(entry, at.shard)
-        if place == at:
-            fits = entry_id(entry) == checkpoint.event_id
+    for entry in neighbors:
+        position = entry_position(entry, at.shard)
+        if position == at:
+            is_consistent = entry_id(entry) == checkpoint.event_id
         else:
-            fits = place.seq != at.seq and (place.seq < at.seq) == (place < at)
-        if not fits:
+            is_consistent = position.seq != at.seq and (position.seq < at.seq) == (position < at)
+        if not is_consistent:
             raise not_folded_from(at.shard, at)
 
 
@@ -223,27 +227,27 @@ def load_documents(log: Log, fold: Fold, wanted: dict[str, list[str]], checkpoin
 
     `key` is where the checkpoint is kept.
 
-    Newer documents may already contain events of the stretch, and a master that lacks the commit they come from would
+    Newer documents may already contain events of the chunk, and a master that lacks the commit they come from would
     accept the commit of this fold.
     """
     if not wanted:
         return True
-    keys, asked = log.keys(fold.shard), list[tuple[str, list[str]]]()
+    keys, subjects_read = log.keys(fold.shard), list[tuple[str, list[str]]]()
     reads: list[tuple[str, ...]] = []
     for page, subjects in wanted.items():
         by_store: dict[Store, list[str]] = defaultdict(list)
         for subject in subjects:
             by_store[projection_of(subject).store].append(subject)
-        for store, some in by_store.items():
-            asked.append((page, some))
-            reads.append(("HMGET", getattr(keys.page(page, checkpoint.build), store), *some))
-    *rows, last = yield from ask_all(keys.shard, [*reads, ("GET", key)])
-    for (page, subjects), found in zip(asked, rows, strict=True):
+        for store, stored_there in by_store.items():
+            subjects_read.append((page, stored_there))
+            reads.append(("HMGET", getattr(keys.page(page, checkpoint.build), store), *stored_there))
+    *rows, current = yield from ask_all(keys.shard, [*reads, ("GET", key)])
+    for (page, subjects), found in zip(subjects_read, rows, strict=True):
         for subject, row in zip(subjects, found, strict=True):
             fold.load((page, subject), row)
     if checkpoint.is_paged and (yield from page_in(log, fold, wanted, checkpoint.build)):
-        last = yield from ask(keys.shard, "GET", key)
-    return text_of(last or b"") == str(checkpoint)
+        current = yield from ask(keys.shard, "GET", key)
+    return text_of(current or b"") == str(checkpoint)
 
 
 def page_in(log: Log, fold: Fold, wanted: Mapping[str, Sequence[str]], build: int) -> Step[bool]:
@@ -252,7 +256,7 @@ def page_in(log: Log, fold: Fold, wanted: Mapping[str, Sequence[str]], build: in
     The fold treats them as new, so that they are stored again with all their indexes. Raises PositionLost if their
     events are in an archive that cannot be read.
     """
-    has_looked = False
+    has_searched = False
     for page, subjects in wanted.items():
         missing = [
             subject
@@ -261,12 +265,12 @@ def page_in(log: Log, fold: Fold, wanted: Mapping[str, Sequence[str]], build: in
         ]
         if not missing:
             continue
-        has_looked = True
+        has_searched = True
         index = yield from paged_out.read_index(log, log.keys(fold.shard).page(page, build), fold.shard, missing)
-        places = {id: place for id in missing if (place := index.find(id)) is not None}
-        for document in (yield from paged_out.rebuild(log, fold.shard, list(places.values()))):
+        entries = {id: entry for id in missing if (entry := index.find(id)) is not None}
+        for document in (yield from paged_out.rebuild(log, fold.shard, list(entries.values()))):
             fold.documents[page, document.id] = document
-        for id, place in places.items():  # an erased one is removed too
-            index.remove(id, place)
+        for id, entry in entries.items():  # an erased one is removed too
+            index.remove(id, entry)
         fold.paged_in += index.commands()
-    return has_looked
+    return has_searched

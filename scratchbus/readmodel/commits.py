@@ -1,4 +1,4 @@
-"""The commits of successive stretches of a log, each of which may be sent before its outcome is needed."""
+"""The commits of successive chunks of a log, each of which may be sent before its outcome is needed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class FoldStep(NamedTuple):
 
 
 class Folded(NamedTuple):
-    """A folded stretch: the commit to make, and how many events of each page are in it."""
+    """A folded chunk: the commit to make, and how many events of each page are in it."""
 
     commit: Commit
     pages: Mapping[str, int]
@@ -33,11 +33,11 @@ class Folded(NamedTuple):
 
 
 class Commits:
-    """The commits of successive stretches: `checkpoint` is the last committed one, `done` the outcome so far."""
+    """The commits of successive chunks: `checkpoint` is the last committed one, `step` their outcome so far."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self.checkpoint = checkpoint
-        self.done = FoldStep(0, False, Outcome.DONE)
+        self.step = FoldStep(0, False, Outcome.DONE)
         self._sent: tuple[Folded, Sent] | None = None
 
     def send(self, folded: Folded) -> Step[None]:
@@ -49,14 +49,14 @@ class Commits:
         if self._sent is not None:
             sent, self._sent = self._sent, None
             yield from self.make(*sent)
-        return self.done.outcome is Outcome.DONE
+        return self.step.outcome is Outcome.DONE
 
     def make(self, folded: Folded, sent: Sent | None = None) -> Step[None]:
         """Make a commit, unless it is `sent` already, and count its events."""
         outcome, self.checkpoint = yield from commit(folded.commit, sent)
         events = sum(folded.pages.values()) if outcome is Outcome.DONE else 0
-        pages = Counter(self.done.pages) + Counter(folded.pages if events else {})
-        self.done = FoldStep(self.done.events + events, False, outcome, pages)
+        pages = Counter(self.step.pages) + Counter(folded.pages if events else {})
+        self.step = FoldStep(self.step.events + events, False, outcome, pages)
         counts.commits[outcome.name.lower()] += 1
         counts.folded += events
         if folded.span is not None:

@@ -15,7 +15,7 @@ from scratchbus.readmodel.scope import Core
 
 _AT_ONCE = 500
 
-Happened = Callable[[list[AnyEvent]], Step[list[AnyEvent]]]
+EventSelector = Callable[[list[AnyEvent]], Step[list[AnyEvent]]]
 """Says which of some events had happened."""
 
 
@@ -24,20 +24,20 @@ def _all(events: list[AnyEvent]) -> Step[list[AnyEvent]]:
     return events
 
 
-def exposure_of(core: Core, relations: Relations, page: str, id: str, happened: Happened = _all) -> Step[Exposure]:
+def exposure_of(core: Core, relations: Relations, page: str, id: str, select: EventSelector = _all) -> Step[Exposure]:
     """Return who has seen an observation of a page, and the actions that they linked afterwards."""
     subjects = (yield from relations.leading_from("seen", [id]))[id]
     renderings: list[ContextRendered] = []
-    for subject, _, where in sorted({end.rpartition("@") for _, end in subjects}):
-        if where == page:
-            events = yield from happened((yield from history(core.log, page, subject)))
-            renderings += [one for one in events if isinstance(one, ContextRendered) and id in one.observations]
+    for subject, _, subject_page in sorted({end.rpartition("@") for _, end in subjects}):
+        if subject_page == page:
+            events = yield from select((yield from history(core.log, page, subject)))
+            renderings += [event for event in events if isinstance(event, ContextRendered) and id in event.observations]
     renderings.sort(key=lambda event: event.seq)
-    actions = yield from _actions(core, relations, renderings, happened)
-    return Exposure(id=id, page=page, seen=list(_seen(id, renderings)), actions=actions)
+    actions = yield from _actions(core, relations, renderings, select)
+    return Exposure(id=id, page=page, seen=list(_versions_seen(id, renderings)), actions=actions)
 
 
-def _seen(id: str, renderings: Iterable[ContextRendered]) -> Iterator[Seen]:
+def _versions_seen(id: str, renderings: Iterable[ContextRendered]) -> Iterator[Seen]:
     """Yield each version seen by each reader, once."""
     found: dict[tuple[str | None, str | None, str, int], list[ContextRendered]] = defaultdict(list)
     for event in renderings:
@@ -47,7 +47,7 @@ def _seen(id: str, renderings: Iterable[ContextRendered]) -> Iterator[Seen]:
 
 
 def _actions(
-    core: Core, relations: Relations, renderings: list[ContextRendered], happened: Happened
+    core: Core, relations: Relations, renderings: list[ContextRendered], select: EventSelector
 ) -> Step[list[ActionTaken]]:
     """Return the actions that each reader linked after first seeing it, by name."""
     since: dict[str, ContextRendered] = {}
@@ -55,15 +55,15 @@ def _actions(
         since |= {name: event for name in (event.session, event.agent, event.by) if name is not None}
     ends = yield from relations.leading_from("actions", since)
     by_shard: dict[int, list[Position]] = defaultdict(list)
-    for shard, end in (each for some in ends.values() for each in some):
+    for shard, end in (each for group in ends.values() for each in group):
         by_shard[shard].append(Position.parse(end)._replace(shard=shard))
     links: list[AnyEvent] = []
-    for spots in by_shard.values():
+    for positions in by_shard.values():
         floor = min((event.ms for event in since.values()), default=0)
-        late = sorted(spot for spot in spots if spot.ms >= floor)
-        for at in range(0, len(late), _AT_ONCE):
-            links += yield from read_events(core.log, late[at : at + _AT_ONCE])
-    links = sorted((yield from happened(links)), key=in_time)
+        relevant = sorted(position for position in positions if position.ms >= floor)
+        for at in range(0, len(relevant), _AT_ONCE):
+            links += yield from read_events(core.log, relevant[at : at + _AT_ONCE])
+    links = sorted((yield from select(links)), key=in_time)
     return [
         ActionTaken(action=link.action, id=link.subject, page=link.page, by=link.by, at=link.at)
         for link in links

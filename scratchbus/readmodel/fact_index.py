@@ -121,10 +121,10 @@ class FactIndex:
 
     def load(self, documents: Mapping[str, Fact]) -> None:
         """Take some of the stored facts, in any order; known facts change nothing."""
-        new = [fact for fact in documents.values() if fact.id not in self._loaded]
-        self._loaded.update(fact.id for fact in new)
+        missing = [fact for fact in documents.values() if fact.id not in self._loaded]
+        self._loaded.update(fact.id for fact in missing)
         self._write("BEGIN")
-        self._put(new)
+        self._put(missing)
         self._write("COMMIT")
 
     def loaded(self) -> None:
@@ -158,16 +158,16 @@ class FactIndex:
             self._same = None
 
     def _edges_of(self, fact: Fact) -> list[Edge]:
-        read = self.relations.read(fact.relation)
-        ends = (fact.object, fact.subject) if read.is_inverse else (fact.subject, fact.object)
-        subject, object = map(self._enter, ends)
-        until = EVER if fact.invalid_at is None else millis(fact.invalid_at)
-        gone = EVER if fact.retraction is None else fact.retraction.seq
-        rest = fact.begins_ms, until, gone, fact.source, int(fact.valid_at is not None)
-        name, seq = read.relation.name, fact.added_seq
-        if not read.relation.symmetric:
-            return [Edge(seq, WHOLE, subject, name, object, *rest)]
-        return [Edge(seq, FIRST, subject, name, object, *rest), Edge(seq, MIRROR, object, name, subject, *rest)]
+        named = self.relations.read(fact.relation)
+        entities = (fact.object, fact.subject) if named.is_inverse else (fact.subject, fact.object)
+        subject, object = map(self._enter, entities)
+        ends = EVER if fact.invalid_at is None else millis(fact.invalid_at)
+        retracted = EVER if fact.retraction is None else fact.retraction.seq
+        common = fact.begins_ms, ends, retracted, fact.source, int(fact.valid_at is not None)
+        name, seq = named.relation.name, fact.added_seq
+        if not named.relation.symmetric:
+            return [Edge(seq, WHOLE, subject, name, object, *common)]
+        return [Edge(seq, FIRST, subject, name, object, *common), Edge(seq, MIRROR, object, name, subject, *common)]
 
     def _delete(self, fact: Fact) -> None:
         self._write("DELETE FROM facts WHERE seq = ?", fact.added_seq)
@@ -178,12 +178,12 @@ class FactIndex:
 
     def _enter(self, name: str) -> int:
         """Return the number of a name; assign one to a new name."""
-        plain = plain_entity(name)
-        found = self._numbers.get(plain) or self.entity(name)
+        plain_name = plain_entity(name)
+        found = self._numbers.get(plain_name) or self.entity(name)
         if found is None:
-            ((found,),) = self._rows("INSERT INTO entities (name) VALUES (?) RETURNING id", plain)
+            ((found,),) = self._rows("INSERT INTO entities (name) VALUES (?) RETURNING id", plain_name)
         if len(self._numbers) < _MOST_NUMBERS:
-            self._numbers[plain] = found
+            self._numbers[plain_name] = found
         return found
 
     # -- what is there -------------------------------------------------------------------------------------------------
@@ -207,9 +207,9 @@ class FactIndex:
             return int(number)
         return None
 
-    def edges(self, where: str, *values: object) -> Iterator[Edge]:
+    def edges(self, condition: str, *values: object) -> Iterator[Edge]:
         """Yield the edges that match a condition."""
-        return map(Edge._make, self._rows(f"SELECT * FROM edges WHERE {where}", *values))  # noqa: S608  # from this room
+        return map(Edge._make, self._rows(f"SELECT * FROM edges WHERE {condition}", *values))  # noqa: S608  # from this room
 
     def same(self, known: int) -> Mapping[int, Names]:
         """Return all names of each entity that had several at a place of the log, by each name."""
@@ -218,10 +218,10 @@ class FactIndex:
         groups: dict[int, Names] = {}
         where = "relation = ? AND side = ? AND seq <= ? AND retracted > ? ORDER BY seq"
         for edge in self.edges(where, SAME_AS, FIRST, known, known):
-            one, other = (groups.get(each, (each,)) for each in (edge.subject, edge.object))
-            if one != other:
-                whole = (*one, *other)
-                groups.update(dict.fromkeys(whole, whole))
+            left, right = (groups.get(each, (each,)) for each in (edge.subject, edge.object))
+            if left != right:
+                merged = (*left, *right)
+                groups.update(dict.fromkeys(merged, merged))
         if known >= NOW:
             self._same = groups
         return groups

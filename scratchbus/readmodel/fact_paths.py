@@ -47,14 +47,14 @@ class Followed:
 
 def walk(start: int, links: Links, depth: int | None = None) -> Iterator[Reached]:
     """Yield each reachable entity, the nearest first; cycles end where they close."""
-    seen, waiting = {start}, deque([(start, 0)])
-    while waiting:
-        entity, far = waiting.popleft()
-        for other, edge in links(entity) if depth is None or far < depth else ():
-            if other not in seen:
-                seen.add(other)
-                waiting.append((other, far + 1))
-                yield Reached(other, far + 1, entity, edge)
+    visited, queue = {start}, deque([(start, 0)])
+    while queue:
+        entity, distance = queue.popleft()
+        for other, edge in links(entity) if depth is None or distance < depth else ():
+            if other not in visited:
+                visited.add(other)
+                queue.append((other, distance + 1))
+                yield Reached(other, distance + 1, entity, edge)
 
 
 def way(start: int, end: int, links: Links) -> list[Edge]:
@@ -77,16 +77,16 @@ def shortest(start: int, end: int, links: Links) -> list[Edge]:
     levels = [[start], [end]]
     while start != end and all(levels):
         side = 0 if len(levels[0]) <= len(levels[1]) else 1
-        near, far, reached = before[side], before[1 - side], list[int]()
+        visited, opposite, next_level = before[side], before[1 - side], list[int]()
         for entity in levels[side]:
             for other, edge in links(entity):
-                if other in near or other == (start, end)[side]:
+                if other in visited or other == (start, end)[side]:
                     continue
-                near[other] = entity, edge
-                reached.append(other)
-                if other in far or other == (end, start)[side]:
+                visited[other] = entity, edge
+                next_level.append(other)
+                if other in opposite or other == (end, start)[side]:
                     return [*_way_back(before[0], other)[::-1], *_way_back(before[1], other)]
-        levels[side] = reached
+        levels[side] = next_level
     return []
 
 

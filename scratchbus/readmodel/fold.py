@@ -1,4 +1,4 @@
-"""The fold of a stretch of the log, over the documents that it touches."""
+"""The fold of a chunk of the log, over the documents that it touches."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _UNREADABLE = "the stored document before it cannot be read; run `scratchbus reb
 
 @dataclass(slots=True)
 class Fold:
-    """The fold of a stretch of one shard's log over the documents it touches.
+    """The fold of a chunk of one shard's log over the documents it touches.
 
     Archived events get no positions in the history index, since its readers read the archive too. With a `store`, only
     documents stored there are folded. If `is_shown` during the fold, no document is ever modified: events make new
@@ -94,13 +94,13 @@ class Fold:
 
 def needed(items: Iterable[Event | Poison]) -> dict[str, list[str]]:
     """Return, by page, the subjects whose documents must be loaded before these are folded."""
-    seen: set[Key] = set()
+    keys: set[Key] = set()
     pages: dict[str, list[str]] = defaultdict(list)
     for item in items:
         key = item.page, item.subject
-        if key in seen:
+        if key in keys:
             continue
-        seen.add(key)
+        keys.add(key)
         if isinstance(item, Poison) or item.kind not in _BEGINNINGS:
             pages[item.page].append(item.subject)
     return pages

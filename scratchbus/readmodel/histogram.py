@@ -79,34 +79,36 @@ def histogram(log: Log, since: Moment | None, until: Moment | None, buckets: int
     """Return the number of events over time, of one page or of all. Raises InvalidInput."""
     check_whole("buckets", buckets, most=MOST_BUCKETS)
     shards = range(log.shards) if page is None else [log.shard(check_page(page))]
-    begin, end = (None if each is None else millis(as_time(name, each)) for name, each in _named(since, until))
+    start, end = (None if each is None else millis(as_time(name, each)) for name, each in _named(since, until))
     logs: dict[int, _Ends] = {}
     for shard in shards:
         logs[shard] = yield from _ends(log, shard)
-    there = [each for each in logs.values() if each.last.seq]
-    first = min((each.first.ms for each in there), default=None)
-    last = max((each.last.ms for each in there), default=None)
-    begin = begin if begin is not None else first if first is not None else end or 0
-    end = end if end is not None else max(begin, (last or 0) + 1)
-    if end < begin:
-        raise InvalidField("until", f"{moment(end).isoformat()} is before since, {moment(begin).isoformat()}")
-    edges = _edges(begin, end, buckets) if there else [begin]
+    non_empty = [each for each in logs.values() if each.last.seq]
+    first = min((each.first.ms for each in non_empty), default=None)
+    last = max((each.last.ms for each in non_empty), default=None)
+    start = start if start is not None else first if first is not None else end or 0
+    end = end if end is not None else max(start, (last or 0) + 1)
+    if end < start:
+        raise InvalidField("until", f"{moment(end).isoformat()} is before since, {moment(start).isoformat()}")
+    edges = _edges(start, end, buckets) if non_empty else [start]
     counted = {}
     for shard in shards:
         counted[shard] = yield from _count(log, logs[shard].last._replace(shard=shard), edges, page)
     total = sum(count for counts, _ in counted.values() for count in counts)
     busy = sum(count > 0 for counts, _ in counted.values() for count in counts)
-    most = total if total <= EXACT else max(1, EXACT // busy)
-    parts: list[_ShardCounts] = []
+    sample = total if total <= EXACT else max(1, EXACT // busy)
+    shard_counts: list[_ShardCounts] = []
     for shard, (counts, firsts) in counted.items():
-        parts += [_ShardCounts(counts, firsts, (yield from _look(log, shard, counts, firsts, most, page)))]
+        shard_counts += [
+            _ShardCounts(counts, firsts, (yield from _sample_kinds(log, shard, counts, firsts, sample, page)))
+        ]
     return Histogram(
-        since=moment(begin),
+        since=moment(start),
         until=moment(end),
-        buckets=[_bucket(parts, at, edge) for at, edge in enumerate(edges[:-1])],
+        buckets=[_bucket(shard_counts, at, edge) for at, edge in enumerate(edges[:-1])],
         first=None if first is None else moment(first),
         last=None if last is None else moment(last),
-        archived=sum(each.first.seq - 1 for each in there),
+        archived=sum(each.first.seq - 1 for each in non_empty),
         sampled=total > EXACT,
     )
 
@@ -115,18 +117,18 @@ def _named(since: Moment | None, until: Moment | None) -> list[tuple[str, Moment
     return [("since", since), ("until", until)]
 
 
-def _edges(begin: int, end: int, buckets: int) -> list[int]:
+def _edges(start: int, end: int, buckets: int) -> list[int]:
     """Return the beginnings of all buckets, in ms, and the end of the last."""
-    buckets = min(buckets, end - begin)
-    return [begin + (end - begin) * at // buckets for at in range(buckets)] + [end] if buckets else [begin]
+    buckets = min(buckets, end - start)
+    return [start + (end - start) * at // buckets for at in range(buckets)] + [end] if buckets else [start]
 
 
 def _ends(log: Log, shard: int) -> Step[_Ends]:
     keys = log.keys(shard)
     entries, tail = yield from ask_all(shard, [("XRANGE", keys.log, "-", "+", "COUNT", 1), ("GET", keys.tail)])
     last = end_of(tail, shard)
-    there = up_to(last, entries)
-    return _Ends(entry_position(there[0], shard), last) if there else _Ends(START, START)
+    entries_in_log = up_to(last, entries)
+    return _Ends(entry_position(entries_in_log[0], shard), last) if entries_in_log else _Ends(START, START)
 
 
 def _count(log: Log, last: Position, edges: Sequence[int], page: str | None) -> Step[_Counted]:
@@ -138,15 +140,15 @@ def _count(log: Log, last: Position, edges: Sequence[int], page: str | None) -> 
     rows = yield from ask_all(
         shard, [*(("XRANGE", keys.log, edge, "+", "COUNT", 1) for edge in edges), ("ZCARD", keys.erased)]
     )
-    at = [entry_position(there[0], shard) if (there := up_to(last, row)) else None for row in rows[:-1]]
-    seqs = [each.seq if each else last.seq + 1 for each in at]
+    firsts = [entry_position(in_log[0], shard) if (in_log := up_to(last, row)) else None for row in rows[:-1]]
+    seqs = [each.seq if each else last.seq + 1 for each in firsts]
     counts = [after - before for before, after in pairwise(seqs)]
     if rows[-1] and counts:
-        gone = yield from ask_all(
+        erased_counts = yield from ask_all(
             shard, [("ZCOUNT", keys.erased, before, after - 1) for before, after in pairwise(seqs)]
         )
-        counts = [count - erased for count, erased in zip(counts, gone, strict=True)]
-    return counts, [each if count else None for each, count in zip(at, counts, strict=False)]
+        counts = [count - erased for count, erased in zip(counts, erased_counts, strict=True)]
+    return counts, [each if count else None for each, count in zip(firsts, counts, strict=False)]
 
 
 def _count_page(log: Log, last: Position, edges: Sequence[int], page: str) -> Step[_Counted]:
@@ -154,23 +156,25 @@ def _count_page(log: Log, last: Position, edges: Sequence[int], page: str) -> St
     shard, keys = last.shard, log.keys(last.shard)
     folded = yield from read_checkpoint(keys)
     key = PageKeys(keys, page, folded.build).positions
-    spots = yield from _spots(shard, key, edges, min(folded.position, last))  # `new` has events folded meanwhile
-    new = yield from _unfolded(log, folded.position, last, edges, page)
+    counted = yield from _count_until(shard, key, edges, min(folded.position, last))
+    unfolded = yield from _unfolded(log, folded.position, last, edges, page)  # also those folded meanwhile
     counts, firsts = [], list[Position | None]()
-    for at, (before, after) in enumerate(pairwise(spots)):
-        behind = [place for place in new if edges[at] <= place.ms < edges[at + 1]]
+    for at, (before, after) in enumerate(pairwise(counted)):
+        added = [position for position in unfolded if edges[at] <= position.ms < edges[at + 1]]
         count = after[0] - before[0]
-        counts.append(count + len(behind))
-        firsts.append(before[1] if count else behind[0] if behind else None)
+        counts.append(count + len(added))
+        firsts.append(before[1] if count else added[0] if added else None)
     return counts, firsts
 
 
-def _spots(shard: int, key: str, edges: Sequence[int], until: Position) -> Step[list[tuple[int, Position | None]]]:
+def _count_until(
+    shard: int, key: str, edges: Sequence[int], until: Position
+) -> Step[list[tuple[int, Position | None]]]:
     """Return, for each time, how many events of a page up to a position come before it, and the next one."""
     found: list[tuple[int, Position | None]] = []
     for start in range(0, len(edges), 250):
-        some = [(key, min(until, Position(edge - 1, LARGEST))) for edge in edges[start : start + 250]]
-        found += yield from count_many_positions(shard, some)
+        bounds = [(key, min(until, Position(edge - 1, LARGEST))) for edge in edges[start : start + 250]]
+        found += yield from count_many_positions(shard, bounds)
     return found
 
 
@@ -190,50 +194,50 @@ def _is_of(entry: RawEntry, page: str) -> bool:
     return text_of(entry_fields(entry).get(b"page", b"")) == page
 
 
-def _look(
-    log: Log, shard: int, counts: Sequence[int], firsts: Sequence[Position | None], most: int, page: str | None
+def _sample_kinds(
+    log: Log, shard: int, counts: Sequence[int], firsts: Sequence[Position | None], sample: int, page: str | None
 ) -> Step[list[Counter[str]]]:
     """Return the kinds of the first events of each bucket, up to so many of each."""
     kinds = [Counter[str]() for _ in counts]
-    some = [(at, first, min(most, counts[at])) for at, first in enumerate(firsts) if first is not None]
+    samples = [(at, first, min(sample, counts[at])) for at, first in enumerate(firsts) if first is not None]
     name = log.keys(shard).log
     if page is None:
-        for start in range(0, len(some), 50):
-            part = some[start : start + 50]
+        for start in range(0, len(samples), 50):
+            batch = samples[start : start + 50]
             rows = yield from ask_all(
-                shard, [("XRANGE", name, first.stream_id, "+", "COUNT", count) for _, first, count in part]
+                shard, [("XRANGE", name, first.stream_id, "+", "COUNT", count) for _, first, count in batch]
             )
-            for (at, _, _), entries in zip(part, rows, strict=True):
+            for (at, _, _), entries in zip(batch, rows, strict=True):
                 kinds[at].update(text_of(entry_kind(entry)) for entry in entries)
         return kinds
-    for at, first, count in some:
-        spots = yield from _page_spots(log, first, count, page)
-        kinds[at].update(text_of(entry_kind(entry)) for entry in (yield from entries_at(log, spots)))
+    for at, first, count in samples:
+        positions = yield from _page_positions(log, first, count, page)
+        kinds[at].update(text_of(entry_kind(entry)) for entry in (yield from entries_at(log, positions)))
     return kinds
 
 
-def _page_spots(log: Log, first: Position, count: int, page: str) -> Step[list[Position]]:
+def _page_positions(log: Log, first: Position, count: int, page: str) -> Step[list[Position]]:
     """Return up to `count` positions of a page's events, from one on."""
     keys = log.keys(first.shard)
     folded = yield from read_checkpoint(keys)
     key = PageKeys(keys, page, folded.build).positions
     before = first._replace(seq=first.seq - 1)
-    spots = yield from read_positions(first.shard, key, before, count)
-    if len(spots) < count:
+    positions = yield from read_positions(first.shard, key, before, count)
+    if len(positions) < count:
         last = end_of((yield from ask(first.shard, "GET", keys.tail)), first.shard)
-        after = max(folded.position, before, *spots)  # the index may have more than `folded` by now
-        spots += yield from _unfolded(log, after, last, [LARGEST], page)
-    return spots[:count]
+        after = max(folded.position, before, *positions)  # the index may have more than `folded` by now
+        positions += yield from _unfolded(log, after, last, [LARGEST], page)
+    return positions[:count]
 
 
-def _bucket(parts: Sequence[_ShardCounts], at: int, edge: int) -> Bucket:
-    count = sum(part.counts[at] for part in parts)
-    firsts = [first for part in parts if (first := part.firsts[at]) is not None]
+def _bucket(shard_counts: Sequence[_ShardCounts], at: int, edge: int) -> Bucket:
+    count = sum(shard.counts[at] for shard in shard_counts)
+    firsts = [first for shard in shard_counts if (first := shard.firsts[at]) is not None]
     estimates: Counter[str] = Counter()
-    for part in parts:
-        seen = part.kinds[at].total()
-        for kind, number in part.kinds[at].items():
-            estimates[kind] += number * part.counts[at] / seen  # type: ignore[assignment]  # rounded below
+    for shard in shard_counts:
+        sampled = shard.kinds[at].total()
+        for kind, number in shard.kinds[at].items():
+            estimates[kind] += number * shard.counts[at] / sampled  # type: ignore[assignment]  # rounded below
     return Bucket(
         at=moment(edge),
         position=str(min(firsts, key=in_time)) if firsts else None,
@@ -244,8 +248,8 @@ def _bucket(parts: Sequence[_ShardCounts], at: int, edge: int) -> Bucket:
 
 def _rounded(estimates: Counter[str], total: int) -> dict[str, int]:
     """Return estimates as whole numbers with this sum; those with the largest fractions are rounded up."""
-    whole = {kind: int(number) for kind, number in sorted(estimates.items())}
-    left = total - sum(whole.values())
-    for kind in sorted(whole, key=lambda kind: whole[kind] - estimates[kind])[: max(0, left)]:
-        whole[kind] += 1
-    return whole
+    rounded = {kind: int(number) for kind, number in sorted(estimates.items())}
+    remainder = total - sum(rounded.values())
+    for kind in sorted(rounded, key=lambda kind: rounded[kind] - estimates[kind])[: max(0, remainder)]:
+        rounded[kind] += 1
+    return rounded

@@ -11,13 +11,13 @@ from scratchbus.errors import LogRewound, NotFound
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.below_floor import entries_at, from_archive, read_floor
 from scratchbus.eventlog.bus_log import Log
-from scratchbus.eventlog.chains import events_of, go_on_below, read_chain
+from scratchbus.eventlog.chains import continue_in_archive, events_of, read_chain
 from scratchbus.eventlog.codec import decode_entry
 from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.raw_entries import RawEntry
 from scratchbus.eventlog.stored_documents import decode_observations
-from scratchbus.readmodel.queries import Freshness, look
+from scratchbus.readmodel.page_query import Freshness, query_page
 
 
 def history(log: Log, page: str, subject: str) -> Step[list[AnyEvent]]:
@@ -29,42 +29,42 @@ def history(log: Log, page: str, subject: str) -> Step[list[AnyEvent]]:
     events: list[AnyEvent] = []
     at = ""
     while True:
-        some, at = yield from walk_back(log, page, subject, at, 500)
-        events += some
+        earlier, at = yield from walk_back(log, page, subject, at, 500)
+        events += earlier
         if not at:
             return events[::-1]
 
 
-def walk_back(log: Log, page: str, subject: str, at: str, most: int) -> Step[tuple[list[AnyEvent], str]]:
+def walk_back(log: Log, page: str, subject: str, at: str, limit: int) -> Step[tuple[list[AnyEvent], str]]:
     """Return some events about a subject, newest first, and the stream id of the previous one, "" if there is none.
 
     Starts at a stream id, or with the last event if it is "". Raises PositionLost.
     """
     shard = log.shard(page)
-    entries, rest = yield from _read_chain(log, page, subject, at, most)
-    if not entries and not rest:
-        rest = yield from _last_of(log, page, subject)
-        if rest:  # above the floor it is still in the log
-            entries, rest = yield from _read_chain(log, page, subject, rest, most)
-    if rest and len(entries) < most:
-        entries, rest = yield from go_on_below(log, shard, entries, rest, most, subject)
-    return events_of(entries, shard), rest
+    entries, next_id = yield from _read_chain(log, page, subject, at, limit)
+    if not entries and not next_id:
+        next_id = yield from _last_of(log, page, subject)
+        if next_id:  # above the floor it is still in the log
+            entries, next_id = yield from _read_chain(log, page, subject, next_id, limit)
+    if next_id and len(entries) < limit:
+        entries, next_id = yield from continue_in_archive(log, shard, entries, next_id, limit, subject)
+    return events_of(entries, shard), next_id
 
 
-def _read_chain(log: Log, page: str, subject: str, begin: str, most: int) -> Step[tuple[list[RawEntry], str]]:
+def _read_chain(log: Log, page: str, subject: str, start: str, limit: int) -> Step[tuple[list[RawEntry], str]]:
     keys = log.keys(log.shard(page))
-    command = read_chain(log=keys.log, heads=keys.heads(page), subject=subject, begin=begin, limit=most)
-    ((entries, rest),) = yield Call(keys.shard, (command,))
-    return entries, rest.decode()
+    command = read_chain(log=keys.log, heads=keys.heads(page), subject=subject, begin=start, limit=limit)
+    ((entries, next_id),) = yield Call(keys.shard, (command,))
+    return entries, next_id.decode()
 
 
 def _last_of(log: Log, page: str, subject: str) -> Step[str]:
     """Return the stream id of the last event about a subject whose head was dropped, "" if it never existed."""
-    seen = yield from look(log, page, Freshness(), "get", subject)
-    for document in decode_observations(seen.rows):
+    result = yield from query_page(log, page, Freshness(), "get", subject)
+    for document in decode_observations(result.rows):
         return document.position.stream_id
-    if seen.checkpoint.is_paged:
-        names = PageKeys(log.keys(log.shard(page)), page, seen.checkpoint.build)
+    if result.checkpoint.is_paged:
+        names = PageKeys(log.keys(log.shard(page)), page, result.checkpoint.build)
         for found in (yield from paged_out.locate(log, names, log.shard(page), [subject])).values():
             return found.stream_id
     floor = yield from read_floor(log, log.shard(page))
@@ -74,7 +74,7 @@ def _last_of(log: Log, page: str, subject: str) -> Step[str]:
         log,
         floor.position.shard,
         f"the history of {subject}, if there is one,",
-        lambda past: past.last_of(floor.position.shard, floor.origin, page, subject),
+        lambda archive: archive.last_of(floor.position.shard, floor.origin, page, subject),
     )
     return last.stream_id if last else ""
 
@@ -92,9 +92,9 @@ def known_events(log: Log, positions: Sequence[Position]) -> Step[list[AnyEvent]
     """
     events = yield from read_events(log, positions)
     if len(events) < len(positions):
-        there = {event.position for event in events}
-        gone = [position for position in positions if position not in there]
-        if not (yield from not_erased(log.keys(gone[0].shard), gone)):
-            raise NotFound(f"the event at {gone[0]} was erased; the history of its subject says why")
+        found = {event.position for event in events}
+        missing = [position for position in positions if position not in found]
+        if not (yield from not_erased(log.keys(missing[0].shard), missing)):
+            raise NotFound(f"the event at {missing[0]} was erased; the history of its subject says why")
         raise LogRewound(f"shard {positions[0].shard}: the log was replaced meanwhile; try again")
     return events

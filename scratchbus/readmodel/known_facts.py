@@ -95,15 +95,15 @@ class KnownFacts(LiveEdges):
             return "retracted", edge.begins, None, ()
         ends, ended_by = edge.ends, None
         for subject in self._decisive(edge):
-            here = self._at_moment(subject, edge.relation, edge.begins)
-            if edge.seq in here.contested:
-                return "contested", edge.begins, None, [seq for seq in here.contested if seq != edge.seq]
-            if edge.seq != here.valid:
+            moment = self._at_moment(subject, edge.relation, edge.begins)
+            if edge.seq in moment.contested:
+                return "contested", edge.begins, None, [seq for seq in moment.contested if seq != edge.seq]
+            if edge.seq != moment.valid:
                 return "superseded", edge.begins, None, ()
-            then = self._begins(subject, edge.relation, "begins > ?", edge.begins, "ASC")
-            if then is not None and then < ends:
-                after = self._at_moment(subject, edge.relation, then)
-                ends, ended_by = then, after.contested[0] if after.valid is None else after.valid
+            next_begin = self._begins(subject, edge.relation, "begins > ?", edge.begins, "ASC")
+            if next_begin is not None and next_begin < ends:
+                following = self._at_moment(subject, edge.relation, next_begin)
+                ends, ended_by = next_begin, following.contested[0] if following.valid is None else following.valid
         return "valid", ends, ended_by, ()
 
     def _decisive(self, edge: Edge) -> Sequence[int]:
@@ -125,13 +125,13 @@ class KnownFacts(LiveEdges):
         Each source corrects itself: its last fact counts. Sources that gave exactly this time and name different
         objects contest each other; otherwise the last fact of all counts.
         """
-        last: dict[str, Edge] = {}
+        last_by_source: dict[str, Edge] = {}
         for row in sorted(rows, key=lambda row: row.seq):
-            last[row.source] = row
-        dated = [row for row in last.values() if row.is_dated]
+            last_by_source[row.source] = row
+        dated = [row for row in last_by_source.values() if row.is_dated]
         if len({self._one(row.object) for row in dated}) > 1:
             return _Moment(None, [row.seq for row in dated])
-        return _Moment(max((row.seq for row in last.values()), default=None))
+        return _Moment(max((row.seq for row in last_by_source.values()), default=None))
 
     def _begins(self, subject: int, relation: str, condition: str, than: int, order: str) -> int | None:
         """Return the nearest time at which a fact about a subject begins."""
@@ -166,11 +166,11 @@ class KnownFacts(LiveEdges):
         seen = set[tuple[str, int, int]]()
         for edge in edges:
             ends = self._one(edge.subject), self._one(edge.object)
-            one, other = sorted(ends) if edge.side != WHOLE else ends
+            left, right = sorted(ends) if edge.side != WHOLE else ends
             if edge.relation == SAME_AS:
-                one, other = sorted((edge.subject, edge.object))
-            if (edge.relation, one, other) not in seen:
-                seen.add((edge.relation, one, other))
+                left, right = sorted((edge.subject, edge.object))
+            if (edge.relation, left, right) not in seen:
+                seen.add((edge.relation, left, right))
                 yield edge
 
     def _holding(self, at: int, subject: str | None, read: NamedRelation | None, object: str | None) -> Iterator[Edge]:
@@ -196,18 +196,18 @@ class KnownFacts(LiveEdges):
                 return (each.edge for each in walk(self._one(start), links))
             if end is not None:
                 return (each.edge for each in walk(self._one(end), self._onward(at, "object", relation.name)))
-        found = self._begun(at, start, relation, end)
+        found = self._candidates(at, start, relation, end)
         return found if end is None else (edge for edge in found if self._one(edge.object) == self._one(end))
 
-    def _begun(self, at: int, start: int | None, relation: Relation | None, end: int | None) -> Iterator[Edge]:
+    def _candidates(self, at: int, start: int | None, relation: Relation | None, end: int | None) -> Iterator[Edge]:
         name = relation.name if relation is not None else None
         if start is not None and relation is not None and relation.is_single:
-            begins = self._begins(start, relation.name, "begins <= ?", at, "DESC")
-            return iter(()) if begins is None else self._rows("subject", start, name, "begins = ?", begins)
+            start_ms = self._begins(start, relation.name, "begins <= ?", at, "DESC")
+            return iter(()) if start_ms is None else self._rows("subject", start, name, "begins = ?", start_ms)
         if start is not None:
             ends = () if end is None else self._names(end)
-            among = f"object IN ({','.join('?' * len(ends))})" if ends else ""
-            return self._rows("subject", start, name, among, *ends)
+            condition = f"object IN ({','.join('?' * len(ends))})" if ends else ""
+            return self._rows("subject", start, name, condition, *ends)
         if end is not None:
             return self._rows("object", end, name)
         if name is not None:
@@ -249,9 +249,9 @@ class KnownFacts(LiveEdges):
             return []
         return [self._fact(edge.seq) for edge in shortest(self._one(start), self._one(end), self._links(at))]
 
-    def joined(self, one: str, other: str) -> tuple[list[Fact], list[Fact]]:
+    def joined(self, first: str, second: str) -> tuple[list[Fact], list[Fact]]:
         """Return the facts by which two names are one entity: directly, and through other names."""
-        start, end = self._index.entity(one), self._index.entity(other)
+        start, end = self._index.entity(first), self._index.entity(second)
         if start is None or end is None:
             return [], []
         live = [row for name in self._names(start) for row in self._of(name, SAME_AS)]

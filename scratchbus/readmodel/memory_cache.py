@@ -85,17 +85,17 @@ class CachedMemory(Generic[M]):
 
     def catch_up(self, log: Log) -> Step[None]:
         """Fold the events since the last read. Raises PositionLost, LogRewound or LogGap."""
-        ahead = replace(self.cursor)
+        cursor = replace(self.cursor)
         while True:
-            chunks = yield from read(log, [ahead])
-            self.take(chunks[0][1] if chunks else [], ahead)
-            if not ahead.has_more:
+            chunks = yield from read(log, [cursor])
+            self.take(chunks[0][1] if chunks else [], cursor)
+            if not cursor.has_more:
                 return
-            ahead.page = self._page  # far behind: read by the index of the page, as far as it goes
+            cursor.page = self._page  # far behind: read by the index of the page, as far as it goes
 
-    def take(self, entries: Sequence[RawEntry], ahead: Cursor) -> None:
+    def take(self, entries: Sequence[RawEntry], cursor: Cursor) -> None:
         """Fold the entries up to a cursor; known ones change nothing."""
-        shard = ahead.position.shard
+        shard = cursor.position.shard
         with self.lock:
             for entry in entries:
                 fields = entry_fields(entry)
@@ -103,8 +103,8 @@ class CachedMemory(Generic[M]):
                 if is_ours and entry_position(entry, shard) > self.cursor.position:
                     with suppress(Poison):
                         self.memory.evolve(decode_entry(entry, shard))
-            if ahead.position >= self.cursor.position:
-                self.cursor = replace(ahead, page="")
+            if cursor.position >= self.cursor.position:
+                self.cursor = replace(cursor, page="")
 
 
 class MemoryCache(Generic[M]):
@@ -114,44 +114,44 @@ class MemoryCache(Generic[M]):
         self._kind = kind
         self._most_bytes = most_bytes
         self._lock = threading.Lock()
-        self._held: OrderedDict[tuple[int, str], CachedMemory[M]] = OrderedDict()
+        self._cached: OrderedDict[tuple[int, str], CachedMemory[M]] = OrderedDict()
 
     def fresh(self, log: Log, page: str) -> Step[CachedMemory[M]]:
         """Return the memory of a page with all acknowledged writes. Raises the errors of reading the log."""
         key = os.getpid(), page  # a fork would share files
         for is_last in (False, True):
-            held = self._held.get(key) or (yield from self._read(log, page))
+            cached = self._cached.get(key) or (yield from self._read(log, page))
             try:
-                yield from held.catch_up(log)
+                yield from cached.catch_up(log)
             except (PositionLost, LogRewound, LogGap, IndexFailed) as error:
                 self.drop(page)
                 if is_last or isinstance(error, IndexFailed):
                     raise
             else:
-                self._keep(key, held)
-                return held
+                self._keep(key, cached)
+                return cached
         raise AssertionError("the last try returns or raises")
 
-    def held(self, page: str) -> CachedMemory[M] | None:
+    def cached(self, page: str) -> CachedMemory[M] | None:
         """Return the cached memory of a page as last read, or None; mark it as recently used."""
         key = os.getpid(), page
-        if (held := self._held.get(key)) is not None:
-            self._keep(key, held)
-        return held
+        if (cached := self._cached.get(key)) is not None:
+            self._keep(key, cached)
+        return cached
 
     def drop(self, page: str) -> None:
         """Forget the memory of a page; the next call reads it again."""
         with self._lock:
-            self._held.pop((os.getpid(), page), None)
+            self._cached.pop((os.getpid(), page), None)
 
-    def _keep(self, key: tuple[int, str], held: CachedMemory[M]) -> None:
+    def _keep(self, key: tuple[int, str], cached: CachedMemory[M]) -> None:
         with self._lock:
-            self._held[key] = held
-            self._held.move_to_end(key)
-            size = sum(each.memory.size for each in self._held.values())
-            while size > self._most_bytes and len(self._held) > 1:
-                _, gone = self._held.popitem(last=False)
-                size -= gone.memory.size
+            self._cached[key] = cached
+            self._cached.move_to_end(key)
+            size = sum(each.memory.size for each in self._cached.values())
+            while size > self._most_bytes and len(self._cached) > 1:
+                _, evicted = self._cached.popitem(last=False)
+                size -= evicted.memory.size
 
     def _read(self, log: Log, page: str) -> Step[CachedMemory[M]]:
         """Read the memory of a page from the state, some documents at a time.
@@ -193,24 +193,24 @@ class MemoryCache(Generic[M]):
 
 
 def catch_up_together(log: Log, wanted: Sequence[tuple[MemoryCache[Any], str]]) -> Step[bool]:
-    """Fold the new events of some pages, in one round trip for all that are known up to the same place.
+    """Fold the new events of some pages, in one round trip for all that are known up to the same position.
 
     Return False if a page is not cached, or has to catch up alone, since it is far behind or its log has changed.
     """
-    at_same: dict[tuple[Position, str, str], list[CachedMemory[Any]]] = {}
+    by_position: dict[tuple[Position, str, str], list[CachedMemory[Any]]] = {}
     for cache, page in wanted:
-        if (held := cache.held(page)) is None:
+        if (cached := cache.cached(page)) is None:
             return False
-        cursor = held.cursor
-        at_same.setdefault((cursor.position, cursor.event_id, cursor.origin), []).append(held)
-    for place, group in at_same.items():
-        ahead = Cursor(*place)  # a copy: another thread may move a memory's own cursor meanwhile
+        cursor = cached.cursor
+        by_position.setdefault((cursor.position, cursor.event_id, cursor.origin), []).append(cached)
+    for position, group in by_position.items():
+        shared_cursor = Cursor(*position)  # a copy: another thread may move a memory's own cursor meanwhile
         try:
-            chunks = yield from read(log, [ahead])
+            chunks = yield from read(log, [shared_cursor])
             for each in group:
-                each.take(chunks[0][1] if chunks else [], ahead)
+                each.take(chunks[0][1] if chunks else [], shared_cursor)
         except (PositionLost, LogRewound, LogGap, IndexFailed):
             return False
-        if ahead.has_more:
+        if shared_cursor.has_more:
             return False
     return True

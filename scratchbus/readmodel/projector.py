@@ -9,7 +9,7 @@ from collections import Counter
 from scratchbus.errors import StateTooOld
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome
 from scratchbus.readmodel import snapshots
-from scratchbus.readmodel.catch_up import STRETCHES, fold_once
+from scratchbus.readmodel.catch_up import MOST_CHUNKS, fold_once
 from scratchbus.readmodel.rebuild import renew
 from scratchbus.readmodel.scope import Host
 
@@ -19,23 +19,25 @@ _MOST_PAGES = 10_000  # pages whose events are counted
 def run_projector(bus: Host, stop: threading.Event) -> None:
     """Fold every shard as events arrive, until `stop` is set. Raises EngineError if the engine is lost."""
     log = bus.core.log
-    known: dict[int, Checkpoint] = {}
+    checkpoints: dict[int, Checkpoint] = {}
     since: Counter[str] = Counter()
     while not stop.is_set():
         is_idle = True
         for shard in range(log.shards):
             try:
-                folded, known[shard] = bus.converse(fold_once(log, shard, known.get(shard), most=STRETCHES))
+                folded, checkpoints[shard] = bus.converse(
+                    fold_once(log, shard, checkpoints.get(shard), max_chunks=MOST_CHUNKS)
+                )
             except StateTooOld:
                 bus.converse(renew(bus.core))
-                folded, known[shard] = bus.converse(fold_once(log, shard, most=STRETCHES))
+                folded, checkpoints[shard] = bus.converse(fold_once(log, shard, max_chunks=MOST_CHUNKS))
             since.update(folded.pages)
             if folded.outcome is not Outcome.DONE:
                 stop.wait(random.uniform(0.002, 0.03))  # jitter: another projector is folding
             is_idle = is_idle and folded.is_all and folded.outcome is Outcome.DONE
         if is_idle:
             _take_snapshots(bus, since, stop)
-            bus.wait_for_events({shard: done.position for shard, done in known.items()})
+            bus.wait_for_events({shard: checkpoint.position for shard, checkpoint in checkpoints.items()})
 
 
 def _take_snapshots(bus: Host, since: Counter[str], stop: threading.Event) -> None:

@@ -1,11 +1,11 @@
 -- Reads a page atomically: the requested documents, and the events of the page that are not folded into them yet.
 --
--- Reply: {now, tail, checkpoint, entries of these events, 1 if they follow the fold that the reader keeps, their
+-- Reply: {now, tail, checkpoint, entries of these events, 1 if they follow the fold that the reader has cached, their
 --         subjects, the documents of these, the requested documents, 1 if there are no more of them, and for a list the
 --         seq below which it continues}
 -- Instead of entries: -1 if there are too many, or some are missing; in a read that may be stale, the time (ms) of the
 -- first event left out, 0 if there is none. A list ends early after 5,000 observations looked at.
--- The documents of "active" are nil if the reader keeps them; a list follows of the id and the document of each one that
+-- The documents of "active" are nil if the reader has cached them; a list follows of the id and the document of each one that
 -- has changed since, nil if it is not open any more or has events that are not folded.
 
 local call, MOST_CHANGES = redis.call, 20 -- to look at more takes as long as to return the documents of a page
@@ -24,7 +24,7 @@ now = math.max(now, tonumber(string.match(tail, @MS@) or 0)) -- the log's time n
 local reached = FOLDED ~= '' and FOLDED or string.match(checkpoint, @CHECKPOINT(stream_id)@) or ''
 local last = string.match(tail, @LAST(stream_id)@) -- entries behind it were added by hand
 local is_behind = tail ~= '' and last ~= reached
-local entries, touched, seen, is_held = {}, {}, {}, 0
+local entries, touched, seen, extends_cached = {}, {}, {}, 0
 
 -- Returns the events after an event, up to another one; nil if the log no longer has the first one, or if some are missing.
 
@@ -35,11 +35,11 @@ local function events_between(id, event_id, last, most)
   return #some == seq_of(last) - seq_of(id) and some or nil
 end
 
--- Returns the events after the fold that the reader keeps; nil if the log no longer has the last event of that fold.
+-- Returns the events after the fold that the reader has cached; nil if the log no longer has the last event of that fold.
 
-local function since_kept()
-  if KEPT_TAIL == tail then return {} end
-  local id, event_id = string.match(KEPT_TAIL, @LAST(stream_id, event_id)@)
+local function since_cached()
+  if CACHED_TAIL == tail then return {} end
+  local id, event_id = string.match(CACHED_TAIL, @LAST(stream_id, event_id)@)
   return events_between(id, event_id, last, MOST)
 end
 
@@ -78,14 +78,14 @@ end
 
 if MOST >= 0 and is_behind then
   local behind = seq_of(tail) - seq_of(reached)
-  local rest = KEPT_TAIL ~= '' and KEPT_CHECKPOINT == checkpoint and behind <= MOST and since_kept()
-  if rest then
-    is_held = 1
+  local newer = CACHED_TAIL ~= '' and CACHED_CHECKPOINT == checkpoint and behind <= MOST and since_cached()
+  if newer then
+    extends_cached = 1
   else
-    rest = behind > MOST and {} or call('XRANGE', LOG, reached == '' and '-' or '(' .. reached, last, 'COUNT', MOST)
-    if #rest ~= behind then return {now, tail, checkpoint, -1} end -- some are missing, or the state is of another log
+    newer = behind > MOST and {} or call('XRANGE', LOG, reached == '' and '-' or '(' .. reached, last, 'COUNT', MOST)
+    if #newer ~= behind then return {now, tail, checkpoint, -1} end -- some are missing, or the state is of another log
   end
-  for _, entry in ipairs(rest) do
+  for _, entry in ipairs(newer) do
     local subject = subject_of(entry)
     if subject then
       entries[#entries + 1] = entry
@@ -104,28 +104,28 @@ end
 local touched_docs = documents(touched)
 
 if OPERATION == 'get' then
-  return {now, tail, checkpoint, MOST < 0 and since or entries, is_held, touched, touched_docs,
+  return {now, tail, checkpoint, MOST < 0 and since or entries, extends_cached, touched, touched_docs,
     documents({unpack(ARGV, FIRST)}), 1}
 end
 
 if OPERATION == 'active' then
-  local limit, kept_at, kept_until, kept_all = tonumber(ARGV[FIRST]), unpack(ARGV, FIRST + 1)
-  local is_same = kept_at == checkpoint and kept_until == tail
-  local changed = (kept_all == '1' or is_same) and changed_since(kept_at, kept_until)
+  local limit, cached_at, cached_until, cached_all = tonumber(ARGV[FIRST]), unpack(ARGV, FIRST + 1)
+  local is_same = cached_at == checkpoint and cached_until == tail
+  local changed = (cached_all == '1' or is_same) and changed_since(cached_at, cached_until)
   if changed then
     local flat = {}
     for id in pairs(changed) do
       flat[#flat + 1] = id
       flat[#flat + 1] = not seen[id] and call('ZSCORE', OPEN, id) and call('HGET', DOCS, id) or false
     end
-    return {now, tail, checkpoint, MOST < 0 and since or entries, is_held, touched, touched_docs, false, 0, flat}
+    return {now, tail, checkpoint, MOST < 0 and since or entries, extends_cached, touched, touched_docs, false, 0, flat}
   end
   local ids = call('ZREVRANGE', OPEN, 0, limit < 0 and -1 or limit + #touched - 1)
   local untouched = #touched > 0 and {} or ids
   for _, id in ipairs(#touched > 0 and ids or {}) do
     if not seen[id] then untouched[#untouched + 1] = id end
   end
-  return {now, tail, checkpoint, MOST < 0 and since or entries, is_held, touched, touched_docs,
+  return {now, tail, checkpoint, MOST < 0 and since or entries, extends_cached, touched, touched_docs,
     documents(untouched), (limit < 0 or #ids < limit + #touched) and 1 or 0}
 end
 
@@ -233,5 +233,5 @@ if #ids >= limit then
     if rows[r] == ids[#ids] then below = rows[r + 1] end
   end
 end
-return {now, tail, checkpoint, MOST < 0 and since or entries, is_held, touched, touched_docs, docs, is_end,
+return {now, tail, checkpoint, MOST < 0 and since or entries, extends_cached, touched, touched_docs, docs, is_end,
   below}

@@ -20,18 +20,18 @@ def query_script(
     page: str,
     most: int,
     folded: str,
-    kept_checkpoint: str,
-    kept_tail: str,
+    cached_checkpoint: str,
+    cached_tail: str,
     operation: str,
     of_type: str,
 ) -> None:
     """Read a page, and up to `most` events after the stream id `folded` or, if that is "", after the checkpoint.
 
-    If the checkpoint is still `kept_checkpoint`, the events up to `kept_tail`, unless it is "", need not be returned.
+    If the checkpoint is still `cached_checkpoint`, the events up to `cached_tail`, unless that is "", are left out.
 
-    The operations and their arguments: "get": ids; "active": the limit (-1 for all), then of a kept read, whose
+    The operations and their arguments: "get": ids; "active": the limit (-1 for all), then of a cached read, whose
     unchanged documents need not be returned, the checkpoint and the tail ("" for no such read), and "1" if it found
-    all; else both must be the same still; "list": the least number of results, the seq to continue below ("" for the
+    all (else both must still be the same); "list": the least number of results, the seq to continue below ("" for the
     newest), statuses (",a,b," or ""), and a text that the document must contain (or ""). `open` is the sorted set that
     "active" walks, `sets` are those that "list" intersects; without any it walks those of all `types`, whose names
     begin with `of_type`.

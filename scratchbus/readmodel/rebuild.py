@@ -34,11 +34,11 @@ CHUNK = 250
 Progress = Callable[[int, int], object]
 """A callback that gets how many events are done, and how many there are; both may grow."""
 
-_MOST_REST = 9.0  # times the duration of the preceding work
-_LONGEST_REST = 1.0  # seconds
+_MOST_PAUSE_RATIO = 9.0  # times the duration of the preceding work
+_LONGEST_PAUSE = 1.0  # seconds
 _TERM = 10.0  # seconds between checks whether the end has come nearer
 _NEARER = 0.8  # of the events that were left before
-_TELL = 5.0  # seconds between two log lines about the progress
+_LOG_INTERVAL = 5.0  # seconds between two log lines about the progress
 _WAIT = 0.2  # seconds between checks whether someone else has rebuilt the state
 
 logger = stderr_logger()
@@ -53,21 +53,22 @@ class Rebuilt(NamedTuple):
 
 @dataclass(slots=True)
 class Pace:
-    """How long to rest after each stretch, so that publishing stays nearly as fast as without a rebuild.
+    """How long to pause after each chunk, so that publishing stays nearly as fast as without a rebuild.
 
     Zero while nobody publishes; less and less if so much is published that the end does not come nearer.
     """
 
-    left: int
+    remaining: int
     since: float
-    rests: float = _MOST_REST
+    pause_ratio: float = _MOST_PAUSE_RATIO
 
-    def rest(self, now: float, took: float, left: int, published: int) -> float:
-        """Return how many seconds to rest after a stretch, with so many events left, and so many published since."""
+    def seconds(self, now: float, took: float, remaining: int, published: int) -> float:
+        """Return how many seconds to pause after a chunk, with so many events left, and so many published since."""
         if now - self.since > _TERM:
-            self.rests = min(_MOST_REST, self.rests * 2) if left < _NEARER * self.left else self.rests / 2
-            self.left, self.since = left, now
-        return min(_LONGEST_REST, took * self.rests) if published else 0.0
+            is_nearer = remaining < _NEARER * self.remaining
+            self.pause_ratio = min(_MOST_PAUSE_RATIO, self.pause_ratio * 2) if is_nearer else self.pause_ratio / 2
+            self.remaining, self.since = remaining, now
+        return min(_LONGEST_PAUSE, took * self.pause_ratio) if published else 0.0
 
 
 @dataclass(slots=True)
@@ -78,14 +79,14 @@ class _Work:
     who: str
     progress: Progress | None
     over_gaps: bool
-    done: dict[int, int] = field(default_factory=dict)
+    folded: dict[int, int] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
 
-    def note(self, shard: int, done: int, end: int) -> None:
+    def record(self, shard: int, folded: int, end: int) -> None:
         """Record how far a shard is, and report the progress."""
-        self.done[shard], self.ends[shard] = done, max(end, done)
+        self.folded[shard], self.ends[shard] = folded, max(end, folded)
         if self.progress is not None:
-            self.progress(sum(self.done.values()), sum(self.ends.values()))
+            self.progress(sum(self.folded.values()), sum(self.ends.values()))
 
 
 def rebuild(core: Core, progress: Progress | None = None, *, over_gaps: bool = False) -> Step[Rebuilt]:
@@ -98,13 +99,13 @@ def rebuild(core: Core, progress: Progress | None = None, *, over_gaps: bool = F
     began, log = time.monotonic(), core.log
     work = _Work(log, core.process, progress, over_gaps)
     for shard in range(log.shards):
-        work.note(shard, 0, (yield from _read_end(log, shard)))
+        work.record(shard, 0, (yield from _read_end(log, shard)))
     for shard in range(log.shards):
         if work.ends[shard]:
             yield from _rebuild_shard(work, shard)
         elif (yield from _has_state_alone(log, shard)):
             yield from _drop_state(work, shard)
-    return Rebuilt(sum(work.done.values()), time.monotonic() - began)
+    return Rebuilt(sum(work.folded.values()), time.monotonic() - began)
 
 
 def renew(core: Core) -> Step[None]:
@@ -126,15 +127,15 @@ def renew(core: Core) -> Step[None]:
 
 def _log_progress() -> Progress:
     """Return a callback that logs the progress of a rebuild from time to time."""
-    told = time.monotonic()
+    last_logged = time.monotonic()
 
-    def tell(done: int, end: int) -> None:
-        nonlocal told
-        if time.monotonic() - told > _TELL:
-            told = time.monotonic()
-            logger.info("rebuilding the state", events=done, of=end)
+    def log_progress(folded: int, end: int) -> None:
+        nonlocal last_logged
+        if time.monotonic() - last_logged > _LOG_INTERVAL:
+            last_logged = time.monotonic()
+            logger.info("rebuilding the state", events=folded, of=end)
 
-    return tell
+    return log_progress
 
 
 def _read_end(log: Log, shard: int) -> Step[int]:
@@ -177,15 +178,15 @@ def _fold_all(work: _Work, lease: RebuildLease) -> Step[None]:
     pace, known, is_live = Pace(end, time.monotonic()), None, False
     last_progress = time.monotonic()
     while not is_live:
-        began, seen = time.monotonic(), end
+        began, previous_end = time.monotonic(), end
         folded, known = yield from fold_once(work.log, shard, known, CHUNK, lease.build)
         end = (yield from lease.keep()).seq
-        now, done = time.monotonic(), known.position.seq
-        work.note(shard, done, end)
+        now, folded_seq = time.monotonic(), known.position.seq
+        work.record(shard, folded_seq, end)
         if folded.events:
             last_progress = now
         if folded.outcome is Outcome.DONE and not folded.is_all:
-            yield Pause(pace.rest(now, now - began, end - done, end - seen))
+            yield Pause(pace.seconds(now, now - began, end - folded_seq, end - previous_end))
             continue
         if folded.outcome is Outcome.DONE and not work.over_gaps:
             yield from _check_gaps(lease, known)
@@ -204,29 +205,29 @@ def _check_gaps(lease: RebuildLease, new: Checkpoint) -> Step[None]:
     end = _end_in(live, new.origin, keys.shard) if found else None
     if end is None:
         return
-    before = _gaps(known, keys.shard)
-    for here, count in _gaps(found, keys.shard).items():
-        lost = min(count, end.seq + 1 - (here.seq - count))  # those up to the end of the live state
-        missing = lost - sum(before[at] for at in before if here.seq - count <= at.seq <= here.seq)
+    known_gaps = _gaps(known, keys.shard)
+    for position, count in _gaps(found, keys.shard).items():
+        lost = min(count, end.seq + 1 - (position.seq - count))  # those up to the end of the live state
+        missing = lost - sum(known_gaps[at] for at in known_gaps if position.seq - count <= at.seq <= position.seq)
         if missing > 0:
             raise LogGap(
-                f"shard {keys.shard}: the log has lost {missing} of the events before {here} that the state in use"
+                f"shard {keys.shard}: the log has lost {missing} of the events before {position} that the state in use"
                 " contains; restore the engine from a backup, or give up what they said with"
                 " `scratchbus rebuild --over-gaps`"
             )
 
 
 def _gaps(flat: list[bytes], shard: int) -> dict[Position, int]:
-    places = (Position.parse(id.decode())._replace(shard=shard) for id in flat[::2])
-    return dict(zip(places, map(int, flat[1::2]), strict=True))
+    positions = (Position.parse(id.decode())._replace(shard=shard) for id in flat[::2])
+    return dict(zip(positions, map(int, flat[1::2]), strict=True))
 
 
 def _end_in(live: bytes | None, origin: str, shard: int) -> Position | None:
     """Return how far a state of any form is folded; None unless it is the state of the log with this origin."""
     stored = CHECKPOINT.regex.fullmatch((live or b"").decode("utf-8", "replace"))
-    stream_id, *_, made, _ = stored.groups() if stored else ("", "", "")
+    stream_id, *_, state_origin, _ = stored.groups() if stored else ("", "", "")
     try:
-        return Position.parse(stream_id)._replace(shard=shard) if made == origin else None
+        return Position.parse(stream_id)._replace(shard=shard) if state_origin == origin else None
     except InvalidPosition:
         return None
 

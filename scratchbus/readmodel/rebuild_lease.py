@@ -18,7 +18,7 @@ from scratchbus.eventlog.layouts import LUA
 LEASE_MS = 10_000
 """How long the lease lasts after its holder last renewed it."""
 
-_LOOK = 0.5  # seconds between two checks whether the holder of the lease is alive
+_CHECK_INTERVAL = 0.5  # seconds between two checks whether the holder of the lease is alive
 
 
 @lua_script("eventlog/clock", "eventlog/entries", "readmodel/rebuild", constants=LUA)
@@ -67,16 +67,16 @@ class RebuildLease(NamedTuple):
 
 def take(keys: ShardKeys, who: str) -> Step[RebuildLease]:
     """Take the lease of a shard. Raises RebuildHeld while its holder renews it."""
-    token, seen = token_hex(8), None
+    token, last_until = token_hex(8), None
     while True:
         reply = yield from _run(keys, "take", token, None, who)
         if reply[0] == 1:
             return RebuildLease(keys, token, reply[1], reply[2])
         _, holder, until = reply
-        if seen is not None and until != seen:
+        if last_until is not None and until != last_until:
             raise RebuildHeld(keys.shard, holder.decode())
-        seen = until
-        yield Pause(_LOOK)
+        last_until = until
+        yield Pause(_CHECK_INTERVAL)
 
 
 def clear(lease: RebuildLease, kept: Sequence[int]) -> Step[int]:
@@ -95,13 +95,13 @@ def clear(lease: RebuildLease, kept: Sequence[int]) -> Step[int]:
 
 
 def _run(keys: ShardKeys, operation: str, token: str, build: int | None, who: str = "") -> Step[list[Any]]:
-    new = keys.ids if build is None else PageKeys(keys, "", build).checkpoint
+    next_checkpoint = keys.ids if build is None else PageKeys(keys, "", build).checkpoint
     command = _rebuild(
         lease=keys.rebuilding,
         live=checkpoint_key(keys),
         origin=keys.origin,
         tail=keys.tail,
-        next=new,
+        next=next_checkpoint,
         never=keys.ids,
         operation=operation,
         token=token,

@@ -10,25 +10,25 @@ from scratchbus.domain import lifecycle, shipped_types
 from scratchbus.domain.registry import Registry
 from scratchbus.errors import RegistryError, shown
 from scratchbus.settings import read_text
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from scratchbus.domain import registry_yaml
 else:
-    registry_yaml = late("scratchbus.domain.registry_yaml")
+    registry_yaml = lazy("scratchbus.domain.registry_yaml")
 
 
-def as_registry(given: object) -> Registry:
+def as_registry(source: object) -> Registry:
     """Return a registry, or read it from a file. Raises RegistryError."""
-    if isinstance(given, Registry):
-        return given
-    if not isinstance(given, Path | str) or "\0" in str(given):
-        raise RegistryError(shown(given), None, None, "is neither a registry nor the path of a file")
+    if isinstance(source, Registry):
+        return source
+    if not isinstance(source, Path | str) or "\0" in str(source):
+        raise RegistryError(shown(source), None, None, "is neither a registry nor the path of a file")
     try:
-        text = read_text(Path(given), RegistryError)
+        text = read_text(Path(source), RegistryError)
         digest = sha256(text.encode()).hexdigest()
     except UnicodeEncodeError:
-        raise RegistryError(shown(given), None, None, "is not the path of a file") from None
+        raise RegistryError(shown(source), None, None, "is not the path of a file") from None
     if digest == shipped_types.DIGEST:  # as for most buses
         return Registry(shipped_types.TYPES, {lifecycle.DEFAULT.name: lifecycle.DEFAULT}, text)
-    return registry_yaml.parse_registry(text, str(given))
+    return registry_yaml.parse_registry(text, str(source))

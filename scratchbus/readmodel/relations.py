@@ -17,7 +17,7 @@ from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import EngineForbidden, EngineReadOnly
 from scratchbus.eventlog import paged_out
-from scratchbus.eventlog.archived import Past
+from scratchbus.eventlog.archive_protocol import LogArchive
 from scratchbus.eventlog.below_floor import from_archive, read_floor
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_checkpoint
@@ -28,7 +28,8 @@ from scratchbus.eventlog.raw_entries import text_of
 from scratchbus.projections import event_relations
 from scratchbus.projections.table import is_remembered
 from scratchbus.readmodel.catch_up import catch_up
-from scratchbus.readmodel.queries import Freshness, get
+from scratchbus.readmodel.page_query import Freshness
+from scratchbus.readmodel.queries import get
 
 _AT_ONCE = 500
 """How many commands, or ids in a command, are sent in one round trip."""
@@ -44,7 +45,7 @@ class Relations:
     log: Log
     reached: dict[int, Position] = field(default_factory=dict)
     _builds: dict[int, int] = field(default_factory=dict)
-    _late: dict[tuple[int, str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
+    _newer: dict[tuple[int, str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
 
     def open(self, shard: int) -> Step[None]:
         """Fold the missing events of a shard, or read them if folding is forbidden."""
@@ -58,21 +59,21 @@ class Relations:
             for _, event in decode_items(entries, shard):
                 if isinstance(event, Event):
                     for relation, start, end in event_relations.relations(event):
-                        self._late[shard, relation, start].append(end)
+                        self._newer[shard, relation, start].append(end)
         self.reached[shard] = reader.at
 
     def leading_from(self, relation: str, starts: Iterable[str]) -> Step[dict[str, list[tuple[int, str]]]]:
         """Return where a relation leads from each of these, with the shard that has the entry."""
         found: dict[str, list[tuple[int, str]]] = {start: [] for start in starts}
-        wanted = list(found)
+        start_list = list(found)
         for shard in self._builds:
-            for at in range(0, len(wanted), _AT_ONCE):
-                some = wanted[at : at + _AT_ONCE]
-                rows = yield from self._folded(shard, relation, some)
-                for start, members in zip(some, rows, strict=True):
+            for at in range(0, len(start_list), _AT_ONCE):
+                batch = start_list[at : at + _AT_ONCE]
+                rows = yield from self._folded(shard, relation, batch)
+                for start, members in zip(batch, rows, strict=True):
                     folded = [member.decode().partition("\t")[2] for member in members]
-                    late = self._late.get((shard, relation, start), [])
-                    found[start] += [(shard, end) for end in dict.fromkeys([*folded, *late])]
+                    newer = self._newer.get((shard, relation, start), [])
+                    found[start] += [(shard, end) for end in dict.fromkeys([*folded, *newer])]
         return found
 
     def _folded(self, shard: int, relation: str, starts: list[str]) -> Step[list[list[bytes]]]:
@@ -122,14 +123,14 @@ def resting_on(relations: Relations, id: str) -> Step[Resting]:
         found = yield from relations.leading_from("evidence", level)
         level = []
         for start, ends in found.items():
-            below = resting.beneath[start] = []
+            dependents = resting.beneath[start] = []
             for end in sorted(end for _, end in ends):
                 subject, _, page = end.partition("@")
                 if is_remembered(subject):
                     if start == id:
                         resting.facts[subject] = page
                     continue
-                below.append(subject)
+                dependents.append(subject)
                 if subject != id and subject not in resting.pages:
                     resting.pages[subject] = page
                     level.append(subject)
@@ -157,18 +158,18 @@ def find_pages(log: Log, ids: list[str]) -> Step[dict[str, str]]:
         build = checkpoint.build
         names = [row.decode() for row in (yield from ask(shard, "HKEYS", keys.pages))]
         for at in range(0, len(names), _AT_ONCE):
-            some = names[at : at + _AT_ONCE]
-            rows = yield from ask_all(shard, [("HMGET", keys.heads(name), *ids) for name in some])
-            places = [(id, name) for name in some for id in ids]
-            stored = [("HEXISTS", PageKeys(keys, name, build).docs, id) for id, name in places]
+            batch = names[at : at + _AT_ONCE]
+            rows = yield from ask_all(shard, [("HMGET", keys.heads(name), *ids) for name in batch])
+            candidates = [(id, name) for name in batch for id in ids]
+            stored = [("HEXISTS", PageKeys(keys, name, build).docs, id) for id, name in candidates]
             heads = [head for row in rows for head in row]
-            for (id, name), *there in zip(places, heads, (yield from ask_all(shard, stored)), strict=True):
-                if any(there):
+            for (id, name), *flags in zip(candidates, heads, (yield from ask_all(shard, stored)), strict=True):
+                if any(flags):
                     found[id] = name
-            for name in some if checkpoint.is_paged else ():
-                left = [id for id in ids if id not in found]
+            for name in batch if checkpoint.is_paged else ():
+                missing = [id for id in ids if id not in found]
                 found |= dict.fromkeys(
-                    (yield from paged_out.locate(log, PageKeys(keys, name, build), shard, left)), name
+                    (yield from paged_out.locate(log, PageKeys(keys, name, build), shard, missing)), name
                 )
     return found
 
@@ -179,7 +180,7 @@ def may_be_archived(log: Log, id: str) -> Step[bool]:
         floor = yield from read_floor(log, shard)
         if not floor.position.seq:
             continue
-        if log.past is None:
+        if log.archive is None:
             return True
         for name in (yield from ask(shard, "HKEYS", log.keys(shard).pages)):
             if (yield from from_archive(log, shard, id, partial(_last_of, shard, floor.origin, text_of(name), id))):
@@ -187,5 +188,5 @@ def may_be_archived(log: Log, id: str) -> Step[bool]:
     return False
 
 
-def _last_of(shard: int, origin: str, page: str, id: str, past: Past) -> Position | None:
-    return past.last_of(shard, origin, page, id)
+def _last_of(shard: int, origin: str, page: str, id: str, archive: LogArchive) -> Position | None:
+    return archive.last_of(shard, origin, page, id)

@@ -15,10 +15,10 @@ def read_relations(file: Path | None) -> RelationRegistry:
     return parse_relations(read_text(path, RelationsError), str(path))
 
 
-def as_relations(given: object) -> RelationRegistry:
+def as_relations(source: object) -> RelationRegistry:
     """Return relations, or read them from a file. Raises RelationsError."""
-    if isinstance(given, RelationRegistry):
-        return given
-    if not isinstance(given, Path | str) or "\0" in str(given):
-        raise RelationsError(shown(given), None, None, "is neither relations nor the path of a file")
-    return read_relations(Path(given))
+    if isinstance(source, RelationRegistry):
+        return source
+    if not isinstance(source, Path | str) or "\0" in str(source):
+        raise RelationsError(shown(source), None, None, "is neither relations nor the path of a file")
+    return read_relations(Path(source))

@@ -10,7 +10,7 @@ from scratchbus.engine.steps import Step
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.readmodel import fact_index
 from scratchbus.readmodel.memory_cache import MemoryCache
-from scratchbus.readmodel.published import Published, publish, read_published
+from scratchbus.readmodel.published_registries import Published, publish, read_published
 from scratchbus.readmodel.relations_file import as_relations
 from scratchbus.readmodel.scope import REGISTRY_AGE, Core
 
@@ -44,12 +44,12 @@ def refresh_relations(core: Core) -> Step[bool]:
     return text is not None
 
 
-def push_relations(core: Core, given: object, event_id: str | None, expected_version: int | None) -> Step[bool]:
+def push_relations(core: Core, source: object, event_id: str | None, expected_version: int | None) -> Step[bool]:
     """Publish relations, or a file with them; return whether that changed anything.
 
     Raises RelationsError, VersionConflict.
     """
-    relations = as_relations(given)
+    relations = as_relations(source)
     event = RelationsChanged(page=SYSTEM_PAGE, subject=SUBJECT, by=core.by, text=relations.text)
     published = Published("push_relations", event, event_id, expected_version)
     has_changed, version = yield from publish(core.log, published, _accept)

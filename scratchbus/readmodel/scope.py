@@ -29,10 +29,10 @@ from scratchbus.projections.item_index import ItemIndex
 from scratchbus.projections.notebook import Notebook
 from scratchbus.projections.preference_list import PreferenceList
 from scratchbus.readmodel.memory_cache import MemoryCache, MemoryKind
-from scratchbus.readmodel.published import Published, publish, read_published
-from scratchbus.readmodel.queries import Freshness
+from scratchbus.readmodel.page_query import Freshness
+from scratchbus.readmodel.published_registries import Published, publish, read_published
 from scratchbus.settings import Settings
-from scratchbus.telemetry.late import late, once
+from scratchbus.telemetry.lazy import lazy, once
 
 if TYPE_CHECKING:
     from scratchbus.domain import conversations, registry_yaml
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
     from scratchbus.projections import conversation, path_index, tasks
     from scratchbus.readmodel import fact_index, registry_files, relations_file
 else:
-    conversation = late("scratchbus.projections.conversation")
-    conversations = late("scratchbus.domain.conversations")
-    path_index = late("scratchbus.projections.path_index")
-    fact_index = late("scratchbus.readmodel.fact_index")
-    registry_files = late("scratchbus.readmodel.registry_files")
-    tasks = late("scratchbus.projections.tasks")
-    relations_file = late("scratchbus.readmodel.relations_file")
-    registry_yaml = late("scratchbus.domain.registry_yaml")
+    conversation = lazy("scratchbus.projections.conversation")
+    conversations = lazy("scratchbus.domain.conversations")
+    path_index = lazy("scratchbus.projections.path_index")
+    fact_index = lazy("scratchbus.readmodel.fact_index")
+    registry_files = lazy("scratchbus.readmodel.registry_files")
+    tasks = lazy("scratchbus.projections.tasks")
+    relations_file = lazy("scratchbus.readmodel.relations_file")
+    registry_yaml = lazy("scratchbus.domain.registry_yaml")
 
 T = TypeVar("T")
 
@@ -182,9 +182,9 @@ def refresh_registry(core: Core) -> Step[bool]:
     return True
 
 
-def _read_registry(log: Log, known: int = 0) -> Step[tuple[int, Registry | None]]:
+def _read_registry(log: Log, known_version: int = 0) -> Step[tuple[int, Registry | None]]:
     """Return the version of the published registry, 0 if there is none, and the registry unless it is the known one."""
-    version, text = yield from read_published(log, TYPES, known)
+    version, text = yield from read_published(log, TYPES, known_version)
     if text is None:
         return version, None
     return version, registry_yaml.parse_registry(text, f"types (version {version})", is_published=True)
@@ -201,10 +201,10 @@ def push_registry(
     """
 
     def check(current: str | None) -> Step[None]:
-        old = core.registry
+        before = core.registry
         if current is not None:
-            old = registry_yaml.parse_registry(current, TYPES, is_published=True)
-        for name in registry.changes_from(old).needs_none_open:
+            before = registry_yaml.parse_registry(current, TYPES, is_published=True)
+        for name in registry.changes_from(before).needs_none_open:
             count = yield from count_open(core.log, name)
             if count:
                 raise TypeInUse(name, count)

@@ -11,13 +11,13 @@ from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, read_checkpoint
-from scratchbus.eventlog.index_entries import RANGE, PagedOut, places_in, trait
+from scratchbus.eventlog.index_entries import RANGE, PagedOut, entries_in, trait
 from scratchbus.eventlog.index_tables import Table, TableName, load_table, table_names
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.stored_documents import decode_stored
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.scratch_page import as_observation, settled_all
-from scratchbus.readmodel.queries import Freshness, PastState, look
+from scratchbus.readmodel.page_query import Freshness, PastState, query_page
 
 _SCAN = 200  # documents a scan reads at once
 _RANGES, _FEWEST, _MOST = 16, 8, 200  # ranges read at once; documents folded at once
@@ -38,10 +38,10 @@ def search(
     Raises PositionLost for a paged-out one whose events are in an archive that cannot be read.
     """
     for _ in range(_TRIES):
-        out, walk = yield from _search(log, page, freshness, wanted, limit, below, earlier)
+        found, walk = yield from _search(log, page, freshness, wanted, limit, below, earlier)
         if walk is None or (yield from walk.holds()):
             break
-    return out
+    return found
 
 
 def _search(
@@ -59,41 +59,45 @@ def _search(
     source = f',"{wanted.source}",' if wanted.source is not None else ""
     is_scan = any(each is not None for each in (wanted.text, wanted.context, wanted.metadata, wanted.confidence))
     since = millis(wanted.since) if wanted.since is not None else 0
-    ceiling, out, ahead, walk = below, list[Observation](), None, None
+    ceiling, collected, local_fold, walk = below, list[Observation](), None, None
 
     def keys_of(names: PageKeys) -> list[str]:
         return [names.index(*index) for index in wanted.indexes()]
 
-    while limit is None or len(out) < limit:
-        ask_for = _SCAN if limit is None or is_scan else max(1, limit - len(out))
-        asked = "list", ask_for, bound, statuses, source
-        seen = yield from look(log, page, freshness, *asked, keys_of=keys_of, ahead=ahead, earlier=earlier)
-        ahead, found = seen.ahead, decode_stored(seen.rows)
-        if walk is None and seen.checkpoint.is_paged and not wanted.waiting:
-            walk = yield from _begin(log, page, seen.checkpoint, wanted)
-            if walk.checkpoint != seen.checkpoint:
+    while limit is None or len(collected) < limit:
+        ask_for = _SCAN if limit is None or is_scan else max(1, limit - len(collected))
+        arguments = "list", ask_for, bound, statuses, source
+        result = yield from query_page(
+            log, page, freshness, *arguments, keys_of=keys_of, local_fold=local_fold, earlier=earlier
+        )
+        local_fold, found = result.local_fold, decode_stored(result.rows)
+        if walk is None and result.checkpoint.is_paged and not wanted.waiting:
+            walk = yield from _begin_walk(log, page, result.checkpoint, wanted)
+            if walk.checkpoint != result.checkpoint:
                 continue  # an observation may have been paged in or out between the two
-        floor = int(float(seen.below)) if seen.below and not seen.is_end else 0
-        late = [
+        floor = int(float(result.below)) if result.below and not result.is_end else 0
+        newer = [
             document
-            for document in seen.overlay.values()
+            for document in result.overlay.values()
             if document is not None
             and document.added_seq >= floor
             and (ceiling is None or document.added_seq < ceiling)
         ]
-        first = [document for document in found if document.id not in seen.overlay]
-        merged = sorted([*first, *late], key=lambda document: -document.added_seq) if late else first
-        some = [*map(as_observation, filter(wanted.matches, settled_all(merged, seen.now)))]
+        first = [document for document in found if document.id not in result.overlay]
+        merged = sorted([*first, *newer], key=lambda document: -document.added_seq) if newer else first
+        batch = [*map(as_observation, filter(wanted.matches, settled_all(merged, result.now)))]
         if walk is not None and not walk.is_empty:
-            left = None if limit is None else limit - len(out)
-            here = seen.overlay.keys() | {document.id for document in first}
-            older = yield from walk.between(floor, ceiling, left, [document.added_seq for document in some], here)
-            some = sorted([*some, *older], key=lambda document: -document.added_seq)
-        out += some
-        if seen.is_end or (merged and merged[-1].added_ms < since):
+            remaining = None if limit is None else limit - len(collected)
+            shown = result.overlay.keys() | {document.id for document in first}
+            older = yield from walk.between(
+                floor, ceiling, remaining, [document.added_seq for document in batch], shown
+            )
+            batch = sorted([*batch, *older], key=lambda document: -document.added_seq)
+        collected += batch
+        if result.is_end or (merged and merged[-1].added_ms < since):
             break
-        bound, ceiling = seen.below, floor
-    return (out if limit is None else out[:limit]), walk
+        bound, ceiling = result.below, floor
+    return (collected if limit is None else collected[:limit]), walk
 
 
 @dataclass(slots=True)
@@ -121,35 +125,35 @@ class _Walk:
         return bool(moves == self.moves)
 
     def between(
-        self, low: int, high: int | None, limit: int | None, others: Sequence[int], here: Collection[str]
+        self, low: int, high: int | None, limit: int | None, other_seqs: Sequence[int], shown: Collection[str]
     ) -> Step[list[Observation]]:
         """Return the matching ones that were added from one `seq` on and below another, newest first.
 
-        With a limit, return only as many as are needed besides the others, whose seqs are known. Those in `here` are
+        With a limit, return only as many as are needed besides the others, whose seqs are known. Those in `shown` are
         known already.
         """
-        out: list[Observation] = []
+        collected: list[Observation] = []
         shard = self.checkpoint.position.shard
         since = millis(self.wanted.since) if self.wanted.since is not None else 0
         size = _MOST if limit is None else max(_FEWEST, min(_MOST, limit))
-        places: list[PagedOut] = []
+        entries: list[PagedOut] = []
         ranges = _Ranges(self, low, high)
         while (number := (yield from ranges.next())) is not None:
             if number not in self._read:
                 yield from self._read_ranges(ranges.following(number), ranges.loaded)
-            places += [
-                place for place in self._read[number] if low <= place.added and (high is None or place.added < high)
+            entries += [
+                entry for entry in self._read[number] if low <= entry.added and (high is None or entry.added < high)
             ]
-            while len(places) >= size or (places and ranges.is_end):
-                some, places = places[:size], places[size:]
-                found = yield from paged_out.rebuild(self.log, shard, some)
-                out += [each for each in found if each.id not in here and self.wanted.matches(each)]
-                last = some[-1].added
-                if limit is not None and len(out) + sum(added > last for added in others) >= limit:
-                    return out
-                if since and some[-1].ms < since:
-                    return out  # it was added before that, as were the following ones
-        return out
+            while len(entries) >= size or (entries and ranges.is_end):
+                batch, entries = entries[:size], entries[size:]
+                found = yield from paged_out.rebuild(self.log, shard, batch)
+                collected += [each for each in found if each.id not in shown and self.wanted.matches(each)]
+                last = batch[-1].added
+                if limit is not None and len(collected) + sum(added > last for added in other_seqs) >= limit:
+                    return collected
+                if since and batch[-1].ms < since:
+                    return collected  # it was added before that, as were the following ones
+        return collected
 
     def _read_ranges(self, numbers: Sequence[int], tables: Sequence[Table]) -> Step[None]:
         """Read the entries of some ranges, in the engine and in tables, newest first."""
@@ -159,14 +163,14 @@ class _Walk:
         for number, row in zip(numbers, rows, strict=True):
             latest: dict[int, PagedOut] = {}
             for table in reversed(tables):
-                latest |= {place.added: place for place in table.places(number * RANGE, (number + 1) * RANGE)}
-            latest |= places_in(row)
+                latest |= {entry.added: entry for entry in table.entries(number * RANGE, (number + 1) * RANGE)}
+            latest |= entries_in(row)
             self._read[number] = [
-                place
-                for place in sorted(latest.values(), reverse=True)
-                if place.seq
-                and place.traits & must == must
-                and (not one_of or any(place.traits & one == one for one in one_of))
+                entry
+                for entry in sorted(latest.values(), reverse=True)
+                if entry.seq
+                and entry.traits & must == must
+                and (not one_of or any(entry.traits & bits == bits for bits in one_of))
             ]
 
 
@@ -176,7 +180,7 @@ class _Ranges:
     def __init__(self, walk: _Walk, low: int, high: int | None) -> None:
         self._walk = walk
         self._lowest, self._highest = low // RANGE, None if high is None else (high - 1) // RANGE
-        self._left = [each for each in walk.ranges if self._is_within(each)]
+        self._unread = [each for each in walk.ranges if self._is_within(each)]
         self._tables = sorted(
             (each for each in walk.tables if each.last >= low and (high is None or each.first < high)),
             key=lambda each: each.last,
@@ -186,7 +190,7 @@ class _Ranges:
     @property
     def is_end(self) -> bool:
         """Whether the last range was returned."""
-        return not (self._left or self._tables)
+        return not (self._unread or self._tables)
 
     @property
     def loaded(self) -> list[Table]:
@@ -195,37 +199,37 @@ class _Ranges:
 
     def next(self) -> Step[int | None]:
         """Return the next range; None if there is none."""
-        while self._tables and (not self._left or self._tables[-1].last // RANGE >= self._left[0]):
+        while self._tables and (not self._unread or self._tables[-1].last // RANGE >= self._unread[0]):
             name = self._tables.pop()
             table = yield from load_table(self._walk.log, self._walk.checkpoint.position.shard, name)
             self._loaded[name] = table
-            self._left = sorted({*self._left, *filter(self._is_within, table.numbers(RANGE))}, reverse=True)
-        if not self._left:
+            self._unread = sorted({*self._unread, *filter(self._is_within, table.numbers(RANGE))}, reverse=True)
+        if not self._unread:
             return None
-        self._loaded = {name: table for name, table in self._loaded.items() if name.first // RANGE <= self._left[0]}
-        return self._left.pop(0)
+        self._loaded = {name: table for name, table in self._loaded.items() if name.first // RANGE <= self._unread[0]}
+        return self._unread.pop(0)
 
     def following(self, number: int) -> list[int]:
         """Return a range and some of those after it, above those of the next table."""
         bound = self._tables[-1].last // RANGE if self._tables else -1
-        return [number, *(each for each in self._left[: _RANGES - 1] if each > bound)]
+        return [number, *(each for each in self._unread[: _RANGES - 1] if each > bound)]
 
     def _is_within(self, number: int) -> bool:
         return self._lowest <= number and (self._highest is None or number <= self._highest)
 
 
-def _begin(log: Log, page: str, checkpoint: Checkpoint, wanted: Filter) -> Step[_Walk]:
+def _begin_walk(log: Log, page: str, checkpoint: Checkpoint, wanted: Filter) -> Step[_Walk]:
     shard = checkpoint.position.shard
     keys = log.keys(shard)
     names = PageKeys(keys, page, checkpoint.build)
     moves, fields, tables = yield from ask_all(
         shard, [("HGET", names.places, "moves"), ("HKEYS", names.places), ("HGETALL", names.tables)]
     )
-    now = yield from read_checkpoint(keys)
+    checkpoint_now = yield from read_checkpoint(keys)
     statuses = {name.decode()[1:] for name in fields if name.startswith(b"=")}
     has_status = wanted.status is None or not wanted.status.isdisjoint(statuses)
     numbers = sorted((int(name) for name in fields if name.isdigit()), reverse=True)
-    return _Walk(log, names, now, wanted, moves, numbers, table_names(tables), has_status)
+    return _Walk(log, names, checkpoint_now, wanted, moves, numbers, table_names(tables), has_status)
 
 
 def _traits(wanted: Filter) -> tuple[int, list[int]]:
@@ -237,9 +241,9 @@ def _traits(wanted: Filter) -> tuple[int, list[int]]:
 
 
 def _fields(wanted: Filter) -> Iterator[tuple[str, str]]:
-    single: Iterable[tuple[str, str | None]] = [
+    values: Iterable[tuple[str, str | None]] = [
         ("type", wanted.type), ("owner", wanted.owner), ("source", wanted.source),
     ]  # fmt: skip
-    yield from ((name, value) for name, value in single if value is not None)
+    yield from ((name, value) for name, value in values if value is not None)
     tags: Collection[str] = wanted.tags
     yield from (("tag", tag) for tag in tags)

@@ -10,7 +10,7 @@ from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import InvalidId, NotFound, shown
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
-from scratchbus.eventlog.index_entries import ULID_LENGTH, ids_in, whole
+from scratchbus.eventlog.index_entries import ULID_LENGTH, id_text, ids_in
 from scratchbus.eventlog.index_tables import ids_like, table_names
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.projections.table import is_remembered
@@ -24,30 +24,29 @@ _AT_ONCE = 5_000  # heads per read: about a millisecond of the engine's time
 _LISTED = 5
 
 
-def whole_id(log: Log, page: str, given: str) -> Step[str]:
-    """Return the id that a text stands for: a whole id, or the end or beginning of one that was ever on the page.
+def whole_id(log: Log, page: str, id: str) -> Step[str]:
+    """Return the id that a text stands for: a id_text id, or the end or beginning of one that was ever on the page.
 
-    Ignores case. Returns a whole id, or the subject of a memory, unchanged, without a call to the engine. Raises
+    Ignores case. Returns a id_text id, or the subject of a memory, unchanged, without a call to the engine. Raises
     NotFound if no id matches, InvalidId if several do.
     """
-    if not isinstance(given, str):
-        raise InvalidId(f"id: {shown(given)} is not an id")
-    if is_remembered(given.strip()):
-        return given.strip()
-    text = given.strip().upper()
+    if not isinstance(id, str):
+        raise InvalidId(f"id: {shown(id)} is not an id")
+    if is_remembered(id.strip()):
+        return id.strip()
+    text = id.strip().upper()
     if len(text) >= ULID_LENGTH:
         return check_id(text)
     if not _SHORT.fullmatch(text):
         raise InvalidId(
-            f"id: {shown(given)} is not an id; "
-            f"give all {ULID_LENGTH} characters, or at least the last or first {SHORTEST}"
+            f"id: {shown(id)} is not an id; give all {ULID_LENGTH} characters, or at least the last or first {SHORTEST}"
         )
     found = sorted((yield from _find(log, page, text)))
     if not found:
         raise NotFound(f"id: no id on page {page!r} ends or begins with {text}; see `scratchbus list`, or give --page")
     if len(found) > 1:
-        more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-        raise InvalidId(f"id: {text} matches several ids; give more characters: {', '.join(found[:_LISTED])}{more}")
+        others = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+        raise InvalidId(f"id: {text} matches several ids; give more characters: {', '.join(found[:_LISTED])}{others}")
     return found[0]
 
 
@@ -75,7 +74,7 @@ def _find(log: Log, page: str, text: str) -> Step[set[str]]:
     at: object = b"0"
     while True:
         at, row = yield from ask(shard, "HSCAN", names.paged, at, "COUNT", _AT_ONCE)
-        take(whole(id) for bucket in row[1::2] for id in ids_in(bucket))
+        take(id_text(id) for bucket in row[1::2] for id in ids_in(bucket))
         if at in (b"0", 0):
             break
     tables = table_names((yield from ask(shard, "HGETALL", names.tables)))

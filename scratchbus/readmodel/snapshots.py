@@ -19,13 +19,13 @@ from scratchbus.domain.position import START, Position
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import EngineForbidden, EngineFull, EngineReadOnly
 from scratchbus.eventlog.checkpoint import checkpoint_key, read_checkpoint
+from scratchbus.eventlog.compression import decompress, zstd
 from scratchbus.eventlog.gaps import are_erased, count_all_erased
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.positions import count_positions
 from scratchbus.eventlog.raw_entries import entry_id, entry_position, text_of
 from scratchbus.eventlog.stored_documents import read_observations
-from scratchbus.eventlog.unzip import unzip, zstd
 from scratchbus.readmodel.type_indexes import type_indexes
 
 LEAST_EVENTS, EVENTS_PER_DOCUMENT = 5_000, 4
@@ -68,8 +68,8 @@ def stored(keys: ShardKeys, names: PageKeys, ending: bytes = b"") -> Step[list[P
     """Return the positions of a page's snapshots, the last first; those of the open observations have an ending."""
     fields = yield from ask(keys.shard, "HKEYS", names.snapshots)
     parts = [field.partition(b"/") for field in fields]
-    places = [Position.parse(id.decode()) for id, slash, rest in parts if slash + rest == ending]
-    return sorted((place._replace(shard=keys.shard) for place in places), reverse=True)
+    positions = [Position.parse(id.decode()) for id, slash, rest in parts if slash + rest == ending]
+    return sorted((position._replace(shard=keys.shard) for position in positions), reverse=True)
 
 
 def nearest(keys: ShardKeys, names: PageKeys, until: Position) -> Step[Snapshot | None]:
@@ -77,43 +77,46 @@ def nearest(keys: ShardKeys, names: PageKeys, until: Position) -> Step[Snapshot 
 
     One that was made of events which the log does not have, from before a failover, is skipped.
     """
-    for place in (yield from stored(keys, names)):
-        if place > until:
+    for position in (yield from stored(keys, names)):
+        if position > until:
             continue
-        row = yield from ask(keys.shard, "HGET", names.snapshots, place.stream_id)
+        row = yield from ask(keys.shard, "HGET", names.snapshots, position.stream_id)
         if row is None or row.count(b"|") < 2:
             continue  # deleted just now, or not written by scratchbus
         documents, parts, event_id = text_of(row).split("|", 2)
-        if documents.isdecimal() and parts.isdecimal() and (yield from _is_of_log(keys, place, event_id)):
-            return Snapshot(place, int(documents), int(parts))
+        if documents.isdecimal() and parts.isdecimal() and (yield from _is_of_log(keys, position, event_id)):
+            return Snapshot(position, int(documents), int(parts))
     return None
 
 
 def nearest_open(keys: ShardKeys, names: PageKeys, until: Position) -> Step[tuple[Position, list[Observation]] | None]:
     """Return the position and documents of the last snapshot of the open observations up to a position, if any."""
-    for place in (yield from stored(keys, names, OPEN_ENDING)):
-        if place > until:
+    for position in (yield from stored(keys, names, OPEN_ENDING)):
+        if position > until:
             continue
-        row = yield from ask(keys.shard, "HGET", names.snapshots, f"{place.stream_id}/open")
+        row = yield from ask(keys.shard, "HGET", names.snapshots, f"{position.stream_id}/open")
         event_id, _, packed = (row or b"").partition(b"|")
-        if not (yield from _is_of_log(keys, place, text_of(event_id))):
+        if not (yield from _is_of_log(keys, position, text_of(event_id))):
             continue
         try:
-            return place, read_observations(unzip(packed, MOST_UNPACKED))
+            return position, read_observations(decompress(packed, MOST_UNPACKED))
         except (ValueError, RecursionError):
             continue
     return None
 
 
-def _is_of_log(keys: ShardKeys, place: Position, event_id: str) -> Step[bool]:
+def _is_of_log(keys: ShardKeys, position: Position, event_id: str) -> Step[bool]:
     """Return whether the log has this event there, or had: it may have been trimmed or erased since."""
-    commands = [("XRANGE", keys.log, place.stream_id, place.stream_id), ("XRANGE", keys.log, "-", "+", "COUNT", 1)]
+    commands = [
+        ("XRANGE", keys.log, position.stream_id, position.stream_id),
+        ("XRANGE", keys.log, "-", "+", "COUNT", 1),
+    ]
     at, first = yield from ask_all(keys.shard, commands)
     if at:
         return entry_id(at[0]) == event_id
-    if first and entry_position(first[0], keys.shard) > place:
+    if first and entry_position(first[0], keys.shard) > position:
         return True
-    return (yield from are_erased(keys, place.seq - 1, place.seq + 1))
+    return (yield from are_erased(keys, position.seq - 1, position.seq + 1))
 
 
 def load(names: PageKeys, snapshot: Snapshot) -> Step[list[Observation] | None]:
@@ -123,7 +126,7 @@ def load(names: PageKeys, snapshot: Snapshot) -> Step[list[Observation] | None]:
         field = f"{snapshot.position.stream_id}/{part}"
         packed = yield from ask(snapshot.position.shard, "HGET", names.snapshots, field)
         try:
-            documents += read_observations(unzip(packed or b"", MOST_UNPACKED))
+            documents += read_observations(decompress(packed or b"", MOST_UNPACKED))
         except (ValueError, RecursionError):
             return None
     return documents if len(documents) == snapshot.documents else None
@@ -154,11 +157,11 @@ class OpenSnapshot(NamedTuple):
     rows: Sequence[bytes]
 
 
-def store_open(keys: ShardKeys, names: PageKeys, made: Sequence[OpenSnapshot], erased: int) -> Step[None]:
+def store_open(keys: ShardKeys, names: PageKeys, snapshots: Sequence[OpenSnapshot], erased: int) -> Step[None]:
     """Write snapshots of the open observations, as `store` does."""
-    fields = [f"{each.position.stream_id}/open" for each in made]
+    fields = [f"{each.position.stream_id}/open" for each in snapshots]
     with suppress(EngineReadOnly, EngineForbidden, EngineFull):
-        for field, each in zip(fields, made, strict=True):
+        for field, each in zip(fields, snapshots, strict=True):
             yield from ask(keys.shard, "HSET", names.snapshots, field, each.event_id.encode() + b"|" + pack(each.rows))
         if fields and (yield from count_all_erased(keys)) != erased:
             yield from ask(keys.shard, "HDEL", names.snapshots, *fields)
@@ -181,8 +184,8 @@ def take_open(keys: ShardKeys, page: str) -> Step[bool]:
     rows, now = yield from ask_all(shard, [("HMGET", names.docs, *(ids or ["-"])), ("GET", key)])
     if text_of(now or b"") != str(checkpoint) or (ids and None in rows):
         return False
-    made = OpenSnapshot(checkpoint.position, checkpoint.event_id, rows if ids else [])
-    yield from store_open(keys, names, [made], erased)
+    snapshot = OpenSnapshot(checkpoint.position, checkpoint.event_id, rows if ids else [])
+    yield from store_open(keys, names, [snapshot], erased)
     return True
 
 

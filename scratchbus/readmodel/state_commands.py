@@ -36,8 +36,8 @@ def commands(
     `additions` are those of the same events that were folded by column instead.
     """
     writes: Writes = defaultdict(list)
-    left = dict[Command, None]()
-    places: dict[str, list[int]] = defaultdict(list)
+    unlist_commands = dict[Command, None]()
+    positions_by_page: dict[str, list[int]] = defaultdict(list)
     common = keys.page("", checkpoint.build)
     for (page, subject), after in fold.documents.items():
         before, projection = fold.before.get((page, subject)), projection_of(subject)
@@ -50,22 +50,22 @@ def commands(
         elif not is_emptied:
             writes["HDEL", getattr(name, projection.store)].append(subject)
             if isinstance(before, Observation):
-                left[unlist(name, before.type)] = None
+                unlist_commands[unlist(name, before.type)] = None
         if projection.indexes is not None:
             _index(writes, name, projection.indexes, subject, before, after)
-    for place, missing in fold.gaps.items():
-        writes["HSET", common.gaps] += (place, missing)
+    for stream_id, missing in fold.gaps.items():
+        writes["HSET", common.gaps] += (stream_id, missing)
     for item in fold.folded:
         if isinstance(item, Poison):
-            places[item.page] += item.position[:2]
+            positions_by_page[item.page] += item.position[:2]
             continue
-        places[item.page] += (item.ms, item.seq)
+        positions_by_page[item.page] += (item.ms, item.seq)
         for relation, start, end in event_relations.relations(item):
             writes["ZADD", common.relation(relation)] += (0, f"{start}\t{end}")
     added_documents = list[Command]()
     for added in additions:
         added_documents.append(_add(writes, keys.page(added.name, checkpoint.build), added))
-        places[added.name] = _in_order(places[added.name], added.places)
+        positions_by_page[added.name] = _in_order(positions_by_page[added.name], added.positions)
     yield from fold.paged_in
     for page in fold.emptied:
         yield ("DEL", keys.page(page, checkpoint.build).memory)  # first: later memories are written below
@@ -73,9 +73,9 @@ def commands(
         for at in range(0, len(arguments), _WIDEST):
             yield (*command, *arguments[at : at + _WIDEST])
     yield from added_documents
-    yield from left
-    for page, some in places.items() if not fold.is_archived else ():
-        yield ("APPEND", keys.page(page, checkpoint.build).positions, positions.pack(some))
+    yield from unlist_commands
+    for page, page_positions in positions_by_page.items() if not fold.is_archived else ():
+        yield ("APPEND", keys.page(page, checkpoint.build).positions, positions.pack(page_positions))
     for entry, reason in fold.rejected:
         fields = entry_fields(entry)
         yield (
@@ -108,12 +108,14 @@ def _add(writes: Writes, name: PageKeys, added: PageAdditions) -> Command:
     )  # fmt: skip
 
 
-def _in_order(some: list[int], others: list[int]) -> list[int]:
+def _in_order(first: list[int], second: list[int]) -> list[int]:
     """Return two lists of positions, each an ms followed by a seq, as one list in the order of the log."""
-    if not some:
-        return others
-    both = some + others
-    return [part for place in sorted(zip(both[::2], both[1::2], strict=True), key=itemgetter(1)) for part in place]
+    if not first:
+        return second
+    both = first + second
+    return [
+        part for position in sorted(zip(both[::2], both[1::2], strict=True), key=itemgetter(1)) for part in position
+    ]
 
 
 def _index(

@@ -95,9 +95,9 @@ def _due_write(core: Core, page: str, subject: str, head: Head, now: int) -> Wri
         return Write(event, Op.SETTLE, version=head.version, **archived)
     if head.holder and head.until <= now:
         return Write(Lapsed(**common), Op.LAPSE, fence=head.fence)
-    if 0 < head.wake <= now:
+    if 0 < head.due_at <= now:
         if head.status_class == "o":
-            return Write(Due(**common), Op.NOTE, version=head.version, wake="0")
+            return Write(Due(**common), Op.NOTE, version=head.version, due_at="0")
         event = StatusChanged(reason_code="auto_archived", **archived, **common)
         return Write(event, Op.SETTLE, version=head.version, **archived)
     return None

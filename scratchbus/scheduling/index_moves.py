@@ -8,10 +8,10 @@ from secrets import token_hex
 from scratchbus.engine.scripts import Command
 from scratchbus.engine.steps import Fetch, Step, ask, ask_all
 from scratchbus.errors import ArchiveDamaged, ArchiveUnavailable
-from scratchbus.eventlog.archived import Past
+from scratchbus.eventlog.archive_protocol import LogArchive
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key
-from scratchbus.eventlog.index_entries import ids_in, places_in
+from scratchbus.eventlog.index_entries import entries_in, ids_in
 from scratchbus.eventlog.index_tables import name_table, pack_table, table_names
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.unchanged import FieldRead, write_if_unchanged
@@ -35,7 +35,7 @@ def move_index(log: Log, shard: int, page: str) -> Step[bool]:
     Without an archive, or if it cannot be written, they stay. A process killed in between leaves a table that nothing
     names.
     """
-    if log.past is None:
+    if log.archive is None:
         return False
     keys = log.keys(shard)
     checkpoint = Checkpoint.parse((yield from ask(shard, "GET", checkpoint_key(keys))), shard)
@@ -52,11 +52,11 @@ def move_index(log: Log, shard: int, page: str) -> Step[bool]:
     )
     ids = {id: added for bucket in paged[1::2] for id, added in ids_in(bucket).items()}
     ranges = {field: row for field, row in zip(flat[::2], flat[1::2], strict=True) if field.isdigit()}
-    positions = {added: position for row in ranges.values() for added, position in places_in(row).items()}
+    positions = {added: position for row in ranges.values() for added, position in entries_in(row).items()}
     if not ids:
         return False
     try:
-        sha256 = yield Fetch(partial(_put, log.past, shard, pack_table(ids, positions)))
+        sha256 = yield Fetch(partial(_put, log.archive, shard, pack_table(ids, positions)))
     except (ArchiveDamaged, ArchiveUnavailable) as problem:
         logger.warning("the index of what is paged out stays in the engine", page=page, problem=str(problem))
         return False
@@ -71,5 +71,5 @@ def move_index(log: Log, shard: int, page: str) -> Step[bool]:
     return (yield from write_if_unchanged(keys, checkpoint, reads, writes, scratch_page.IN_TABLES))
 
 
-def _put(past: Past, shard: int, content: bytes) -> str:
+def _put(past: LogArchive, shard: int, content: bytes) -> str:
     return past.put_table(shard, content)

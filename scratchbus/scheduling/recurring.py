@@ -40,7 +40,7 @@ def fill_slot(core: Core, page: str, subject: str, head: Head, now: int) -> Step
     if recurring is None or recurring.every is None or recurring.version != head.version:
         return 0
     try:
-        writes = [_due_write(core, recurring, head, now), (yield from _added_write(core, recurring, head.wake))]
+        writes = [_due_write(core, recurring, head, now), (yield from _added_write(core, recurring, head.due_at))]
         settings = core.settings
         appended = yield from append(core.log, page, writes, room=settings.max_observations, on_full=settings.on_full)
     except (VersionConflict, EventIdReused):  # another expirer was faster
@@ -54,16 +54,16 @@ def fill_slot(core: Core, page: str, subject: str, head: Head, now: int) -> Step
 
 def _due_write(core: Core, recurring: Observation, head: Head, now: int) -> Write:
     """Return the write that sets the next slot."""
-    following = next_slot(recurring.every or "", head.wake, now)
+    following = next_slot(recurring.every or "", head.due_at, now)
     event = Due(
-        id=f"{recurring.id}/{head.wake}",
+        id=f"{recurring.id}/{head.due_at}",
         page=recurring.page,
         subject=recurring.id,
         type=recurring.type,
         by=core.by,
         next=moment(following),
     )
-    return Write(event, Op.NOTE, "every", version=head.version, wake=str(following), rest=str(following))
+    return Write(event, Op.NOTE, "every", version=head.version, due_at=str(following), not_before=str(following))
 
 
 def _added_write(core: Core, recurring: Observation, slot: int) -> Step[Write]:

@@ -15,10 +15,10 @@ from scratchbus.eventlog import reader
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.cursor import cursors
+from scratchbus.eventlog.entry_filter import EntryFilter, decode_wanted
 from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.log_reader import LogReader
-from scratchbus.eventlog.narrow import Narrow, decode_wanted
 from scratchbus.eventlog.raw_entries import entry_position
 from scratchbus.eventlog.reader import Chunks
 from scratchbus.eventlog.stored_documents import decode_observations
@@ -26,7 +26,8 @@ from scratchbus.eventlog.writes import Op, Write
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.scratch_page import evolve
 from scratchbus.readmodel.history import history
-from scratchbus.readmodel.queries import get, look
+from scratchbus.readmodel.page_query import query_page
+from scratchbus.readmodel.queries import get
 from scratchbus.readmodel.scope import Core
 from scratchbus.readmodel.search import search
 from scratchbus.telemetry.counters import counts
@@ -50,7 +51,7 @@ def react(core: Core) -> Step[tuple[dict[int, Position], bool]]:
     row = yield from ask(0, "GET", key)
     positions, chunks, has_moved = yield from _next_events(core.log, row.decode() if row else None)
     if has_moved:
-        events = decode_wanted(chunks, Narrow.of(None, None, REMINDER_KINDS))
+        events = decode_wanted(chunks, EntryFilter.of(None, None, REMINDER_KINDS))
         yield from complete_all(core, events)
         yield from remind(core, events)
         yield from ask(0, "SET", key, str(BusPosition(tuple(positions))))
@@ -140,7 +141,7 @@ def _last_moments(core: Core, page: str, subjects: set[str]) -> Step[dict[str, S
     """Return, for each subject, its current document by the seq of its last event."""
     states: dict[str, States] = {subject: {} for subject in subjects}
     if subjects:
-        reply = yield from look(core.log, page, core.fresh, "get", *subjects)
+        reply = yield from query_page(core.log, page, core.fresh, "get", *subjects)
         for document in (*decode_observations(reply.rows), *filter(None, reply.overlay.values())):
             if document.id in states:
                 states[document.id][document.seq] = document
@@ -180,7 +181,7 @@ def _fall_due(core: Core, reminder: Observation, event: Event) -> Step[bool]:
             trigger=str(event.position),
         )
         try:
-            yield from append(core.log, current.page, [Write(due, Op.NOTE, version=current.version, wake="0")])
+            yield from append(core.log, current.page, [Write(due, Op.NOTE, version=current.version, due_at="0")])
             return True
         except (VersionConflict, NotFound):
             current = (yield from get(core.log, current.page, [current.id], core.fresh)).get(current.id)

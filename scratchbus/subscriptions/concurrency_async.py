@@ -25,7 +25,7 @@ async def run_together(workers: Sequence[Worker], halt: Worker) -> None:
         await workers[0]()
         return
     # asyncio only:
-    tasks = [asyncio.ensure_future(_of(worker)) for worker in workers]
+    tasks = [asyncio.ensure_future(_run(worker)) for worker in workers]
     try:
         await asyncio.gather(*tasks)
     except BaseException:
@@ -48,7 +48,7 @@ async def run_together(workers: Sequence[Worker], halt: Worker) -> None:
 
 
 # asyncio only:
-async def _of(worker: Worker) -> None:
+async def _run(worker: Worker) -> None:
     await worker()
 
 

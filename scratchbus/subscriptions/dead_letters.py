@@ -52,23 +52,23 @@ class DeadLetter(BaseModel):
         )
 
 
-def list_letters(core: Core, name: str | None) -> Step[list[DeadLetter]]:
+def list_dead_letters(core: Core, name: str | None) -> Step[list[DeadLetter]]:
     """Return the dead letters of a subscription, or of all, in the order of their events. Raises NotFound."""
     keys = core.log.keys(0)
     out: list[DeadLetter] = []
-    for each in (yield from names(keys)) if name is None else [(yield from _known(keys, name))]:
+    for each in (yield from names(keys)) if name is None else [(yield from _checked_name(keys, name))]:
         rows = yield from read_hash(keys, keys.dead(each))
         out += [DeadLetter.model_validate_json(rows[position]) for position in sorted(rows, key=by_time)]
     return out
 
 
-def retry_letters(core: Core, name: str, positions: Positions) -> Step[int]:
+def retry_dead_letters(core: Core, name: str, positions: Positions) -> Step[int]:
     """Enqueue dead letters for redelivery, before new events; return their number.
 
     Raises NotFound, or PositionLost if an event is no longer in the log; then nothing has changed.
     """
     keys = core.log.keys(0)
-    chosen = yield from _chosen(keys, name, positions)
+    chosen = yield from _chosen_positions(keys, name, positions)
     for position in chosen:
         if (yield from find_entry(core, position)) is None:
             raise PositionLost(
@@ -78,10 +78,10 @@ def retry_letters(core: Core, name: str, positions: Positions) -> Step[int]:
     return (yield from deliver_again(keys, name, chosen)) if chosen else 0
 
 
-def drop_letters(core: Core, name: str, positions: Positions) -> Step[int]:
+def drop_dead_letters(core: Core, name: str, positions: Positions) -> Step[int]:
     """Delete dead letters; return their number. Raises NotFound."""
     keys = core.log.keys(0)
-    chosen = yield from _chosen(keys, name, positions)
+    chosen = yield from _chosen_positions(keys, name, positions)
     return int((yield from ask(0, "HDEL", keys.dead(name), *chosen))) if chosen else 0
 
 
@@ -91,7 +91,7 @@ def find_entry(core: Core, position: str) -> Step[Sequence[bytes] | None]:
     return found[0] if found else None
 
 
-def read_again(core: Core, name: str) -> Step[tuple[list[LogEntry], list[DeadLetter]]]:
+def read_redeliveries(core: Core, name: str) -> Step[tuple[list[LogEntry], list[DeadLetter]]]:
     """Return the dead letters to deliver again, and those whose events are no longer in the log.
 
     Raises PositionLost when one was archived.
@@ -99,15 +99,15 @@ def read_again(core: Core, name: str) -> Step[tuple[list[LogEntry], list[DeadLet
     keys = core.log.keys(0)
     rows = yield from read_hash(keys, keys.again(name))
     items: list[LogEntry] = []
-    gone: list[DeadLetter] = []
+    missing: list[DeadLetter] = []
     for position in sorted(rows, key=by_time):
         entry = yield from find_entry(core, position)
         if entry is None:
-            letter = DeadLetter.model_validate_json(rows[position])
-            gone.append(letter.model_copy(update={"reason": "its event is no longer in the log"}))
+            dead_letter = DeadLetter.model_validate_json(rows[position])
+            missing.append(dead_letter.model_copy(update={"reason": "its event is no longer in the log"}))
         else:
             items.append(LogEntry(entry, Position.parse(position).shard))
-    return items, gone
+    return items, missing
 
 
 def by_time(position: str) -> tuple[int, int, int]:
@@ -115,22 +115,22 @@ def by_time(position: str) -> tuple[int, int, int]:
     return in_time(Position.parse(position))
 
 
-def _known(keys: ShardKeys, name: str) -> Step[str]:
+def _checked_name(keys: ShardKeys, name: str) -> Step[str]:
     if not (yield from ask(keys.shard, "EXISTS", keys.subscription(check_name(name)))):
         raise removed(name)
     return name
 
 
-def _chosen(keys: ShardKeys, name: str, positions: Positions) -> Step[list[str]]:
-    yield from _known(keys, name)
-    there = yield from read_hash(keys, keys.dead(name))
+def _chosen_positions(keys: ShardKeys, name: str, positions: Positions) -> Step[list[str]]:
+    yield from _checked_name(keys, name)
+    stored = yield from read_hash(keys, keys.dead(name))
     if positions is None:
-        return sorted(there, key=by_time)
-    given = [positions] if isinstance(positions, Position | str) else positions
-    if not isinstance(given, Iterable):
-        raise InvalidPosition(f"positions: {shown(given)} is neither a position nor a list of positions")
-    wanted = [str(each if isinstance(each, Position) else Position.parse(each)) for each in given]
-    for position in wanted:
-        if position not in there:
+        return sorted(stored, key=by_time)
+    listed = [positions] if isinstance(positions, Position | str) else positions
+    if not isinstance(listed, Iterable):
+        raise InvalidPosition(f"positions: {shown(listed)} is neither a position nor a list of positions")
+    chosen = [str(each if isinstance(each, Position) else Position.parse(each)) for each in listed]
+    for position in chosen:
+        if position not in stored:
             raise NotFound(f"{name!r} has no dead letter at {position}; see `scratchbus dead-letters list {name}`")
-    return sorted(set(wanted), key=by_time)
+    return sorted(set(chosen), key=by_time)

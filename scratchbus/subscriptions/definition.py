@@ -61,8 +61,8 @@ def declare(core: Core, name: str, filters: Filters, terms: Terms, url: str | No
     if definition.secret and not definition.url:
         raise InvalidField("secret", "signs the deliveries of a webhook; pass its url too")
     check_flag("reset", terms.reset)
-    places = yield from cursors(core.log, terms.after)
-    start = str(BusPosition(tuple(place.position for place in places)))
+    bus_cursors = yield from cursors(core.log, terms.after)
+    start = str(BusPosition(tuple(cursor.position for cursor in bus_cursors)))
     return (yield from define(core.log.keys(0), check_name(name), definition, start, terms.reset))
 
 

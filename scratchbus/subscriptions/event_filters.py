@@ -13,16 +13,16 @@ from scratchbus.domain.memory_events import NoteAdded, NoteUpdated
 from scratchbus.engine.steps import Step
 from scratchbus.errors import PositionLost
 from scratchbus.eventlog.codec import Poison
+from scratchbus.eventlog.entry_filter import EntryFilter
 from scratchbus.eventlog.log_entry import LogEntry
-from scratchbus.eventlog.narrow import Narrow
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.queries import get
 from scratchbus.readmodel.scope import Core
 from scratchbus.telemetry.logs import stderr_logger
 
 _MOST_TAGS = 100
-_REMEMBERED = 10_000
-_TELLING = frozenset((b"added", b"updated", b"note_added", b"note_updated"))
+_MOST_CACHED = 10_000
+_KINDS_WITH_TAGS = frozenset((b"added", b"updated", b"note_added", b"note_updated"))
 """The kinds of events that contain the tags of their subject."""
 
 logger = stderr_logger()
@@ -31,20 +31,20 @@ logger = stderr_logger()
 class Filters(NamedTuple):
     """The selection of events; a subject must have all of the tags."""
 
-    narrow: Narrow
+    narrow: EntryFilter
     tags: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, narrow: Narrow, tags: str | Collection[str] | None) -> Self:
+    def of(cls, narrow: EntryFilter, tags: str | Collection[str] | None) -> Self:
         """Return the filters for the arguments of a caller. Raises InvalidField."""
         return cls(narrow, frozenset(check_tags([tags] if isinstance(tags, str) else tags, _MOST_TAGS)))
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Return the stored filters of a subscription."""
-        named = json.loads(text)
-        narrow = Narrow.of(*(named.get(name) for name in Narrow._fields))
-        return cls(narrow, frozenset(named.get("tags", ())))
+        fields = json.loads(text)
+        narrow = EntryFilter.of(*(fields.get(name) for name in EntryFilter._fields))
+        return cls(narrow, frozenset(fields.get("tags", ())))
 
     def wants(self, item: LogEntry, tags: Tags) -> Step[bool]:
         """Return whether an entry is selected; invalid entries are, since they are logged later."""
@@ -56,10 +56,10 @@ class Filters(NamedTuple):
         return self.tags <= (yield from tags.of(event)) and self.narrow.wants(item.fields)
 
     @property
-    def reading(self) -> Narrow:
+    def reading(self) -> EntryFilter:
         """The selection to read from the log: with tags, it includes the events that change them."""
         kinds = self.narrow.kinds
-        return self.narrow._replace(kinds=kinds | _TELLING) if self.tags and kinds is not None else self.narrow
+        return self.narrow._replace(kinds=kinds | _KINDS_WITH_TAGS) if self.tags and kinds is not None else self.narrow
 
     @property
     def pages(self) -> list[str] | None:
@@ -68,12 +68,12 @@ class Filters(NamedTuple):
 
     def __str__(self) -> str:
         """A canonical text: equal filters have the same one."""
-        named = {
+        fields = {
             name: sorted(each.decode() for each in names)
             for name, names in self.narrow._asdict().items()
             if names is not None
         }
-        return json.dumps(named | ({"tags": sorted(self.tags)} if self.tags else {}), separators=(",", ":"))
+        return json.dumps(fields | ({"tags": sorted(self.tags)} if self.tags else {}), separators=(",", ":"))
 
 
 class Tags:
@@ -81,35 +81,35 @@ class Tags:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._known: OrderedDict[tuple[str, str], frozenset[str]] = OrderedDict()
+        self._cache: OrderedDict[tuple[str, str], frozenset[str]] = OrderedDict()
 
     def of(self, event: Event) -> Step[frozenset[str]]:
         """Return the tags. Events come in log order."""
         key = event.page, event.subject
-        tags = told(event)
+        tags = tags_in(event)
         if tags is None:
-            tags = self._known.get(key)
+            tags = self._cache.get(key)
         if tags is None:
-            tags = yield from self._looked_for(event)
-        self._known[key] = tags
-        self._known.move_to_end(key)
-        if len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
+            tags = yield from self._look_up(event)
+        self._cache[key] = tags
+        self._cache.move_to_end(key)
+        if len(self._cache) > _MOST_CACHED:
+            self._cache.popitem(last=False)
         return tags
 
-    def _looked_for(self, event: Event) -> Step[frozenset[str]]:
+    def _look_up(self, event: Event) -> Step[frozenset[str]]:
         log = self._core.log
         try:
-            past = yield from history(log, event.page, event.subject)
-        except PositionLost as lost:
-            logger.warning("the current tags are used", position=str(event.position), reason=str(lost))
-            now = (yield from get(log, event.page, [event.subject], self._core.fresh)).get(event.subject)
-            return frozenset(now.tags if now is not None else ())
-        tags = [told(each) for each in past if each.seq <= event.seq]
+            events = yield from history(log, event.page, event.subject)
+        except PositionLost as error:
+            logger.warning("the current tags are used", position=str(event.position), reason=str(error))
+            observation = (yield from get(log, event.page, [event.subject], self._core.fresh)).get(event.subject)
+            return frozenset(observation.tags if observation is not None else ())
+        tags = [tags_in(each) for each in events if each.seq <= event.seq]
         return next((each for each in reversed(tags) if each is not None), frozenset())
 
 
-def told(event: Event) -> frozenset[str] | None:
+def tags_in(event: Event) -> frozenset[str] | None:
     """Return the tags of its subject in an event, if it has them."""
     if isinstance(event, Added | NoteAdded):
         return frozenset(event.tags)

@@ -38,9 +38,9 @@ def seconds(field: str, duration: Duration) -> float:
     return float("inf") if ms is None else ms / 1000
 
 
-def check_attempts(most: object) -> int:
+def check_attempts(attempts: object) -> int:
     """Return a number of attempts, checked. Raises InvalidField."""
-    return check_whole("max_attempts", most)
+    return check_whole("max_attempts", attempts)
 
 
 def retry_seconds(delay: float, attempt: int) -> float:

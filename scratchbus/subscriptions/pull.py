@@ -11,7 +11,7 @@ from scratchbus.domain.values import Duration, delay_ms
 from scratchbus.eventlog.tail import TailCursor
 from scratchbus.readmodel.scope import Host
 from scratchbus.subscriptions.consumer import NAP
-from scratchbus.subscriptions.pulling import Attempt, Pull, Pulled
+from scratchbus.subscriptions.pulled_batches import Attempt, Pull, Pulled
 
 
 def pull_from(bus: Host, pull: Pull, wait: Duration) -> Pulled:
@@ -19,27 +19,27 @@ def pull_from(bus: Host, pull: Pull, wait: Duration) -> Pulled:
     deadline = time.monotonic() + delay_ms(wait, "wait") / 1000
     while True:
         attempt = bus.converse(pull.attempt())
-        left = deadline - time.monotonic()
-        if attempt.pulled.deliveries or (left <= 0 and attempt.seconds):
+        seconds_left = deadline - time.monotonic()
+        if attempt.pulled.deliveries or (seconds_left <= 0 and attempt.seconds):
             return attempt.pulled
-        _wait(bus, attempt, min(left, attempt.seconds))
+        _wait(bus, attempt, min(seconds_left, attempt.seconds))
 
 
 def _wait(bus: Host, attempt: Attempt, seconds: float) -> None:
     """Wait for an event that the subscription selects, for at most this many seconds."""
     until, woken = time.monotonic() + seconds, threading.Event()
-    places = [
+    tails = [
         TailCursor(bus.feeds.feed(cursor.position.shard), cursor, attempt.wanted, woken.set)
         for cursor in attempt.cursors
     ]
-    for place in places:
-        place.feed.join(place)
+    for tail in tails:
+        tail.feed.join(tail)
     try:
-        if any(place.feed.is_past(place.cursor.position) for place in places):
+        if any(tail.feed.is_past(tail.cursor.position) for tail in tails):
             return
-        shards = [place.feed.shard for place in places]
-        while not woken.is_set() and (left := until - time.monotonic()) > 0:
-            bus.feeds.wait(shards, woken, min(left, NAP))
+        shards = [tail.feed.shard for tail in tails]
+        while not woken.is_set() and (seconds_left := until - time.monotonic()) > 0:
+            bus.feeds.wait(shards, woken, min(seconds_left, NAP))
     finally:
-        for place in places:
-            place.feed.leave(place)
+        for tail in tails:
+            tail.feed.leave(tail)

@@ -11,7 +11,7 @@ from scratchbus.errors import ScratchbusError
 from scratchbus.eventlog.tail import TailCursor
 from scratchbus.readmodel.scope import AsyncHost
 from scratchbus.subscriptions.consumer import NAP
-from scratchbus.subscriptions.pulling import Attempt, Pull, Pulled
+from scratchbus.subscriptions.pulled_batches import Attempt, Pull, Pulled
 
 
 async def pull_from(bus: AsyncHost, pull: Pull, wait: Duration) -> Pulled:
@@ -24,26 +24,26 @@ async def pull_from(bus: AsyncHost, pull: Pull, wait: Duration) -> Pulled:
         # blocking only:
         # attempt = bus.converse(pull.attempt())
         # end
-        left = deadline - time.monotonic()
-        if attempt.pulled.deliveries or (left <= 0 and attempt.seconds):
+        seconds_left = deadline - time.monotonic()
+        if attempt.pulled.deliveries or (seconds_left <= 0 and attempt.seconds):
             return attempt.pulled
-        await _wait(bus, attempt, min(left, attempt.seconds))
+        await _wait(bus, attempt, min(seconds_left, attempt.seconds))
 
 
 # asyncio only:
 async def _attempt(bus: AsyncHost, pull: Pull) -> Attempt:
     """Return the result of an attempt; if the caller is cancelled, let it finish and give its events back."""
-    trying = asyncio.ensure_future(bus.converse(pull.attempt()))
+    pending = asyncio.ensure_future(bus.converse(pull.attempt()))
     try:
-        return await asyncio.shield(trying)
+        return await asyncio.shield(pending)
     except asyncio.CancelledError:
-        await asyncio.shield(_undo(bus, pull, trying))
+        await asyncio.shield(_undo(bus, pull, pending))
         raise
 
 
-async def _undo(bus: AsyncHost, pull: Pull, trying: asyncio.Future[Attempt]) -> None:
-    await asyncio.wait({trying})
-    if not trying.cancelled() and trying.exception() is None and (pulled := trying.result().pulled).deliveries:
+async def _undo(bus: AsyncHost, pull: Pull, pending: asyncio.Future[Attempt]) -> None:
+    await asyncio.wait({pending})
+    if not pending.cancelled() and pending.exception() is None and (pulled := pending.result().pulled).deliveries:
         with suppress(ScratchbusError):  # they are delivered again when the lease ends
             await bus.converse(pull.requeue(pulled))
 
@@ -52,18 +52,18 @@ async def _undo(bus: AsyncHost, pull: Pull, trying: asyncio.Future[Attempt]) -> 
 async def _wait(bus: AsyncHost, attempt: Attempt, seconds: float) -> None:
     """Wait for an event that the subscription selects, for at most this many seconds."""
     until, woken = time.monotonic() + seconds, asyncio.Event()
-    places = [
+    tails = [
         TailCursor(bus.feeds.feed(cursor.position.shard), cursor, attempt.wanted, woken.set)
         for cursor in attempt.cursors
     ]
-    for place in places:
-        place.feed.join(place)
+    for tail in tails:
+        tail.feed.join(tail)
     try:
-        if any(place.feed.is_past(place.cursor.position) for place in places):
+        if any(tail.feed.is_past(tail.cursor.position) for tail in tails):
             return
-        shards = [place.feed.shard for place in places]
-        while not woken.is_set() and (left := until - time.monotonic()) > 0:
-            await bus.feeds.wait(shards, woken, min(left, NAP))
+        shards = [tail.feed.shard for tail in tails]
+        while not woken.is_set() and (seconds_left := until - time.monotonic()) > 0:
+            await bus.feeds.wait(shards, woken, min(seconds_left, NAP))
     finally:
-        for place in places:
-            place.feed.leave(place)
+        for tail in tails:
+            tail.feed.leave(tail)

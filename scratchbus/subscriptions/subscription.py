@@ -17,7 +17,7 @@ from scratchbus.errors import LeaseLost, ScratchbusError
 from scratchbus.eventlog.reader import Stop
 from scratchbus.readmodel.scope import Host
 from scratchbus.subscriptions.concurrency import MOST_AT_ONCE, run_together
-from scratchbus.subscriptions.consumer import PASSING, Consumer
+from scratchbus.subscriptions.consumer import TRANSIENT_ERRORS, Consumer
 from scratchbus.subscriptions.delivery_state import NOT_THE_EVENTS_FAULT, OUT, DeliveryState, reason_of
 from scratchbus.subscriptions.event_filters import Filters
 from scratchbus.subscriptions.options import Terms
@@ -61,11 +61,11 @@ class Delivery(DeliveryState):
             return False
         if not isinstance(problem, Exception):
             return False
-        why = reason_of(problem)
-        logger.warning("a handler failed", position=str(self.position), attempt=self.attempt, reason=why)
+        reason = reason_of(problem)
+        logger.warning("a handler failed", position=str(self.position), attempt=self.attempt, reason=reason)
         if self.state == OUT:
             with suppress(LeaseLost):
-                self.fail(why)
+                self.fail(reason)
         return True
 
 
@@ -99,7 +99,7 @@ class Subscription:
     def is_active(self) -> bool:
         """Whether this consumer holds the lease, as far as it knows."""
         window = self._consumer.window
-        return window is not None and not window.is_lost and time.monotonic() <= window.good_until
+        return window is not None and not window.is_lost and time.monotonic() <= window.valid_until
 
     def ack(self, position: Position | str) -> None:
         """Ack the delivery of the event at a position. Raises NotDelivered if it is not out, or LeaseLost."""
@@ -112,11 +112,11 @@ class Subscription:
                 Raises InvalidField.
         """
         self._stop = stop or self._stop
-        turn = threading.Lock()
+        iteration_lock = threading.Lock()
 
         def work() -> None:
             while True:
-                with turn:
+                with iteration_lock:
                     try:
                         delivery = self.__next__()
                     except StopIteration:
@@ -152,8 +152,8 @@ class Subscription:
                 seconds = self._bus.converse(consumer.advance())
                 if seconds:
                     self._bus.feeds.wait(consumer.tails(seconds), self._woken, seconds)
-            except PASSING as problem:
-                self._bus.feeds.wait((), self._woken, consumer.trouble(problem))
+            except TRANSIENT_ERRORS as problem:
+                self._bus.feeds.wait((), self._woken, consumer.pause_after(problem))
         if self._is_closed:
             self._leave()  # it may have been closed just before the lease was taken
         raise StopIteration
@@ -163,7 +163,7 @@ class Subscription:
             self._bus.converse(self._consumer.leave())
 
     def _write(self, window: DeliveryWindow) -> None:
-        with suppress(*PASSING):  # later calls report these errors
+        with suppress(*TRANSIENT_ERRORS):  # later calls report these errors
             self._bus.converse(self._consumer.write(window))
 
     def __enter__(self) -> Self:

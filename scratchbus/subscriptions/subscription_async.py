@@ -15,7 +15,7 @@ from scratchbus.errors import LeaseLost, ScratchbusError
 from scratchbus.eventlog.reader import Stop
 from scratchbus.readmodel.scope import AsyncHost
 from scratchbus.subscriptions.concurrency_async import MOST_AT_ONCE, run_together
-from scratchbus.subscriptions.consumer import PASSING, Consumer
+from scratchbus.subscriptions.consumer import TRANSIENT_ERRORS, Consumer
 from scratchbus.subscriptions.delivery_state import NOT_THE_EVENTS_FAULT, OUT, DeliveryState, reason_of
 from scratchbus.subscriptions.event_filters import Filters
 from scratchbus.subscriptions.options import Terms
@@ -59,11 +59,11 @@ class AsyncDelivery(DeliveryState):
             return False
         if not isinstance(problem, Exception):
             return False
-        why = reason_of(problem)
-        logger.warning("a handler failed", position=str(self.position), attempt=self.attempt, reason=why)
+        reason = reason_of(problem)
+        logger.warning("a handler failed", position=str(self.position), attempt=self.attempt, reason=reason)
         if self.state == OUT:
             with suppress(LeaseLost):
-                await self.fail(why)
+                await self.fail(reason)
         return True
 
 
@@ -97,7 +97,7 @@ class AsyncSubscription:
     def is_active(self) -> bool:
         """Whether this consumer holds the lease, as far as it knows."""
         window = self._consumer.window
-        return window is not None and not window.is_lost and time.monotonic() <= window.good_until
+        return window is not None and not window.is_lost and time.monotonic() <= window.valid_until
 
     async def ack(self, position: Position | str) -> None:
         """Ack the delivery of the event at a position. Raises NotDelivered if it is not out, or LeaseLost."""
@@ -112,11 +112,11 @@ class AsyncSubscription:
                 Raises InvalidField.
         """
         self._stop = stop or self._stop
-        turn = asyncio.Lock()
+        iteration_lock = asyncio.Lock()
 
         async def work() -> None:
             while True:
-                async with turn:
+                async with iteration_lock:
                     try:
                         delivery = await self.__anext__()
                     except StopAsyncIteration:
@@ -152,8 +152,8 @@ class AsyncSubscription:
                 seconds = await self._bus.converse(consumer.advance())
                 if seconds:
                     await self._bus.feeds.wait(consumer.tails(seconds), self._woken, seconds)
-            except PASSING as problem:
-                await self._bus.feeds.wait((), self._woken, consumer.trouble(problem))
+            except TRANSIENT_ERRORS as problem:
+                await self._bus.feeds.wait((), self._woken, consumer.pause_after(problem))
         if self._is_closed:
             await self._leave()  # it may have been closed just before the lease was taken
         raise StopAsyncIteration
@@ -163,7 +163,7 @@ class AsyncSubscription:
             await self._bus.converse(self._consumer.leave())
 
     async def _write(self, window: DeliveryWindow) -> None:
-        with suppress(*PASSING):  # later calls report these errors
+        with suppress(*TRANSIENT_ERRORS):  # later calls report these errors
             await self._bus.converse(self._consumer.write(window))
 
     async def __aenter__(self) -> Self:

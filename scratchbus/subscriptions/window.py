@@ -28,7 +28,7 @@ ACKS_AT_ONCE = 1_000
 ACKS_FOR = 0.1
 """Acks are written once there are this many, or after this many seconds."""
 
-_AGAIN = 1_000_000_000  # redeliveries are numbered from minus this
+_REDELIVERY_NUMBERS = 1_000_000_000  # redeliveries are numbered from minus this
 
 logger = stderr_logger()
 
@@ -43,32 +43,32 @@ class DeliveryWindow:
     def __init__(
         self,
         lease: SubscriptionLease,
-        taken: Grant,
-        begun: float,
-        most: int,
+        grant: Grant,
+        started_at: float,
+        max_attempts: int,
         make: Callable[[DeliveryWindow, LogEntry, int], DeliveryState],
         owner: Any,
     ) -> None:
         self.lease = lease
         self.owner = owner
         self.is_lost = False
-        self.good_until = begun + lease.ms / 1000
-        self.written_at = begun
-        self.places: list[TailCursor] | None = None
-        self.ends = taken.ends
-        self.origins = taken.origins
-        self.again = taken.again
-        self.doubtful = ACKS_AT_ONCE + 1 if taken.is_takeover else 0
-        self.is_new = taken.is_takeover
-        self.raw: list[LogEntry] = []
+        self.valid_until = started_at + lease.ms / 1000
+        self.written_at = started_at
+        self.tails: list[TailCursor] | None = None
+        self.ends = grant.ends
+        self.origins = grant.origins
+        self.redeliveries = grant.again
+        self.doubtful = ACKS_AT_ONCE + 1 if grant.is_takeover else 0
+        self.is_new = grant.is_takeover
+        self.received: list[LogEntry] = []
         self.pending: list[PendingWrite] = []
         self._counts = counts.subscriptions[lease.name]
-        self._most = most
+        self._max_attempts = max_attempts
         self._make = make
-        self._trying = taken.trying
-        self._attempts = taken.attempts
-        self._due = begun + taken.wait_ms / 1000
-        self._behind: list[CursorEnd | LogEntry] = [*taken.ends]  # the handled end of each shard
+        self._trying = grant.trying
+        self._attempts = grant.attempts
+        self._due = started_at + grant.wait_ms / 1000
+        self._handled_ends: list[CursorEnd | LogEntry] = [*grant.ends]  # the handled end of each shard
         self._ends: dict[int, CursorEnd] = {}
         self._queue: deque[DeliveryState] = deque()  # out or to be handed out, in order, from the first unacked on
         self._waiting: deque[DeliveryState] = deque()
@@ -76,7 +76,7 @@ class DeliveryWindow:
         self._acked = self._written = 0
         self._lock = threading.Lock()
 
-    # -- what comes in ----------------------------------------------------------------------------------------------
+    # -- incoming entries --------------------------------------------------------------------------------------------
 
     def check_room(self) -> None:
         """Raise TooManyUnacked when too many deliveries are out to read more."""
@@ -86,32 +86,32 @@ class DeliveryWindow:
     def receive(self, items: Sequence[LogEntry], shard: int, end: CursorEnd) -> None:
         """Keep entries read from a shard, up to its end, until they are enqueued."""
         with self._lock:
-            self.raw += items
+            self.received += items
             self._ends[shard] = end
 
     def enqueue(self, *, is_wanted: bool = True) -> None:
         """Enqueue the first entry that was received, unless it is not wanted."""
         with self._lock:
-            item = self.raw.pop(0)
+            item = self.received.pop(0)
             if is_wanted:
                 self._append([item])
 
     def enqueue_all(self) -> None:
         """Enqueue all entries that were received."""
         with self._lock:
-            self._append(self.raw)
-            self.raw.clear()
+            self._append(self.received)
+            self.received.clear()
 
     def enqueue_first(self, items: Sequence[LogEntry]) -> None:
         """Enqueue entries that are delivered again, before all others."""
         with self._lock:
-            there = {delivery.position for delivery in self._queue if delivery.number < 0}
+            queued = {delivery.position for delivery in self._queue if delivery.number < 0}
             deliveries = [
-                self._make(self, item, number - _AGAIN)
+                self._make(self, item, number - _REDELIVERY_NUMBERS)
                 for number, item in enumerate(items)
-                if item.position not in there
+                if item.position not in queued
             ]
-            self._recall(deliveries)
+            self._restore_attempts(deliveries)
             for delivery in reversed(deliveries):
                 self._queue.appendleft(delivery)
                 self._insert(delivery)
@@ -123,9 +123,9 @@ class DeliveryWindow:
         self._queue += deliveries
         self._waiting += deliveries
         if self._trying:
-            self._recall(deliveries)
+            self._restore_attempts(deliveries)
 
-    def _recall(self, deliveries: list[DeliveryState]) -> None:
+    def _restore_attempts(self, deliveries: list[DeliveryState]) -> None:
         """Continue the count of attempts of the previous consumer."""
         for delivery in deliveries:
             if str(delivery.position) == self._trying:
@@ -133,18 +133,20 @@ class DeliveryWindow:
                 self._trying = ""
                 return
 
-    def set_aside(self, letter: DeadLetter) -> None:
+    def set_aside(self, dead_letter: DeadLetter) -> None:
         """Make a letter that was to be delivered again a dead letter again."""
         with self._lock:
             self.pending.append(
-                partial(self.lease.bury, letter.position, letter.model_dump_json(), self._cursor_ends())
+                partial(self.lease.bury, dead_letter.position, dead_letter.model_dump_json(), self._cursor_ends())
             )
 
     def _insert(self, delivery: DeliveryState) -> None:
-        at = next((at for at, each in enumerate(self._waiting) if each.number > delivery.number), len(self._waiting))
-        self._waiting.insert(at, delivery)
+        index = next(
+            (index for index, each in enumerate(self._waiting) if each.number > delivery.number), len(self._waiting)
+        )
+        self._waiting.insert(index, delivery)
 
-    # -- what goes out ----------------------------------------------------------------------------------------------
+    # -- handing out --------------------------------------------------------------------------------------------------
 
     def next(self, now: float) -> DeliveryState | None:
         """Hand out the next delivery if its time has come. Raises CodeTooOld."""
@@ -163,8 +165,8 @@ class DeliveryWindow:
                 if problem is not None:
                     logger.warning("not an event", position=str(problem.position), reason=problem.reason)
                     self._finish(delivery)
-                elif delivery.attempt > self._most:
-                    self._bury(delivery, "its consumers went away while they had it", delivery.attempt - 1)
+                elif delivery.attempt > self._max_attempts:
+                    self._make_dead_letter(delivery, "its consumers went away while they had it", delivery.attempt - 1)
                 else:
                     delivery.state, delivery.when = OUT, now
                     self._counts.delivered += 1
@@ -177,7 +179,7 @@ class DeliveryWindow:
         """Return the seconds until the next delivery; 0 without one."""
         return max(0.0, self._waiting[0].when - now) if self._waiting else 0.0
 
-    def in_doubt(self) -> None:
+    def count_first_attempt(self) -> None:
         """Count the first event as tried: it may have crashed the previous consumer."""
         with self._lock:
             self.is_new = False
@@ -195,7 +197,7 @@ class DeliveryWindow:
         with self._lock:
             return next((delivery.when for delivery in self._queue if delivery.state == OUT), None)
 
-    # -- what comes back --------------------------------------------------------------------------------------------
+    # -- acks and failures -------------------------------------------------------------------------------------------
 
     def ack(self, delivery: DeliveryState) -> bool:
         """Record an ack; return whether to write now. Raises LeaseLost or NotDelivered."""
@@ -217,7 +219,7 @@ class DeliveryWindow:
                 return True
             if self.pending or self._acked - self._written >= ACKS_AT_ONCE:
                 return True
-        return now - self.written_at > ACKS_FOR or now > self.good_until
+        return now - self.written_at > ACKS_FOR or now > self.valid_until
 
     def find(self, position: Position) -> DeliveryState:
         """Return the delivery that is out at a position. Raises NotDelivered, or LeaseLost."""
@@ -243,58 +245,62 @@ class DeliveryWindow:
             self._counts.failed += 1
             delivery.settled(reason)
             self._counts.took.add(now - delivery.when)
-            if delivery.attempt >= self._most:
-                self._bury(delivery, reason, delivery.attempt)
+            if delivery.attempt >= self._max_attempts:
+                self._make_dead_letter(delivery, reason, delivery.attempt)
                 return
             self.pending.append(partial(self.lease.note, str(delivery.position), delivery.attempt, round(delay * 1000)))
             delivery.state, delivery.when, delivery.is_noted = WAITING, now + delay, True
             delivery.attempt += 1
             self._insert(delivery)
 
-    def _bury(self, delivery: DeliveryState, reason: str, attempts: int) -> None:
+    def _make_dead_letter(self, delivery: DeliveryState, reason: str, attempts: int) -> None:
         event = delivery.event
         logger.error("set aside as a dead letter", subscription=self.lease.name, position=str(event.position),
                      attempts=attempts, reason=reason)  # fmt: skip
         self._counts.dead += 1
         delivery.is_noted = False  # the dead letter replaces the note
         self._finish(delivery)
-        letter = DeadLetter.of(self.lease.name, event, reason, attempts).model_dump_json()
-        self.pending.append(partial(self.lease.bury, str(delivery.position), letter, self._cursor_ends()))
+        dead_letter = DeadLetter.of(self.lease.name, event, reason, attempts).model_dump_json()
+        self.pending.append(partial(self.lease.bury, str(delivery.position), dead_letter, self._cursor_ends()))
 
     def _finish(self, delivery: DeliveryState) -> None:
         """Mark a delivery as done, and move the cursor past all at the front of the queue that are."""
         delivery.state = ACKED
         if delivery.is_noted:
             self.pending.append(partial(self.lease.done, str(delivery.position)))
-        line = self._queue
-        while line and line[0].state == ACKED:
-            done = line.popleft()
-            if done.number > 0:
-                self._behind[done.item.shard] = done.item
+        queue = self._queue
+        while queue and queue[0].state == ACKED:
+            finished = queue.popleft()
+            if finished.number > 0:
+                self._handled_ends[finished.item.shard] = finished.item
 
     # -- writes to the engine ----------------------------------------------------------------------------------------
 
     @property
-    def owes(self) -> bool:
+    def has_pending_writes(self) -> bool:
         """Whether there are pending writes."""
         return bool(self.pending) or self._acked > self._written
 
-    def owed(self) -> tuple[list[CursorEnd], int, list[PendingWrite]]:
+    def pending_writes(self) -> tuple[list[CursorEnd], int, list[PendingWrite]]:
         """Return the end of the handled events, the number of acks in them, and the pending calls."""
         with self._lock:
             return self._cursor_ends(), self._acked, list(self.pending)
 
-    def wrote(self, begun: float, acked: int, told: list[PendingWrite], again: int) -> None:
+    def record_written(self, started_at: float, acked: int, written: list[PendingWrite], redeliveries: int) -> None:
         """Record the completed writes."""
         with self._lock:
             self._written = max(self._written, acked)
-            self.pending = [write for write in self.pending if not any(write is each for each in told)]
-            self.written_at, self.good_until, self.again = begun, begun + self.lease.ms / 1000, again
+            self.pending = [write for write in self.pending if not any(write is each for each in written)]
+            self.written_at, self.valid_until, self.redeliveries = (
+                started_at,
+                started_at + self.lease.ms / 1000,
+                redeliveries,
+            )
 
     def _cursor_ends(self) -> list[CursorEnd]:
         """Return the handled end of each shard: the end of the entries read if none are out."""
-        ends = {} if self._queue or self.raw else self._ends
+        ends = {} if self._queue or self.received else self._ends
         return [
             ends.get(shard) or (CursorEnd(at.position, at.id) if isinstance(at, LogEntry) else at)
-            for shard, at in enumerate(self._behind)
+            for shard, at in enumerate(self._handled_ends)
         ]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
-_waiting: list[Callable[[], None]] = []
+_preparations: list[Callable[[], None]] = []
 
 
 class _Stderr:
@@ -26,8 +26,8 @@ class _Logger:
     def _logger(self) -> Any:
         import structlog
 
-        while _waiting:
-            _waiting.pop()()
+        while _preparations:
+            _preparations.pop()()
         return structlog.wrap_logger(_Stderr())
 
     def __getattr__(self, name: str) -> Any:
@@ -39,7 +39,7 @@ def before_logging(prepare: Callable[[], None]) -> None:
     if "structlog" in sys.modules:
         prepare()
     else:
-        _waiting.append(prepare)
+        _preparations.append(prepare)
 
 
 def stderr_logger() -> Any:

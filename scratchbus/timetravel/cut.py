@@ -11,7 +11,7 @@ from scratchbus.domain.values import millis, moment
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidPosition, shown
 from scratchbus.eventlog.position_at import batch_end, last_until
-from scratchbus.readmodel.queries import look
+from scratchbus.readmodel.page_query import query_page
 from scratchbus.readmodel.scope import Core
 
 _APART_MS = 1_000
@@ -53,7 +53,7 @@ def cut_at(core: Core, page: str, when: When) -> Step[Cut]:
 
 
 def _at_time(core: Core, page: str, ms: int) -> Step[Cut]:
-    now = (yield from look(core.log, page, core.fresh, "get")).now
+    now = (yield from query_page(core.log, page, core.fresh, "get")).now
     if ms > now + _APART_MS:
         raise InvalidPosition(
             f"{moment(ms).isoformat(timespec='seconds')} is in the future; the engine has"

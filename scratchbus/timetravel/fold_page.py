@@ -36,7 +36,7 @@ from scratchbus.projections.page_in_memory import LivePage
 from scratchbus.projections.projection import UNFOLDABLE, damage
 from scratchbus.projections.table import IN_PLACE
 from scratchbus.readmodel import snapshots
-from scratchbus.readmodel.garbage import without_collections
+from scratchbus.readmodel.gc_pause import with_gc_paused
 from scratchbus.readmodel.rebuild import Progress
 from scratchbus.readmodel.snapshots import OpenSnapshot, Snapshot
 from scratchbus.timetravel.cut import Cut
@@ -142,7 +142,7 @@ def fold_events(
             entries = [entry for entry in entries if entry_position(entry, end.shard) <= end]
         page_entries = _entries_on_page(entries, name)
         for at in range(0, len(page_entries), AT_ONCE):
-            without_collections(partial(_apply_all, documents, page_entries[at : at + AT_ONCE], end.shard, reopened))
+            with_gc_paused(partial(_apply_all, documents, page_entries[at : at + AT_ONCE], end.shard, reopened))
         count += len(page_entries)
         if collector is not None and page_entries:
             collector.collect(entries, count, end.shard, documents)

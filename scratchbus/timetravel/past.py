@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
-from scratchbus.commands.outcome import not_found
+from scratchbus.commands.observations import not_found
 from scratchbus.commands.read import Reads, StoredPage
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.observation import Observation

@@ -15,7 +15,7 @@ from scratchbus.projections.conversation import Conversation, conversation_of
 from scratchbus.projections.notebook import Notebook
 from scratchbus.projections.scratch_page import settled
 from scratchbus.readmodel.memory_history import folded, history_of
-from scratchbus.readmodel.remembered import documents_at, remembered_at
+from scratchbus.readmodel.past_documents import documents_at, memories_at
 from scratchbus.readmodel.scope import Core
 from scratchbus.timetravel.cut import Cut, When, cut_at
 
@@ -30,7 +30,7 @@ def notes_as_of(core: Core, page: str, when: When, query: str = "", tags: Sequen
     """Return the notes of a session at a moment. Cost: the events of the session up to then."""
     query, checked_tags = check_text("query", query), check_tags([tags] if isinstance(tags, str) else tags)
     cut = yield from cut_at(core, page, when)
-    documents = yield from remembered_at(core.log, page, cut.position)
+    documents = yield from memories_at(core.log, page, cut.position)
     notebook = Notebook(document for document in documents.values() if isinstance(document, Note))
     notes = notebook.search(query, checked_tags)
     if query or checked_tags:
@@ -66,4 +66,4 @@ def documents_as_of(core: Core, page: str, when: When) -> Step[tuple[Cut, dict[s
 def conversation_as_of(core: Core, page: str, when: When) -> Step[Conversation]:
     """Return the conversation of a session at a moment. Cost: the events of the session up to then."""
     cut = yield from cut_at(core, page, when)
-    return conversation_of((yield from remembered_at(core.log, page, cut.position)))
+    return conversation_of((yield from memories_at(core.log, page, cut.position)))

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Self
 
-from scratchbus.engine.wakeup import wait
+from scratchbus.engine.waits import wait
 from scratchbus.eventlog.reader import Stop
 from scratchbus.views.live_page import Change, Live
 from scratchbus.views.reads import PendingChanges
@@ -33,9 +33,9 @@ class PageChanges(PendingChanges):
             change = self._take()
             if change is not None:
                 return change
-            if self._is_over():
+            if self._has_ended():
                 break
-            wait(self._woken, self._nap)
+            wait(self._woken, self._poll_seconds)
         raise StopIteration
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Self
 
-from scratchbus.engine.wakeup import wait_async
+from scratchbus.engine.waits import wait_async
 from scratchbus.eventlog.reader import Stop
 from scratchbus.views.live_page import Change, Live
 from scratchbus.views.reads import PendingChanges
@@ -31,9 +31,9 @@ class AsyncPageChanges(PendingChanges):
             change = self._take()
             if change is not None:
                 return change
-            if self._is_over():
+            if self._has_ended():
                 break
-            await wait_async(self._woken, self._nap)
+            await wait_async(self._woken, self._poll_seconds)
         raise StopAsyncIteration
 
     async def aclose(self) -> None:

@@ -17,7 +17,7 @@ from weakref import WeakSet
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
-from scratchbus.engine.patience import backoff
+from scratchbus.engine.retry_limits import backoff
 from scratchbus.engine.steps import Pause, Step, ask
 from scratchbus.errors import BusClosed, CodeTooOld, LogError, LogGap, LogRewound, PositionLost, ScratchbusError
 from scratchbus.eventlog.cursor import Cursor
@@ -26,7 +26,7 @@ from scratchbus.eventlog.tail import Feed
 from scratchbus.projections.page_in_memory import LivePage
 from scratchbus.readmodel.scope import REGISTRY_AGE, Core, refresh_registry
 from scratchbus.telemetry.logs import stderr_logger
-from scratchbus.views.load import fold_item, read_page, replay
+from scratchbus.views.page_loader import fold_item, read_page, replay
 
 CLOCK_AGE = 10.0
 """Seconds after which the engine is asked for its time again."""
@@ -85,12 +85,12 @@ class Live:
         self._live = LivePage((), 0)
         self._cursor = Cursor(Position(0, 0, feed.shard))
         self._watchers: WeakSet[Watcher] = WeakSet()  # unused ones disappear
-        self._ahead_ms = 0.0  # the engine's clock minus the local monotonic clock
+        self._clock_offset_ms = 0.0  # the engine's clock minus the local monotonic clock
         self._clock_read = 0.0
         self._problem: ScratchbusError | None = None
         self._is_following = False  # these three are guarded by the feed's lock
         self._is_busy = True
-        self._begun = 0
+        self._resyncs = 0
 
     # -- for readers, with the lock ------------------------------------------------------------------------------------
 
@@ -114,7 +114,7 @@ class Live:
         if self.ended is not None:
             raise self.ended.with_traceback(None)
         live = self._live
-        now = time.monotonic() * 1000 + self._ahead_ms
+        now = time.monotonic() * 1000 + self._clock_offset_ms
         if now >= live.next_ms or self._cursor.position.ms >= live.next_ms:
             live.advance(max(int(now), self._cursor.position.ms))
         return live
@@ -135,7 +135,7 @@ class Live:
     def resync(self) -> None:
         """Read the log again, since its tail was restarted."""
         self._is_following = False
-        self._begun += 1
+        self._resyncs += 1
         if not self._is_busy:
             self._is_busy = True
             self._spawn(self._recover())
@@ -148,7 +148,7 @@ class Live:
         for is_last in (False, False, True):
             try:
                 yield from self.keep()
-                yield from self._begin()
+                yield from self._load()
                 yield from self._join()
                 return
             except LogRewound:  # replaced while it was read
@@ -178,28 +178,28 @@ class Live:
         """Set the clock, and load a newer registry if there is one."""
         self._clock_read = time.monotonic()
         engine_ms = yield from read_clock(self._feed.shard)
-        self._ahead_ms = engine_ms - time.monotonic() * 1000
+        self._clock_offset_ms = engine_ms - time.monotonic() * 1000
         if time.monotonic() - self._core.registry_checked > REGISTRY_AGE:
             yield from refresh_registry(self._core)
 
-    def _begin(self, lost: ScratchbusError | None = None) -> Step[None]:
-        now_ms = int(time.monotonic() * 1000 + self._ahead_ms)
+    def _load(self, problem: ScratchbusError | None = None) -> Step[None]:
+        now_ms = int(time.monotonic() * 1000 + self._clock_offset_ms)
         live, cursor = yield from read_page(self._core.log, self.page, now_ms, self._core.settings.ms("keep_final"))
         with self.lock:
             self._live, self._cursor = live, cursor
-            if lost is not None:
-                self._tell(Change(None, None, None, str(lost)))
+            if problem is not None:
+                self._tell(Change(None, None, None, str(problem)))
             self._wake()
 
     def _join(self) -> Step[None]:
         """Read the log to its end and follow the tail, or wait for the tail to start."""
         feed = self._feed
         while True:
-            begun, cursor = self._begun, replace(self._cursor)
+            resyncs, cursor = self._resyncs, replace(self._cursor)
             yield from replay(self._core.log, cursor, self._take)
             self._cursor.origin = cursor.origin
             with feed.lock:
-                if begun == self._begun:
+                if resyncs == self._resyncs:
                     items = feed.after(self._cursor)
                     if items is not None or not feed.has_begun:
                         self._take(items or ())
@@ -215,7 +215,7 @@ class Live:
             try:
                 if lost is not None:
                     yield from self.keep()
-                    yield from self._begin(lost)
+                    yield from self._load(lost)
                     lost = None
                 yield from self._join()
                 self._problem = None
@@ -245,8 +245,8 @@ class Live:
                 for item in items:
                     if item.position.seq > self._cursor.position.seq:
                         if item.fields.get(b"page") == self._name:
-                            self._turn(item)
-                        item.place(self._cursor)
+                            self._fold(item)
+                        item.move_cursor(self._cursor)
             except CodeTooOld as error:
                 self.ended = error
             except Exception as problem:  # not the feed's fault, and others follow it too
@@ -263,7 +263,7 @@ class Live:
         logger.error("a view stopped", reason=str(error))
         return error
 
-    def _turn(self, item: LogEntry) -> None:
+    def _fold(self, item: LogEntry) -> None:
         (before, after), event, problem = fold_item(self._live, item)
         if before is not after:
             self._tell(Change(before, after, event, problem))

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
-from scratchbus.commands.outcome import no_status, statuses_of
+from scratchbus.commands.observations import no_status, statuses_of
 from scratchbus.domain.checks import check_limit
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import BusPosition, Position
@@ -134,20 +134,20 @@ class ViewReads:
             raise NotFound(f"after: there is no {after} on page {self.page!r}; pass the observation, not its id")
         return found.added_seq
 
-    def _place(self, place: Reached) -> Position:
+    def _position_of(self, point: Reached) -> Position:
         """Return a position on the shard of the page. Raises InvalidPosition."""
         shard, shards = self._core.log.shard(self.page), self._core.log.shards
-        if isinstance(place, str):
-            place = BusPosition.parse(place) if "," in place else Position.parse(place)
-        if isinstance(place, BusPosition):
-            if len(place.shards) != shards:
+        if isinstance(point, str):
+            point = BusPosition.parse(point) if "," in point else Position.parse(point)
+        if isinstance(point, BusPosition):
+            if len(point.shards) != shards:
                 raise InvalidPosition(
-                    f"{str(place)!r} is a position of a bus with {len(place.shards)} shards, not {shards}"
+                    f"{str(point)!r} is a position of a bus with {len(point.shards)} shards, not {shards}"
                 )
-            return place.shards[shard]._replace(shard=shard)
-        position = place.position if isinstance(place, Observation) else place
+            return point.shards[shard]._replace(shard=shard)
+        position = point.position if isinstance(point, Observation) else point
         if not isinstance(position, Position):
-            raise InvalidPosition(f"{shown(place)} is not a position; pass that of an event, or what a write returned")
+            raise InvalidPosition(f"{shown(point)} is not a position; pass that of an event, or what a write returned")
         if position.shard != shard:
             raise InvalidPosition(f"{str(position)!r} is not on shard {shard}, where page {self.page!r} is")
         return position
@@ -165,12 +165,12 @@ class ViewReads:
 
     def _behind(self, position: Position, seconds: float) -> Behind:
         live = self._open()
-        why = f": {live.trouble}" if live.trouble else "; give it more time"
+        reason = f": {live.trouble}" if live.trouble else "; give it more time"
         return Behind(
-            f"the view of page {self.page!r} is at {live.position}, not yet at {position}, after {seconds:g} s{why}"
+            f"the view of page {self.page!r} is at {live.position}, not yet at {position}, after {seconds:g} s{reason}"
         )
 
-    def _taking(self) -> tuple[Live, Callable[[], bool]]:
+    def _new_iteration(self) -> tuple[Live, Callable[[], bool]]:
         """Return the live page, and a function that returns whether this view still follows it."""
         live = self._open()
         return live, lambda: self._live is live
@@ -186,7 +186,7 @@ class PendingChanges(Watcher):
         self._changes: deque[Change] = deque()
         self._is_closed = False
         self._is_open, self._stop = is_open, stop
-        self._nap = None if stop is None else STOPPABLE_BLOCK_MS / 1000
+        self._poll_seconds = None if stop is None else STOPPABLE_BLOCK_MS / 1000
         self._live = live
         live.watch(self)
 
@@ -212,7 +212,7 @@ class PendingChanges(Watcher):
     def _is_stopped(self) -> bool:
         return self._is_closed or (self._stop is not None and self._stop.is_set())
 
-    def _is_over(self) -> bool:
+    def _has_ended(self) -> bool:
         """Return whether no more changes will come because the view or the bus was closed."""
         ended = self._live.ended
         if not self._is_open() or isinstance(ended, BusClosed | ViewClosed):

@@ -16,7 +16,7 @@ from scratchbus.readmodel.scope import Core
 from scratchbus.views.live_page import Live
 
 Lock = TypeVar("Lock")
-Keeping = TypeVar("Keeping", bound=Keeper | AsyncKeeper)
+KeeperType = TypeVar("KeeperType", bound=Keeper | AsyncKeeper)
 
 
 class _SharedPage(Generic[Lock]):
@@ -28,8 +28,8 @@ class _SharedPage(Generic[Lock]):
         self.live: Live | None = None
 
 
-class _Pages(Generic[Lock, Keeping]):
-    def __init__(self, core: Core, keeper: Keeping, make_lock: Callable[[], Lock]) -> None:
+class _Pages(Generic[Lock, KeeperType]):
+    def __init__(self, core: Core, keeper: KeeperType, make_lock: Callable[[], Lock]) -> None:
         self.core = core
         self._keeper = keeper
         self._make_lock = make_lock
@@ -53,12 +53,12 @@ class _Pages(Generic[Lock, Keeping]):
     def _end(self) -> None:
         with self._lock:
             self._is_closed = True
-            all_shared, self._shared = self._shared, {}
-        for shared in all_shared.values():
+            pages, self._shared = self._shared, {}
+        for shared in pages.values():
             if shared.live is not None:
                 self._drop(shared.live, BusClosed())
 
-    def _wanted(self, page: str) -> _SharedPage[Lock]:
+    def _enter(self, page: str) -> _SharedPage[Lock]:
         with self._lock:
             if self._is_closed:
                 raise BusClosed
@@ -87,7 +87,7 @@ class LivePages(_Pages[threading.Lock, Keeper]):
 
     def enter(self, page: str) -> Live:
         """Return the live page; its first view starts it. Raises EngineError, LogError or BusClosed."""
-        shared = self._wanted(page)
+        shared = self._enter(page)
         try:
             with shared.starting:
                 shared.live = shared.live or self._start(page)
@@ -133,7 +133,7 @@ class AsyncLivePages(_Pages[asyncio.Lock, AsyncKeeper]):
 
     async def enter(self, page: str) -> Live:
         """Return the live page; its first view starts it. Raises EngineError, LogError or BusClosed."""
-        shared = self._wanted(page)
+        shared = self._enter(page)
         try:
             async with shared.starting:
                 shared.live = shared.live or await self._start(page)

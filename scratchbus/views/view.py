@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Self
 
 from scratchbus.domain.values import Duration
-from scratchbus.engine.wakeup import wait
+from scratchbus.engine.waits import wait
 from scratchbus.eventlog.reader import Stop
 from scratchbus.views.changes import PageChanges
 from scratchbus.views.live_page import Change, Watcher
@@ -33,12 +33,12 @@ class View(ViewReads):
 
         Raises Behind after `timeout`, which defaults to `fresh_timeout`.
         """
-        place, seconds = self._place(position), self._seconds(timeout)
+        target, seconds = self._position_of(position), self._seconds(timeout)
         woken, deadline = threading.Event(), time.monotonic() + seconds
         watcher = self._open().watch(Watcher(woken))
-        while not self._has(place):
+        while not self._has(target):
             if not wait(woken, max(0.0, deadline - time.monotonic())):
-                raise self._behind(place, seconds)
+                raise self._behind(target, seconds)
             watcher.woken.clear()
 
     def changes(self, stop: Stop | None = None) -> Iterator[Change]:
@@ -47,7 +47,7 @@ class View(ViewReads):
         Up to 10,000 changes wait to be taken. A reader that is further behind, or whose log was trimmed or replaced,
         gets one change with `is_resync` instead of the missing ones.
         """
-        return PageChanges(*self._taking(), stop)
+        return PageChanges(*self._new_iteration(), stop)
 
     def close(self) -> None:
         """Close the view; its iterators end, and reads raise ViewClosed."""

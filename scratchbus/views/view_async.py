@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Self
 
 from scratchbus.domain.values import Duration
-from scratchbus.engine.wakeup import wait_async
+from scratchbus.engine.waits import wait_async
 from scratchbus.eventlog.reader import Stop
 from scratchbus.views.changes_async import AsyncPageChanges
 from scratchbus.views.live_page import Change, Watcher
@@ -31,12 +31,12 @@ class AsyncView(ViewReads):
 
         Raises Behind after `timeout`, which defaults to `fresh_timeout`.
         """
-        place, seconds = self._place(position), self._seconds(timeout)
+        target, seconds = self._position_of(position), self._seconds(timeout)
         woken, deadline = asyncio.Event(), time.monotonic() + seconds
         watcher = self._open().watch(Watcher(woken))
-        while not self._has(place):
+        while not self._has(target):
             if not await wait_async(woken, max(0.0, deadline - time.monotonic())):
-                raise self._behind(place, seconds)
+                raise self._behind(target, seconds)
             watcher.woken.clear()
 
     def changes(self, stop: Stop | None = None) -> AsyncIterator[Change]:
@@ -45,7 +45,7 @@ class AsyncView(ViewReads):
         Up to 10,000 changes wait to be taken. A reader that is further behind, or whose log was trimmed or replaced,
         gets one change with `is_resync` instead of the missing ones.
         """
-        return AsyncPageChanges(*self._taking(), stop)
+        return AsyncPageChanges(*self._new_iteration(), stop)
 
     async def close(self) -> None:
         """Close the view; its iterators end, and reads raise ViewClosed."""

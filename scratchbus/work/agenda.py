@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
-from scratchbus.commands.claim import Picked, Wanted, pick
+from scratchbus.commands.claim import Picked, PickFilter, pick
 from scratchbus.domain.checks import check_label, check_some
 from scratchbus.domain.values import Duration, check_page
-from scratchbus.engine.patience import backoff
+from scratchbus.engine.retry_limits import backoff
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import Conflict, NotFound, ScratchbusError
 from scratchbus.eventlog.keys import SYSTEM_PAGE
@@ -53,7 +53,7 @@ class Agenda:
         self,
         core: Core,
         name: str,
-        wanted: Wanted,
+        wanted: PickFilter,
         pages: str | Collection[str] | None,
         ttl: Duration,
         terms: WorkTerms,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from scratchbus.commands import change
 from scratchbus.commands import claim as claims
-from scratchbus.commands.claim import TRIED, Back, Picked, Wanted
+from scratchbus.commands.claim import TRIED, Picked, PickFilter, ReleaseTerms
 from scratchbus.commands.execution import Command, execute
 from scratchbus.domain.observation import Claim, Observation
 from scratchbus.domain.values import Duration, delay_ms, duration_ms
@@ -28,7 +28,7 @@ from scratchbus.errors import (
 )
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.scope import Core
-from scratchbus.subscriptions.consumer import NAP, PASSING
+from scratchbus.subscriptions.consumer import NAP, TRANSIENT_ERRORS
 from scratchbus.subscriptions.delivery_state import reason_of
 from scratchbus.subscriptions.options import check_attempts, seconds
 from scratchbus.telemetry.counters import counts
@@ -40,9 +40,9 @@ LONGEST_DELAY = 60.0
 NO_OUTCOME = "its handler ended without an outcome: resolve, review, archive, release or fail each job"
 """The reason for the failure of a job left without an outcome."""
 
-UNTRIED = Back(untried=True)
+UNTRIED = ReleaseTerms(untried=True)
 
-NOBODY_ELSES = (Conflict, NotFound, BusClosed, *PASSING)
+NOBODY_ELSES = (Conflict, NotFound, BusClosed, *TRANSIENT_ERRORS)
 """Errors that may keep a worker from giving a job back; its claim then lapses by itself, or has lapsed."""
 
 _LONGEST_REASON = 1_000
@@ -84,7 +84,7 @@ class JobState:
         self._core = core
         self._ttl_ms = duration_ms(ttl) or 0
         self._terms = terms
-        self._started_at = self._renewed_at = picked.asked
+        self._started_at = self._renewed_at = picked.asked_at
         self._not_before = 0.0
         self._is_over = self._is_lost = self._is_writing = False
         self._acting = ExitStack()
@@ -136,7 +136,7 @@ class JobState:
         counts.jobs[_COUNTED[kind.verb]] += 1
         return after
 
-    def release_steps(self, back: Back, event_id: str | None = None) -> Step[Observation]:
+    def release_steps(self, back: ReleaseTerms, event_id: str | None = None) -> Step[Observation]:
         """Release it."""
         return self.command_steps(claims.Release, event_id, by=self.claim.by, back=back)
 
@@ -147,7 +147,7 @@ class JobState:
         reason = " ".join(str(reason).split())[:_LONGEST_REASON]
         if self.attempt >= self._terms.max_attempts:
             return (yield from self.give_up_steps(self.attempt, reason, event_id))
-        return (yield from self.release_steps(Back(ms, reason=reason), event_id))
+        return (yield from self.release_steps(ReleaseTerms(ms, reason=reason), event_id))
 
     def give_up_steps(self, attempts: int, reason: str, event_id: str | None = None) -> Step[Observation]:
         """Send it to review with the reason; if its lifecycle has no review, release it with the longest delay."""
@@ -155,7 +155,7 @@ class JobState:
         try:
             return (yield from self.transition_steps(change.Review, reason, event_id))
         except (InvalidField, InvalidTransition):
-            return (yield from self.release_steps(Back(round(LONGEST_DELAY * 1000), reason=reason), event_id))
+            return (yield from self.release_steps(ReleaseTerms(round(LONGEST_DELAY * 1000), reason=reason), event_id))
 
     def settle_steps(self, problem: BaseException | None) -> Step[Observation]:
         """Fail it for an exception or a missing outcome of its handler; release it untried on an interrupt."""
@@ -167,7 +167,7 @@ class JobState:
         seconds = self._terms.retry_delay * 2 ** min(self.attempt - 1, 16)
         return float(min(LONGEST_DELAY, seconds)) * random.uniform(0.8, 1.2)
 
-    def _release(self, back: Back) -> claims.Release:
+    def _release(self, back: ReleaseTerms) -> claims.Release:
         return claims.Release.parse({"id": self.id, "by": self.claim.by, "back": back, "fence": self.fence})
 
     def command_steps(
@@ -212,7 +212,7 @@ class JobState:
             if self.is_out and not self._is_writing:  # else it ended regularly
                 self._is_lost = True
                 logger.warning("lost a claim", observation=self.id, reason=str(problem))
-        except PASSING:
+        except TRANSIENT_ERRORS:
             self._not_before = started_at + NAP
 
 
@@ -227,5 +227,5 @@ def claim_next(
     event_id: str | None,
 ) -> Step[H | None]:
     """Claim the next observation of a page, and return the result of `make_job` for it; None without one."""
-    found = yield from claims.pick(core, page, Wanted.of(types, tags), by, ttl, event_id=event_id)
+    found = yield from claims.pick(core, page, PickFilter.of(types, tags), by, ttl, event_id=event_id)
     return make_job(found) if isinstance(found, Picked) else None

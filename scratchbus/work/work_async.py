@@ -10,14 +10,14 @@ from functools import partial
 from typing import Any, Self, Unpack
 
 from scratchbus.commands import change
-from scratchbus.commands.claim import LinkAction, Picked, Wanted
+from scratchbus.commands.claim import LinkAction, Picked, PickFilter
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.observation_models import ObservationPatch
 from scratchbus.domain.values import Duration, check_whole
 from scratchbus.eventlog.reader import Stop
 from scratchbus.readmodel.scope import AsyncHost
 from scratchbus.subscriptions.concurrency_async import MOST_AT_ONCE, run_together
-from scratchbus.subscriptions.consumer import NAP, PASSING
+from scratchbus.subscriptions.consumer import NAP, TRANSIENT_ERRORS
 from scratchbus.subscriptions.delivery_state import NOT_THE_EVENTS_FAULT, reason_of
 from scratchbus.telemetry import tracing
 from scratchbus.telemetry.logs import stderr_logger
@@ -99,7 +99,7 @@ class AsyncWork:
         self,
         bus: AsyncHost,
         name: str,
-        wanted: Wanted,
+        wanted: PickFilter,
         pages: str | Collection[str] | None,
         ttl: Duration,
         terms: WorkTerms,
@@ -173,7 +173,7 @@ class AsyncWork:
                 if not self._is_closed and not job.is_lost:
                     return job
                 await self._release_job()
-            except PASSING as problem:
+            except TRANSIENT_ERRORS as problem:
                 await self._bus.feeds.wait((), self._woken, self._agenda.trouble(problem))
         raise StopAsyncIteration
 

@@ -162,7 +162,7 @@ def test_only_the_fields_of_the_index_are_found(store: ScratchbusStore):
 
 def age(bus: Bus, key: str, ms: int) -> None:
     """Let an item have been put or used so long ago."""
-    held = bus.core.items._held
+    held = bus.core.items._cached
     (cached,) = held.values()
     index = cached.memory
     (item,) = [each for each in index._all.values() if each.key == key]
@@ -191,7 +191,7 @@ def test_a_sweep_spares_what_was_put_meanwhile(bus: Bus, store: ScratchbusStore,
     store.put(("s",), "k", {"n": 1}, ttl=1)
     assert store.get(("s",), "k", refresh_ttl=False) is not None
     age(bus, "k", 61_000)
-    (cached,) = bus.core.items._held.values()
+    (cached,) = bus.core.items._cached.values()
     found = cached.memory.expired(time.time() * 1000)
     assert keys(found) == ["k"]
     cached.memory.expired = lambda _: found  # type: ignore[method-assign, assignment]  # another process is faster than the sweep

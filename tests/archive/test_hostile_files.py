@@ -15,8 +15,8 @@ import pytest
 from backports import zstd
 
 from scratchbus import Bus
+from scratchbus.archive.archive_check import verify
 from scratchbus.archive.archiver import archive_bus
-from scratchbus.archive.check import verify
 from scratchbus.archive.manifest import END, Manifest, SegmentFiles, StoredFile
 from scratchbus.archive.stores import open_store
 from scratchbus.errors import ArchiveDamaged, ScratchbusError
@@ -49,7 +49,7 @@ def replace_file(directory: Path, which: str, content: bytes, **chain: object) -
 
 def read_all(bus: Bus) -> None:
     """Read everything that comes from the archive, with nothing at hand of what was read before."""
-    archive = bus.core.log.past
+    archive = bus.core.log.archive
     assert archive is not None
     with Bus.connect(bus.settings.url, bus="kept", archive_url=bus.settings.archive_url) as other:
         for event in list(other.events())[:3]:

@@ -9,8 +9,8 @@ from secrets import token_hex
 import pytest
 
 from scratchbus import Bus
+from scratchbus.archive.archive_check import verify
 from scratchbus.archive.archiver import archive_bus
-from scratchbus.archive.check import verify
 from scratchbus.archive.contents import archived_segments
 from scratchbus.archive.object_store import ObjectStore
 from scratchbus.archive.stores import open_store

@@ -11,11 +11,11 @@ import pytest
 from backports import zstd
 
 from scratchbus import Bus
+from scratchbus.archive.archive_check import verify
 from scratchbus.archive.archiver import archive_bus
 from scratchbus.archive.catalog import read_file
-from scratchbus.archive.check import verify
 from scratchbus.archive.contents import archived_segments
-from scratchbus.archive.lines import check_line, erase_lines, place_of
+from scratchbus.archive.lines import check_line, erase_lines, position_of
 from scratchbus.archive.manifest import Manifest, SegmentFiles, StoredFile
 from scratchbus.archive.segment import index_of, pack, unpack
 from scratchbus.archive.stores import Store, open_store
@@ -51,7 +51,7 @@ def rewrite(directory: Path, at: int, change: Callable[[list[bytes]], list[bytes
     lines = change(unpack(file.read_bytes()))
     file.write_bytes(pack(lines))
     index_file = folder(directory) / manifest.files.index.name
-    checked = [check_line(line, place_of(line)[1]) for line in lines]
+    checked = [check_line(line, position_of(line)[1]) for line in lines]
     index_file.write_bytes(index_of(checked).encode())
     files = SegmentFiles(
         segment=StoredFile.of(file.name, file.read_bytes()),
@@ -103,7 +103,7 @@ def test_a_byte_that_is_dropped_inserted_or_swapped_is_found(archive: Path, kind
         lambda lines: [*lines[:3], lines[4], lines[3], *lines[5:]],
         lambda lines: [*lines[:3], lines[3], *lines[3:]],
         lambda lines: lines[:-1],
-        lambda lines: erase_lines(lines, {place_of(lines[3])[1]}),
+        lambda lines: erase_lines(lines, {position_of(lines[3])[1]}),
     ],
     ids=["changed", "dropped", "swapped", "inserted", "cut off", "erased without a word"],
 )
@@ -183,11 +183,11 @@ def test_an_erasure_meanwhile_is_no_finding(archived: Bus, directory: Path, monk
 
     def read_late(store: Store, folder: str, file: StoredFile) -> bytes:
         if file.name.startswith(f"{11:016d}"):  # its manifest is read, and just now it is rewritten
-            monkeypatch.setattr("scratchbus.archive.check.read_file", read_file)
+            monkeypatch.setattr("scratchbus.archive.archive_check.read_file", read_file)
             archived.page("page-1").erase(id, reason="asked for")
         return read_file(store, folder, file)
 
-    monkeypatch.setattr("scratchbus.archive.check.read_file", read_late)
+    monkeypatch.setattr("scratchbus.archive.archive_check.read_file", read_late)
     assert problems(directory) == []
 
 

@@ -21,8 +21,8 @@ from rich.console import Console
 from rich.table import Table
 
 from scratchbus import Bus, NewObservation, Page
+from scratchbus.archive.archive_check import verify as verify_archive
 from scratchbus.archive.archiver import archive_bus
-from scratchbus.archive.check import verify as verify_archive
 from scratchbus.archive.stores import open_store
 from tests.benchmarks.slider import time_slider
 from tests.benchmarks.stage import BATCH, ROOM, TAGS, TYPES, Stage, catch_up, fill, given, open_stage

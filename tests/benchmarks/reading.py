@@ -56,7 +56,7 @@ def measure_active(stage: Stage, sizes: Sizes) -> list[Row]:
 
     def read_all() -> None:
         for _ in range(sizes.reads):
-            bus.core.log.keys(0).reads.clear()
+            bus.core.log.keys(0).cached_reads.clear()
             page.active()
 
     def read_late() -> None:
@@ -65,8 +65,8 @@ def measure_active(stage: Stage, sizes: Sizes) -> list[Row]:
 
     def read_first() -> None:
         for _ in range(sizes.reads):
-            anew.core.log.keys(0).folds.clear()
-            anew.core.log.keys(0).reads.clear()
+            anew.core.log.keys(0).cached_folds.clear()
+            anew.core.log.keys(0).cached_reads.clear()
             first.active()
 
     taken = interleave(

@@ -191,7 +191,7 @@ def test_displacements_are_written_alike_whether_or_not_something_may_be_in_thei
                 said = said.replace(fields[3].decode(), f"subject {number}").replace(fields[1].decode(), f"id {number}")
             said = said.replace(id.decode(), f"place {number}")
         written.append(re.sub(r"added=\d+|\(\d+", "", said))
-        assert bus.core.log.unusual.keys() == ({"main"} if len(written) == 2 else set())
+        assert bus.core.log.guarded_pages.keys() == ({"main"} if len(written) == 2 else set())
         send(bus, "SADD", f"{keys.ids}retried", "what was sent again may be one of them")
     assert (written[0].count("displaced"), written[0].count("'2/2'")) == (2, 3)
     assert written[1] == written[0]

@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from scratchbus import NewObservation
+from scratchbus.archive.archive_check import verify
 from scratchbus.archive.archiver import Progress, archive_bus, run_archiver
-from scratchbus.archive.check import verify
 from scratchbus.archive.stores import DirectoryStore, open_store
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import ask_all

@@ -8,7 +8,7 @@ from scratchbus import NewObservation
 from scratchbus.errors import Behind, EngineForbidden, EngineReadOnly, PositionLost
 from scratchbus.eventlog.checkpoint import Outcome
 from scratchbus.eventlog.codec import decode_items
-from scratchbus.readmodel import queries
+from scratchbus.readmodel import page_query
 from scratchbus.readmodel.projector import run_projector
 from tests.engines import ONE
 from tests.faults.interposing import interposed
@@ -96,7 +96,7 @@ def test_stale_reads_show_what_is_folded(bus, page):
 def far_behind(connect, **settings):
     """Return a page with more events than a reader folds in memory, and a reader of its own."""
     page = connect(max_observations=1000).page()
-    page.add_many([NewObservation(type="observation", content=f"{n}") for n in range(queries.IN_MEMORY + 1)])
+    page.add_many([NewObservation(type="observation", content=f"{n}") for n in range(page_query.IN_MEMORY + 1)])
     return connect("reader", **settings).page()
 
 
@@ -108,7 +108,7 @@ def test_a_read_that_cannot_catch_up_says_so(connect, monkeypatch):
     with pytest.raises(Behind, match="over fresh_timeout"):
         page.list(stale_ok=True)  # what it would leave out is older than that by now
     monkeypatch.undo()
-    assert len(connect("patient").page().list(limit=None)) == queries.IN_MEMORY + 1
+    assert len(connect("patient").page().list(limit=None)) == page_query.IN_MEMORY + 1
 
 
 def _lose(prepared, sent):
@@ -125,7 +125,7 @@ def test_a_reader_that_may_not_write_folds_in_memory(connect, monkeypatch, error
         raise error("no writing here")
 
     monkeypatch.setattr("scratchbus.readmodel.commits.commit", refused)
-    assert len(page.list(limit=None)) == len(page.active()) == queries.IN_MEMORY + 1
+    assert len(page.list(limit=None)) == len(page.active()) == page_query.IN_MEMORY + 1
     assert checkpoint(connect()) is None
 
 
@@ -193,7 +193,7 @@ def folded(monkeypatch):
         sizes.append(len(entries))
         return decode_items(entries, shard)
 
-    monkeypatch.setattr(queries, "decode_items", noted)
+    monkeypatch.setattr(page_query, "decode_items", noted)
     return sizes
 
 

@@ -215,9 +215,9 @@ def test_a_lapse_is_for_a_claim_that_is_over(write, page, clock):
 
 def test_a_reminder_is_due_at_the_version_it_was_read_at(write, page):
     one = page.add("reminder", "x", remind_on={"type": "risk_alert"}).id
-    assert write(Write(Due(**about(one)), Op.NOTE, version=1, wake="0")) == ["due"]
+    assert write(Write(Due(**about(one)), Op.NOTE, version=1, due_at="0")) == ["due"]
     with pytest.raises(VersionConflict):
-        write(Write(Due(**about(one)), Op.NOTE, version=1, wake="0"))
+        write(Write(Due(**about(one)), Op.NOTE, version=1, due_at="0"))
 
 
 def test_a_batch_is_marked_from_its_first_event_to_its_last(write, bus):

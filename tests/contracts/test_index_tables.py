@@ -9,7 +9,7 @@ import pytest
 from scratchbus import NewObservation
 from scratchbus.errors import ArchiveDamaged, InvalidTransition, NotFound, PositionLost
 from scratchbus.eventlog import index_entries
-from scratchbus.eventlog.index_entries import PagedOut, whole
+from scratchbus.eventlog.index_entries import PagedOut, id_text
 from scratchbus.eventlog.index_tables import (
     MOST_LOADED,
     Table,
@@ -145,7 +145,7 @@ def test_ids_in_a_table_are_compared_as_their_texts_are(bus, page):
     content = pack_table(ids, places)
     log.tables["it"] = Table(content)
     name = name_table([], "it", ids, places)
-    texts = [whole(id) for id in ids]
+    texts = [id_text(id) for id in ids]
     for text in texts:
         for some in (text[:length] for length in range(1, 26)):
             for part in (some, text[-len(some) :]):
@@ -280,18 +280,18 @@ def test_verify_finds_an_entry_of_a_table_that_is_wrong(bus, page, tmp_path):
     keys = keys_of(bus)
     table = bus.converse(load_table(bus.core.log, keys.shard, name))
     ids = {id: table.find(id) for id in table.ids()}
-    places = {place.added: place for place in table.places(0, 1 << 62)}
+    places = {place.added: place for place in table.entries(0, 1 << 62)}
     wrong, twisted = sorted(ids)[0], sorted(ids)[1]
     places[ids[twisted]] = places[ids[twisted]]._replace(traits=7)
     stranger = index_entries.bytes_of("01ARZ3NDEKTSV4RRFFQ69G5FAV")
     ids = {id: at for id, at in ids.items() if id != wrong} | {stranger: 999}
     places[999] = places[ids[twisted]]._replace(added=999)
-    sha256 = bus.core.log.past.put_table(keys.shard, pack_table(ids, places))
+    sha256 = bus.core.log.archive.put_table(keys.shard, pack_table(ids, places))
     send(bus, "HSET", names_of(bus).tables, name.number, str(name_table([], sha256, ids, places)))
     found = {each.where.rpartition(" ")[2]: each.what for each in bus.verify().findings if each.kind == "paged"}
-    assert found.keys() == {"01ARZ3NDEKTSV4RRFFQ69G5FAV", *map(index_entries.whole, (wrong, twisted))}
-    assert found[index_entries.whole(wrong)] == "is missing"
-    assert found[index_entries.whole(twisted)].startswith("traits is 7 instead of")
+    assert found.keys() == {"01ARZ3NDEKTSV4RRFFQ69G5FAV", *map(index_entries.id_text, (wrong, twisted))}
+    assert found[index_entries.id_text(wrong)] == "is missing"
+    assert found[index_entries.id_text(twisted)].startswith("traits is 7 instead of")
     send(bus, "HSET", names_of(bus).tables, name.number, "no table")
     assert any("cannot be read" in each.what for each in bus.verify().findings)
 
@@ -314,10 +314,10 @@ def test_a_table_finds_each_of_its_entries_and_no_other():
     places = {added: index_entries.PagedOut(added, random.getrandbits(40), added + 9, 5) for added in ids.values()}
     table = Table(pack_table(ids, places))
     assert all(table.find(id) == added for id, added in ids.items())
-    assert all(table.place(added) == place for added, place in places.items())
+    assert all(table.entry(added) == place for added, place in places.items())
     assert not any(table.find(random.randbytes(16)) for _ in range(100))
-    assert [table.place(n) for n in (1, 1498, 1 << 60)] == [None] * 3
-    assert [place.added for place in table.places(299, 310)] == [300, 303, 306, 309]
+    assert [table.entry(n) for n in (1, 1498, 1 << 60)] == [None] * 3
+    assert [place.added for place in table.entries(299, 310)] == [300, 303, 306, 309]
     name = name_table([], "ab" * 32, ids, places)
     assert TableName.parse(b"1", str(name).encode()) == name
     assert name.spans(0)

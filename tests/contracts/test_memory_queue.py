@@ -293,7 +293,7 @@ async def test_what_tasks_put_at_once_goes_as_few_batches_of_which_each_put_is_o
     def noted(*given: Any) -> Any:
         for batch in batches_of(*given):
             seen.append(batch.counts)
-            ids.extend(write.said.id for write in batch.writes)
+            ids.extend(write.event_or_draft.id for write in batch.writes)
             yield batch
 
     monkeypatch.setattr(items, "_batches", noted)

@@ -8,7 +8,7 @@ import pytest
 from scratchbus import NewObservation
 from scratchbus.domain.position import Position
 from scratchbus.errors import InvalidField, InvalidInput
-from scratchbus.eventlog import newest
+from scratchbus.eventlog import newest_events
 from scratchbus.readmodel import histogram
 from scratchbus.readmodel.catch_up import fold_once
 from tests.engines import USUAL
@@ -54,7 +54,7 @@ def test_paging_backwards_shows_every_event_once(bus, clock):
 
 
 def test_filters_read_further_back(bus, monkeypatch):
-    monkeypatch.setattr(newest, "LARGEST_CHUNK", 8)
+    monkeypatch.setattr(newest_events, "LARGEST_CHUNK", 8)
     bus.page("p1").add("risk_alert", "old")
     fill(bus, 40)
     assert contents(bus.last_events(3, types=["risk_alert"])) == ["old"]
@@ -100,7 +100,7 @@ def test_events_that_a_projector_folds_meanwhile_come_once(connect, bus, monkeyp
     project(bus)
     fill(bus, 2, pages=1)
     expected = list(bus.events(pages=["p0"]))
-    fold_before(monkeypatch, connect(), newest, "read_positions_back")
+    fold_before(monkeypatch, connect(), newest_events, "read_positions_back")
     assert bus.last_events(10, pages=["p0"]) == expected
 
 

@@ -246,7 +246,7 @@ def test_a_log_that_was_replaced_is_read_from_its_start(bus, notes):
 def test_a_reader_that_was_overtaken_brings_nothing_back(bus, notes, connect):
     assert notes.list().notes == []
     note = connect("another").notes("s1").add("x").note
-    held = next(iter(bus.core.notebooks._held.values()))
+    held = next(iter(bus.core.notebooks._cached.values()))
 
     def overtaken():
         conversation = held.catch_up(bus.core.log)
@@ -267,7 +267,7 @@ def test_only_so_much_is_held(bus, notes):
     sessions = [bus.notes(f"s{number}") for number in range(5)]
     for session in sessions * 3:
         session.add("x" * 500)
-    assert 1 <= len(bus.core.notebooks._held) < 5
+    assert 1 <= len(bus.core.notebooks._cached) < 5
     assert [len(session.list().notes) for session in sessions] == [3] * 5
 
 

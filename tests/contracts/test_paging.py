@@ -418,7 +418,7 @@ def overtake_a_write(monkeypatch, when, overtake):
             left.pop()()
         return found
 
-    monkeypatch.setattr("scratchbus.eventlog.revive.locate", overtaken)
+    monkeypatch.setattr("scratchbus.eventlog.dropped_heads.locate", overtaken)
     return left
 
 

@@ -122,7 +122,7 @@ def test_only_so_much_is_held(bus):
     for scope in scopes * 2:
         scope.remember("quotes", "x" * 1_000)
     assert [len(scope.list()) for scope in scopes] == [1] * 5
-    assert 1 <= len(bus.core.preferences._held) < 5
+    assert 1 <= len(bus.core.preferences._cached) < 5
 
 
 @pytest.mark.engines(*ONE)

@@ -16,7 +16,7 @@ from scratchbus.errors import (
     PositionLost,
     SubscriptionHeld,
 )
-from scratchbus.subscriptions.pulling import Attempt
+from scratchbus.subscriptions.pulled_batches import Attempt
 from tests.engines import ALL
 from tests.inspection import raw_append, send
 from tests.waiting import eventually

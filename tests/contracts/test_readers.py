@@ -9,7 +9,7 @@ from scratchbus import Bus, NewObservation, Page
 from scratchbus.engine.embedded import server
 from scratchbus.errors import EngineForbidden
 from scratchbus.readmodel.catch_up import load_documents
-from scratchbus.readmodel.queries import IN_MEMORY
+from scratchbus.readmodel.page_query import IN_MEMORY
 from tests.engines import ONE, Connect, Engine
 from tests.faults.interposing import interposed
 from tests.inspection import keys_of, project, send
@@ -64,7 +64,7 @@ def assert_reads_the_same(bus: Bus, page: Page, reader: Page) -> None:
 @pytest.mark.engines(*ONE)
 @pytest.mark.parametrize("is_begun", [False, True])
 def test_a_reader_that_is_far_behind_sees_everything(monkeypatch, bus, page, reader, is_begun):
-    monkeypatch.setattr("scratchbus.readmodel.overlay.CHUNK", 100)
+    monkeypatch.setattr("scratchbus.readmodel.local_fold.CHUNK", 100)
     old = page.add_many(batch("old", IN_MEMORY // 3, tags=["t"]))
     if is_begun:
         project(bus)
@@ -91,7 +91,7 @@ def test_a_reader_goes_on_when_someone_folds_meanwhile(monkeypatch, bus, page, r
         times.append(1)
         return (yield from load_documents(*given))
 
-    monkeypatch.setattr("scratchbus.readmodel.overlay.load_documents", overtaken)
+    monkeypatch.setattr("scratchbus.readmodel.local_fold.load_documents", overtaken)
     assert reader.get(added[0].id) == added[0]
     assert len(times) == 1
     assert len(reader.list(limit=None)) == 2 * IN_MEMORY

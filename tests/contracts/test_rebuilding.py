@@ -343,14 +343,14 @@ def test_events_of_a_newer_schema_stop_it_and_leave_the_live_state_alone(bus, pa
 
 
 def test_it_rests_while_others_publish_and_less_when_the_end_does_not_come_nearer():
-    pace = Pace(left=1_000, since=0)
-    assert pace.rest(1, 0.01, 990, published=0) == 0
-    assert pace.rest(2, 0.01, 990, published=10) == pytest.approx(0.09)
-    assert pace.rest(3, 10, 990, published=10) == 1
-    rests = [pace.rest(now, 0.01, 990, published=400) for now in range(11, 90, 11)]
+    pace = Pace(remaining=1_000, since=0)
+    assert pace.seconds(1, 0.01, 990, published=0) == 0
+    assert pace.seconds(2, 0.01, 990, published=10) == pytest.approx(0.09)
+    assert pace.seconds(3, 10, 990, published=10) == 1
+    rests = [pace.seconds(now, 0.01, 990, published=400) for now in range(11, 90, 11)]
     assert rests == sorted(rests, reverse=True)
     assert rests[-1] < 0.001
-    assert [pace.rest(100 + 11 * n, 0.01, 9000 // 2**n, 10) for n in range(12)][-1] == pytest.approx(0.09)
+    assert [pace.seconds(100 + 11 * n, 0.01, 9000 // 2**n, 10) for n in range(12)][-1] == pytest.approx(0.09)
 
 
 def test_a_rebuild_rests_only_while_others_publish(bus, page, monkeypatch):

@@ -291,11 +291,11 @@ def test_memories_that_catch_up_together_miss_nothing_when_others_move_one_on(bu
     cache, log = bus._recaller.cache, bus.core.log
     together = catch_up_together(log, [(cache, pages[0]), (cache, pages[1]), (bus.core.facts, pages[1])])
     request = next(together)
-    facts_held = bus.core.facts.held(pages[1])
+    cached_facts = bus.core.facts.cached(pages[1])
     added = facts.assert_fact("e", "uses", "f")
-    bus.converse(cache.held(pages[1]).catch_up(log))
+    bus.converse(cache.cached(pages[1]).catch_up(log))
     assert ended(together, bus, request)
-    assert facts_held.memory.fact(added.id) is not None
+    assert cached_facts.memory.fact(added.id) is not None
 
 
 @pytest.mark.engines(*ONE)

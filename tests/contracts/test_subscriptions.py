@@ -389,7 +389,7 @@ def test_who_could_not_enter_keeps_nothing(bus):
     with pytest.raises(InvalidPosition), bus.subscribe("router", after="nonsense"):
         pass
     assert bus.converse(read_subscriptions(bus.core)) == []
-    assert bus.keeper._kept == []
+    assert bus.keeper._renewables == []
 
 
 def test_the_same_name_with_other_filters_is_refused_while_it_is_held(connect):
@@ -614,13 +614,13 @@ def test_a_stop_ends_the_iteration_and_gives_the_lease_up(bus, page):
 
 def test_a_consumer_that_is_closed_while_it_takes_the_lease_gives_it_back(bus, page, monkeypatch):
     deliveries = bus.subscribe("router")
-    take = deliveries._consumer._stand_in_line
+    take = deliveries._consumer._try_lease
 
     def take_late():
         deliveries.close()
         return (yield from take())
 
-    monkeypatch.setattr(deliveries._consumer, "_stand_in_line", take_late)
+    monkeypatch.setattr(deliveries._consumer, "_try_lease", take_late)
     assert list(deliveries) == []
     assert status_of(bus).holder is None
 

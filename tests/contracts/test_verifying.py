@@ -81,7 +81,7 @@ def test_writers_projectors_and_rebuilds_meanwhile_are_no_findings(
     live(bus)
     other, count = connect(), iter(range(10_000))
     page = other.page()
-    look = Probe.look
+    look = Probe.read
 
     def disturbed(self, commands):
         number = next(count)
@@ -97,7 +97,7 @@ def test_writers_projectors_and_rebuilds_meanwhile_are_no_findings(
             page.clear_resolved([page.resolve(page.add("observation", "gone").id).id])
         return (yield from look(self, commands))
 
-    monkeypatch.setattr(Probe, "look", disturbed)
+    monkeypatch.setattr(Probe, "read", disturbed)
     verified = bus.verify()
     assert verified.findings == []
     assert next(count) > 40
@@ -106,7 +106,7 @@ def test_writers_projectors_and_rebuilds_meanwhile_are_no_findings(
 def test_an_erasure_meanwhile_is_no_finding(bus: Bus, page, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = [page.add("observation", f"{number}").id for number in range(9)]
     project(bus)
-    look, erased = Probe.look, list[str]()
+    look, erased = Probe.read, list[str]()
 
     def disturbed(self, commands):
         commands = list(commands)
@@ -114,7 +114,7 @@ def test_an_erasure_meanwhile_is_no_finding(bus: Bus, page, monkeypatch: pytest.
             erased.append(page.erase(ids[4], reason="private").id)
         return (yield from look(self, commands))
 
-    monkeypatch.setattr(Probe, "look", disturbed)
+    monkeypatch.setattr(Probe, "read", disturbed)
     assert bus.verify().findings == []
     assert erased
 
@@ -133,7 +133,7 @@ def test_a_bus_is_sound_while_its_log_is_archived_and_after_it(
     monkeypatch.setattr(probe, "_CHUNK", 5)
     bus = connect(archive_url=str(tmp_path / "archive"), retain="1ms", retain_events=3, archive_segment=7)
     live(bus)
-    page, look, count = bus.page(), Probe.look, iter(range(10_000))
+    page, look, count = bus.page(), Probe.read, iter(range(10_000))
     project(bus)
 
     def disturbed(self, commands):
@@ -145,7 +145,7 @@ def test_a_bus_is_sound_while_its_log_is_archived_and_after_it(
         return (yield from look(self, commands))
 
     with monkeypatch.context() as meanwhile:
-        meanwhile.setattr(Probe, "look", disturbed)
+        meanwhile.setattr(Probe, "read", disturbed)
         assert bus.verify().findings == []
     assert next(count) > 30
     assert bus.verify().findings == []

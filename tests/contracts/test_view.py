@@ -29,7 +29,7 @@ from scratchbus.eventlog import tail as feed
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.stored_documents import encode_document
 from scratchbus.scheduling.expiry import sweep
-from scratchbus.views import live_page, load, reads
+from scratchbus.views import live_page, page_loader, reads
 from tests.engines import ONE
 from tests.inspection import forget, keys_of, project, raw_append, send
 from tests.seeing import SeenLive, count_folds
@@ -145,7 +145,7 @@ def test_a_view_that_begins_while_others_write_misses_nothing(bus, connect):
 
 def test_what_is_written_while_the_page_is_read_is_in_it_once(bus, page, monkeypatch):
     story, gone = page.add("observation", "x"), page.add("observation", "gone")
-    read_documents = load._read_documents
+    read_documents = page_loader._read_documents
 
     def write_meanwhile(*args):
         page.link(story.id, "goal-1")
@@ -157,8 +157,8 @@ def test_what_is_written_while_the_page_is_read_is_in_it_once(bus, page, monkeyp
         page.add("observation", "late")
         return documents
 
-    monkeypatch.setattr(load, "_read_documents", write_meanwhile)
-    read, cursor = bus.converse(load.read_page(bus.core.log, "main", 0))
+    monkeypatch.setattr(page_loader, "_read_documents", write_meanwhile)
+    read, cursor = bus.converse(page_loader.read_page(bus.core.log, "main", 0))
     assert list(read.walk([], None)) == page.list()
     assert read.get(story.id).version == 3
     assert cursor.position == page.list()[0].position
@@ -168,7 +168,7 @@ def test_a_document_that_a_scan_shows_twice_is_read_once(bus, page):
     before = page.add("observation", "x")
     after = page.update(before.id, content="y")
     rows = {one: encode_document(one) for one in (before, after)}
-    reading = load._read_documents(PageKeys(keys_of(bus), "main", 1), 0)
+    reading = page_loader._read_documents(PageKeys(keys_of(bus), "main", 1), 0)
     next(reading)
     reading.send([[b"7", [b"id", rows[before], b"id", rows[before]]]])
     with pytest.raises(StopIteration) as end:
@@ -218,7 +218,7 @@ def test_where_it_may_not_fold_for_others_it_folds_for_itself(bus, page, monkeyp
         yield from ask(shard, "PING")
         raise EngineForbidden("no")
 
-    monkeypatch.setattr(load, "catch_up", refuse)
+    monkeypatch.setattr(page_loader, "catch_up", refuse)
     page.add("observation", "first")
     project(bus)
     resolved = page.resolve(page.add("observation", "second").id)
@@ -381,8 +381,8 @@ def test_a_log_that_is_replaced_while_a_view_starts_is_read_again(bus, page, mon
     page.add("observation", "old")
 
     def read_and_replace(*given):
-        monkeypatch.setattr(live_page, "read_page", load.read_page)
-        read = yield from load.read_page(*given)
+        monkeypatch.setattr(live_page, "read_page", page_loader.read_page)
+        read = yield from page_loader.read_page(*given)
         forget(bus)
         page.add("observation", "new")
         return read

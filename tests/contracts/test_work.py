@@ -344,7 +344,7 @@ def late_once(monkeypatch):
 
     def slow(*given, **more):
         found = yield from pick(*given, **more)
-        return found._replace(asked=found.asked - late.pop(0)) if isinstance(found, claiming.Picked) else found
+        return found._replace(asked_at=found.asked_at - late.pop(0)) if isinstance(found, claiming.Picked) else found
 
     monkeypatch.setattr(agenda, "pick", slow)
 

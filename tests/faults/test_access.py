@@ -18,7 +18,7 @@ from scratchbus.errors import EngineAuth, EngineForbidden, EngineLoading, Invali
 from scratchbus.eventlog.append_script import ADD, APPEND
 from scratchbus.eventlog.subscription_script import subscription_script
 from scratchbus.page import Page
-from scratchbus.readmodel.queries import IN_MEMORY
+from scratchbus.readmodel.page_query import IN_MEMORY
 from scratchbus.scheduling.paging_out import page_out
 from tests.faults.checker import check
 from tests.faults.operations import SUBJECT

@@ -12,7 +12,7 @@ import pytest
 from backports import zstd
 
 from scratchbus import Bus
-from scratchbus.archive.check import verify
+from scratchbus.archive.archive_check import verify
 from scratchbus.archive.stores import open_store
 from scratchbus.domain.events import Added
 from scratchbus.eventlog.below_floor import read_floor

@@ -27,7 +27,7 @@ STILL = 40
 def test_nobody_sees_a_hole_while_the_state_is_rebuilt_and_rebuilds_are_killed(
     new_server: Callable[..., Server], crew: Crew, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Pace, "rest", lambda *_: 0.0)  # how it leaves room for others is tested elsewhere
+    monkeypatch.setattr(Pace, "seconds", lambda *_: 0.0)  # how it leaves room for others is tested elsewhere
     server, stop = new_server(**DURABLE), tmp_path / "stop"
     said, seen = [tmp_path / f"said-{number}" for number in range(1)], tmp_path / "seen"
     with Bus.connect(server.url, bus="load", source="test") as bus:

@@ -125,7 +125,7 @@ def test_asyncio_programs_go_on_where_the_engine_died(server: Server, bus: Bus):
 @pytest.mark.parametrize("at", [1, 2, 3])
 def test_a_projector_goes_on_where_the_engine_died(server: Server, bus: Bus, monkeypatch: pytest.MonkeyPatch, at: int):
     fill(bus, 500)
-    take, taken = additions.take_additions, []
+    take, taken = additions.split_additions, []
 
     def taking(*given):
         taken.append(given)
@@ -133,10 +133,10 @@ def test_a_projector_goes_on_where_the_engine_died(server: Server, bus: Bus, mon
             restart(server)
         return take(*given)
 
-    monkeypatch.setattr(catch_up, "take_additions", taking)
+    monkeypatch.setattr(catch_up, "split_additions", taking)
     seqs, folded = [0], 0
     while seqs[-1] < 500:
-        done, known = bus.converse(fold_once(bus.core.log, 0, chunk=100, most=16))
+        done, known = bus.converse(fold_once(bus.core.log, 0, chunk=100, max_chunks=16))
         folded += done.events
         seqs.append(known.position.seq)
     assert seqs == sorted(seqs)
@@ -150,14 +150,14 @@ def test_several_stretches_are_folded_as_one_by_one(bus: Bus):
     ids = [each.id for each in bus.page().list(limit=None)]
     for id in ids[::3]:
         bus.page().update(id, confidence=0.5)
-    done, known = bus.converse(fold_once(bus.core.log, 0, chunk=100, most=16))
+    done, known = bus.converse(fold_once(bus.core.log, 0, chunk=100, max_chunks=16))
     assert (done.is_all, known.position.seq) == (True, 400)
     assert bus.verify().is_sound
 
 
 def test_what_another_projector_committed_ends_the_stretches_after_it(bus: Bus, monkeypatch: pytest.MonkeyPatch):
     fill(bus, 500, 10)
-    take, taken = additions.take_additions, []
+    take, taken = additions.split_additions, []
 
     def taking(*given):
         taken.append(given)
@@ -165,8 +165,8 @@ def test_what_another_projector_committed_ends_the_stretches_after_it(bus: Bus, 
             bus.converse(fold_once(bus.core.log, 0, chunk=50))
         return take(*given)
 
-    monkeypatch.setattr(catch_up, "take_additions", taking)
-    done, known = bus.converse(fold_once(bus.core.log, 0, chunk=100, most=16))
+    monkeypatch.setattr(catch_up, "split_additions", taking)
+    done, known = bus.converse(fold_once(bus.core.log, 0, chunk=100, max_chunks=16))
     assert known.position.seq == done.events
     monkeypatch.undo()
     bus.converse(catch_up.catch_up(bus.core.log, 0))
@@ -187,8 +187,8 @@ def test_a_cursor_that_was_moved_is_not_given_what_was_read_for_where_it_stood(b
     fill(bus, 5 * CHUNK, 10)
     (cursor,) = bus.converse(cursors(bus.core.log, None))
     bus.converse(read(bus.core.log, [cursor]))
-    assert cursor.ahead is not None
-    cursor.stand(START, "")
+    assert cursor.next_read is not None
+    cursor.move_to(START, "")
     ((_, entries),) = bus.converse(read(bus.core.log, [cursor]))
     assert entry_position(entries[0], 0).seq == 1
 
@@ -252,14 +252,14 @@ def items() -> list[NewObservation]:
 
 def while_added(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> list[int]:
     """Do something once a batch was sent, before its reply is wanted; return the sizes of such batches."""
-    begin, sizes = adding._begin, list[int]()
+    begin, sizes = adding._prepare, list[int]()
 
     def doing(page: str, writes: list[Write], begun: dict[str, Observation]) -> None:
         begin(page, writes, begun)
         sizes.append(len(begun))
         do()
 
-    monkeypatch.setattr(adding, "_begin", doing)
+    monkeypatch.setattr(adding, "_prepare", doing)
     return sizes
 
 
@@ -396,5 +396,5 @@ def test_a_copy_of_a_cursor_does_not_collect_what_was_sent_for_the_other(bus: Bu
     fill(bus, 2 * CHUNK, size=10)
     (cursor,) = bus.converse(cursors(bus.core.log, None))
     bus.converse(read(bus.core.log, [cursor]))
-    assert cursor.ahead is not None
-    assert replace(cursor).ahead is None
+    assert cursor.next_read is not None
+    assert replace(cursor).next_read is None

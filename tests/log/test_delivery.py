@@ -96,7 +96,7 @@ def test_what_will_pass_is_waited_for_until_patience_ends(monkeypatch: pytest.Mo
     down = ClusterDownError("CLUSTERDOWN The cluster is down")
     answer, _ = converse(deliver(known_cluster(), WRITE, "x"), *[down, [SLOTS]] * 5, [1, 1])
     assert answer == [1, 1]
-    monkeypatch.setattr("scratchbus.engine.redirects.PATIENCE", 0.0)
+    monkeypatch.setattr("scratchbus.engine.redirects.RECOVERY_SECONDS", 0.0)
     with pytest.raises(EngineUnreachable, match="cannot serve now"):
         converse(deliver(known_cluster(), WRITE, "x"), *[down, [SLOTS]] * 3)
 

@@ -412,7 +412,7 @@ def test_facts_of_relations_that_are_gone_are_read_with_many_values(connect, tmp
 def test_a_full_disk_loses_nothing(facts, bus):
     facts.assert_fact("a", "uses", "b")
     facts.query()
-    (held,) = bus.core.facts._held.values()
+    (held,) = bus.core.facts._cached.values()
     held.memory._write("PRAGMA max_page_count = 1")  # no more than there are
     facts.ingest("\n".join(f"{'long ' * 40} {number} -> uses -> b" for number in range(200)))
     with pytest.raises(IndexFailed, match=r"disk is full; free space where"):
@@ -468,7 +468,7 @@ async def test_tasks_lose_nothing(engine, bus_name):
 def test_only_what_is_new_is_read_again(facts, bus, monkeypatch):
     facts.assert_fact("a", "uses", "b")
     facts.query()
-    (held,) = bus.core.facts._held.values()
+    (held,) = bus.core.facts._cached.values()
     folded = Mock(side_effect=held.memory.evolve)
     monkeypatch.setattr(held.memory, "evolve", folded)
     facts.assert_fact("c", "uses", "d")

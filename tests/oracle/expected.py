@@ -30,13 +30,13 @@ def head_of(document: Observation) -> Head:
         priority=document.priority,
         added=document.added_seq,
         expires=millis(document.expires_at) if document.expires_at else 0,
-        wake=millis(wake) if wake else 0,
+        due_at=millis(wake) if wake else 0,
         fence=document.fence,
         holder=holder_in_head(claim.by, claim.owner) if claim else "",
         until=millis(claim.until) if claim else 0,
         position=document.position.stream_id,
         tries=document.attempts,
-        rest=millis(document.not_before) if document.not_before else 0,
+        not_before=millis(document.not_before) if document.not_before else 0,
         tags=encode_tags(document.tags, document.blocked_by if document.every is None else [document.id]),
         dedupe_key=document.dedupe_key or "",
     )
@@ -44,7 +44,7 @@ def head_of(document: Observation) -> Head:
 
 def next_moment(head: Head) -> int:
     """Return when (ms) time next changes an observation with this head; 0 for never."""
-    moments = [head.wake]
+    moments = [head.due_at]
     if head.status_class == "o":
         moments += [head.expires, head.until if head.holder else 0]
     return min(filter(None, moments), default=0)

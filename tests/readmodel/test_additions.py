@@ -13,7 +13,7 @@ from scratchbus.eventlog.checkpoint import Checkpoint
 from scratchbus.eventlog.codec import decode_bodies, decode_items
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.raw_entries import RawEntry
-from scratchbus.readmodel.additions import PageAdditions, take_additions
+from scratchbus.readmodel.additions import PageAdditions, split_additions
 from scratchbus.readmodel.fold import Fold
 from scratchbus.readmodel.state_commands import commands
 from scratchbus.readmodel.verify.read_model import ReadModel
@@ -68,7 +68,7 @@ def one_by_one(entries: list[RawEntry]) -> ReadModel:
 
 def split(entries: list[RawEntry]) -> tuple[list[PageAdditions], list[RawEntry]]:
     """Return the additions that are folded by column, by page, and all other entries."""
-    additions, others, decoded = take_additions(entries, decode_bodies(entries, KEYS.shard), KEYS.shard)
+    additions, others, decoded = split_additions(entries, decode_bodies(entries, KEYS.shard), KEYS.shard)
     assert len(decoded.bodies) == len(others)
     return additions, [*others]
 
@@ -76,7 +76,7 @@ def split(entries: list[RawEntry]) -> tuple[list[PageAdditions], list[RawEntry]]
 def by_column(entries: list[RawEntry]) -> ReadModel:
     """Return what a projector stores."""
     model, fold = ReadModel(KEYS), Fold(KEYS.shard)
-    additions, others, decoded = take_additions(entries, decode_bodies(entries, KEYS.shard), KEYS.shard)
+    additions, others, decoded = split_additions(entries, decode_bodies(entries, KEYS.shard), KEYS.shard)
     for other, item in decode_items(others, KEYS.shard, decoded):
         fold.apply(other, item)
     for command in commands(KEYS, fold, Checkpoint(), additions):

@@ -38,7 +38,7 @@ from scratchbus.domain.preferences import subject_of as preference_of
 from scratchbus.domain.todo import MAX_ITEMS
 from scratchbus.domain.values import LARGEST, check_whole
 from scratchbus.errors import InvalidField, shown
-from scratchbus.eventlog.because import because
+from scratchbus.eventlog.causes import because
 from scratchbus.eventlog.gaps import STATUS as ERASED
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.projections.contexts import subject_of
@@ -75,20 +75,20 @@ def check_event(event: Event) -> None:
     elif isinstance(event, StatusChanged) and event.status == ARCHIVED and event.status_class != "final":
         raise InvalidField("status_class", f"{shown(event.status_class)} is not the class of {ARCHIVED!r}")
     elif isinstance(event, Erased):
-        places = [Position.parse(text) for text in event.positions]
-        if not places or any(place.seq >= event.seq or place.ms > event.ms for place in places):
+        positions = [Position.parse(text) for text in event.positions]
+        if not positions or any(position.seq >= event.seq or position.ms > event.ms for position in positions):
             raise InvalidField("positions", "are not all before the tombstone")
-        check_whole("version", event.version, len(set(places)) + 1)
+        check_whole("version", event.version, len(set(positions)) + 1)
 
 
 def problem_with(page: PageState, event: Event) -> str:
     """Return why an event cannot be the next one on its page, or "" if it can."""
-    known = page.subjects.get(event.subject, Subject())
+    subject = page.subjects.get(event.subject, Subject())
     match event:
         case Erased():
-            is_there = known.events and (known.gone is None or known.gone.status != ERASED)
-            return "erases events that are still in the file" if is_there else ""
-        case Added() | NoteAdded() | TaskBegun() | FactAsserted() | TurnAppended() | TurnsCompacted() if known.events:
+            exists = subject.events and (subject.last_head is None or subject.last_head.status != ERASED)
+            return "erases events that are still in the file" if exists else ""
+        case Added() | NoteAdded() | TaskBegun() | FactAsserted() | TurnAppended() | TurnsCompacted() if subject.events:
             return f"adds {event.subject}, which was added before"
     if is_remembered(event.subject):
         return _problem_in_memory(page, event)

@@ -196,11 +196,11 @@ def check_fields(kind: str, fields: Mapping[str, Any]) -> None:
     """Raise InvalidInput for a field that is not in the form in which live writes store it."""
     given = {name: value for name, value in fields.items() if value is not None}
     try:
-        kept = _checker_of(kind).validate_python(given)
+        stored = _checker_of(kind).validate_python(given)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0].get("ctx", {}).get("error")
         raise (problem if isinstance(problem, InvalidInput) else invalid(error, [])) from None
-    for name, value in kept.items():
+    for name, value in stored.items():
         if value != given[name]:
             raise InvalidField(name, f"{shown(given[name])} is not in the form the bus stores")
 

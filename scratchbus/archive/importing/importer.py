@@ -147,9 +147,9 @@ class _ImportedLog:
         erased, before = sorted(self._erased), 0
         for name, (line, _) in self._entries.items():
             seq = int(name)
-            left = seq - before - 1 - (bisect_left(erased, seq) - bisect_left(erased, before))
-            if left:
-                return InvalidExport(line, f"{left:,} events are missing before it, and no tombstone covers them")
+            missing = seq - before - 1 - (bisect_left(erased, seq) - bisect_left(erased, before))
+            if missing:
+                return InvalidExport(line, f"{missing:,} events are missing before it, and no tombstone covers them")
             before = seq
         raise AssertionError("no events are missing")
 
@@ -199,6 +199,6 @@ def _name(seq: int) -> str:
 
 def _grouped(verb: str, key: str, pairs: Iterable[tuple[Any, Any]]) -> Iterator[Command]:
     """Yield commands that write these pairs to a key."""
-    rest = iter(pairs)
-    while some := list(islice(rest, _TOGETHER)):
-        yield (verb, key, *(part for pair in some for part in pair))
+    remaining = iter(pairs)
+    while group := list(islice(remaining, _TOGETHER)):
+        yield (verb, key, *(part for pair in group for part in pair))

@@ -48,23 +48,23 @@ class Spill:
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
-        self._kept: dict[_Key, Any] = {}
+        self._loaded: dict[_Key, Any] = {}
         self._unsaved: set[_Key] = set()
         self._bytes = 0
 
     def get(self, key: _Key) -> Any:
         """Return a value, or None."""
-        if key not in self._kept:
+        if key not in self._loaded:
             query = "SELECT value FROM fact WHERE kind = ? AND page = ? AND name = ?"
             (row,) = self._database.execute(query, key).fetchone() or (None,)
             self._make_room(len(row or b""))
-            self._kept[key] = row and _decode(key[2], row)
-        return self._kept[key]
+            self._loaded[key] = row and _decode(key[2], row)
+        return self._loaded[key]
 
     def put(self, key: _Key, value: Any, size: int = 0) -> None:
         """Set a value of about `size` bytes."""
         self._make_room(size)
-        self._kept[key] = value
+        self._loaded[key] = value
         self._unsaved.add(key)
 
     def pages(self, kind: str) -> Iterator[str]:
@@ -82,11 +82,11 @@ class Spill:
         self._bytes += size + _OVERHEAD
         if self._bytes > KEPT_BYTES:
             self._save()
-            self._kept.clear()
+            self._loaded.clear()
             self._bytes = size + _OVERHEAD
 
     def _save(self) -> None:
-        rows = ((*key, _encode(self._kept[key])) for key in self._unsaved)
+        rows = ((*key, _encode(self._loaded[key])) for key in self._unsaved)
         self._database.executemany("INSERT OR REPLACE INTO fact VALUES (?, ?, ?, ?)", rows)
         self._unsaved.clear()
 

@@ -34,7 +34,7 @@ class EngineBinary:
         return origin is None or (self.origin.engine == origin.engine and self.origin.order >= origin.order)
 
 
-class _Unfit(Exception):
+class _UnsuitableProgram(Exception):
     """This program cannot be the engine; the message says why."""
 
 
@@ -43,24 +43,24 @@ def find_binary(origin: Origin | None, directory: Path) -> EngineBinary:
 
     Raises EngineMissing if there is no usable program, and ForeignData if none of them may open the data.
     """
-    others: list[EngineBinary] = []
-    unfit: list[str] = []
+    unsuitable: list[EngineBinary] = []
+    problems: list[str] = []
     for path in _candidates():
         try:
             binary = _inspect(path)
-        except _Unfit as reason:
-            unfit.append(f"{path} {reason}")
+        except _UnsuitableProgram as reason:
+            problems.append(f"{path} {reason}")
             continue
         if binary.may_open(origin):
             return binary
-        others.append(binary)
-    if others:
-        here = ", ".join(str(other.origin) for other in others)
+        unsuitable.append(binary)
+    if unsuitable:
+        origins = ", ".join(str(binary.origin) for binary in unsuitable)
         raise ForeignData(
-            f"{directory} was written by {origin}, which {here} cannot be trusted to read;"
+            f"{directory} was written by {origin}, which {origins} cannot be trusted to read;"
             f" install {origin} or newer, or choose another directory with SCRATCHBUS_HOME or embedded:DIRECTORY"
         )
-    found = f" (found: {'; '.join(unfit)})" if unfit else ""
+    found = f" (found: {'; '.join(problems)})" if problems else ""
     raise EngineMissing(f"there is no server binary to start{found}; {_INSTALL}")
 
 
@@ -87,15 +87,15 @@ def _inspect(path: Path) -> EngineBinary:
     """Ask a program for its family and version."""
     _make_executable(path)
     try:
-        answer = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=False)
+        result = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise _Unfit(f"does not run: {error}") from error
-    found = _VERSION.search(answer.stdout)
+        raise _UnsuitableProgram(f"does not run: {error}") from error
+    found = _VERSION.search(result.stdout)
     if found is None:
-        raise _Unfit("does not say that it is Valkey or Redis")
+        raise _UnsuitableProgram("does not say that it is Valkey or Redis")
     origin = Origin(found[1].lower(), found[2])
     if origin.order < _OLDEST:
-        raise _Unfit(f"is {origin}, older than 7.0")
+        raise _UnsuitableProgram(f"is {origin}, older than 7.0")
     return EngineBinary(path, origin)
 
 
@@ -106,4 +106,4 @@ def _make_executable(path: Path) -> None:
     try:
         path.chmod(path.stat().st_mode | 0o111)
     except OSError as error:
-        raise _Unfit(f"is not executable: {error}") from error
+        raise _UnsuitableProgram(f"is not executable: {error}") from error

@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from scratchbus.engine.embedded.socket import shared_place_problem
+from scratchbus.engine.embedded.socket import shared_directory_problem
 from scratchbus.errors import EngineError, EngineNotStarted, EngineUnreachable, ForeignData
 
 RECORD = "engine.json"
@@ -88,12 +88,12 @@ def write_record(directory: Path, record: Record | None) -> None:
     if record is None:
         (directory / RECORD).unlink(missing_ok=True)
         return
-    fresh = directory / f"{RECORD}.new"
-    with open(fresh, "w", encoding="utf-8") as file:
+    temporary = directory / f"{RECORD}.new"
+    with open(temporary, "w", encoding="utf-8") as file:
         json.dump(asdict(record), file)
         file.flush()
         os.fsync(file.fileno())
-    fresh.replace(directory / RECORD)
+    temporary.replace(directory / RECORD)
 
 
 def data_origin(directory: Path) -> Origin | None:
@@ -142,10 +142,10 @@ def planned_socket(directory: Path) -> str:
     name = hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]
     import tempfile  # rarely needed, and slow to import
 
-    below = f"scratchbus-{os.geteuid()}/{name}.sock"
-    short = os.path.join(tempfile.gettempdir(), below)
+    relative = f"scratchbus-{os.geteuid()}/{name}.sock"
+    short = os.path.join(tempfile.gettempdir(), relative)
     # S108: the directory is checked to be this user's own before a socket goes there.
-    return short if len(os.fsencode(short)) <= _SOCKET_BYTES else f"/tmp/{below}"  # noqa: S108
+    return short if len(os.fsencode(short)) <= _SOCKET_BYTES else f"/tmp/{relative}"  # noqa: S108
 
 
 def socket_of(directory: Path) -> Path:
@@ -160,19 +160,19 @@ def socket_of(directory: Path) -> Path:
         return directory / planned
     recorded = directory / record.socket
     try:
-        is_lost = recorded.parent != directory and shared_place_problem(recorded.parent) is not None
+        is_lost = recorded.parent != directory and shared_directory_problem(recorded.parent) is not None
     except OSError:
         is_lost = False  # the path does not exist
     return directory / planned if is_lost else recorded
 
 
-def make_room_for(socket: Path, directory: Path) -> None:
+def secure_socket_directory(socket: Path, directory: Path) -> None:
     """Make sure that only this user can access a socket outside the directory. Raises EngineNotStarted."""
-    place = socket.parent
-    if place == directory:
+    parent = socket.parent
+    if parent == directory:
         return
-    place.mkdir(mode=0o700, exist_ok=True)
-    problem = shared_place_problem(place)
+    parent.mkdir(mode=0o700, exist_ok=True)
+    problem = shared_directory_problem(parent)
     if problem is not None:
         raise EngineNotStarted(problem)
 

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scratchbus.engine.connections import HUNG_UP, UNREAD, pack, reply_reader
-from scratchbus.engine.embedded.socket import check_peer, check_place
+from scratchbus.engine.embedded.socket import check_peer, check_socket
 from scratchbus.errors import EngineUnreachable
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from redis import exceptions as redis_errors
 else:
-    redis_errors = late("redis.exceptions")
+    redis_errors = lazy("redis.exceptions")
 
 BUFFER = 4_096
 """The most bytes that are read at once while connecting."""
@@ -41,31 +41,31 @@ class OwnConnection:
             return
         with redis_py_errors(self._path):
             try:
-                self._sock = self._opened()
+                self._sock = self._open_socket()
                 self._introduce(self._sock)
             except BaseException:
                 self.disconnect()
                 raise
 
-    def _opened(self) -> socket.socket:
-        place = Path(self._path)
-        check_place(place, self._directory)
-        opened = socket.socket(socket.AF_UNIX)
+    def _open_socket(self) -> socket.socket:
+        path = Path(self._path)
+        check_socket(path, self._directory)
+        sock = socket.socket(socket.AF_UNIX)
         try:
-            opened.settimeout(self._connect_timeout)
-            opened.connect(self._path)
-            check_peer(opened, place)
-            opened.settimeout(self._timeout)
+            sock.settimeout(self._connect_timeout)
+            sock.connect(self._path)
+            check_peer(sock, path)
+            sock.settimeout(self._timeout)
         except BaseException:
-            opened.close()
+            sock.close()
             raise
-        return opened
+        return sock
 
-    def _introduce(self, opened: socket.socket) -> None:
-        opened.sendall(introduction(self._client_name))
+    def _introduce(self, sock: socket.socket) -> None:
+        sock.sendall(introduction(self._client_name))
         reader = reply_reader()
         while (reply := reader.gets()) is UNREAD:
-            received = opened.recv(BUFFER)
+            received = sock.recv(BUFFER)
             if not received:
                 raise redis_errors.ConnectionError(HUNG_UP)
             reader.feed(received)
@@ -74,9 +74,9 @@ class OwnConnection:
 
     def disconnect(self, *_: Any) -> None:
         """Close the socket."""
-        opened, self._sock = self._sock, None
-        if opened is not None:
-            opened.close()
+        sock, self._sock = self._sock, None
+        if sock is not None:
+            sock.close()
 
     def __del__(self) -> None:
         self.disconnect()
@@ -95,7 +95,7 @@ def redis_py_errors(path: str) -> Iterator[None]:
     except TimeoutError:
         raise redis_errors.TimeoutError("Timeout connecting to server") from None
     except OSError as problem:
-        why = f"Error {problem.errno} connecting to {path}. {problem.strerror}."
-        raise redis_errors.ConnectionError(why) from problem
+        message = f"Error {problem.errno} connecting to {path}. {problem.strerror}."
+        raise redis_errors.ConnectionError(message) from problem
     except EngineUnreachable as problem:
         raise redis_errors.ConnectionError(str(problem)) from problem

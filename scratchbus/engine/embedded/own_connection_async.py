@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from scratchbus.engine.connections import HUNG_UP, UNREAD, reply_reader
 from scratchbus.engine.embedded.own_connection import BUFFER, introduction, redis_py_errors
-from scratchbus.engine.embedded.socket import check_peer, check_place
-from scratchbus.telemetry.late import late
+from scratchbus.engine.embedded.socket import check_peer, check_socket
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     from redis import exceptions as redis_errors
 else:
-    redis_errors = late("redis.exceptions")
+    redis_errors = lazy("redis.exceptions")
 
 
 class AsyncOwnConnection:
@@ -41,10 +41,10 @@ class AsyncOwnConnection:
                 raise
 
     async def _open(self) -> None:
-        place = Path(self._path)
-        check_place(place, self._directory)
+        path = Path(self._path)
+        check_socket(path, self._directory)
         reader, self._writer = await asyncio.open_unix_connection(self._path)
-        check_peer(self._writer.get_extra_info("socket"), place)
+        check_peer(self._writer.get_extra_info("socket"), path)
         self._writer.write(introduction(self._client_name))
         replies = reply_reader()
         while (reply := replies.gets()) is UNREAD:
@@ -58,8 +58,8 @@ class AsyncOwnConnection:
 
     async def disconnect(self, nowait: bool = False, /) -> None:
         """Close the socket; with `nowait`, without waiting until it is closed."""
-        opened, self._reader, self._writer = self._writer, None, None
-        if opened is not None:
-            opened.close()
+        writer, self._reader, self._writer = self._writer, None, None
+        if writer is not None:
+            writer.close()
             if not nowait:
-                await opened.wait_closed()
+                await writer.wait_closed()

@@ -47,22 +47,22 @@ class Launch:
 def launch(directory: Path, appendfsync: str, lock: int, deadline: float) -> Launch:
     """Run the server, which takes over the lock. It may still fail after this returns."""
     binary = find_binary(files.data_origin(directory), directory)
-    place = files.planned_socket(directory)
-    files.make_room_for(directory / place, directory)
+    socket_path = files.planned_socket(directory)
+    files.secure_socket_directory(directory / socket_path, directory)
     log = directory / files.LOG
-    begun = Launch(directory, files.read_record(directory), log.stat().st_size if log.exists() else 0)
-    text = _CONFIG.format(socket=_quoted(place), log=files.LOG, appendfsync=appendfsync)
+    started = Launch(directory, files.read_record(directory), log.stat().st_size if log.exists() else 0)
+    text = _CONFIG.format(socket=_quoted(socket_path), log=files.LOG, appendfsync=appendfsync)
     (directory / files.CONFIG).write_text(text, encoding="ascii")
     # Written before the server can touch the data, so that a newer version is remembered whatever happens next.
-    files.write_record(directory, files.Record(binary.origin.engine, binary.origin.version, place))
+    files.write_record(directory, files.Record(binary.origin.engine, binary.origin.version, socket_path))
     try:
         _spawn(binary, directory, lock, deadline)
     except subprocess.SubprocessError as error:
-        raise failure(begun) from error
+        raise failure(started) from error
     except OSError:
-        files.write_record(directory, begun.record_before)
+        files.write_record(directory, started.record_before)
         raise
-    return begun
+    return started
 
 
 def failure(launch: Launch) -> EngineNotStarted:
@@ -72,8 +72,8 @@ def failure(launch: Launch) -> EngineNotStarted:
     with open(log, "rb") as file:
         file.seek(launch.log_size_before)
         lines = file.read().decode(errors="replace").splitlines()
-    last = [_LOG_PREFIX.sub("", line).strip() for line in lines if line.strip()][-_LOG_LINES:]
-    return EngineNotStarted(f"the engine did not start: {' / '.join(last) or 'no output'} (see {log})")
+    last_lines = [_LOG_PREFIX.sub("", line).strip() for line in lines if line.strip()][-_LOG_LINES:]
+    return EngineNotStarted(f"the engine did not start: {' / '.join(last_lines) or 'no output'} (see {log})")
 
 
 def _spawn(binary: EngineBinary, directory: Path, lock: int, deadline: float) -> None:

@@ -19,10 +19,10 @@ from typing import NamedTuple
 import hiredis
 
 from scratchbus.engine.embedded import directory as files
-from scratchbus.engine.embedded.socket import check_peer, check_place
+from scratchbus.engine.embedded.socket import check_peer, check_socket
 from scratchbus.errors import EngineLoading, EngineNotStarted, EngineUnreachable, SettingsError
 
-_PATIENCE = 5.0  # seconds within which a running server must reply
+_REPLY_TIMEOUT = 5.0  # seconds within which a running server must reply
 _FSYNC_CHOICES = ("always", "everysec", "no")
 
 
@@ -61,16 +61,16 @@ def find_running(directory: Path | str) -> EmbeddedEngine | None:
     """
     directory = _absolute(directory)
     with files.explained(directory, EngineUnreachable):
-        answer = _ask(directory, time.monotonic() + _PATIENCE)
-    return answer.engine if answer else None
+        reply = _ask(directory, time.monotonic() + _REPLY_TIMEOUT)
+    return reply.engine if reply else None
 
 
 def directory_of(url: str | None = None, home: Path | None = None) -> Path | None:
     """Return the directory of the embedded engine that a URL or settings name; None for any other engine."""
-    scheme, _, place = (url or "embedded:").partition(":")
+    scheme, _, path = (url or "embedded:").partition(":")
     if scheme.lower() != "embedded":
         return None
-    return Path(place.removeprefix("//") or home or default_directory()).expanduser()
+    return Path(path.removeprefix("//") or home or default_directory()).expanduser()
 
 
 def ensure_running(
@@ -113,7 +113,7 @@ def stop(directory: Path | str, timeout: float = 10.0) -> bool:
     with files.explained(directory, EngineUnreachable):
         if not (directory / files.ENGINE_LOCK).exists():
             return False
-        check_place(files.socket_of(directory), directory)
+        check_socket(files.socket_of(directory), directory)
         with files.start_lock(directory, deadline):
             (directory / files.STOPPED).touch(mode=0o600)
             return _end(directory, deadline)
@@ -155,9 +155,9 @@ def _record(engine: EmbeddedEngine) -> None:
     before = files.read_record(engine.directory)
     if before is not None and before.pid == engine.pid:
         return
-    place = files.SOCKET if engine.socket.parent == engine.directory else str(engine.socket)
+    socket_path = files.SOCKET if engine.socket.parent == engine.directory else str(engine.socket)
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    files.write_record(engine.directory, files.Record(engine.engine, engine.version, place, engine.pid, now))
+    files.write_record(engine.directory, files.Record(engine.engine, engine.version, socket_path, engine.pid, now))
 
 
 def _end(directory: Path, deadline: float) -> bool:
@@ -184,17 +184,19 @@ def _absolute(directory: Path | str) -> Path:
 def _ready(directory: Path, deadline: float) -> EmbeddedEngine | None:
     """Return the directory's engine once it has loaded its data; None if none is listening."""
     for _ in files.ticks(deadline):
-        answer = _ask(directory, deadline)
-        if answer is None or not answer.loading:
-            return answer.engine if answer else None
+        reply = _ask(directory, deadline)
+        if reply is None or not reply.loading:
+            return reply.engine if reply else None
     raise EngineLoading(f"the engine in {directory} is still loading its data; try again")
 
 
 def _ask(directory: Path, deadline: float) -> _PingReply | None:
     """Ask the directory's server what it is; return None if none is listening."""
-    place = files.socket_of(directory)
+    socket_path = files.socket_of(directory)
     for _ in files.ticks(deadline):
-        replies = _converse(directory, place, b"INFO server persistence\r\nCONFIG GET appendfsync\r\n", 2, deadline)
+        replies = _converse(
+            directory, socket_path, b"INFO server persistence\r\nCONFIG GET appendfsync\r\n", 2, deadline
+        )
         match replies:
             case None:
                 return None
@@ -202,7 +204,7 @@ def _ask(directory: Path, deadline: float) -> _PingReply | None:
                 fields = dict(line.partition(":")[::2] for line in info.decode().splitlines())
                 engine, version = _identity(fields)
                 pid = int(fields["process_id"])
-                running = EmbeddedEngine(directory, place, pid, engine, version, appendfsync.decode())
+                running = EmbeddedEngine(directory, socket_path, pid, engine, version, appendfsync.decode())
                 return _PingReply(running, fields["loading"] == "1")
         # Otherwise it is alive but too slow, or it replied BUSY because a script has been running for seconds.
     raise _unresponsive(directory)
@@ -214,21 +216,21 @@ def _identity(info: dict[str, str]) -> tuple[str, str]:
     return "redis", info["redis_version"]
 
 
-def _converse(directory: Path, place: Path, commands: bytes, count: int, deadline: float) -> list[object] | None:
+def _converse(directory: Path, socket_path: Path, commands: bytes, count: int, deadline: float) -> list[object] | None:
     """Send commands and return their replies; fewer if time runs out, None if no server is listening.
 
     Raises EngineUnreachable, and sends nothing, if another user's process is listening. Uses a bare socket, because
     importing the client library takes a hundred times as long.
     """
-    if not check_place(place, directory):
+    if not check_socket(socket_path, directory):
         return None
     replies: list[object] = []
     reader = hiredis.Reader()
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(max(0.001, deadline - time.monotonic()))
         try:
-            connection.connect(str(place))
-            check_peer(connection, place)
+            connection.connect(str(socket_path))
+            check_peer(connection, socket_path)
             connection.sendall(commands)
             while len(replies) < count:
                 received = connection.recv(65536)

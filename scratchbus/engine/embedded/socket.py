@@ -34,17 +34,17 @@ class Socket(Protocol):
         ...
 
 
-def check_place(place: Path, directory: Path) -> bool:
-    """Return True if a socket of this user is at `place`, False if nothing is there.
+def check_socket(path: Path, directory: Path) -> bool:
+    """Return True if a socket of this user is at `path`, False if nothing is there.
 
     `directory` is the engine's own. Raises EngineUnreachable if the socket, or the directory it is in, belongs to
     another user or is open to others.
     """
     try:
-        if place.parent == directory:
-            problem = _socket_problem(place) or _directory_problem(directory)
+        if path.parent == directory:
+            problem = _socket_problem(path) or _directory_problem(directory)
         else:
-            problem = shared_place_problem(place.parent) or _socket_problem(place)
+            problem = shared_directory_problem(path.parent) or _socket_problem(path)
     except (FileNotFoundError, NotADirectoryError):
         return False
     if problem is not None:
@@ -52,12 +52,12 @@ def check_place(place: Path, directory: Path) -> bool:
     return True
 
 
-def check_peer(connection: Socket, place: Path) -> None:
+def check_peer(connection: Socket, path: Path) -> None:
     """Raise EngineUnreachable if another user's process listens, as far as the system reports it."""
     uid = peer_uid(connection)
     if uid is not None and uid != os.geteuid():
         raise EngineUnreachable(
-            f"another user (uid {uid}) listens at {place}; nothing was sent. Find out who it is, and remove the socket"
+            f"another user (uid {uid}) listens at {path}; nothing was sent. Find out who it is, and remove the socket"
         )
 
 
@@ -66,13 +66,13 @@ def peer_uid(connection: Socket) -> int | None:
     option = _OPTIONS.get(sys.platform)
     if option is None:
         return None
-    level, name, answer, index = option
-    return int(answer.unpack(connection.getsockopt(level, name, answer.size))[index])
+    level, name, layout, index = option
+    return int(layout.unpack(connection.getsockopt(level, name, layout.size))[index])
 
 
-def shared_place_problem(place: Path) -> str | None:
+def shared_directory_problem(path: Path) -> str | None:
     """Return what is wrong with a directory below the one for temporary files; None if only this user has access."""
-    status = place.lstat()
+    status = path.lstat()
     if not stat.S_ISDIR(status.st_mode):
         problem = "is not a directory; remove it"
     elif status.st_uid != os.geteuid():
@@ -81,24 +81,24 @@ def shared_place_problem(place: Path) -> str | None:
         problem = "is open to others; chmod 700 it"
     else:
         return None
-    return f"{place} {problem}, or set TMPDIR to a directory of your own"
+    return f"{path} {problem}, or set TMPDIR to a directory of your own"
 
 
-def _directory_problem(place: Path) -> str | None:
-    status = place.stat()
+def _directory_problem(path: Path) -> str | None:
+    status = path.stat()
     if status.st_uid != os.geteuid():
-        return f"{place} belongs to another user (uid {status.st_uid}); use a directory of your own"
+        return f"{path} belongs to another user (uid {status.st_uid}); use a directory of your own"
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return f"others may write to {place}; chmod 700 it, or use another directory"
+        return f"others may write to {path}; chmod 700 it, or use another directory"
     return None
 
 
-def _socket_problem(place: Path) -> str | None:
-    status = place.lstat()
+def _socket_problem(path: Path) -> str | None:
+    status = path.lstat()
     if not stat.S_ISSOCK(status.st_mode):
-        return f"{place} is not a socket; remove it and try again"
+        return f"{path} is not a socket; remove it and try again"
     if status.st_uid != os.geteuid():
-        return f"{place} belongs to another user (uid {status.st_uid}); remove it and try again"
+        return f"{path} belongs to another user (uid {status.st_uid}); remove it and try again"
     if status.st_mode & 0o077:
-        return f"{place} is open to others; chmod 700 it and try again"
+        return f"{path} is open to others; chmod 700 it and try again"
     return None

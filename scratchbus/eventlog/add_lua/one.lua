@@ -22,7 +22,7 @@ if size >= ROOM then
   displaced = call('ZRANGE', OPEN, 0, 0)[1]
   local newcomer, newcomers_id, most = subject, id, tonumber(string.match(start, '%d+$'))
   local @HEAD_VARIABLES@ = string.match(call('HGET', HEADS, displaced) or '', @HEAD@)
-  if status_class ~= 'o' or holder ~= '' or rest ~= '' or dedupe_key ~= '' or tonumber(priority) > most then return {'other'} end
+  if status_class ~= 'o' or holder ~= '' or not_before ~= '' or dedupe_key ~= '' or tonumber(priority) > most then return {'other'} end
   local id, subject, kind, batch, prev = newcomers_id .. '.d1', displaced, 'status_changed', '1/2', position
   local body = string.gsub(DISPLACED, '#new#', newcomer, 1)
   position = NOW .. '-' .. format('%d', number)

@@ -32,8 +32,8 @@ local function add(k, at)
   if ARGV[at + @FENCE@] ~= '' then return {'fence', 0, subject} end
   if not make_room(tonumber(priority), id, subject) then return {'full'} end
   head = new_head(ARGV[at + @STATUS@], ARGV[at + @STATUS_CLASS@], ARGV[at + @TYPE@], priority, int(last_seq + #plan + 1))
-  head.expires, head.wake = later(ARGV[at + @EXPIRES@], '0'), later(ARGV[at + @WAKE@], '0')
-  head.tags, head.dedupe_key, head.rest = ARGV[at + @TAGS@], key, ARGV[at + @REST@]
+  head.expires, head.due_at = later(ARGV[at + @EXPIRES@], '0'), later(ARGV[at + @DUE_AT@], '0')
+  head.tags, head.dedupe_key, head.not_before = ARGV[at + @TAGS@], key, ARGV[at + @NOT_BEFORE@]
   heads[subject] = head
   enter_open(subject, head)
   local seq = emit(subject, head, id, kind, ARGV[at + @BODY@])

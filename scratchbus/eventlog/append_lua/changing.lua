@@ -60,7 +60,7 @@ function change(...)
     else
       local blocking = blocker(head.tags)
       if blocking then return {'unready', blocking} end
-      if is_scheduled(head) and tonumber(head.rest) > now then return {'scheduled', tonumber(head.rest)} end
+      if is_scheduled(head) and tonumber(head.not_before) > now then return {'scheduled', tonumber(head.not_before)} end
       if head.holder ~= '' then emit(subject, head, id .. '.l', 'lapsed', own_body('@LAPSED@')) end
       head.fence = int(tonumber(head.fence) + 1)
     end
@@ -75,13 +75,13 @@ function change(...)
 
   guards[@END_CLAIM@] = function(head, held, status, fence, argument, subject)
     if not held then return {'unheld'} end
-    local rest, untried, name = match(argument, '^(%d+):([01]):(.*)$')
+    local delay, untried, name = match(argument, '^(%d+):([01]):(.*)$')
     if fence == '' and not is_ours_as(name, head) then return claimed(head, subject) end
     local tries = (tonumber(head.tries) or 0) - tonumber(untried)
     head.holder, head.till = '', '0'
     head.tries = tries > 0 and int(tries) or ''
-    if not (is_scheduled(head) and tonumber(head.rest) > now) then -- a schedule outlives the claim
-      head.rest = rest ~= '0' and int(now + tonumber(rest)) or ''
+    if not (is_scheduled(head) and tonumber(head.not_before) > now) then -- a schedule outlives the claim
+      head.not_before = delay ~= '0' and int(now + tonumber(delay)) or ''
     end
   end
 
@@ -109,8 +109,8 @@ function change(...)
     elseif head.status_class == 'o' and class ~= 'o' then
       leave_open(subject, head)
     end
-    if head.status_class ~= class or class ~= 'o' then head.wake = '0' end
-    head.status, head.status_class, head.tries, head.rest = to, class, '', ''
+    if head.status_class ~= class or class ~= 'o' then head.due_at = '0' end
+    head.status, head.status_class, head.tries, head.not_before = to, class, '', ''
   end
 
   function change(k, at)
@@ -139,11 +139,11 @@ function change(...)
     if why then return why end
     if op == @CLEAR@ then
       if head.status_class == 'o' then leave_open(subject, head) end
-      head.status, head.status_class, head.wake = 'cleared', 'f', '0'
+      head.status, head.status_class, head.due_at = 'cleared', 'f', '0'
     end
-    head.expires, head.wake = later(ARGV[at + @EXPIRES@], head.expires), later(ARGV[at + @WAKE@], head.wake)
-    head.rest = later(ARGV[at + @REST@], head.rest)
-    if head.rest == '0' then head.rest = '' end
+    head.expires, head.due_at = later(ARGV[at + @EXPIRES@], head.expires), later(ARGV[at + @DUE_AT@], head.due_at)
+    head.not_before = later(ARGV[at + @NOT_BEFORE@], head.not_before)
+    if head.not_before == '0' then head.not_before = '' end
     if tags ~= '' then
       local blockers = match(tags, '[^,]*$')
       tags = sub(tags, 1, #tags - #blockers)

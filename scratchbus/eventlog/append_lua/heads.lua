@@ -33,7 +33,7 @@ local function claimed(head, subject) return {'claimed', name_of(head.holder), t
 
 -- A scheduled observation is due when it may first be picked.
 
-local function is_scheduled(head) return head.rest ~= '' and head.rest == head.wake end
+local function is_scheduled(head) return head.not_before ~= '' and head.not_before == head.due_at end
 
 -- After the last comma of its tags a head has the ids that block it; see `encode_tags` in codec.py.
 
@@ -114,6 +114,6 @@ end
 local function retire(subject, id, body)
   local head = load_head(subject)
   leave_open(subject, head)
-  head.status, head.status_class, head.wake, head.tries, head.rest = 'archived', 'f', '0', '', ''
+  head.status, head.status_class, head.due_at, head.tries, head.not_before = 'archived', 'f', '0', '', ''
   emit(subject, head, id, 'status_changed', body)
 end

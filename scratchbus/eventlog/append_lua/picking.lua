@@ -3,7 +3,7 @@
 local pick
 
 function pick(...) -- see `change` for why it is created on first use
-  local MOST_LOOKED = 5000 -- open observations looked at, so that no other client waits long
+  local MOST_EXAMINED = 5000 -- open observations examined, so that no other client waits long
 
   -- Whether this worker held it before a restart: the owner token is its own, and nothing has happened to it since.
 
@@ -15,18 +15,18 @@ function pick(...) -- see `change` for why it is created on first use
   end
 
   function pick(types, tags, least, below, own)
-    local wanted, soonest, looked = {}, 0, 0
+    local wanted, soonest, examined = {}, 0, 0
     for tag in string.gmatch(tags, '[^,]+') do wanted[#wanted + 1] = ',' .. tag .. ',' end
-    while looked < MOST_LOOKED do
+    while examined < MOST_EXAMINED do
       local ids = call('ZREVRANGEBYSCORE', OPEN, below == '' and '+inf' or '(' .. below, '-inf', 'LIMIT', 0,
-        looked == 0 and 10 or 250)
+        examined == 0 and 10 or 250)
       if #ids == 0 then return nil, {'idle', now, soonest, '', -1} end
-      looked = looked + #ids
+      examined = examined + #ids
       local priority, added
       for i, row in ipairs(call('HMGET', HEADS, unpack(ids))) do
-        local status, type, expires, holder, till, last, rest, marked
-        status, type, priority, added, expires, holder, till, last, rest, marked =
-          match(row or '', @HEAD(status, type, priority, added, expires, holder, until, position, rest, tags)@)
+        local status, type, expires, holder, till, last, not_before, marked
+        status, type, priority, added, expires, holder, till, last, not_before, marked =
+          match(row or '', @HEAD(status, type, priority, added, expires, holder, until, position, not_before, tags)@)
         local fits = status and status ~= 'pending_review' and (types == '' or find(types, ',' .. type .. ',', 1, true))
           and (expires == '0' or tonumber(expires) > now)
         for _, tag in ipairs(wanted) do fits = fits and find(marked, tag, 1, true) end
@@ -34,7 +34,7 @@ function pick(...) -- see `change` for why it is created on first use
         if fits then blocking, ends = blocker(marked) end
         if blocking and ends ~= '0' and (soonest == 0 or tonumber(ends) < soonest) then soonest = tonumber(ends) end
         if fits and not blocking then
-          local free = math.max(holder ~= '' and not is_left(holder, last, own) and tonumber(till) or 0, tonumber(rest) or 0)
+          local free = math.max(holder ~= '' and not is_left(holder, last, own) and tonumber(till) or 0, tonumber(not_before) or 0)
           if free <= now then
             if tonumber(priority) < least then return nil, {'idle', now, soonest, '', tonumber(priority)} end
             return ids[i]

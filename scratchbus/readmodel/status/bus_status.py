@@ -97,8 +97,8 @@ def read_status(core: Core, url: str, directory: str | None, about: dict[str, st
     shards: list[ShardStatus] = []
     sizes: dict[str, int] = {}
     for shard in range(core.log.shards):
-        one, pages = yield from _read_shard(core, shard)
-        shards.append(one)
+        status, pages = yield from _read_shard(core, shard)
+        shards.append(status)
         sizes |= yield from read_sizes(core, shard, pages)
     busiest = nsmallest(MOST_PAGES, sizes, key=lambda page: (-sizes[page], page))
     engine = yield from _read_engine(core, about)
@@ -115,7 +115,7 @@ def read_status(core: Core, url: str, directory: str | None, about: dict[str, st
         page_count=len(sizes),
         open=sum(sizes.values()),
         pages=(yield from with_claims(core, {page: sizes[page] for page in busiest})),
-        archive=core.log.past.where if core.log.past else None,
+        archive=core.log.archive.where if core.log.archive else None,
         **engine._asdict(),
     )
 
@@ -124,19 +124,19 @@ def _read_shard(core: Core, shard: int) -> Step[tuple[ShardStatus, list[str]]]:
     """Return the status of a log, and the names of its pages."""
     keys = core.log.keys(shard)
     checkpoint = yield from read_checkpoint(keys)
-    done, rejects = checkpoint.position, PageKeys(keys, "", checkpoint.build).rejected
+    folded, rejects = checkpoint.position, PageKeys(keys, "", checkpoint.build).rejected
     foreign = len((yield from read_foreign(core.log, shard, MOST_FOREIGN)))
     length, tail, rejected, names = yield from ask_all(
         shard, [("XLEN", keys.log), ("GET", keys.tail), ("XLEN", rejects), ("HKEYS", keys.pages)]
     )
     gaps = yield from _read_gaps(keys, checkpoint.build)
     floor = (yield from read_floor(core.log, shard)).position
-    lag = (yield from read_lags(core.log, [done]))[done]
+    lag = (yield from read_lags(core.log, [folded]))[folded]
     status = ShardStatus(
         shard=shard,
         events=length - foreign,
         end=str(end_of(tail, shard)),
-        checkpoint=str(done),
+        checkpoint=str(folded),
         lag=lag.events,
         lag_seconds=lag.seconds,
         rejected=rejected,

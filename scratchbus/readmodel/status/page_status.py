@@ -43,17 +43,17 @@ def with_claims(core: Core, sizes: Mapping[str, int]) -> Step[list[PageStatus]]:
     """Return the status of pages, given with their numbers of open observations."""
     claims = {page: 0 for page, size in sizes.items() if not size}
     countable = [page for page, size in sizes.items() if 0 < size <= MOST_CLAIMS]
-    for some in _slices(countable):
-        claims |= yield from _count_claims(core, some)
+    for batch in _slices(countable):
+        claims |= yield from _count_claims(core, batch)
     return [PageStatus(page=page, open=size, claimed=claims.get(page)) for page, size in sizes.items()]
 
 
 def read_sizes(core: Core, shard: int, pages: list[str]) -> Step[dict[str, int]]:
     """Return the number of open observations of each page."""
     sizes: dict[str, int] = {}
-    for some in _slices(pages):
-        found = yield from ask_all(shard, [("ZCARD", core.log.keys(shard).open(page)) for page in some])
-        sizes |= zip(some, found, strict=True)
+    for batch in _slices(pages):
+        found = yield from ask_all(shard, [("ZCARD", core.log.keys(shard).open(page)) for page in batch])
+        sizes |= zip(batch, found, strict=True)
     return sizes
 
 
@@ -63,14 +63,14 @@ def _count_claims(core: Core, pages: list[str]) -> Step[dict[str, int]]:
     for page in pages:
         by_shard[core.log.shard(page)].append(page)
     claims: dict[str, int] = {}
-    for shard, some in by_shard.items():
+    for shard, batch in by_shard.items():
         keys = core.log.keys(shard)
-        found = yield from ask_all(shard, [("ZRANGE", keys.open(page), 0, -1) for page in some])
-        heads = [("HMGET", keys.heads(page), *ids) for page, ids in zip(some, found, strict=True) if ids]
+        found = yield from ask_all(shard, [("ZRANGE", keys.open(page), 0, -1) for page in batch])
+        heads = [("HMGET", keys.heads(page), *ids) for page, ids in zip(batch, found, strict=True) if ids]
         *rows, time = yield from ask_all(shard, [*heads, ("TIME",)])
         now = in_ms(time)
         counts = iter(sum(head is not None and head.until > now for head in map(Head.readable, each)) for each in rows)
-        claims |= {page: next(counts) if ids else 0 for page, ids in zip(some, found, strict=True)}
+        claims |= {page: next(counts) if ids else 0 for page, ids in zip(batch, found, strict=True)}
     return claims
 
 

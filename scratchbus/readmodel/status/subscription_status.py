@@ -43,17 +43,17 @@ class SubscriptionStatus(BaseModel):
 def read_subscriptions(core: Core) -> Step[list[SubscriptionStatus]]:
     """Return the status of every subscription, by name."""
     keys = core.log.keys(0)
-    known = yield from names(keys)
-    states = [("HGETALL", keys.subscription(name)) for name in known]
-    letters = [("HLEN", keys.dead(name)) for name in known]
+    all_names = yield from names(keys)
+    states = [("HGETALL", keys.subscription(name)) for name in all_names]
+    letters = [("HLEN", keys.dead(name)) for name in all_names]
     *replies, time = yield from ask_all(0, [*states, *letters, ("TIME",)])
     rows = [
         (name, texts(row), count)
-        for name, row, count in zip(known, replies[: len(known)], replies[len(known) :], strict=True)
+        for name, row, count in zip(all_names, replies[: len(all_names)], replies[len(all_names) :], strict=True)
         if row  # else it was removed meanwhile
     ]
     cursors = {name: cursors_of(core.log, state) for name, state, _ in rows}
-    lags = yield from read_lags(core.log, [cursor for some in cursors.values() for cursor in some])
+    lags = yield from read_lags(core.log, [cursor for positions in cursors.values() for cursor in positions])
     now = in_ms(time)
     return [_status(name, state, count, [lags[at] for at in cursors[name]], now) for name, state, count in rows]
 

@@ -11,14 +11,14 @@ from scratchbus.domain.memories import Remembered
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
 from scratchbus.eventlog.codec import Poison
+from scratchbus.eventlog.dropped_heads import head_of
 from scratchbus.eventlog.gaps import STATUS
 from scratchbus.eventlog.layouts import FOREVER, NO_TAGS, SPAN, Head
-from scratchbus.eventlog.raw_entries import RawEntry, batch_place, entry_id
-from scratchbus.eventlog.revive import head_of
+from scratchbus.eventlog.raw_entries import RawEntry, entry_id, index_in_batch
 from scratchbus.projections.projection import Document, damage
 from scratchbus.projections.table import fold_page, is_remembered
 
-Say = Callable[[str, str, str], None]
+Report = Callable[[str, str, str], None]
 """Receives a fault of the log itself: kind, where, what."""
 
 _LAST = {"note_deleted": "deleted", "session_ended": "ended"}
@@ -34,7 +34,7 @@ class Subject(NamedTuple):
 
     events: int = 0
     last: str = ""
-    gone: Head | None = None
+    last_head: Head | None = None
     is_sure: bool = True
 
 
@@ -79,7 +79,7 @@ class PageState:
     def head(self, id: str) -> Head | None:
         """Return the head that the append script must have of a subject."""
         document = self.observation(id)
-        return head_of(document) if document is not None else self.subjects.get(id, Subject()).gone
+        return head_of(document) if document is not None else self.subjects.get(id, Subject()).last_head
 
     def score(self, id: str) -> int | None:
         """Return the score that an open observation must have, None for any other subject."""
@@ -107,33 +107,33 @@ class ExpectedState:
         """Return a page to read, an empty one if there is none."""
         return self.pages.get(name) or PageState()
 
-    def apply(self, entry: RawEntry, item: Event | Poison, say: Say) -> None:
+    def apply(self, entry: RawEntry, item: Event | Poison, report: Report) -> None:
         """Fold one entry, and report faults of its place in the log."""
-        self._follow(item.position, batch_place(entry) or (1, 1), say)
+        self._follow(item.position, index_in_batch(entry) or (1, 1), report)
         self.event_id = entry_id(entry)
         if isinstance(item, Poison):
-            self._reject(item.page, item.subject, item.position, item.reason, say)
+            self._reject(item.page, item.subject, item.position, item.reason, report)
             return
-        page, here = self.page(item.page), str(item.position)
-        before, known = page.observation(item.subject), page.subjects.get(item.subject, Subject())
-        last = "" if isinstance(item, Erased) else known.last  # a tombstone starts a new chain
-        if item.prev != last:
-            say("chain", here, f"says that {item.prev!r} came before it, and not {last!r}")
+        page, position = self.page(item.page), str(item.position)
+        before, before_event = page.observation(item.subject), page.subjects.get(item.subject, Subject())
+        last_id = "" if isinstance(item, Erased) else before_event.last  # a tombstone starts a new chain
+        if item.prev != last_id:
+            report("chain", position, f"says that {item.prev!r} came before it, and not {last_id!r}")
         if before is not None and item.type != before.type:
-            say("chain", here, f"is of the type {item.type!r}, its observation of {before.type!r}")
+            report("chain", position, f"is of the type {item.type!r}, its observation of {before.type!r}")
         if problem := fold_page(page.documents, item):
-            self._reject(item.page, item.subject, item.position, problem, say)
+            self._reject(item.page, item.subject, item.position, problem, report)
             return
         after = page.observation(item.subject)
-        gone = known.gone
+        archived_head = before_event.last_head
         if isinstance(item, Erased):
-            gone = _erased(item)
+            archived_head = _erased(item)
         elif is_remembered(item.subject) or isinstance(item, TypesChanged | RelationsChanged):
-            gone = _versioned(known, item)
+            archived_head = _versioned(before_event, item)
         elif before is not None and after is None:
-            gone = _gone(before, item)
-        count = item.version if isinstance(item, Erased) else known.events + 1
-        page.subjects[item.subject] = Subject(count, item.position.stream_id, gone, known.is_sure)
+            archived_head = _final_head(before, item)
+        count = item.version if isinstance(item, Erased) else before_event.events + 1
+        page.subjects[item.subject] = Subject(count, item.position.stream_id, archived_head, before_event.is_sure)
         for document, holder in ((before, None), (after, item.subject)):
             if document is not None and document.is_open and document.dedupe_key:
                 page.holders[document.dedupe_key] = holder
@@ -145,50 +145,50 @@ class ExpectedState:
             found = self.pages[name] = PageState()
         return found
 
-    def _follow(self, here: Position, now: tuple[int, int], say: Say) -> None:
+    def _follow(self, position: Position, batch: tuple[int, int], report: Report) -> None:
         """Report an entry that may not come next."""
-        if here.seq <= self.at.seq:
-            say("order", str(here), f"comes behind {self.at}")
-        elif missing := self._missing_before(here.seq):
-            say("gap", str(here), f"{missing} events are missing before it, behind {self.at}")
-            self.gaps[here.stream_id] = missing
-        elif here.ms < self.at.ms:
-            say("order", str(here), f"its time is before that of {self.at}")
-        last, of = self.batch
-        follows = now == (last + 1, of) if last < of else now[0] == 1 <= now[1]
-        if here.seq == self.at.seq + 1 and not follows:
-            say("batch", str(here), f"is {now[0]}/{now[1]} of a batch, behind {last}/{of}")
-        self.at, self.batch = here, now
+        if position.seq <= self.at.seq:
+            report("order", str(position), f"comes behind {self.at}")
+        elif missing := self._missing_before(position.seq):
+            report("gap", str(position), f"{missing} events are missing before it, behind {self.at}")
+            self.gaps[position.stream_id] = missing
+        elif position.ms < self.at.ms:
+            report("order", str(position), f"its time is before that of {self.at}")
+        last_index, total = self.batch
+        is_next = batch == (last_index + 1, total) if last_index < total else batch[0] == 1 <= batch[1]
+        if position.seq == self.at.seq + 1 and not is_next:
+            report("batch", str(position), f"is {batch[0]}/{batch[1]} of a batch, behind {last_index}/{total}")
+        self.at, self.batch = position, batch
 
     def _missing_before(self, seq: int) -> int:
         """Return how many events are missing before the next one and were not erased; it may be very far ahead."""
-        gone = seq - self.at.seq - 1
-        if gone <= len(self.erased):
+        missing = seq - self.at.seq - 1
+        if missing <= len(self.erased):
             return sum(each not in self.erased for each in range(self.at.seq + 1, seq))
-        return gone - sum(self.at.seq < each < seq for each in self.erased)
+        return missing - sum(self.at.seq < each < seq for each in self.erased)
 
-    def _reject(self, page: str, subject: str, at: Position, reason: str, say: Say) -> None:
-        say("event", str(at), f"could not be folded: {reason}")
-        there = self.page(page)
-        if subject in there.documents:
-            there.documents[subject] = damage(there.documents[subject], at.ms, at.seq)
-        known = there.subjects.get(subject, Subject())
-        there.subjects[subject] = known._replace(is_sure=False)
+    def _reject(self, page: str, subject: str, at: Position, reason: str, report: Report) -> None:
+        report("event", str(at), f"could not be folded: {reason}")
+        state = self.page(page)
+        if subject in state.documents:
+            state.documents[subject] = damage(state.documents[subject], at.ms, at.seq)
+        entry = state.subjects.get(subject, Subject())
+        state.subjects[subject] = entry._replace(is_sure=False)
 
 
-def _gone(before: Observation, event: Event) -> Head:
+def _final_head(before: Observation, event: Event) -> Head:
     """Return the head of a subject that an event took off its page."""
     head = head_of(before)
     if before.is_open:
         head = head._replace(holder="", until=0)
     return head._replace(
-        version=head.version + 1, status=event.kind, status_class="f", wake=0, position=event.position.stream_id
+        version=head.version + 1, status=event.kind, status_class="f", due_at=0, position=event.position.stream_id
     )
 
 
 def _versioned(known: Subject, event: Event) -> Head:
     """Return the head of a memory, or of the registry, after an event about it."""
-    head = known.gone or Head(0, "active", "c", event.type, 0, event.seq, 0, 0, 0, "", 0, "", 0, 0, NO_TAGS, "")
+    head = known.last_head or Head(0, "active", "c", event.type, 0, event.seq, 0, 0, 0, "", 0, "", 0, 0, NO_TAGS, "")
     if event.kind in _LAST:
         head = head._replace(status=_LAST[event.kind], status_class="f")
     elif head.status == STATUS:
@@ -198,5 +198,5 @@ def _versioned(known: Subject, event: Event) -> Head:
 
 def _erased(event: Erased) -> Head:
     """Return the known part of the head of an erased subject."""
-    place = event.position.stream_id
-    return Head(event.version, STATUS, "f", event.type, 0, 0, 0, 0, 0, "", 0, place, 0, 0, NO_TAGS, "")
+    stream_id = event.position.stream_id
+    return Head(event.version, STATUS, "f", event.type, 0, 0, 0, 0, 0, "", 0, stream_id, 0, 0, NO_TAGS, "")

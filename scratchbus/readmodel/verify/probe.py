@@ -18,9 +18,9 @@ from scratchbus.eventlog.gaps import erased_between
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.log_reader import LogReader
 from scratchbus.eventlog.raw_entries import RawEntry, entry_position
-from scratchbus.readmodel.probe_script import probe
 from scratchbus.readmodel.verify.findings import Verified
 from scratchbus.readmodel.verify.stored import StoredKeys
+from scratchbus.readmodel.verify_script import probe
 
 _CHUNK = 1_000  # entries of the log that are folded at once
 
@@ -32,16 +32,16 @@ class Moved(Exception):
 class Probe:
     """Reads a shard, and keeps the expected state up to date with it."""
 
-    def __init__(self, log: Log, wanted: StoredKeys, verified: Verified, note: Callable[[int], None]) -> None:
+    def __init__(self, log: Log, wanted: StoredKeys, verified: Verified, report: Callable[[int], None]) -> None:
         self._log = log
         self._keys = wanted.keys
         self._shard = wanted.keys.shard
         self._wanted = wanted
         self._verified = verified
-        self._note = note
+        self._report = report
         self._end = START  # of the log, at the last read
 
-    def look(self, commands: Iterable[Command]) -> Step[list[Any]]:
+    def read(self, commands: Iterable[Command]) -> Step[list[Any]]:
         """Read all this at once, and fold the log to the same point."""
         reads = packed([("GET", self._keys.floor), *commands])
         command = probe(*reads, tail=self._keys.tail, checkpoint=checkpoint_key(self._keys))
@@ -72,7 +72,7 @@ class Probe:
                             base.forget(item)
                 if state is base:
                     base.apply(items, tip.gaps)
-                self._note(tip.at.seq)
+                self._report(tip.at.seq)
 
     def _read(self, after: Position, end: Position) -> Step[list[RawEntry]]:
         """Read the next entries, and note which of them were erased."""

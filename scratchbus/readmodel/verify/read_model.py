@@ -56,9 +56,9 @@ class ReadModel:
                 fold.load((page, subject), self._row(page, subject))
         for entry, item in items:
             fold.apply(entry, item)
-            place = item.position.stream_id
-            if place in gaps:
-                fold.gaps[place] = gaps[place]
+            stream_id = item.position.stream_id
+            if stream_id in gaps:
+                fold.gaps[stream_id] = gaps[stream_id]
         for command in commands(self._keys, fold, Checkpoint(build=self.build)):
             self._run(command)
         self.at, self.event_id = items[-1][1].position, entry_id(items[-1][0])
@@ -67,14 +67,14 @@ class ReadModel:
         """Drop the data that the append script drops with erased events when it writes their tombstone."""
         names = self._keys.page(tombstone.page, self.build)
         self.erased_types.add((names.types, tombstone.type))
-        held = self.positions[names.positions]
-        for place in tombstone.positions:
-            self.rejected.discard(place)
+        page_positions = self.positions[names.positions]
+        for stream_id in tombstone.positions:
+            self.rejected.discard(stream_id)
             with suppress(InvalidInput):  # the tombstone was tampered with
-                ms, seq, _ = Position.parse(place)
-                at = offset_of(held, ms, seq)
-                if held[at : at + WIDTH] == pack((ms, seq)):
-                    del held[at : at + WIDTH]
+                ms, seq, _ = Position.parse(stream_id)
+                at = offset_of(page_positions, ms, seq)
+                if page_positions[at : at + WIDTH] == pack((ms, seq)):
+                    del page_positions[at : at + WIDTH]
 
     def observation(self, page: str, id: str) -> Observation | None:
         """Return an observation on a page."""

@@ -11,7 +11,7 @@ from scratchbus.domain.memories import Session
 from scratchbus.domain.position import START, Position
 from scratchbus.errors import shown
 from scratchbus.eventlog import positions
-from scratchbus.eventlog.index_entries import PagedOut, ids_in, places_in, range_of, whole
+from scratchbus.eventlog.index_entries import PagedOut, entries_in, id_text, ids_in, range_of
 from scratchbus.eventlog.index_tables import TableName
 from scratchbus.eventlog.keys import SYSTEM_PAGE, ShardKeys
 from scratchbus.eventlog.layouts import Head
@@ -98,7 +98,7 @@ class StoredKeys:
                 )
             case "keys":
                 return StoredKey(
-                    "key", key, "hash", lambda: tip().dedupe_keys(), lambda word: tip().holders.get(word),
+                    "key", key, "hash", lambda: tip().dedupe_keys(), lambda field: tip().holders.get(field),
                     _text_difference,
                 )  # fmt: skip
         return None
@@ -134,11 +134,11 @@ class StoredKeys:
             return StoredKey(name, key, "zset", lambda: rows, rows.get, _score_difference)
         return None
 
-    def positions_differ(self, key: str, held: bytes) -> bool:
+    def positions_differ(self, key: str, row: bytes) -> bool:
         """Return whether a page's stored positions differ from its events; those below the floor may be missing."""
         expected = self.base.positions[key]
         above = expected[offset_of(expected, self.floor.ms, self.floor.seq + 1) :]
-        return len(held) % positions.WIDTH > 0 or len(held) > len(expected) or not held.endswith(above)
+        return len(row) % positions.WIDTH > 0 or len(row) > len(expected) or not row.endswith(above)
 
     # -- what the append script writes -----------------------------------------------------------------------------
 
@@ -189,28 +189,28 @@ class StoredKeys:
 
     def _bucket_difference(self, page: str, _: object, row: bytes) -> str:
         """Check the ids of a bucket, which may be paged in by the time their places are compared."""
-        wrong = []
+        problems = []
         for id, added in ids_in(row).items():
-            document = self.base.observation(page, whole(id))
+            document = self.base.observation(page, id_text(id))
             if document is None or document.added_seq != added:
-                wrong.append(f"{whole(id)} was not added by event {added}")
-            self.absent.add((page, whole(id)))
-        return ", ".join(wrong)
+                problems.append(f"{id_text(id)} was not added by event {added}")
+            self.absent.add((page, id_text(id)))
+        return ", ".join(problems)
 
     def _range_difference(self, page: str, name: str, row: bytes) -> str:
         """Check the index entries of a range, whose observations may be paged in by the time they are compared."""
         if not name.isdigit():
             return ""
-        wrong = []
-        for added, place in places_in(row).items():
+        problems = []
+        for added, entry in entries_in(row).items():
             id = self._id_of(page, added)
-            if id is None and not place.seq:
+            if id is None and not entry.seq:
                 continue  # erased after it was paged in
             if id is None:
-                wrong.append(f"event {added} added no observation to this page")
+                problems.append(f"event {added} added no observation to this page")
             else:
                 self.absent.add((page, id))
-        return ", ".join(wrong)
+        return ", ".join(problems)
 
     def _id_of(self, page: str, added: int) -> str | None:
         """Return the id of the observation that was added at this seq."""
@@ -224,10 +224,10 @@ class StoredKeys:
     def problem_of_absent(self, page: str, id: str, row: bytes | None, index: IndexEdit) -> str:
         """Describe the fault of a document that must be either stored or paged out."""
         expected = self.base.observation(page, id)
-        place = index.find(id)
+        entry = index.find(id)
         if expected is None:
-            return _presence(expected, row) if place is None else "is paged out, and should not be there"
-        if place is None:
+            return _presence(expected, row) if entry is None else "is paged out, and should not be there"
+        if entry is None:
             if row is None:
                 return _presence(expected, row)
             entry = index.ranges.get(range_of(expected.added_seq), {}).get(expected.added_seq)
@@ -239,7 +239,7 @@ class StoredKeys:
             return "is stored and paged out at once"
         if not may_be_paged_out(expected):
             return "is paged out and not final"
-        return _differences(place, PagedOut.of(expected), PagedOut._fields)
+        return _differences(entry, PagedOut.of(expected), PagedOut._fields)
 
 
 def _presence(expected: object, row: bytes | None) -> str:

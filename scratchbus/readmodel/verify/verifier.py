@@ -12,13 +12,13 @@ from functools import partial
 
 from scratchbus.engine.steps import Fetch, Step, ask, ask_all
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign, LogRewound, shown
-from scratchbus.eventlog.archived import Past
+from scratchbus.eventlog.archive_protocol import LogArchive
 from scratchbus.eventlog.below_floor import read_floor
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key, read_unchecked
 from scratchbus.eventlog.foreign import read_foreign, up_to
 from scratchbus.eventlog.gaps import erased_between, not_erased
-from scratchbus.eventlog.index_entries import bucket_of, ids_in, places_in, range_of, whole
+from scratchbus.eventlog.index_entries import bucket_of, entries_in, id_text, ids_in, range_of
 from scratchbus.eventlog.index_tables import TableName, find_in_tables, load_table, table_names
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.paged_out import IndexEdit
@@ -51,10 +51,10 @@ def verify(core: Core, progress: Progress | None = None) -> Step[Verified]:
     log, verified, done, total = core.log, Verified(), Counter[tuple[int, str]](), 0
     for shard in range(log.shards):
         total += said_end((yield from ask(shard, "GET", log.keys(shard).tail)), shard).seq
-        if log.past is not None:
+        if log.archive is not None:
             total += (yield from read_floor(log, shard)).position.seq
 
-    def note(shard: int, part: str, count: int) -> None:
+    def report_count(shard: int, part: str, count: int) -> None:
         done[shard, part] = count
         if progress is not None:
             progress(done.total(), max(total, done.total()))
@@ -63,7 +63,7 @@ def verify(core: Core, progress: Progress | None = None) -> Step[Verified]:
         while True:
             found = Verified()
             try:
-                yield from _Shard(log, shard, found, partial(note, shard)).verify()
+                yield from _Shard(log, shard, found, partial(report_count, shard)).verify()
             except Moved:
                 continue
             except (ArchiveDamaged, ArchiveForeign) as problem:
@@ -76,20 +76,20 @@ def verify(core: Core, progress: Progress | None = None) -> Step[Verified]:
 class _Shard:
     """The verification of one shard."""
 
-    def __init__(self, log: Log, shard: int, verified: Verified, note: Callable[[str, int], None]) -> None:
+    def __init__(self, log: Log, shard: int, verified: Verified, report: Callable[[str, int], None]) -> None:
         self._log = log
         self._shard = shard
         self._keys = log.keys(shard)
         self._verified = verified
         self._wanted = StoredKeys(self._keys)
-        self._note = note
-        self._looker = Probe(log, self._wanted, verified, partial(note, "log"))
-        self._look = self._looker.look
+        self._report = report
+        self._probe = Probe(log, self._wanted, verified, partial(report, "log"))
+        self._read = self._probe.read
 
     def verify(self) -> Step[None]:
         """Compare everything. Raises Moved, and the errors of reading the archive."""
-        if self._log.past is not None:
-            yield from self._check_archive(self._log.past)
+        if self._log.archive is not None:
+            yield from self._check_archive(self._log.archive)
         try:
             checkpoint = yield from read_unchecked(self._keys)
         except (LogRewound, ValueError) as problem:
@@ -97,7 +97,7 @@ class _Shard:
             return
         self._wanted.base.build = checkpoint.build
         self._wanted.floor = (yield from read_floor(self._log, self._shard)).position
-        yield from self._look([])
+        yield from self._read([])
         for key in sorted((yield from self._scan()) | self._wanted.names()):
             stored = self._wanted.find(key)
             if stored is not None:
@@ -123,18 +123,18 @@ class _Shard:
         """The keys of the read model that belong to no page."""
         return PageKeys(self._keys, "", self._wanted.base.build)
 
-    def _check_archive(self, past: Past) -> Step[None]:
+    def _check_archive(self, archive: LogArchive) -> Step[None]:
         """Check that the archive is complete and unchanged, and has no erased events."""
         floor = yield from read_floor(self._log, self._shard)
         if not floor.origin:
             return  # nothing was ever written
         tail = yield from ask(self._shard, "GET", self._keys.tail)
         erased = yield from erased_between(self._keys, 1, said_end(tail, self._shard).seq)
-        parts = past.check(self._shard, floor.origin, floor.position, erased)
-        while (part := (yield Fetch(partial(next, parts, None)))) is not None:
-            for fault in part.faults:
+        steps = archive.check(self._shard, floor.origin, floor.position, erased)
+        while (step := (yield Fetch(partial(next, steps, None)))) is not None:
+            for fault in step.faults:
                 self._verified.add("archive", fault.where, fault.what)
-            self._note("archive", part.events)
+            self._report("archive", step.events)
 
     def _scan(self) -> Step[set[str]]:
         """Return the names of all keys of the shard."""
@@ -154,15 +154,15 @@ class _Shard:
         seen: set[str] = set()
         at = b"0"
         while True:
-            ((at, flat),) = yield from self._look([(scan, stored.key, at, "COUNT", _AT_ONCE)])
+            ((at, flat),) = yield from self._read([(scan, stored.key, at, "COUNT", _AT_ONCE)])
             names = [name.decode("utf-8", "replace") for name in flat[::2]]
             seen.update(names)
             self._judge(stored, names, flat[1::2])
             if int(at) == 0:
                 break
-        for some in batches([member for member in stored.members() if member not in seen], _AT_ONCE):
-            (values,) = yield from self._look([(get, stored.key, *some)])
-            self._judge(stored, some, values)
+        for names in batches([member for member in stored.members() if member not in seen], _AT_ONCE):
+            (values,) = yield from self._read([(get, stored.key, *names)])
+            self._judge(stored, names, values)
 
     def _judge(self, stored: StoredKey, members: list[str], values: list[bytes | None]) -> None:
         for member, value in zip(members, values, strict=True):
@@ -174,17 +174,18 @@ class _Shard:
         at = b"0"
         while True:
             at, flat = yield from ask(self._shard, "HSCAN", key, at, "COUNT", _AT_ONCE)
-            places = [said_end(row.rpartition(b"|")[2], self._shard) for row in flat[1::2]]
+            positions = [said_end(row.rpartition(b"|")[2], self._shard) for row in flat[1::2]]
             found = yield from ask_all(
-                self._shard, [("XRANGE", self._keys.log, place.stream_id, place.stream_id) for place in places]
+                self._shard,
+                [("XRANGE", self._keys.log, position.stream_id, position.stream_id) for position in positions],
             )
-            gone = [place for place, entries in zip(places, found, strict=True) if not entries]
-            live = [place for place in gone if not 0 < place.seq <= self._wanted.floor.seq]
-            lost = yield from not_erased(self._keys, live)
-            for id, place, entries in zip(flat[::2], places, found, strict=True):
-                own, _, who = id.partition(b" ")  # older versions stored no writer
-                if place in lost or (entries and not is_of(entries[0], own, who)):
-                    self._verified.add("id", f"{key} {id.decode('utf-8', 'replace')}", f"is not that of {place}")
+            absent = [position for position, entries in zip(positions, found, strict=True) if not entries]
+            unarchived = [position for position in absent if not 0 < position.seq <= self._wanted.floor.seq]
+            lost = yield from not_erased(self._keys, unarchived)
+            for id, position, entries in zip(flat[::2], positions, found, strict=True):
+                event_id, _, writer = id.partition(b" ")  # older versions stored no writer
+                if position in lost or (entries and not is_of(entries[0], event_id, writer)):
+                    self._verified.add("id", f"{key} {id.decode('utf-8', 'replace')}", f"is not that of {position}")
             if int(at) == 0:
                 return
 
@@ -193,40 +194,40 @@ class _Shard:
         for page in self._wanted.tip.pages:
             for name in (yield from self._tables(page)):
                 table = yield from load_table(self._log, self._shard, name)
-                self._wanted.absent |= {(page, whole(id)) for id in table.ids()}
+                self._wanted.absent |= {(page, id_text(id)) for id in table.ids()}
         pages: dict[str, list[str]] = defaultdict(list)
         for page, id in sorted(self._wanted.absent):
             pages[page].append(id)
         for page, ids in pages.items():
             names = PageKeys(self._keys, page, self._wanted.base.build)
-            for some in batches(ids, _AT_ONCE):
-                buckets = sorted({bucket_of(id) for id in some})
+            for batch in batches(ids, _AT_ONCE):
+                buckets = sorted({bucket_of(id) for id in batch})
                 spans = sorted(
                     {
                         range_of(document.added_seq)
-                        for id in some
+                        for id in batch
                         if (document := self._wanted.base.observation(page, id))
                     }
                 ) or ["0"]
-                rows, found, places, tables = yield from self._look(
+                rows, found, range_rows, tables = yield from self._read(
                     [
-                        ("HMGET", names.docs, *some),
+                        ("HMGET", names.docs, *batch),
                         ("HMGET", names.paged, *buckets),
                         ("HMGET", names.places, *spans),
                         ("HGETALL", names.tables),
                     ]
                 )
-                there = _names(tables)
+                table_list = _names(tables)
                 index = IndexEdit(
                     names,
                     {name: ids_in(row) for name, row in zip(buckets, found, strict=True)},
-                    {name: places_in(row) for name, row in zip(spans, places, strict=True)},
-                    there,
-                    (yield from find_in_tables(self._log, self._shard, there, some)),
+                    {name: entries_in(row) for name, row in zip(spans, range_rows, strict=True)},
+                    table_list,
+                    (yield from find_in_tables(self._log, self._shard, table_list, batch)),
                 )
-                for id, row in zip(some, rows, strict=True):
-                    if wrong := self._wanted.problem_of_absent(page, id, row, index):
-                        self._verified.add("paged", f"{names.paged} {id}", wrong)
+                for id, row in zip(batch, rows, strict=True):
+                    if problem := self._wanted.problem_of_absent(page, id, row, index):
+                        self._verified.add("paged", f"{names.paged} {id}", problem)
 
     def _tables(self, page: str) -> Step[list[TableName]]:
         names = PageKeys(self._keys, page, self._wanted.base.build)
@@ -234,46 +235,48 @@ class _Shard:
 
     def _compare_positions(self, key: str) -> Step[None]:
         """Compare the positions of a page with those of its events."""
-        (held,) = yield from self._look([("GET", key)])
-        if self._wanted.positions_differ(key, held or b""):
+        (row,) = yield from self._read([("GET", key)])
+        if self._wanted.positions_differ(key, row or b""):
             self._verified.add("position", key, "are not those of its events")
 
     def _read_snapshots(self) -> Step[None]:
         """Check that all snapshots can be read."""
         for page in self._wanted.tip.pages:
             names = PageKeys(self._keys, page, self._wanted.base.build)
-            for place in (yield from snapshots.stored(self._keys, names)):
-                snapshot = yield from snapshots.nearest(self._keys, names, place)
+            for position in (yield from snapshots.stored(self._keys, names)):
+                snapshot = yield from snapshots.nearest(self._keys, names, position)
                 if (
                     snapshot is None
-                    or snapshot.position != place
+                    or snapshot.position != position
                     or (yield from snapshots.load(names, snapshot)) is None
                 ):
-                    self._add_snapshot(f"{names.snapshots} {place.stream_id}")
-            for place in (yield from snapshots.stored(self._keys, names, snapshots.OPEN_ENDING)):
-                found = yield from snapshots.nearest_open(self._keys, names, place)
-                if found is None or found[0] != place:
-                    self._add_snapshot(f"{names.snapshots} {place.stream_id}/open")
+                    self._add_snapshot(f"{names.snapshots} {position.stream_id}")
+            for position in (yield from snapshots.stored(self._keys, names, snapshots.OPEN_ENDING)):
+                found = yield from snapshots.nearest_open(self._keys, names, position)
+                if found is None or found[0] != position:
+                    self._add_snapshot(f"{names.snapshots} {position.stream_id}/open")
 
     def _add_snapshot(self, where: str) -> None:
         self._verified.add("snapshot", where, "cannot be read, or is of events that the log does not have")
 
     def _compare_rejected(self) -> Step[None]:
         """Check that exactly the events that cannot be folded were rejected."""
-        key, held, at = self._common.rejected, set[str](), "-"
+        key, stored_ids, at = self._common.rejected, set[str](), "-"
         while True:
-            (entries,) = yield from self._look([("XRANGE", key, at, "+", "COUNT", _AT_ONCE)])
-            held |= {entry[0].decode() for entry in entries}
+            (entries,) = yield from self._read([("XRANGE", key, at, "+", "COUNT", _AT_ONCE)])
+            stored_ids |= {entry[0].decode() for entry in entries}
             if not entries:
                 break
             at = f"({entries[-1][0].decode()}"
-        for id in held ^ self._wanted.base.rejected:
-            what = "is a sound event and was set aside" if id in held else "cannot be folded and was not set aside"
+        for id in stored_ids ^ self._wanted.base.rejected:
+            what = (
+                "is a sound event and was set aside" if id in stored_ids else "cannot be folded and was not set aside"
+            )
             self._verified.add("rejected", f"{key} {id}", what)
 
     def _compare_ends(self) -> Step[None]:
         """Check the events after the checkpoint, the tail and the checkpoint itself."""
-        tail, row, origin, last = yield from self._look(
+        tail, row, origin, last = yield from self._read(
             [
                 ("GET", self._keys.tail),
                 ("GET", checkpoint_key(self._keys)),
@@ -282,18 +285,20 @@ class _Shard:
             ]
         )
         base, tip = self._wanted.base, self._wanted.tip
-        said = said_end(tail, self._shard)
-        if last and (said.seq or not origin) and not up_to(said, last):
+        tail_position = said_end(tail, self._shard)
+        if last and (tail_position.seq or not origin) and not up_to(tail_position, last):
             yield from self._list_foreign()
-            last = yield from ask(self._shard, "XRANGE", self._keys.log, said.stream_id, said.stream_id)
+            last = yield from ask(
+                self._shard, "XRANGE", self._keys.log, tail_position.stream_id, tail_position.stream_id
+            )
         end = last[0][0] + b"|" + entry_fields(last[0]).get(b"id", b"") if last else b""
         if (tail or b"") != end:
             self._verified.add("tail", self._keys.tail, f"is {shown(tail)}, and the log ends at {shown(end)}")
         if tip.at.seq and not origin:
             self._verified.add("tail", self._keys.origin, "is missing")
         checkpoint = Checkpoint.parse(row, self._shard)
-        told = (checkpoint.position.stream_id, checkpoint.event_id, checkpoint.origin)
-        if row and told != (base.at.stream_id, base.event_id, (origin or b"").decode()):
+        expected = (checkpoint.position.stream_id, checkpoint.event_id, checkpoint.origin)
+        if row and expected != (base.at.stream_id, base.event_id, (origin or b"").decode()):
             what = f"is {shown(row)}, and the log has {base.at.stream_id}|{base.event_id} there"
             self._verified.add("checkpoint", checkpoint_key(self._keys), what)
 

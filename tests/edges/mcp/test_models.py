@@ -260,7 +260,7 @@ async def test_a_connection_cannot_end_its_own_session(connect: Connect):
 async def test_an_agent_is_told_to_save_its_work_and_to_update_its_scratchpad(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(notices, "MUCH", 1_000)
+    monkeypatch.setattr(notices, "UNSAVED_LIMIT", 1_000)
     async with connect(session="s1", tools=["basic"]) as agent:
         await agent.do("add_observation", type="observation", content="x" * 900)
         told = [(await agent.do("list_observations")).get("notice") for _ in range(3)]

@@ -16,7 +16,7 @@ import anyio.lowlevel
 import pytest
 
 from scratchbus.mcp.json_rpc import Message
-from scratchbus.mcp.pipes import _AHEAD, _CHUNK, InputPipe, OutputPipe, _has_room, _unread
+from scratchbus.mcp.pipes import _CHUNK, _MOST_AHEAD, InputPipe, OutputPipe, _has_room, _unread
 from scratchbus.mcp.protocol import PARSE_ERROR
 from scratchbus.mcp.stdio import _receive
 from tests.waiting import PATIENCE
@@ -50,7 +50,7 @@ async def test_only_some_chunks_are_read_ahead():
     os.set_blocking(into, False)
     chunks, sent = InputPipe(out), 0
     with anyio.fail_after(PATIENCE):
-        for _ in range(20 * _AHEAD):
+        for _ in range(20 * _MOST_AHEAD):
             await anyio.lowlevel.checkpoint()
             try:
                 sent += os.write(into, b"x" * _CHUNK)
@@ -58,7 +58,7 @@ async def test_only_some_chunks_are_read_ahead():
                 if chunks._is_paused:
                     break
     assert chunks._is_paused
-    assert chunks._chunks.qsize() == _AHEAD
+    assert chunks._chunks.qsize() == _MOST_AHEAD
     os.close(into)
     found = 0
     with anyio.fail_after(PATIENCE):
@@ -106,7 +106,7 @@ async def test_no_chunk_overtakes_another():
     with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(hear)
-            while chunks._take is None:
+            while chunks._take_directly is None:
                 await anyio.lowlevel.checkpoint()
             for each in (b"three", b"4"):  # both in one turn of the loop
                 os.write(into, each)

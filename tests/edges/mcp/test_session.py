@@ -302,7 +302,7 @@ async def test_a_request_that_is_cancelled_is_not_answered_and_not_waited_for():
             session.take(ask(id, "ping"))  # type: ignore[arg-type]
             session.take({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": str(id)}})
         with anyio.fail_after(PATIENCE):
-            await session.rest()
+            await session.wait_until_answered()
         assert heard.statistics().current_buffer_used == 0
 
 
@@ -322,7 +322,7 @@ async def test_an_answer_that_is_being_sent_is_not_cancelled():
             await begun.wait()
             session.take({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
             may_end.set()
-            await session.rest()
+            await session.wait_until_answered()
     assert sent == [1]
 
 

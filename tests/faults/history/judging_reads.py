@@ -18,7 +18,7 @@ GRACE = 5.0
 """Seconds that a view has, after the log was replaced, to notice."""
 
 
-class Stretch(NamedTuple):
+class EntryChunk(NamedTuple):
     """The part of a log, by seq, at all places of which a page has certain observations; none when `low > high`."""
 
     low: float
@@ -36,7 +36,7 @@ def reads(case: Case) -> Iterator[Violation]:
         yield from _followers(case, told)
 
 
-def stretch_of(log: Logbook, rows: list[list[object]]) -> Stretch | None:
+def stretch_of(log: Logbook, rows: list[list[object]]) -> EntryChunk | None:
     """Return where in a log the newest of the page are these (id, version, seq); None for one that is not in it."""
     low, high, added = 0.0, inf, list[int]()
     for id, version, seq in rows:
@@ -51,8 +51,8 @@ def stretch_of(log: Logbook, rows: list[list[object]]) -> Stretch | None:
     if end < len(all_added):
         high = min(high, all_added[end] - 1)
     if added != all_added[max(0, end - SHOWN) : end][::-1]:
-        return Stretch(inf, 0)
-    return Stretch(low, high)
+        return EntryChunk(inf, 0)
+    return EntryChunk(low, high)
 
 
 def _fresh(case: Case) -> Iterator[Violation]:

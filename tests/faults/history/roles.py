@@ -95,7 +95,7 @@ class Part(NamedTuple):
                     self.url, bus=BUS, source=self.name, max_observations=60, subscription_lease="500ms",
                     socket_timeout="2s", connect_timeout="1s", archive_url=self.archives, **TERMS, **settings,
                 )  # fmt: skip
-                bus.core.log.past = Archives(self.archives, BUS)
+                bus.core.log.archive = Archives(self.archives, BUS)
                 break
             except ScratchbusError:
                 time.sleep(PAUSE)

@@ -188,7 +188,7 @@ class Cast:
         stuck += self._end_by_themselves("publisher", "claimer")
         self._kill("worker", "expirer")
         with Bus.connect(self._arena.primary.url, bus=BUS, source="judge") as bus:
-            bus.core.log.past = Archives(self._directory / "archive", BUS)
+            bus.core.log.archive = Archives(self._directory / "archive", BUS)
             stuck += self._consume_all(bus)
             self._kill(*CREW, "observer")
             project(bus)

@@ -6,7 +6,7 @@ needed, or slow to import, are therefore declared like this:
     if TYPE_CHECKING:
         from scratchbus.commands import erase as erasure
     else:
-        erasure = late("scratchbus.commands.erase")
+        erasure = lazy("scratchbus.commands.erase")
 
 An annotation of a public function names a type of such a module as `erasure.Erasure`: then tools that ask for its
 type hints while the program runs find the type.
@@ -24,7 +24,7 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 _importing = RLock()
-"""Held during a late import: threads that import modules which need each other could see them half initialized."""
+"""Held during a lazy import: threads that import modules which need each other could see them half initialized."""
 
 os.register_at_fork(before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_importing.release)
 # else a child would wait forever for a thread that imports in its parent
@@ -33,7 +33,7 @@ _names: dict[str, None] = {}
 """The modules with a placeholder."""
 
 
-class _Late(ModuleType):
+class _Lazy(ModuleType):
     """A placeholder for a module; it caches each attribute on first access."""
 
     def __getattr__(self, name: str) -> Any:
@@ -42,10 +42,10 @@ class _Late(ModuleType):
         return value
 
 
-def late(name: str) -> Any:
+def lazy(name: str) -> Any:
     """Return a placeholder for a module that imports it on first use."""
     _names[name] = None
-    return _Late(name)
+    return _Lazy(name)
 
 
 def import_from(module: str, name: str) -> Any:
@@ -55,13 +55,13 @@ def import_from(module: str, name: str) -> Any:
 
 
 def import_all() -> None:
-    """Import all late modules, for a long-running program whose code may be replaced on disk."""
-    done: set[str] = set()
-    while wanted := [name for name in _names if name not in done]:  # an import may declare more
-        for name in wanted:
+    """Import all lazy modules, for a long-running program whose code may be replaced on disk."""
+    imported: set[str] = set()
+    while pending := [name for name in _names if name not in imported]:  # an import may declare more
+        for name in pending:
             with _importing:
                 import_module(name)
-        done.update(wanted)
+        imported.update(pending)
 
 
 class once(Generic[T]):  # noqa: N801 - it is used as `property` is
@@ -76,5 +76,5 @@ class once(Generic[T]):  # noqa: N801 - it is used as `property` is
         """Compute the value, and store it in the owner under this name."""
         if owner is None:  # asked for on the class
             return self  # type: ignore[return-value]
-        made: T = vars(owner).setdefault(self._name, self._make(owner))
-        return made
+        value: T = vars(owner).setdefault(self._name, self._make(owner))
+        return value

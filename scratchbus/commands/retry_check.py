@@ -1,4 +1,4 @@
-"""Check whether a write with a caller's event id was made before."""
+"""The check whether a write with a caller's event id is a retry."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scratchbus.readmodel.scope import Core
 _NEVER = -1  # no subject has this version
 
 
-def is_known(core: Core, occasion: Occasion, subject: str) -> Step[bool]:
+def is_retry(core: Core, occasion: Occasion, subject: str) -> Step[bool]:
     """Return whether an event with a caller's id is in the log. Raises EventIdReused for another write."""
     if not occasion.digest:
         return False

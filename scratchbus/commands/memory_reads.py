@@ -1,4 +1,4 @@
-"""Read a memory that this process caches."""
+"""Shared reads of the memories that this process caches."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from scratchbus.readmodel.memory_cache import CachedMemory, M, MemoryCache
 from scratchbus.readmodel.scope import Core
 
 
-def fresh(core: Core, cache: MemoryCache[M], page: str) -> Step[CachedMemory[M]]:
+def fresh_memory(core: Core, cache: MemoryCache[M], page: str) -> Step[CachedMemory[M]]:
     """Return the memory of a page with every acknowledged write; callers that wait together share one read."""
-    held: CachedMemory[M] = yield Queued(core.queues, (page, cache), None, partial(_read_once, core, cache, page))
-    return held
+    cached: CachedMemory[M] = yield Queued(core.queues, (page, cache), None, partial(_read_once, core, cache, page))
+    return cached
 
 
 def _read_once(
     core: Core, cache: MemoryCache[M], page: str, callers: Sequence[None]
 ) -> Step[list[CachedMemory[M] | Exception]]:
     try:
-        held = yield from cache.fresh(core.log, page)
+        cached = yield from cache.fresh(core.log, page)
     except ScratchbusError as error:
         return [copied(error, None) for _ in callers]
-    return [held] * len(callers)
+    return [cached] * len(callers)

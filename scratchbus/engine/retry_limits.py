@@ -7,7 +7,7 @@ import random
 READ_TRIES = 3
 """The number of times that a read is sent before the engine counts as unreachable."""
 
-PATIENCE = 10.0
+RECOVERY_SECONDS = 10.0
 """The time in seconds to look for a lost reply, and to wait for a failover."""
 
 

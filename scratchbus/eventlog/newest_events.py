@@ -10,9 +10,9 @@ from scratchbus.errors import InvalidPosition, shown
 from scratchbus.eventlog.below_floor import entries_at
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
+from scratchbus.eventlog.entry_filter import EVERYTHING, EntryFilter, decode_wanted
 from scratchbus.eventlog.foreign import appended
 from scratchbus.eventlog.keys import PageKeys
-from scratchbus.eventlog.narrow import EVERYTHING, Narrow, decode_wanted
 from scratchbus.eventlog.positions import read_positions_back
 from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_position
 
@@ -20,7 +20,7 @@ LARGEST_CHUNK = 2_000
 """The most entries that are requested at once."""
 
 
-def newest(log: Log, count: int, before: Position | str | None, narrow: Narrow) -> Step[list[AnyEvent]]:
+def newest(log: Log, count: int, before: Position | str | None, entry_filter: EntryFilter) -> Step[list[AnyEvent]]:
     """Return the last wanted events before a position, oldest first, of all shards in the order of time.
 
     Read the log backwards until there are enough; skip trimmed events. Raises InvalidPosition.
@@ -31,18 +31,20 @@ def newest(log: Log, count: int, before: Position | str | None, narrow: Narrow) 
         raise InvalidPosition(f"before: {shown(before)} is not the position of an event")
     if before is not None and before.shard >= log.shards:
         raise InvalidPosition(f"{shown(str(before))} is on shard {before.shard}; the bus has {log.shards}")
-    if narrow.pages is not None and len(narrow.pages) == 1:
-        (page,) = narrow.pages
-        return (yield from _newest_of_page(log, page.decode(), count, before, narrow))
-    pages = None if narrow.pages is None else {log.shard(page.decode()) for page in narrow.pages}
+    if entry_filter.pages is not None and len(entry_filter.pages) == 1:
+        (page,) = entry_filter.pages
+        return (yield from _newest_of_page(log, page.decode(), count, before, entry_filter))
+    pages = None if entry_filter.pages is None else {log.shard(page.decode()) for page in entry_filter.pages}
     found: list[AnyEvent] = []
     for shard in range(log.shards):
         if pages is None or shard in pages:
-            found += yield from _newest_of(log, shard, count, before, narrow)
+            found += yield from _newest_of(log, shard, count, before, entry_filter)
     return sorted(found, key=in_time)[-count:]
 
 
-def _newest_of(log: Log, shard: int, count: int, before: Position | None, narrow: Narrow) -> Step[list[AnyEvent]]:
+def _newest_of(
+    log: Log, shard: int, count: int, before: Position | None, entry_filter: EntryFilter
+) -> Step[list[AnyEvent]]:
     """Return the last wanted events of one shard, newest first."""
     keys, end = log.keys(shard), _end(shard, before)
     events: list[AnyEvent] = []
@@ -52,32 +54,38 @@ def _newest_of(log: Log, shard: int, count: int, before: Position | None, narrow
             shard, [("XREVRANGE", keys.log, end, "-", "COUNT", chunk), ("GET", keys.tail), ("GET", keys.origin)]
         )
         entries: list[RawEntry] = appended(rows[::-1], tail, origin, shard)
-        wanted = entries if narrow == EVERYTHING else [each for each in entries if narrow.wants(entry_fields(each))]
+        wanted = (
+            entries
+            if entry_filter == EVERYTHING
+            else [each for each in entries if entry_filter.wants(entry_fields(each))]
+        )
         events += decode_wanted([(shard, wanted[::-1])], EVERYTHING)
         if len(rows) < chunk or len(events) >= count:
             return events[:count]
         end, chunk = f"({rows[-1][0].decode()}", min(2 * chunk, LARGEST_CHUNK)
 
 
-def _newest_of_page(log: Log, page: str, count: int, before: Position | None, narrow: Narrow) -> Step[list[AnyEvent]]:
+def _newest_of_page(
+    log: Log, page: str, count: int, before: Position | None, entry_filter: EntryFilter
+) -> Step[list[AnyEvent]]:
     """Return the last wanted events of one page, oldest first, by its history index; reads no other pages."""
     shard = log.shard(page)
     keys, until = log.keys(shard), _until(shard, before)
     while True:
         folded = yield from read_checkpoint(keys)
         key = PageKeys(keys, page, folded.build).positions
-        found = yield from _unfolded(log, folded.position, until, narrow)
+        found = yield from _unfolded(log, folded.position, until, entry_filter)
         at, chunk = min(until, folded.position), count  # events folded meanwhile were found above
-        while len(found) < count and (spots := (yield from read_positions_back(shard, key, at, chunk))):
-            entries = yield from entries_at(log, spots)
-            wanted = [entry for entry in entries if narrow.wants(entry_fields(entry))]
+        while len(found) < count and (positions := (yield from read_positions_back(shard, key, at, chunk))):
+            entries = yield from entries_at(log, positions)
+            wanted = [entry for entry in entries if entry_filter.wants(entry_fields(entry))]
             found = decode_wanted([(shard, wanted)], EVERYTHING) + found
-            at, chunk = spots[0]._replace(seq=spots[0].seq - 1), min(2 * chunk, LARGEST_CHUNK)
+            at, chunk = positions[0]._replace(seq=positions[0].seq - 1), min(2 * chunk, LARGEST_CHUNK)
         if (yield from read_checkpoint(keys)).build == folded.build:
             return found[-count:]  # else the index may have been removed meanwhile
 
 
-def _unfolded(log: Log, after: Position, until: Position, narrow: Narrow) -> Step[list[AnyEvent]]:
+def _unfolded(log: Log, after: Position, until: Position, entry_filter: EntryFilter) -> Step[list[AnyEvent]]:
     """Return the wanted events after the checkpoint, which the index does not have yet."""
     shard = until.shard
     keys, at, found = log.keys(shard), after, list[AnyEvent]()
@@ -94,7 +102,9 @@ def _unfolded(log: Log, after: Position, until: Position, narrow: Narrow) -> Ste
         if not entries:
             break
         at = entry_position(entries[-1], shard)
-        found += decode_wanted([(shard, [each for each in entries if narrow.wants(entry_fields(each))])], EVERYTHING)
+        found += decode_wanted(
+            [(shard, [each for each in entries if entry_filter.wants(entry_fields(each))])], EVERYTHING
+        )
     return found
 
 

@@ -1,4 +1,4 @@
-"""Settle pulled events: ack, fail or release them."""
+"""The settlement of pulled events: they are acked, failed or released."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _Positions = Iterable[Position | str] | Position | str
 
 def ack_pulled(core: Core, name: str, token: str, positions: _Positions) -> Step[None]:
     """Ack pulled events, all or none. Raises LeaseLost, NotDelivered, NotFound or InvalidInput."""
-    wanted = _texts(positions)
-    yield from settle(core.log.keys(0), check_name(name), _token(token), wanted, ACKED)
-    counts.subscriptions[name].acked += len(wanted)
+    texts = _texts(positions)
+    yield from settle(core.log.keys(0), check_name(name), _token(token), texts, ACKED)
+    counts.subscriptions[name].acked += len(texts)
 
 
 def requeue(core: Core, name: str, token: str, positions: _Positions) -> Step[None]:
@@ -38,50 +38,50 @@ def requeue(core: Core, name: str, token: str, positions: _Positions) -> Step[No
     yield from settle(core.log.keys(0), check_name(name), _token(token), _texts(positions), WAITING)
 
 
-def take_back(
+def fail_pulled(
     core: Core, name: str, token: str, position: Position | str, reason: str, delay: Duration | None
 ) -> Step[None]:
     """Take back a pulled event that failed: it is delivered again, or set aside after the last attempt.
 
     Raises LeaseLost, NotDelivered, NotFound or InvalidInput.
     """
-    at = str(position if isinstance(position, Position) else Position.parse(position))
+    text = str(position if isinstance(position, Position) else Position.parse(position))
     token, reason = _token(token), check_content(reason, MAX_REASON, "reason")
-    keys, waiting = core.log.keys(0), None if delay is None else delay_ms(delay, "delay")
+    keys, wait_ms = core.log.keys(0), None if delay is None else delay_ms(delay, "delay")
     rules = yield from read_settling(keys, check_name(name))
-    entry = rules.entries.get(at)
+    entry = rules.entries.get(text)
     if entry is not None and entry.state == OUT and rules.token == token:
         counts.subscriptions[name].failed += 1
         if entry.attempt >= (rules.max_attempts or Terms().max_attempts):
-            event = yield from event_at(core, at)
+            event = yield from event_at(core, text)
             yield from give_up(core, name, token, entry, event, reason[:1000], entry.attempt)
             return
-        if waiting is None:
+        if wait_ms is None:
             delay_s = (rules.retry_ms if rules.retry_ms is not None else 1000) / 1000
-            waiting = round(retry_seconds(delay_s, entry.attempt) * 1000)
-    yield from settle(keys, name, token, [at], WAITING, wait_ms=waiting or 0, attempts=1)
+            wait_ms = round(retry_seconds(delay_s, entry.attempt) * 1000)
+    yield from settle(keys, name, token, [text], WAITING, wait_ms=wait_ms or 0, attempts=1)
 
 
 def give_up(
     core: Core, name: str, token: str, entry: OutEntry, event: Event | None, reason: str, attempts: int
 ) -> Step[None]:
     """Set an event aside as a dead letter; one that was erased is acked."""
-    letter = ""
+    dead_letter = ""
     if event is not None:
-        letter = DeadLetter.of(name, event, reason, attempts).model_dump_json()
+        dead_letter = DeadLetter.of(name, event, reason, attempts).model_dump_json()
         logger.error("set aside as a dead letter", subscription=name, position=entry.position, attempts=attempts,
                      reason=reason)  # fmt: skip
         counts.subscriptions[name].dead += 1
-    yield from settle(core.log.keys(0), name, token, [entry.position], ACKED, letter=letter)
+    yield from settle(core.log.keys(0), name, token, [entry.position], ACKED, letter=dead_letter)
 
 
 def _texts(positions: _Positions) -> list[str]:
     if not isinstance(positions, Iterable):
         raise InvalidField("positions", f"{shown(positions)} is neither a position nor a list of positions")
-    given = [positions] if isinstance(positions, Position | str) else list(positions)
-    if not given:
+    listed = [positions] if isinstance(positions, Position | str) else list(positions)
+    if not listed:
         raise InvalidField("positions", "is empty; name at least one event of the batch")
-    return [str(each if isinstance(each, Position) else Position.parse(each)) for each in given]
+    return [str(each if isinstance(each, Position) else Position.parse(each)) for each in listed]
 
 
 def _token(token: object) -> str:

@@ -1,4 +1,4 @@
-"""Verification of an archive without the engine: every file, every line, every link of the chain."""
+"""The verification of an archive without the engine: every file, every line, every link of the chain."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from scratchbus.archive.catalog import read_file
 from scratchbus.archive.contents import archived_logs
-from scratchbus.archive.lines import Line, check_line, place_of, restore
+from scratchbus.archive.lines import Line, check_line, position_of, restore
 from scratchbus.archive.manifest import END, Manifest, folder_of, is_manifest, last_name, number_of
 from scratchbus.archive.segment import Index, index_of, unpack
 from scratchbus.archive.stores import Store
@@ -91,13 +91,13 @@ class LogCheck:
         all_names = (name.removeprefix(self._folder) for name in self._store.list(self._folder))
         names = [name for name in all_names if number_of(name) is not None]
         for name in filter(is_manifest, names):
-            manifest = self._settled(name)
+            manifest = self._check_manifest(name)
             if manifest is not None:
                 self._count(manifest)
             self._before, self._is_known = manifest, manifest is not None
             yield
         self._end()
-        self._unnamed(names)
+        self._report_unnamed(names)
         yield
 
     def take(self) -> list[FileProblem]:
@@ -105,35 +105,35 @@ class LogCheck:
         found, self.report.problems = self.report.problems, []
         return found
 
-    def _say(self, file: str, problem: str) -> None:
+    def _add_problem(self, file: str, problem: str) -> None:
         self.report.problems.append(FileProblem(file=self._folder + file, problem=problem))
 
-    def _settled(self, name: str) -> Manifest | None:
+    def _check_manifest(self, name: str) -> Manifest | None:
         """Check a manifest and its files; check again if an erasure replaced them meanwhile."""
         while True:
-            known, content = len(self.report.problems), self._store.get(self._folder + name)
+            problems_before, content = len(self.report.problems), self._store.get(self._folder + name)
             manifest = self._manifest(name, content)
             if manifest is not None:
                 self._link(manifest)
                 if not self._only_chain:
                     self._segment(manifest)
-            if len(self.report.problems) == known or self._store.get(self._folder + name) == content:
+            if len(self.report.problems) == problems_before or self._store.get(self._folder + name) == content:
                 return manifest
-            del self.report.problems[known:]
+            del self.report.problems[problems_before:]
 
     def _manifest(self, name: str, content: bytes | None) -> Manifest | None:
         try:
             manifest = Manifest.parse(content or b"")
         except ValueError as problem:
-            self._say(name, str(problem))
+            self._add_problem(name, str(problem))
             return None
         self._named |= {name} | manifest.names
         if manifest.name != name:
-            self._say(name, f"it is the manifest {manifest.name} under another name")
+            self._add_problem(name, f"it is the manifest {manifest.name} under another name")
         if folder_of(manifest.chain.bus, manifest.chain.shard) != self._folder:
-            self._say(name, f"it belongs to bus {manifest.chain.bus!r}, shard {manifest.chain.shard}")
+            self._add_problem(name, f"it belongs to bus {manifest.chain.bus!r}, shard {manifest.chain.shard}")
         if self._origin and manifest.chain.origin != self._origin:
-            self._say(name, "it belongs to another log of this bus, which was flushed or replaced")
+            self._add_problem(name, "it belongs to another log of this bus, which was flushed or replaced")
         return manifest
 
     def _link(self, manifest: Manifest) -> None:
@@ -143,23 +143,27 @@ class LogCheck:
             return
         expected = before.chain.last.seq + 1 if before else 1
         if chain.first.seq > expected:
-            self._say(manifest.name, f"events {expected} to {chain.first.seq - 1} are missing: no segment has them")
+            self._add_problem(
+                manifest.name, f"events {expected} to {chain.first.seq - 1} are missing: no segment has them"
+            )
         elif chain.first.seq < expected:
-            self._say(
+            self._add_problem(
                 manifest.name, f"its events begin at {chain.first.seq}; the segment before ends at {expected - 1}"
             )
         if before is None:
             if chain.previous is not None and chain.first.seq == 1:
-                self._say(manifest.name, f"it is the first manifest, but names {chain.previous} as its predecessor")
+                self._add_problem(
+                    manifest.name, f"it is the first manifest, but names {chain.previous} as its predecessor"
+                )
             return
         if chain.previous != before.name:
-            self._say(manifest.name, f"it names {chain.previous} as its predecessor instead of {before.name}")
+            self._add_problem(manifest.name, f"it names {chain.previous} as its predecessor instead of {before.name}")
         elif chain.previous_sha256 != before.chain.sha256:
-            self._say(before.name, f"its SHA-256 differs from the one in {manifest.name}: it was changed")
+            self._add_problem(before.name, f"its SHA-256 differs from the one in {manifest.name}: it was changed")
         if chain.origin != before.chain.origin:
-            self._say(manifest.name, f"it belongs to another log than {before.name}: their origins differ")
+            self._add_problem(manifest.name, f"it belongs to another log than {before.name}: their origins differ")
         if chain.first.position.ms < before.chain.last.position.ms:
-            self._say(manifest.name, "its events are older than those of the segment before")
+            self._add_problem(manifest.name, "its events are older than those of the segment before")
 
     def _segment(self, manifest: Manifest) -> None:
         """Check the segment and the index that a manifest names."""
@@ -170,16 +174,16 @@ class LogCheck:
         lines = self._lines(manifest, texts)
         if lines is None:
             return
-        places = [Position(*place_of(text)) for text in (texts[0], texts[-1])]
+        actual_ends = [Position(*position_of(text)) for text in (texts[0], texts[-1])]
         ends = [manifest.chain.first.position, manifest.chain.last.position]
-        if places != ends or len(lines) != manifest.chain.count:
-            self._say(
+        if actual_ends != ends or len(lines) != manifest.chain.count:
+            self._add_problem(
                 name,
-                f"it has {len(lines):,} events from {places[0]} to {places[1]}; its manifest says"
+                f"it has {len(lines):,} events from {actual_ends[0]} to {actual_ends[1]}; its manifest says"
                 f" {manifest.chain.count:,} from {ends[0]} to {ends[1]}",
             )
         if sha256(b"".join(hash for _, hash, *_ in lines)).hexdigest() != manifest.chain.events:
-            self._say(name, "the hash over its events differs from the one in the chain: an event was changed")
+            self._add_problem(name, "the hash over its events differs from the one in the chain: an event was changed")
         self._index(manifest, lines)
 
     def _lines(self, manifest: Manifest, texts: list[bytes]) -> list[Line] | None:
@@ -188,11 +192,11 @@ class LogCheck:
         for seq, text in enumerate(texts, manifest.chain.first.seq):
             try:
                 lines.append(check_line(text, seq))
-                at, ms = ms, place_of(text)[0]
-                if ms < at:
+                previous_ms, ms = ms, position_of(text)[0]
+                if ms < previous_ms:
                     raise ValueError("it is older than the previous one")
             except ValueError as problem:
-                self._say(name, f"line {seq - manifest.chain.first.seq + 1}, event {seq}: {problem}")
+                self._add_problem(name, f"line {seq - manifest.chain.first.seq + 1}, event {seq}: {problem}")
                 return None
         return lines
 
@@ -200,27 +204,27 @@ class LogCheck:
         files = manifest.files
         last = restore(lines[-1][0])
         if last is not None and not is_batch_end(last):
-            self._say(files.segment.name, "its last batch is incomplete")
+            self._add_problem(files.segment.name, "its last batch is incomplete")
         erased = [line[2] for line in lines if restore(line[0]) is None]
         if erased != files.erased:
-            self._say(manifest.name, f"it lists {files.erased} as the erased events; they are {erased}")
-        left = sorted(self._erased.intersection(range(lines[0][2], lines[-1][2] + 1)).difference(erased))
-        if left:
-            self._say(
+            self._add_problem(manifest.name, f"it lists {files.erased} as the erased events; they are {erased}")
+        remaining = sorted(self._erased.intersection(range(lines[0][2], lines[-1][2] + 1)).difference(erased))
+        if remaining:
+            self._add_problem(
                 files.segment.name,
-                f"it still has the events {left}, which were erased; `scratchbus log-archive run` removes them",
+                f"it still has the events {remaining}, which were erased; `scratchbus log-archive run` removes them",
             )
         index = self._content(files.index.name, lambda: Index.parse(read_file(self._store, self._folder, files.index)))
         if index is not None and index != index_of(lines):
-            self._say(files.index.name, "it does not match the segment")
+            self._add_problem(files.index.name, "it does not match the segment")
 
     def _content(self, name: str, read: Callable[[], Any]) -> Any:
         try:
             return read()
         except ArchiveDamaged as problem:
-            self._say(name, str(problem))
+            self._add_problem(name, str(problem))
         except ValueError as problem:
-            self._say(name, f"it cannot be unpacked: {str(problem).partition(chr(10))[0]}")
+            self._add_problem(name, f"it cannot be unpacked: {str(problem).partition(chr(10))[0]}")
         return None
 
     def _count(self, manifest: Manifest) -> None:
@@ -237,32 +241,36 @@ class LogCheck:
         content = self._store.get(self._folder + END)
         name = last_name(content)
         if content is None and self.report.segments > 1:
-            self._say(END, "it is missing; it names the last manifest")
+            self._add_problem(END, "it is missing; it names the last manifest")
         elif content is not None and not name:
-            self._say(END, "it does not name a manifest: it was changed")
+            self._add_problem(END, "it does not name a manifest: it was changed")
         elif name:
             self._compare_end(name, content, self._store.get(self._folder + name))
         end = self._before.chain.last.seq if self._before else 0
         if self._is_known and end < self._until:
-            self._say(END, f"events {end + 1} to {self._until} left the log, and no segment has them")
+            self._add_problem(END, f"events {end + 1} to {self._until} left the log, and no segment has them")
 
     def _compare_end(self, name: str, content: bytes | None, manifest: bytes | None) -> None:
         if manifest is None:
-            self._say(name, "it is missing, and it was the last manifest: the events of its segment are missing")
+            self._add_problem(
+                name, "it is missing, and it was the last manifest: the events of its segment are missing"
+            )
             return
         with suppress(ValueError):  # already reported
             if Manifest.parse(manifest).end != content:
-                self._say(END, f"it does not match {name}: one of them was changed")
+                self._add_problem(END, f"it does not match {name}: one of them was changed")
 
-    def _unnamed(self, names: list[str]) -> None:
+    def _report_unnamed(self, names: list[str]) -> None:
         """Report files that no manifest names, unless one does by now: an archiver may be running."""
-        rest = [name for name in names if name not in self._named and not is_manifest(name)]
-        if not rest:
+        unnamed = [name for name in names if name not in self._named and not is_manifest(name)]
+        if not unnamed:
             return
         for name in self._store.list(self._folder):
             content = self._store.get(name) if is_manifest(name.removeprefix(self._folder)) else None
             with suppress(ValueError):  # already reported
                 self._named |= Manifest.parse(content).names if content else set()
-        for name in rest:
+        for name in unnamed:
             if name not in self._named and self._store.get(self._folder + name) is not None:
-                self._say(name, "no manifest names it: an archiver was interrupted, or it was put there by hand")
+                self._add_problem(
+                    name, "no manifest names it: an archiver was interrupted, or it was put there by hand"
+                )

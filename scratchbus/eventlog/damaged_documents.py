@@ -1,4 +1,4 @@
-"""Salvage stored documents that cannot be read: written before there were bounds, or by hand."""
+"""Damaged stored documents, written before there were limits or by hand: what can still be read of them."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from scratchbus.projections.stored_observation import StoredObservation
 
 Document = TypeVar("Document", bound=BaseModel)
 
-_PLACE = frozenset({"id", "page", "added_ms", "added_seq", "ms", "seq"})
+_REQUIRED = frozenset({"id", "page", "added_ms", "added_seq", "ms", "seq"})
 """The fields that identify and order a document: without them it is lost."""
 
 _DIGITS = len(str(LARGEST))
 
 
 def salvage(model: type[Document], row: bytes) -> Document | None:
-    """Return the readable part of a stored document, marked as damaged; None if it lacks the fields of `_PLACE`.
+    """Return the readable part of a stored document, marked as damaged; None if it lacks the fields of `_REQUIRED`.
 
     Numbers that are too large become the largest; a field that still cannot be read gets its default, or is empty.
     """
     try:
-        parsed = json.loads(row.decode("utf-8", "replace"), parse_int=_bounded, parse_constant=_no_number)
+        parsed = json.loads(row.decode("utf-8", "replace"), parse_int=_bounded, parse_constant=_none)
     except (ValueError, RecursionError):
         return None
     if isinstance(parsed, list):
@@ -39,12 +39,12 @@ def salvage(model: type[Document], row: bytes) -> Document | None:
         try:
             return model.model_validate(fields | {"damaged": True})
         except ValidationError as error:
-            wrong = {str(problem["loc"][0]) for problem in error.errors(include_url=False, include_input=False)}
-        for name in wrong:
+            invalid = {str(problem["loc"][0]) for problem in error.errors(include_url=False, include_input=False)}
+        for name in invalid:
             field = model.model_fields[name]
             if name in fields and not field.is_required():
                 del fields[name]
-            elif name not in _PLACE and field.annotation is str and fields.get(name) != "":
+            elif name not in _REQUIRED and field.annotation is str and fields.get(name) != "":
                 fields[name] = ""
             else:
                 return None
@@ -57,5 +57,5 @@ def _bounded(digits: str) -> int:
     return max(-LARGEST, min(int(digits), LARGEST))
 
 
-def _no_number(name: str) -> None:
+def _none(name: str) -> None:
     """Return nothing for NaN and infinity."""

@@ -1,4 +1,4 @@
-"""The cause and the trace of all events that are made inside a block."""
+"""The cause and the trace that events are made with: those of the block that makes them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scratchbus.errors import InvalidField, shown
 from scratchbus.telemetry import tracing
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
-_SENT = re.compile(r"([0-9a-f]{2})-(([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2})(-.*)?")
+_RECEIVED = re.compile(r"([0-9a-f]{2})-(([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2})(-.*)?")
 _NOTHING: dict[str, Any] = {}
 
 _reasons: ContextVar[dict[str, Any]] = ContextVar("scratchbus_reasons", default=_NOTHING)  # never changed
@@ -26,8 +26,8 @@ untraced_reasons: Callable[[], Mapping[str, Any]] = _reasons.get
 
 def reasons() -> Mapping[str, Any]:
     """Return the `cause` and `traceparent` for events that are made now."""
-    why = _reasons.get()
-    return why if tracing.active is None else tracing.active.because(why)
+    reasons_here = _reasons.get()
+    return reasons_here if tracing.active is None else tracing.active.because(reasons_here)
 
 
 @contextmanager
@@ -39,15 +39,15 @@ def because(cause: Event | Position | str | None = None, *, traceparent: str | N
 
     Applies to this thread or task. Nested blocks add to the outer ones. Raises InvalidPosition or InvalidField.
     """
-    given = dict(_reasons.get())
+    reasons_inside = dict(_reasons.get())
     if cause is not None:
         at = cause.position if isinstance(cause, Event) else cause
-        given["cause"] = str(Position.parse(str(at) if isinstance(at, Position | BusPosition) else at))
+        reasons_inside["cause"] = str(Position.parse(str(at) if isinstance(at, Position | BusPosition) else at))
     if traceparent is not None:
         if not _is_trace_context(traceparent):
             raise InvalidField("traceparent", f"{shown(traceparent)} is not a W3C trace context")
-        given["traceparent"] = traceparent
-    token = _reasons.set(given)
+        reasons_inside["traceparent"] = traceparent
+    token = _reasons.set(reasons_inside)
     try:
         yield
     finally:
@@ -59,12 +59,12 @@ def within_trace(traceparent: object) -> AbstractContextManager[None]:
 
     As the standard requires, an invalid value is ignored without an error. See `because`.
     """
-    match = _SENT.fullmatch(traceparent) if isinstance(traceparent, str) else None
+    match = _RECEIVED.fullmatch(traceparent) if isinstance(traceparent, str) else None
     if match is None:
         return nullcontext()
-    version, context, trace, span, more = match.groups()
-    is_wrong = version == "ff" or (version == "00" and more) or not trace.strip("0") or not span.strip("0")
-    return nullcontext() if is_wrong else because(traceparent=f"00-{context}")
+    version, context, trace, span, suffix = match.groups()
+    is_invalid = version == "ff" or (version == "00" and suffix) or not trace.strip("0") or not span.strip("0")
+    return nullcontext() if is_invalid else because(traceparent=f"00-{context}")
 
 
 def _is_trace_context(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""Deliveries for clients that pull: each batch has its own lease, and no state is kept in this process.
+"""Batches of events for clients that pull: each has its own lease, and no state is kept in this process.
 
 Outstanding events are stored with the subscription, so that any process may handle an ack, or the next pull.
 """
@@ -20,16 +20,16 @@ from scratchbus.errors import InvalidTTL, LeaseLost, ScratchbusError, shown
 from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.consumers import CursorEnd, Grant, HeldByOther, SubscriptionLease, open_cursors, origins_of
 from scratchbus.eventlog.cursor import Cursor
+from scratchbus.eventlog.entry_filter import EntryFilter
 from scratchbus.eventlog.log_entry import LogEntry
-from scratchbus.eventlog.narrow import Narrow
 from scratchbus.eventlog.pulls import OUT, WAITING, OutEntry, hand_out, read_out
 from scratchbus.eventlog.reader import read
 from scratchbus.readmodel.scope import Core
 from scratchbus.subscriptions.consumer import NAP
-from scratchbus.subscriptions.dead_letters import read_again
+from scratchbus.subscriptions.dead_letters import read_redeliveries
 from scratchbus.subscriptions.event_filters import Filters, Tags
 from scratchbus.subscriptions.options import Terms, check_name
-from scratchbus.subscriptions.settling import event_at, give_up, requeue
+from scratchbus.subscriptions.settlement import event_at, give_up, requeue
 from scratchbus.telemetry import tracing
 from scratchbus.telemetry.counters import counts
 from scratchbus.telemetry.logs import stderr_logger
@@ -39,7 +39,7 @@ MOST_PULLED = 1_000
 
 LONGEST_LEASE_MS = 12 * 3_600_000
 
-LOOK_AGAIN = 2.0
+POLL_SECONDS = 2.0
 """The most seconds that a pull waits for an event before it checks the engine for other changes."""
 
 WENT_AWAY = "its consumers went away while they had it"
@@ -76,7 +76,7 @@ class Attempt(NamedTuple):
     pulled: Pulled
     seconds: float = 0.0
     cursors: Sequence[Cursor] = ()
-    wanted: Narrow = Narrow()
+    wanted: EntryFilter = EntryFilter()
 
 
 NOTHING = Pulled("", None, [])
@@ -87,15 +87,15 @@ _Events = list[tuple[LogEntry, AnyEvent]]  # entries of the log with their event
 class Pull:
     """A client's request to pull from a subscription. Raises InvalidInput."""
 
-    def __init__(self, core: Core, name: str, most: int, lease: Duration, by: str | None) -> None:
+    def __init__(self, core: Core, name: str, max_events: int, lease: Duration, by: str | None) -> None:
         self._core = core
         self._name = check_name(name)
-        self._most = check_whole("max", most, most=MOST_PULLED)
+        self._max_events = check_whole("max", max_events, most=MOST_PULLED)
         ms = duration_ms(lease, "lease", least=1000)
         if ms is None or ms > LONGEST_LEASE_MS:
             raise InvalidTTL(f"lease: {shown(lease)} is not a valid lease; use 1s to 12h")
         self._lease_ms = ms
-        self._who = by or core.process
+        self._by = by or core.process
         self._tags = Tags(core)
 
     def attempt(self) -> Step[Attempt]:
@@ -104,13 +104,13 @@ class Pull:
         Raises NotFound, PositionLost, LogRewound or LogGap.
         """
         core = self._core
-        brief = min(self._lease_ms, round(core.settings.seconds("subscription_lease") * 1000))
-        lease = SubscriptionLease(core.log.keys(0), self._name, token_hex(16), self._who, brief)
+        short_ms = min(self._lease_ms, round(core.settings.seconds("subscription_lease") * 1000))
+        lease = SubscriptionLease(core.log.keys(0), self._name, token_hex(16), self._by, short_ms)
         grant = yield from lease.take_to_pull()
         if isinstance(grant, HeldByOther):
             return Attempt(NOTHING, min(NAP, grant.left_ms / 1000 + 0.01) * random.uniform(0.5, 1))
         try:
-            return (yield from self._pull(lease._replace(ms=self._lease_ms), grant, brief))
+            return (yield from self._pull(lease._replace(ms=self._lease_ms), grant, short_ms))
         except LeaseLost:
             return Attempt(NOTHING)
         except ScratchbusError:
@@ -122,15 +122,15 @@ class Pull:
         """Give a batch back unhandled. Raises LeaseLost, NotDelivered or NotFound."""
         return requeue(self._core, self._name, pulled.token, [each.position for each in pulled.deliveries])
 
-    def _pull(self, lease: SubscriptionLease, grant: Grant, brief: int) -> Step[Attempt]:
+    def _pull(self, lease: SubscriptionLease, grant: Grant, short_ms: int) -> Step[Attempt]:
         filters = Filters.parse(grant.filters)
-        if known := read_out(grant.out):
-            return (yield from self._pull_again(lease, grant, known))
+        if outstanding := read_out(grant.out):
+            return (yield from self._redeliver(lease, grant, outstanding))
         if grant.again:
-            items, gone = yield from read_again(self._core, self._name)
-            for letter in gone:
-                yield from lease.bury(letter.position, letter.model_dump_json(), grant.ends)
-            if events := _events(items[: self._most]):
+            items, missing = yield from read_redeliveries(self._core, self._name)
+            for dead_letter in missing:
+                yield from lease.bury(dead_letter.position, dead_letter.model_dump_json(), grant.ends)
+            if events := _events(items[: self._max_events]):
                 out = [_entry(item, comes_again=True) for item, _ in events]
                 return (
                     yield from self._hand_out(
@@ -138,20 +138,20 @@ class Pull:
                     )
                 )
         log, ends = self._core.log, list(grant.ends)
-        places = yield from open_cursors(log, grant.ends, grant.origins, filters.pages)
+        log_cursors = yield from open_cursors(log, grant.ends, grant.origins, filters.pages)
         while True:
-            chunks = yield from read(log, places)
-            origins = origins_of(log, grant.origins, places)
+            chunks = yield from read(log, log_cursors)
+            origins = origins_of(log, grant.origins, log_cursors)
             if not chunks:
                 yield from hand_out(lease, [], ends, origins)
-                return Attempt(NOTHING, LOOK_AGAIN, places, filters.reading)
+                return Attempt(NOTHING, POLL_SECONDS, log_cursors, filters.reading)
             events, busy = yield from self._wanted(filters, chunks)
-            for place in places:
-                if (shard := place.position.shard) not in busy:
-                    ends[shard] = CursorEnd(place.position, place.event_id)
+            for cursor in log_cursors:
+                if (shard := cursor.position.shard) not in busy:
+                    ends[shard] = CursorEnd(cursor.position, cursor.event_id)
             if events:
                 return (yield from self._pull_new(lease, grant, events, ends, origins))
-            yield from lease._replace(ms=brief).keep(ends, origins)
+            yield from lease._replace(ms=short_ms).keep(ends, origins)
 
     def _wanted(self, filters: Filters, chunks: Iterable[tuple[int, Sequence[Any]]]) -> Step[tuple[_Events, set[int]]]:
         """Return the next wanted events, and the shards with these or with events not yet examined."""
@@ -159,7 +159,7 @@ class Pull:
         items.sort(key=lambda item: in_time(item.position))
         events: _Events = []
         at = 0
-        while at < len(items) and len(events) < self._most:
+        while at < len(items) and len(events) < self._max_events:
             if (yield from filters.wants(items[at], self._tags)):
                 if not items[at].is_event:
                     LogEntry.decode(items[at:])
@@ -171,23 +171,23 @@ class Pull:
         self, lease: SubscriptionLease, grant: Grant, events: _Events, ends: Sequence[CursorEnd], origins: str
     ) -> Step[Attempt]:
         """Hand out new events to a client that pulls; an event that has failed is handed out alone."""
-        tried = next((at for at, (item, _) in enumerate(events) if str(item.position) == grant.trying), None)
-        if tried:
-            events = events[:tried]
-        elif tried == 0:
+        failed_index = next((at for at, (item, _) in enumerate(events) if str(item.position) == grant.trying), None)
+        if failed_index:
+            events = events[:failed_index]
+        elif failed_index == 0:
             due = grant.now + grant.wait_ms if grant.wait_ms else 0
             first = _entry(events[0][0], attempt=grant.attempts + 1)._replace(due=due, state=WAITING)
-            return (yield from self._pull_again(lease, grant._replace(ends=list(ends), origins=origins), [first]))
+            return (yield from self._redeliver(lease, grant._replace(ends=list(ends), origins=origins), [first]))
         out = [_entry(item) for item, _ in events]
         return (yield from self._hand_out(lease, grant, [event for _, event in events], out, ends, origins))
 
-    def _pull_again(self, lease: SubscriptionLease, grant: Grant, known: list[OutEntry]) -> Step[Attempt]:
+    def _redeliver(self, lease: SubscriptionLease, grant: Grant, outstanding: list[OutEntry]) -> Step[Attempt]:
         """Hand out events again: one that has failed alone, then the following ones that have not, together.
 
         So an event that crashes a client does not make others fail.
         """
-        head, *rest = (each._replace(state=WAITING) if each.state == OUT else each for each in known)
-        if known[0].state == OUT:  # the lease of its client has ended
+        head, *rest = (each._replace(state=WAITING) if each.state == OUT else each for each in outstanding)
+        if outstanding[0].state == OUT:  # the lease of its client has ended
             head = head._replace(attempt=head.attempt + 1, due=0)
         if head.due > grant.now:
             yield from hand_out(lease, [head, *rest], grant.ends, grant.origins)
@@ -200,7 +200,9 @@ class Pull:
             yield from give_up(self._core, self._name, lease.token, head, event, WENT_AWAY, head.attempt - 1)
             return Attempt(NOTHING)
         events = [event]
-        while head.attempt == 1 and len(events) < min(self._most, len(out)) and _is_first_attempt(out[len(events)]):
+        while (
+            head.attempt == 1 and len(events) < min(self._max_events, len(out)) and _is_first_attempt(out[len(events)])
+        ):
             event = yield from event_at(self._core, out[len(events)].position)
             if event is None:
                 break

@@ -1,4 +1,4 @@
-"""Load a whole page into memory, while others keep writing."""
+"""The loader of a whole page into memory, while others keep writing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from scratchbus.eventlog.stored_documents import decode_stored
 from scratchbus.projections.page_in_memory import BeforeAfter, LivePage
 from scratchbus.projections.stored_observation import AnyObservation
 from scratchbus.readmodel.catch_up import catch_up
-from scratchbus.readmodel.garbage import without_collections
+from scratchbus.readmodel.gc_pause import with_gc_paused
 
 _AT_ONCE = 1_000  # documents per read: about a millisecond of the engine's time
 
@@ -42,7 +42,7 @@ def read_page(log: Log, page: str, now_ms: int, keep_final_ms: int | None = None
     row, origin = yield from ask_all(shard, [("GET", checkpoint_key(keys)), ("GET", keys.origin)])
     checkpoint = Checkpoint.parse(row, shard)
     documents = yield from _read_documents(PageKeys(keys, page, checkpoint.build), shard)
-    live = without_collections(lambda: LivePage(documents, now_ms, keep_final_ms))
+    live = with_gc_paused(lambda: LivePage(documents, now_ms, keep_final_ms))
     cursor = Cursor(checkpoint.position, checkpoint.event_id, (origin or b"").decode())
     name = page.encode()
 
@@ -63,23 +63,23 @@ def _read_documents(names: PageKeys, shard: int) -> Step[Collection[AnyObservati
     at = b"0"
     while True:
         at, rows = yield from ask(shard, "HSCAN", names.docs, at, "COUNT", _AT_ONCE)
-        some = without_collections(partial(decode_stored, rows[1::2]))
-        documents.update(zip(map(_id_of, some), some, strict=True))  # a scan may show one twice
+        batch = with_gc_paused(partial(decode_stored, rows[1::2]))
+        documents.update(zip(map(_id_of, batch), batch, strict=True))  # a scan may show one twice
         if at == b"0":
             return documents.values()
 
 
 def replay(log: Log, cursor: Cursor, take: Callable[[Sequence[LogEntry]], None]) -> Step[None]:
     """Read the log after a cursor to its end, in whole batches, and advance the cursor."""
-    shard, ahead = cursor.position.shard, replace(cursor)
+    shard, next_cursor = cursor.position.shard, replace(cursor)
     while True:
-        chunks = yield from read(log, [ahead])
-        cursor.origin = ahead.origin
+        chunks = yield from read(log, [next_cursor])
+        cursor.origin = next_cursor.origin
         if not chunks:
             return
         items = [LogEntry(entry, shard) for entry in chunks[0][1]]
         take(items)
-        items[-1].place(cursor)
+        items[-1].move_cursor(cursor)
 
 
 def fold_item(live: LivePage, item: LogEntry) -> tuple[BeforeAfter, AnyEvent | None, str]:
@@ -87,5 +87,5 @@ def fold_item(live: LivePage, item: LogEntry) -> tuple[BeforeAfter, AnyEvent | N
     event = item.event
     if isinstance(event, Poison):
         return live.damage(event.subject, *event.position[:2]), None, event.reason
-    turn, problem = live.evolve(event)
-    return turn, None if problem else event, problem
+    change, problem = live.evolve(event)
+    return change, None if problem else event, problem

@@ -1,4 +1,4 @@
-"""The answers of recall."""
+"""The results of recall, and the reasons for them."""
 
 from __future__ import annotations
 
@@ -41,6 +41,6 @@ class Recalled(NamedTuple):
 
 @document_of.register
 def _(found: Recalled) -> dict[str, Any]:
-    place = {"kind": found.kind, "page": found.page, "id": found.id}
+    source = {"kind": found.kind, "page": found.page, "id": found.id}
     reasons = [reason._asdict() for reason in found.reasons]
-    return {**place, "text": found.text, "score": round(found.score, 6), "reasons": reasons}
+    return {**source, "text": found.text, "score": round(found.score, 6), "reasons": reasons}

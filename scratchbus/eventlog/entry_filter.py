@@ -1,4 +1,4 @@
-"""Filter the entries read from the log, and decode the wanted ones."""
+"""The filter of events by page, type, kind and subject, and the decoding of the entries that it matches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scratchbus.telemetry.logs import stderr_logger
 logger = stderr_logger()
 
 
-class Narrow(NamedTuple):
+class EntryFilter(NamedTuple):
     """A filter of events; None matches all."""
 
     pages: frozenset[bytes] | None = None
@@ -30,7 +30,7 @@ class Narrow(NamedTuple):
         types: Collection[str] | None,
         kinds: Collection[str] | None,
         subjects: Collection[str] | None = None,
-    ) -> Narrow:
+    ) -> EntryFilter:
         """Return the filter for the arguments of a caller: a text counts as a list of one."""
         return cls(_names(pages), _names(types), _names(kinds), _names(subjects))
 
@@ -44,21 +44,21 @@ class Narrow(NamedTuple):
         )
 
 
-EVERYTHING = Narrow()
+EVERYTHING = EntryFilter()
 
 
-def _names(given: Collection[str] | None) -> frozenset[bytes] | None:
-    if given is None:
+def _names(names: Collection[str] | None) -> frozenset[bytes] | None:
+    if names is None:
         return None
-    return frozenset(name.encode() for name in ([given] if isinstance(given, str) else given))
+    return frozenset(name.encode() for name in ([names] if isinstance(names, str) else names))
 
 
-def decode_wanted(chunks: Chunks, narrow: Narrow) -> list[AnyEvent]:
+def decode_wanted(chunks: Chunks, entry_filter: EntryFilter) -> list[AnyEvent]:
     """Decode the wanted entries, in the order of time across shards; log and skip entries that are not events."""
     events = []
     for shard, entries in chunks:
-        if narrow != EVERYTHING:
-            entries = [entry for entry in entries if narrow.wants(entry_fields(entry))]
+        if entry_filter != EVERYTHING:
+            entries = [entry for entry in entries if entry_filter.wants(entry_fields(entry))]
         for _, item in decode_items(entries, shard):
             if isinstance(item, Poison):
                 logger.warning("not an event", position=str(item.position), reason=item.reason)
@@ -69,11 +69,11 @@ def decode_wanted(chunks: Chunks, narrow: Narrow) -> list[AnyEvent]:
     return events
 
 
-def decode_some_at_a_time(chunks: Chunks, narrow: Narrow) -> Iterator[list[AnyEvent]]:
-    """Decode as `decode_wanted` does, some entries at a time if all are of one shard."""
+def decode_in_chunks(chunks: Chunks, entry_filter: EntryFilter) -> Iterator[list[AnyEvent]]:
+    """Decode as `decode_wanted` does, in chunks if all entries are of one shard."""
     if len(chunks) != 1:
-        yield decode_wanted(chunks, narrow)
+        yield decode_wanted(chunks, entry_filter)
         return
     ((shard, entries),) = chunks
     for at in range(0, len(entries), AT_ONCE):
-        yield decode_wanted([(shard, entries[at : at + AT_ONCE])], narrow)
+        yield decode_wanted([(shard, entries[at : at + AT_ONCE])], entry_filter)

@@ -33,6 +33,6 @@ def documents_at(
     return documents
 
 
-def remembered_at(log: Log, page: str, end: Position) -> Step[dict[str, Any]]:
+def memories_at(log: Log, page: str, end: Position) -> Step[dict[str, Any]]:
     """Return all memories of a page at a position, by subject. Raises PositionLost."""
     return documents_at(log, page, end, is_remembered)

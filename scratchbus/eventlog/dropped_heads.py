@@ -1,6 +1,7 @@
-"""Restoring dropped heads: a final observation is known only by its document or, if paged out, by its events.
+"""The dropped heads of final observations, and how they are restored.
 
-A link to it, or a change that is refused, then finds its head as if it had never been dropped.
+A final observation is known only by its document or, if paged out, by its events. A link to it, or a refused change of
+it, restores the head and finds it as if it had never been dropped.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ _TRIES = 5
 """How often a head is restored for one write: paging out may drop it again at once."""
 
 
-@lua_script("eventlog/revive")
-def _revive(*, heads: Key, never: Key, subject: str, head: str, source: str, field: str, value: bytes) -> None:
+@lua_script("eventlog/restore_head")
+def _restore_head(*, heads: Key, never: Key, subject: str, head: str, source: str, field: str, value: bytes) -> None:
     """Restore the head of a subject, if the hash at the key `source` still has this value in this field."""
 
 
@@ -40,7 +41,7 @@ def _drop_heads(*subjects_and_heads: object, heads: Key, never: Key) -> None:
     """Drop the heads of subjects, each followed by the head as it was read."""
 
 
-def revive(log: Log, page: str, subject: str) -> Step[str | None]:
+def restore_head(log: Log, page: str, subject: str) -> Step[str | None]:
     """Restore the head of a final subject; return it if it is there now."""
     keys = log.keys(log.shard(page))
     if is_remembered(subject):
@@ -54,15 +55,15 @@ def revive(log: Log, page: str, subject: str) -> Step[str | None]:
         document = decode_observation(stored) if stored else None
         if document is None and checkpoint.is_paged:
             key, name, stored = names.places, "moves", moves
-            place = (yield from locate(log, names, keys.shard, [subject])).get(subject)
-            if place is not None:
-                document = next(iter((yield from rebuild(log, keys.shard, [place]))), None)
+            entry = (yield from locate(log, names, keys.shard, [subject])).get(subject)
+            if entry is not None:
+                document = next(iter((yield from rebuild(log, keys.shard, [entry]))), None)
             elif moves != (yield from ask(keys.shard, "HGET", key, name)):
                 continue  # it was paged in meanwhile
         if document is None or document.status_class != "final":
             return None
         head = str(head_of(document))
-        command = _revive(
+        command = _restore_head(
             heads=keys.heads(page),
             never=keys.ids,
             subject=subject,
@@ -72,7 +73,7 @@ def revive(log: Log, page: str, subject: str) -> Step[str | None]:
             value=stored or b"",
         )
         (reply,) = yield Call(keys.shard, (command,))
-        if _revive.answer(reply, 1, 0)[0]:
+        if _restore_head.answer(reply, 1, 0)[0]:
             return head
     return None
 
@@ -88,32 +89,32 @@ def drop_heads(keys: ShardKeys, page: str, heads: Mapping[str, str | bytes]) -> 
     return count
 
 
-def revive_missing(
-    log: Log, page: str, writes: Sequence[Write], reply: Sequence[Any], revived: dict[str, list[str]]
+def restore_missing_head(
+    log: Log, page: str, writes: Sequence[Write], reply: Sequence[Any], restored: dict[str, list[str]]
 ) -> Step[bool]:
     """Restore the dropped head that a refused write needs; return whether there is one.
 
-    `revived` has the restored heads, by subject.
+    `restored` has the restored heads, by subject.
     """
     if reply[2] != b"missing":
         return False
     subject = writes[reply[1] - 1].event.subject
-    heads = revived.setdefault(subject, [])
-    if len(heads) >= _TRIES or (head := (yield from revive(log, page, subject))) is None:
+    heads = restored.setdefault(subject, [])
+    if len(heads) >= _TRIES or (head := (yield from restore_head(log, page, subject))) is None:
         return False
     heads.append(head)
     return True
 
 
-def drop_revived(keys: ShardKeys, page: str, revived: dict[str, list[str]]) -> Step[None]:
+def drop_restored_heads(keys: ShardKeys, page: str, restored: dict[str, list[str]]) -> Step[None]:
     """Drop the restored heads that nothing was written to: otherwise they would stay for good."""
     with suppress(EngineError):  # the write is what counts
-        yield from drop_heads(keys, page, {subject: heads[-1] for subject, heads in revived.items() if heads})
+        yield from drop_heads(keys, page, {subject: heads[-1] for subject, heads in restored.items() if heads})
 
 
 def head_of(document: Observation) -> Head:
     """Return the head of an observation, computed from its document."""
-    wake = document.remind_at if document.is_open else document.archive_at
+    due_at = document.remind_at if document.is_open else document.archive_at
     claim = document.claim
     blockers = blockers_in_head(document.id, document.every, document.blocked_by)
     return Head(
@@ -124,13 +125,13 @@ def head_of(document: Observation) -> Head:
         priority=document.priority,
         added=document.added_seq,
         expires=millis(document.expires_at) if document.expires_at else 0,
-        wake=millis(wake) if wake else 0,
+        due_at=millis(due_at) if due_at else 0,
         fence=document.fence,
         holder=holder_in_head(claim.by, claim.owner) if claim else "",
         until=millis(claim.until) if claim else 0,
         position=document.position.stream_id,
         tries=document.attempts,
-        rest=millis(document.not_before) if document.not_before else 0,
+        not_before=millis(document.not_before) if document.not_before else 0,
         tags=encode_tags(document.tags, blockers or ()),
         dedupe_key=document.dedupe_key or "",
     )

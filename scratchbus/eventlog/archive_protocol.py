@@ -1,4 +1,4 @@
-"""The archive, as readers of a trimmed log use it."""
+"""The protocol of an archive, by which readers of a trimmed log use it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scratchbus.domain.position import Position
 from scratchbus.eventlog.raw_entries import RawEntry
 
 
-class Stretch(NamedTuple):
+class EntryChunk(NamedTuple):
     """Some entries, and the position up to which a reader is done; more may precede it."""
 
     entries: list[RawEntry]
@@ -31,7 +31,7 @@ class Checked(NamedTuple):
     faults: list[Fault]
 
 
-class Past(Protocol):
+class LogArchive(Protocol):
     """An archive as readers use it; every call may be slow.
 
     `origin` is the log's origin; each method raises ArchiveForeign if the archive belongs to another log.
@@ -41,7 +41,9 @@ class Past(Protocol):
 
     where: str
 
-    def after(self, shard: int, origin: str, after: Position, until: Position, limit: int, page: str = "") -> Stretch:
+    def after(
+        self, shard: int, origin: str, after: Position, until: Position, limit: int, page: str = ""
+    ) -> EntryChunk:
         """Return the next entries after a position, of one page or of all, up to another position."""
         ...
 
@@ -49,7 +51,7 @@ class Past(Protocol):
         """Return the entries at these positions, without erased ones."""
         ...
 
-    def back(self, shard: int, origin: str, at: Position, most: int) -> tuple[list[RawEntry], str]:
+    def back(self, shard: int, origin: str, at: Position, limit: int) -> tuple[list[RawEntry], str]:
         """Return a subject's entries backwards from a position, newest first, and the stream id to go on at, or ""."""
         ...
 

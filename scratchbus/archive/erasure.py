@@ -1,4 +1,4 @@
-"""Erasing events from segments: only their hashes are kept, so that the chain stays valid."""
+"""The erasure of events from segments: only their hashes are kept, so that the chain stays valid."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scratchbus.archive.manifest import Manifest
 from scratchbus.archive.segment import Segment, index_of, pack
 
 
-def left_of(catalog: SegmentCatalog, seqs: Collection[int]) -> list[int]:
+def not_yet_erased(catalog: SegmentCatalog, seqs: Collection[int]) -> list[int]:
     """Return the events among these that are archived and not yet erased. Raises ArchiveDamaged or ArchiveForeign."""
     last = catalog.last()
     end = last.chain.last.seq if last is not None else 0
@@ -30,11 +30,11 @@ def erase_events(catalog: SegmentCatalog, seqs: Collection[int]) -> Iterator[Non
     for seq in seqs:
         if last is not None and seq <= last.chain.last.seq:
             by_segment[catalog.holding(seq).chain.first.seq].add(seq)
-    for first, mine in by_segment.items():
+    for first, segment_seqs in by_segment.items():
         yield
         manifest = catalog.manifest(first)
-        if left := mine - set(manifest.files.erased):
-            rewritten = _rewrite(catalog, manifest, left)
+        if remaining := segment_seqs - set(manifest.files.erased):
+            rewritten = _rewrite(catalog, manifest, remaining)
             yield
             catalog.replace(manifest, rewritten)
         catalog.sweep(catalog.manifest(first))
@@ -42,10 +42,10 @@ def erase_events(catalog: SegmentCatalog, seqs: Collection[int]) -> Iterator[Non
 
 def _rewrite(catalog: SegmentCatalog, manifest: Manifest, seqs: set[int]) -> Manifest:
     """Store the files of a segment without these events, and return the manifest that names them."""
-    chain, old = manifest.chain, manifest.files
+    chain, old_files = manifest.chain, manifest.files
     lines = erase_lines(catalog.lines(manifest), seqs)
     index = index_of([check_line(line, seq) for seq, line in enumerate(lines, chain.first.seq)])
-    segment = Segment.of(chain, lines, pack(lines), index, sorted({*old.erased, *seqs}))
+    segment = Segment.of(chain, lines, pack(lines), index, sorted({*old_files.erased, *seqs}))
     for file, content in segment.contents:
         catalog.put(file, content)
     return segment.manifest

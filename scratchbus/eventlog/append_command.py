@@ -1,4 +1,4 @@
-"""Writes in the form that the append script takes, and its reply."""
+"""The command of the append script for some writes, and the outcome read from its reply."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scratchbus.errors import LogBlocked
 from scratchbus.eventlog.append_script import APPEND, ERASE
 from scratchbus.eventlog.bus_log import Log, PageOfLog
 from scratchbus.eventlog.codec import encode_blockers, encode_body, encode_tags
-from scratchbus.eventlog.ids import bound
+from scratchbus.eventlog.ids import id_bound
 from scratchbus.eventlog.layouts import CLASSES
 from scratchbus.eventlog.refusals import refuse
 from scratchbus.eventlog.writes import Appended, Guarded, Idle, Op, Write, Written, check_size
@@ -23,7 +23,7 @@ from scratchbus.telemetry.counters import counts
 
 def append_command(
     log: Log,
-    where: PageOfLog,
+    page_keys: PageOfLog,
     page: str,
     writes: list[Write],
     *,
@@ -33,16 +33,16 @@ def append_command(
     scan: str,
 ) -> Command:
     """Return the command that appends these in every case; see `append_script`. Raises TooLarge."""
-    keys = where.keys
+    keys = page_keys.keys
     return (ERASE if writes[0].op == Op.ERASE else APPEND)(
-        *_guarded_all(writes),
+        *_arguments_of_all(writes),
         log=keys.log,
         tail=keys.tail,
         origin=keys.origin,
         pages=keys.pages,
-        heads=where.heads,
-        open=where.open,
-        dedupe=where.dedupe,
+        heads=page_keys.heads,
+        open=page_keys.open,
+        dedupe=page_keys.dedupe,
         ids=keys.ids,
         mode=mode,
         page=page,
@@ -56,23 +56,23 @@ def append_command(
     )
 
 
-def _guarded_all(writes: list[Write]) -> tuple[Any, ...]:
+def _arguments_of_all(writes: list[Write]) -> tuple[Any, ...]:
     """Return the append script's arguments for writes. Raises TooLarge."""
-    events = tuple(chain.from_iterable(map(_guarded, writes)))
+    events = tuple(chain.from_iterable(map(_arguments, writes)))
     if len(writes) > 1:
         check_size(events, len(writes))
     return events
 
 
-def _guarded(write: Write) -> Guarded:
+def _arguments(write: Write) -> Guarded:
     """Return the append script's arguments for a write."""
-    said, version = write.said, write.version
+    event, version = write.event_or_draft, write.version
     return Guarded(
-        id=said.id,
+        id=event.id,
         digest=f"{write.digest} {to_json(write.event.by).decode()}" if write.digest else "",
-        subject=said.subject,
-        kind=said.kind,
-        type=said.type,
+        subject=event.subject,
+        kind=event.kind,
+        type=event.type,
         body=write.body or encode_body(write.event),
         op=write.op,
         version="" if version is None else version or "new",
@@ -81,12 +81,12 @@ def _guarded(write: Write) -> Guarded:
         status_class=CLASSES[write.status_class] if write.status else "",
         priority="" if write.priority is None else write.priority,
         expires=write.expires,
-        wake=write.wake,
+        due_at=write.due_at,
         argument=write.argument,
         fence="" if write.fence is None else write.fence,
         tags=("" if write.tags is None else encode_tags(write.tags))
         + ("" if write.blocked_by is None else encode_blockers(write.blocked_by)),
-        rest=write.rest,
+        not_before=write.not_before,
     )
 
 
@@ -101,8 +101,8 @@ def read_reply(log: Log, shard: int, page: str, room: int, writes: list[Write], 
         case b"written":
             _, ms, count, *rows = reply
             rows, pairs = rows[: 5 * len(writes)], [row.decode() for row in rows[5 * len(writes) :]]
-            for old, newcomer in zip(pairs[::2], pairs[1::2], strict=True):
-                displaced[newcomer] = (*displaced.get(newcomer, ()), old)
+            for displaced_id, newcomer in zip(pairs[::2], pairs[1::2], strict=True):
+                displaced[newcomer] = (*displaced.get(newcomer, ()), displaced_id)
             for seq, version, kind, subject, fence in zip(*[iter(rows)] * 5, strict=True):
                 written.append(Written(Position(ms, seq, shard), version, kind.decode(), subject.decode(), fence))
         case b"known":
@@ -124,13 +124,13 @@ def read_reply(log: Log, shard: int, page: str, room: int, writes: list[Write], 
     for row in written:
         if row.position.seq:
             counts.appended[row.kind] += 1
-            seen = f"{row.position.ms}-{row.position.seq}"
-            if seen[:9] != log.seen[shard][:9]:  # another 10 s
-                log.bounds[shard] = bound(seen)
-            log.seen[shard] = seen
+            end = f"{row.position.ms}-{row.position.seq}"
+            if end[:9] != log.known_ends[shard][:9]:  # another 10 s
+                log.id_bounds[shard] = id_bound(end)
+            log.known_ends[shard] = end
             fence = row.fence if row.kind == "claimed" else None
             wrote = wrote or Wrote(writes[0].event.id, row.position, fence)
-    own = [row.position.seq for row in written if row.position.seq]
-    if own and len(own) == count:
-        log.lone[shard] = ms, own[0], own[-1]
+    seqs = [row.position.seq for row in written if row.position.seq]
+    if seqs and len(seqs) == count:
+        log.last_plain_append[shard] = ms, seqs[0], seqs[-1]
     return Appended(written, wrote=wrote, displaced=displaced)

@@ -1,4 +1,4 @@
-"""The time at which relations are followed: now, or a time in the past."""
+"""The visible state of a bus, now or at a time in the past, as relations are followed through it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scratchbus.readmodel.relations import gather
 from scratchbus.readmodel.scope import Core
 
 
-class Moment(Protocol):
+class BusState(Protocol):
     """The visible pages of a bus: as they are now, or as they were at a time."""
 
     @property
@@ -34,20 +34,20 @@ class Moment(Protocol):
         ...
 
 
-class Now(NamedTuple):
-    """The present, as a `Moment`."""
+class CurrentState(NamedTuple):
+    """The present, as a `BusState`."""
 
     core: Core
 
     def history(self, page: str, id: str) -> Step[list[AnyEvent]]:
-        """See `Moment`."""
+        """See `BusState`."""
         return list_history(self.core, page, id)
 
     def gather(self, pages: Mapping[str, str]) -> Step[dict[str, Observation]]:
-        """See `Moment`."""
+        """See `BusState`."""
         return gather(self.core.log, pages, self.core.fresh)
 
     def happened(self, events: list[AnyEvent]) -> Step[list[AnyEvent]]:
-        """See `Moment`."""
+        """See `BusState`."""
         yield from ()
         return events

@@ -1,4 +1,4 @@
-"""Read observations before a decision, and return them after it."""
+"""Observations before a change and after it, with their types, statuses and lifetimes."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from scratchbus.eventlog.stored_documents import decode_observation, decode_obse
 from scratchbus.eventlog.writes import Appended, Write
 from scratchbus.projections import scratch_page
 from scratchbus.readmodel.history import known_events, walk_back
-from scratchbus.readmodel.queries import get, look, read_head
+from scratchbus.readmodel.page_query import query_page
+from scratchbus.readmodel.queries import get, read_head
 from scratchbus.readmodel.scope import Core, refresh_registry, type_of
 
 if TYPE_CHECKING:
     from scratchbus.domain.registry import ObservationType
 
 _FEW, _MANY = 8, 500  # events requested at once
-_MOST_KEPT = 256  # observations
+_MOST_CACHED = 256  # observations
 
 
-def before_of(
+def read_target(
     core: Core, page: str, id: str, event_id: str | None
 ) -> Step[tuple[Observation | None, ObservationType | None]]:
     """Return the observation to change, and its type.
@@ -45,29 +46,29 @@ def before_of(
     return before, core.registry.types.get(name) or (yield from type_or_none(core, name))
 
 
-class Life(NamedTuple):
+class Lifetime(NamedTuple):
     """The lifetime given to an observation: `ttl` in milliseconds, 0 for ever; or until `end`, None for never."""
 
     ttl: int | None = None
     end: datetime | None = None
 
 
-def life_given(core: Core, before: Observation) -> Step[Life]:
+def last_lifetime(core: Core, before: Observation) -> Step[Lifetime]:
     """Return the lifetime last given to an observation, from its events; its end if they cannot be read."""
-    given, at = Life(end=before.expires_at), before.position.stream_id
-    while at and given.end is not None:
+    lifetime, at = Lifetime(end=before.expires_at), before.position.stream_id
+    while at and lifetime.end is not None:
         try:
             events, at = yield from walk_back(core.log, before.page, before.id, at, _FEW)
         except PositionLost:
             break
         for event in events:
             if isinstance(event, Updated) and "expires_at" in event.changes:
-                return given
+                return lifetime
             if isinstance(event, Added | Repeated | StatusChanged) and event.ttl is not None:
-                return Life(ttl=event.ttl)
+                return Lifetime(ttl=event.ttl)
             if isinstance(event, Added | Repeated) and event.expires_at is not None:
-                return given
-    return given
+                return lifetime
+    return lifetime
 
 
 def type_or_none(core: Core, name: str) -> Step[ObservationType | None]:
@@ -78,12 +79,12 @@ def type_or_none(core: Core, name: str) -> Step[ObservationType | None]:
         return None  # the type was removed: the default lifecycle applies
 
 
-def check_statuses(core: Core, field: str, given: Iterable[object]) -> Step[None]:
+def check_statuses(core: Core, field: str, statuses: Iterable[object]) -> Step[None]:
     """Raise InvalidField for a status that no lifecycle of the registry has, after checking for a newer registry."""
-    wanted = set(given)
-    if not wanted <= statuses_of(core):
+    names = set(statuses)
+    if not names <= statuses_of(core):
         yield from refresh_registry(core)
-    for status in wanted - statuses_of(core):
+    for status in names - statuses_of(core):
         raise no_status(core, field, status)
 
 
@@ -96,23 +97,25 @@ def no_status(core: Core, field: str, status: object) -> InvalidField:
 def statuses_of(core: Core) -> set[str]:
     """Return the statuses of all lifecycles of the registry."""
     registry = core.registry
-    lives = [*registry.lifecycles.values(), *(kind.lifecycle for kind in registry.types.values())]
-    return {status for life in lives for status in life.statuses}
+    lifecycles = [*registry.lifecycles.values(), *(kind.lifecycle for kind in registry.types.values())]
+    return {status for lifecycle in lifecycles for status in lifecycle.statuses}
 
 
-def life_of(kind: ObservationType | None) -> Lifecycle:
+def lifecycle_of(kind: ObservationType | None) -> Lifecycle:
     """Return the lifecycle of a type; the default one if the type was removed."""
     return kind.lifecycle if kind is not None else DEFAULT
 
 
-def finish(core: Core, page: str, before: Observation | None, writes: list[Write], done: Appended) -> Step[Observation]:
+def finish(
+    core: Core, page: str, before: Observation | None, writes: list[Write], appended: Appended
+) -> Step[Observation]:
     """Return the observation after the writes, folded here when nothing came between."""
-    if done.recalled is not None:
-        return (yield from recall_all(core, page, done.recalled[-1:]))[0]
-    last = done.written[-1]
+    if appended.recalled is not None:
+        return (yield from recall_all(core, page, appended.recalled[-1:]))[0]
+    last = appended.written[-1]
     if before is not None and before.version + len(writes) == last.version:
         after: Observation | None = before
-        for write, row in zip(writes, done.written, strict=True):
+        for write, row in zip(writes, appended.written, strict=True):
             after = scratch_page.evolve(after, row.placed(write.event))
         return cast(Observation, after)  # only `cleared` leaves None, and its result is not used
     found = yield from get(core.log, page, [last.subject], core.fresh)
@@ -142,24 +145,24 @@ def _recall(core: Core, page: str, event: Event) -> Step[Observation | None]:
     if not event.prev:
         return scratch_page.evolve(None, event)
     key = page, event.subject
-    kept_id, kept = core.recalled.get(key, ("", b""))
-    if not kept_id and (last := (yield from _if_last(core, page, event))) is not None:
+    cached_id, cached = core.recalled.get(key, ("", b""))
+    if not cached_id and (last := (yield from _if_last(core, page, event))) is not None:
         return last
     events: list[AnyEvent] = []
     observation: Observation | None = None
-    at, most = event.position.stream_id, _FEW if kept_id else _MANY
+    at, limit = event.position.stream_id, _FEW if cached_id else _MANY
     while at:
-        some, at = yield from walk_back(core.log, page, event.subject, at, most)
-        most = _MANY
-        for one in some:
-            if one.id == kept_id:
-                observation, at = decode_observation(kept), ""
+        chunk, at = yield from walk_back(core.log, page, event.subject, at, limit)
+        limit = _MANY
+        for earlier in chunk:
+            if earlier.id == cached_id:
+                observation, at = decode_observation(cached), ""
                 break
-            events.append(one)
-    for one in reversed(events):
-        observation = scratch_page.evolve(observation, one)
+            events.append(earlier)
+    for earlier in reversed(events):
+        observation = scratch_page.evolve(observation, earlier)
     if observation is not None:
-        if len(core.recalled) >= _MOST_KEPT:
+        if len(core.recalled) >= _MOST_CACHED:
             core.recalled.clear()
         core.recalled[key] = event.id, encode_document(observation)
     return observation
@@ -170,8 +173,8 @@ def _if_last(core: Core, page: str, event: Event) -> Step[Observation | None]:
     head = yield from read_head(core.log, page, event.subject)
     if head is not None and head.position != event.position.stream_id:
         return None
-    seen = yield from look(core.log, page, core.fresh, "get", event.subject)
-    documents: list[Observation | None] = [*decode_observations(seen.rows), *seen.overlay.values()]
+    stored = yield from query_page(core.log, page, core.fresh, "get", event.subject)
+    documents: list[Observation | None] = [*decode_observations(stored.rows), *stored.overlay.values()]
     for document in documents:
         if document is not None and (document.id, document.position) == (event.subject, event.position):
             return document

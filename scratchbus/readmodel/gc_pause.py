@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def without_collections(build: Callable[[], T]) -> T:
+def with_gc_paused(build: Callable[[], T]) -> T:
     """Return the result of a function, with the cyclic garbage collector paused until it returns.
 
     Python scans all objects each time that their number has grown by a quarter, which costs as much as making some

@@ -96,7 +96,7 @@ class Changes:
 @pytest.mark.damages_the_log
 @pytest.mark.engines(*ONE)
 @pytest.mark.parametrize(("seed", "limits"), [(0, [3]), (1, [None, 40]), (2, [3])])
-def test_what_a_reader_keeps_makes_no_difference(
+def test_what_a_reader_caches_makes_no_difference(
     connect: Connect, clock: Clock, tmp_path: Path, seed: int, limits: list[int | None]
 ):
     dice = random.Random(seed)
@@ -112,7 +112,7 @@ def test_what_a_reader_keeps_makes_no_difference(
         if dice.random() < 0.2:
             continue
         keys, limit = keys_of(newcomer), dice.choice(limits)
-        keys.reads.clear()
-        keys.folds.clear()
+        keys.cached_reads.clear()
+        keys.cached_folds.clear()
         assert reader.page().active(limit) == newcomer.page().active(limit)
         assert reader.page().ready(limit) == newcomer.page().ready(limit)

@@ -1,4 +1,4 @@
-"""Waiting for an event that a thread or task sets when there is news."""
+"""Waits with a timeout for an event that another thread or task sets."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from scratchbus.telemetry.late import late
+from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     import asyncio
 else:
-    asyncio = late("asyncio")  # which programs that block need not import
+    asyncio = lazy("asyncio")  # which programs that block need not import
 
 
-def wait(woken: threading.Event, seconds: float | None) -> bool:
+def wait(event: threading.Event, seconds: float | None) -> bool:
     """Wait until an event is set, for at most this many seconds (None: no limit); return whether it is set."""
-    return woken.wait(seconds)
+    return event.wait(seconds)
 
 
-async def wait_async(woken: asyncio.Event, seconds: float | None) -> bool:
+async def wait_async(event: asyncio.Event, seconds: float | None) -> bool:
     """Wait until an event is set, for at most this many seconds (None: no limit); return whether it is set."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            await woken.wait()
-    return woken.is_set()
+            await event.wait()
+    return event.is_set()

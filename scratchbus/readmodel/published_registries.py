@@ -31,40 +31,42 @@ class Published(NamedTuple):
     expected_version: int | None
 
 
-def read_published(log: Log, subject: str, known: int = 0) -> Step[tuple[int, str | None]]:
+def read_published(log: Log, subject: str, known_version: int = 0) -> Step[tuple[int, str | None]]:
     """Return the published version, 0 for none, and its text unless it is the known one."""
     head = yield from read_head(log, SYSTEM_PAGE, subject)
-    if head is None or head.version == known:
+    if head is None or head.version == known_version:
         return head.version if head else 0, None
     (event,) = yield from known_events(log, [head.event_position(0)])
     return head.version, cast(TypesChanged | RelationsChanged, event).text
 
 
-def publish(log: Log, given: Published, check: Callable[[str | None], Step[None]]) -> Step[tuple[bool, int]]:
+def publish(log: Log, publication: Published, check: Callable[[str | None], Step[None]]) -> Step[tuple[bool, int]]:
     """Publish a text; return whether that changed anything, and its version if it was appended now, else 0.
 
     `check` gets the text in force, None if there is none, and may refuse it. Raises VersionConflict if someone else has
     published meanwhile, or since the expected version. A retry with the same event id gets the first answer.
     """
-    check_guards(given.event_id)
-    if given.expected_version is not None:
-        check_whole("expected_version", given.expected_version, least=0)
-    subject, text = given.event.subject, given.event.text
+    check_guards(publication.event_id)
+    if publication.expected_version is not None:
+        check_whole("expected_version", publication.expected_version, least=0)
+    subject, text = publication.event.subject, publication.event.text
     version, current = yield from read_published(log, subject)
-    digest = digest_of(given.verb, text) if given.event_id is not None else ""
-    event = given.event.placed(id=given.event_id or new_event_id())
-    if given.event_id is not None and (yield from _is_known(log, Write(event, Op.PUT, digest, version=_NEVER))):
+    digest = digest_of(publication.verb, text) if publication.event_id is not None else ""
+    event = publication.event.placed(id=publication.event_id or new_event_id())
+    if publication.event_id is not None and (
+        yield from _is_appended(log, Write(event, Op.PUT, digest, version=_NEVER))
+    ):
         return True, 0
-    if given.expected_version is not None and given.expected_version != version:
-        raise VersionConflict(subject, given.expected_version, version)
+    if publication.expected_version is not None and publication.expected_version != version:
+        raise VersionConflict(subject, publication.expected_version, version)
     if current == text:
         return False, 0
     yield from check(current)
-    done = yield from append(log, SYSTEM_PAGE, [Write(event, Op.PUT, digest, version=version)])
-    return True, done.written[0].version if done.written else 0
+    appended = yield from append(log, SYSTEM_PAGE, [Write(event, Op.PUT, digest, version=version)])
+    return True, appended.written[0].version if appended.written else 0
 
 
-def _is_known(log: Log, write: Write) -> Step[bool]:
+def _is_appended(log: Log, write: Write) -> Step[bool]:
     """Return whether a previous attempt has appended the event. Raises EventIdReused."""
     try:
         yield from append(log, SYSTEM_PAGE, [write])

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
 
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Pause, Step
+from scratchbus.errors import EngineForbidden, EngineReadOnly
 from scratchbus.eventlog.bus_log import Log
-from scratchbus.eventlog.checkpoint import Checkpoint, checkpoint_key
+from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key
 from scratchbus.eventlog.codec import decode_items
 from scratchbus.eventlog.log_reader import CHUNK, LogReader
 from scratchbus.eventlog.raw_entries import entry_fields, entry_position
 from scratchbus.projections.projection import Store
 from scratchbus.projections.table import projection_of
-from scratchbus.readmodel.catch_up import load_documents
+from scratchbus.readmodel.catch_up import fold_once, load_documents
 from scratchbus.readmodel.fold import Fold, needed
 
 
 @dataclass(slots=True)
-class Overlay:
+class LocalFold:
     """The part of one page that a reader has folded by itself, and its position.
 
     It extends the documents of a checkpoint, and is invalid once the checkpoint has moved.
@@ -29,16 +31,32 @@ class Overlay:
     fold: Fold
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint, store: Store) -> Overlay:
+    def of(cls, checkpoint: Checkpoint, store: Store) -> LocalFold:
         """Begin at a checkpoint, with the documents of one store."""
         return cls(checkpoint, checkpoint.position, Fold(checkpoint.position.shard, store=store, is_shown=True))
 
 
-def fold_ahead(log: Log, page: str, ahead: Overlay) -> Step[bool]:
+def fold_or_commit(
+    log: Log, page: str, store: Store, checkpoint: Checkpoint, local_fold: LocalFold | None
+) -> Step[LocalFold | None]:
+    """Fold some of the missing events and commit them; if that is forbidden, return their fold for this read alone."""
+    if local_fold is None:
+        try:
+            folded, _ = yield from fold_once(log, checkpoint.position.shard, checkpoint)
+        except (EngineReadOnly, EngineForbidden):
+            local_fold = LocalFold.of(checkpoint, store)
+        else:
+            if folded.outcome is not Outcome.DONE:
+                yield Pause(random.uniform(0.001, 0.02))  # jitter: another projector is at work
+            return None
+    return local_fold if (yield from _fold_more(log, page, local_fold)) else None
+
+
+def _fold_more(log: Log, page: str, local_fold: LocalFold) -> Step[bool]:
     """Fold the page's events among the next thousand of the log; return whether the checkpoint is still the same."""
-    shard, fold, name = ahead.at.shard, ahead.fold, page.encode()
+    shard, fold, name = local_fold.at.shard, local_fold.fold, page.encode()
     keys = log.keys(shard)
-    entries = (yield from LogReader(log, ahead.at, chunk=CHUNK).read()).entries
+    entries = (yield from LogReader(log, local_fold.at, chunk=CHUNK).read()).entries
     if not entries:
         yield Pause(0.02)  # entries are missing at the end of the log; they may be on their way from a primary
         return True
@@ -46,9 +64,9 @@ def fold_ahead(log: Log, page: str, ahead: Overlay) -> Step[bool]:
     subjects = needed(item for _, item in items if projection_of(item.subject).store == fold.store).get(page, [])
     new = [subject for subject in subjects if (page, subject) not in fold.documents]
     key = checkpoint_key(keys)
-    if not (yield from load_documents(log, fold, {page: new} if new else {}, ahead.checkpoint, key)):
+    if not (yield from load_documents(log, fold, {page: new} if new else {}, local_fold.checkpoint, key)):
         return False
     for entry, item in items:
         fold.apply(entry, item)
-    ahead.at = entry_position(entries[-1], shard)
+    local_fold.at = entry_position(entries[-1], shard)
     return True

@@ -1,0 +1,297 @@
+"""Query a page: its stored documents, overlaid with those changed by events that are not folded yet.
+
+A query takes the log's tail in the same round trip as the documents, so it sees every write acknowledged before it
+began. If few events are not folded yet, they are folded in memory; if many, the reader folds and commits them as a
+projector does, or also folds them in memory if it may not write.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple, Protocol
+
+from scratchbus.domain.checks import check_limit
+from scratchbus.domain.observation import Observation
+from scratchbus.domain.position import Position
+from scratchbus.domain.schedule import unblocked
+from scratchbus.engine.steps import Call, Step, ask
+from scratchbus.errors import Behind
+from scratchbus.eventlog.bus_log import Log
+from scratchbus.eventlog.checkpoint import Checkpoint, check_end, read_checkpoint
+from scratchbus.eventlog.codec import decode_items
+from scratchbus.eventlog.keys import PageKeys, ShardKeys
+from scratchbus.eventlog.lag import end_of
+from scratchbus.eventlog.raw_entries import text_of
+from scratchbus.eventlog.stored_documents import UNREADABLE, decode_row, decode_stored, encode_document
+from scratchbus.projections import scratch_page
+from scratchbus.projections.projection import Store
+from scratchbus.projections.scratch_page import by_priority, is_active
+from scratchbus.projections.stored_observation import AnyObservation
+from scratchbus.readmodel.catch_up import page_in
+from scratchbus.readmodel.fold import Fold, needed
+from scratchbus.readmodel.local_fold import LocalFold, fold_or_commit
+from scratchbus.readmodel.page_cache import MOST_BYTES, MOST_FOLDS, MOST_READS, NO_FOLD, NO_READ, CachedFold, CachedRead
+from scratchbus.readmodel.query_script import query_script
+
+KeysOf = Callable[[PageKeys], Iterable[str]]
+"""Returns the sorted sets that a list of a page intersects; none for all observations."""
+
+IN_MEMORY = 200
+"""The most unfolded events that a reader folds in memory; if there are more, it commits what it folds."""
+
+_ALL = 1_000_000
+_id_of = attrgetter("id")
+_blockers_of = attrgetter("blocked_by")
+
+
+class QueryResult(NamedTuple):
+    """A consistent read: the engine's time (ms), the stored documents found, and the fold of the events after them.
+
+    `overlay` has the documents changed by these events, by subject; those of a cached fold are stored observations.
+    `changed` has those that changed since a cached read, whose other documents were not read again. `stored` are the
+    checkpoint and the tail as the engine stores them. `local_fold` is passed to the next query of the same read, so
+    that it need not fold the same events again.
+    """
+
+    now: int
+    rows: Sequence[bytes | None]
+    fold: Fold
+    overlay: dict[str, Any]
+    is_end: bool
+    below: str
+    checkpoint: Checkpoint
+    changed: dict[str, bytes | None] | None
+    stored: tuple[str, str]
+    local_fold: LocalFold | None = None
+
+
+class PastState(Protocol):
+    """A moment of the past, restored by undoing the later events of a page."""
+
+    ms: int
+
+    def undo(self, log: Log, page: str, tail: Position) -> Step[Mapping[str, Observation | None]]:
+        """Return the earlier state of all observations with events from then to the tail; None if absent then."""
+
+
+class Freshness(NamedTuple):
+    """How fresh a read must be; `timeout` (seconds) bounds the wait for a projection that is far behind."""
+
+    stale_ok: bool = False
+    timeout: float = 30.0
+
+
+def query_page(
+    log: Log,
+    page: str,
+    freshness: Freshness,
+    operation: str,
+    *arguments: object,
+    store: Store = "docs",
+    keys_of: KeysOf | None = None,
+    local_fold: LocalFold | None = None,
+    earlier: PastState | None = None,
+    caches_fold: bool = False,
+) -> Step[QueryResult]:
+    """Run the query script, folding what is missing until little of it is left. Raises Behind.
+
+    `store` is the hash with the documents. A query that `caches_fold` saves the next one from repeating it.
+    """
+    keys, deadline = log.page(page).keys, time.monotonic() + freshness.timeout
+    shard, build = keys.shard, local_fold.checkpoint.build if local_fold else keys.build
+    while True:
+        names = keys.page(page, build)
+        cached = keys.cached_folds.get(page, NO_FOLD) if caches_fold and local_fold is None else NO_FOLD
+        command = query_script(
+            *arguments,
+            tail=keys.tail,
+            checkpoint=keys.live,
+            log=keys.log,
+            docs=getattr(names, store),
+            heads=names.heads,
+            open=names.open,
+            types=names.types,
+            sets=tuple(keys_of(names)) if keys_of is not None else (),
+            page=page,
+            most=-1 if freshness.stale_ok else IN_MEMORY,
+            folded=local_fold.at.stream_id if local_fold else "",
+            cached_checkpoint=cached.checkpoint,
+            cached_tail=cached.tail if cached.rows is not None else "",
+            operation=operation,
+            of_type=names.of_type,
+        )
+        (reply,) = yield Call(shard, (command,))
+        checkpoint = Checkpoint.parse(reply[2], shard)
+        if checkpoint.build != build or (local_fold is not None and local_fold.checkpoint != checkpoint):
+            build = keys.build = checkpoint.build
+            local_fold = None
+            continue
+        if reply[2] and not reply[1]:
+            yield from read_checkpoint(keys)  # which raises if the log is empty, not if only its tail is lost
+        elif freshness.stale_ok:
+            _check_stale(page, freshness, checkpoint, reply)
+        if reply[3] == -1:
+            if time.monotonic() > deadline:
+                raise _behind(page, freshness)
+            local_fold = yield from fold_or_commit(log, page, store, checkpoint, local_fold)
+            continue
+        fold = local_fold.fold if local_fold else Fold(shard, store=store)
+        if (yield from _fold_events(log, page, checkpoint, fold, reply, cached, stale=freshness.stale_ok)):
+            break
+        local_fold = None
+    now, tail, row, entries, extends_cached, _, _, documents, is_end, *extra = reply
+    stored = text_of(row), text_of(tail)
+    if local_fold:
+        local_fold.at = end_of(tail, shard)
+    overlay: dict[str, Any] = cached.documents(set(arguments) if operation == "get" else None) if extends_cached else {}
+    for (_, subject), document in fold.documents.items():
+        overlay[subject] = document
+    if caches_fold and entries and local_fold is None and not freshness.stale_ok and not checkpoint.is_paged:
+        _cache_fold(keys, page, cached, *stored, fold, extends_cached=bool(extends_cached))
+    if earlier is not None:
+        now = earlier.ms
+        overlay |= yield from earlier.undo(log, page, end_of(tail, shard))
+    below = extra[0].decode() if extra and documents is not None else ""
+    changed = None if documents is not None else dict(zip(map(text_of, extra[0][::2]), extra[0][1::2], strict=True))
+    return QueryResult(
+        now, documents or (), fold, overlay, bool(is_end), below, checkpoint, changed, stored, local_fold
+    )
+
+
+def _behind(page: str, freshness: Freshness) -> Behind:
+    """Return the error for a projection that stays behind."""
+    return Behind(
+        f"page {page!r}: the projection is still behind after {freshness.timeout:g} s; start a projector"
+        " (`scratchbus up`), or read with stale_ok=True"
+    )
+
+
+def _check_stale(page: str, freshness: Freshness, checkpoint: Checkpoint, reply: list[Any]) -> None:
+    """Check the end of the log. Raises Behind if a stale read leaves out an event older than the timeout."""
+    check_end(checkpoint, reply[1], None)
+    now, since = reply[0], reply[3]
+    if since and now - since > freshness.timeout * 1000:
+        raise Behind(
+            f"page {page!r}: the projection is {(now - since) / 1000:.1f} s old, over fresh_timeout;"
+            " start a projector (`scratchbus up`), or read without stale_ok"
+        )
+
+
+def _fold_events(
+    log: Log, page: str, checkpoint: Checkpoint, fold: Fold, reply: list[Any], cached: CachedFold, *, stale: bool
+) -> Step[bool]:
+    """Fold the events that the script returned; return False if documents were paged in meanwhile."""
+    entries, extends_cached, touched, rows = reply[3:7]
+    cached_rows = cached.rows if extends_cached and cached.rows else {}
+    for subject, row in zip(touched, rows, strict=True):
+        key = page, text_of(subject)
+        if key not in fold.documents:
+            fold.load(key, cached_rows.get(key[1], row))
+    items = decode_items([] if stale else entries, fold.shard)
+    if checkpoint.is_paged and (yield from page_in(log, fold, needed(item for _, item in items), checkpoint.build)):
+        current = yield from ask(fold.shard, "GET", log.keys(fold.shard).live)
+        if Checkpoint.parse(current, fold.shard) != checkpoint:
+            return False
+    for entry, item in items:
+        fold.apply(entry, item)
+    return True
+
+
+def _cache_fold(
+    keys: ShardKeys, page: str, cached: CachedFold, checkpoint: str, tail: str, fold: Fold, *, extends_cached: bool
+) -> None:
+    """Cache the result of a fold, on top of the cached one if it `extends_cached`.
+
+    Caches only its position if it is the first read at its checkpoint.
+    """
+    folds = keys.cached_folds
+    if not extends_cached and (not cached.tail or cached.checkpoint != checkpoint):
+        if len(folds) >= MOST_FOLDS:
+            folds.clear()
+        folds[page] = CachedFold(checkpoint, tail)
+        return
+    rows = dict(cached.rows) if extends_cached and cached.rows else {}
+    for (_, subject), document in fold.documents.items():
+        rows[subject] = None if document is None else encode_document(document)
+    is_large = sum(map(len, filter(None, rows.values()))) > MOST_BYTES
+    folds[page] = NO_FOLD if is_large else CachedFold(cached.checkpoint, tail, rows)
+
+
+def active(
+    log: Log,
+    page: str,
+    freshness: Freshness,
+    limit: int | None,
+    earlier: PastState | None = None,
+    wanted: Callable[[AnyObservation], bool] = is_active,
+) -> Step[list[Observation]]:
+    """Return the open observations that are `wanted`, by priority, then newest first; by default the active ones.
+
+    Leaves out those blocked by an open one. Raises InvalidField unless the limit is None or a positive whole number.
+    """
+    if limit is not None:
+        check_limit(limit)
+    count, local_fold = -1 if limit is None else limit, None
+    keys = log.page(page).keys
+    while True:
+        cached: CachedRead = NO_READ if freshness.stale_ok else keys.cached_reads.get(page, NO_READ)
+        known = (cached.checkpoint, cached.tail, "1" if cached.is_end else "")
+        if not cached.is_end and cached.limit != count:
+            known = "", "", ""
+        result = yield from query_page(
+            log, page, freshness, "active", str(count), *known, local_fold=local_fold, earlier=earlier, caches_fold=True
+        )
+        local_fold = result.local_fold
+        is_end = result.is_end if result.changed is None else cached.is_end
+        may_cache = local_fold is None and not freshness.stale_ok
+        found = _decode_open(keys, page, count, result, cached, may_cache=may_cache)
+        if result.overlay:
+            found = _merge(found, result.overlay, is_end=is_end)
+        settled = scratch_page.settled_all(found, result.now)
+        selected = list(filter(wanted, settled))
+        if any(map(_blockers_of, selected)):
+            if not is_end:  # a blocker may rank below those found
+                count = -1
+                continue
+            selected = unblocked(selected, {each.id for each in settled if each.status_class == "open"}.__contains__)
+        if is_end or len(selected) >= count:
+            return [*map(scratch_page.as_observation, selected if limit is None else selected[:limit])]
+        count = min(_ALL, count * 4)  # many were waiting for review: ask for more of them
+
+
+def _decode_open(
+    keys: ShardKeys, page: str, limit: int, result: QueryResult, cached: CachedRead, *, may_cache: bool
+) -> list[AnyObservation]:
+    """Return the stored open observations that a query found, or that have not changed since the cached read, in order.
+
+    Caches them for the next read of the page, unless they are those cached, or too large.
+    """
+    changed = result.changed
+    rows = [*filter(None, result.rows if changed is None else {**cached.rows, **changed}.values())]
+    try:
+        found: list[AnyObservation] = [*map(decode_row, rows)]
+    except UNREADABLE:
+        found, may_cache = [*decode_stored(rows)], False
+    ids = [*map(_id_of, found)]
+    if changed:
+        found.sort(key=by_priority)
+    if may_cache and (changed is None or result.stored != (cached.checkpoint, cached.tail)):
+        if page not in keys.cached_reads and len(keys.cached_reads) >= MOST_READS:
+            keys.cached_reads.clear()
+        in_order = dict.fromkeys(map(_id_of, found), b"") | dict(zip(ids, rows, strict=True))
+        is_end = result.is_end if changed is None else cached.is_end
+        is_large = sum(map(len, rows)) > MOST_BYTES
+        keys.cached_reads[page] = NO_READ if is_large else CachedRead(*result.stored, limit, in_order, is_end)
+    return found
+
+
+def _merge(found: list[AnyObservation], overlay: dict[str, Any], *, is_end: bool) -> list[AnyObservation]:
+    """Return stored open observations with those that newer events have changed, in order."""
+    by_id = dict(zip(map(_id_of, found), found, strict=True)) | overlay
+    merged = sorted(filter(None, by_id.values()), key=by_priority)
+    if is_end:
+        return merged
+    last = max(map(by_priority, found), default=(-_ALL, 0))  # below it, others may come first
+    return [document for document in merged if by_priority(document) <= last]
