@@ -34,7 +34,7 @@ class InputPipe:
         self._is_paused = False
         self._take_directly: Callable[[bytes], bool] | None = None
         try:
-            self._loop.add_reader(descriptor, self._read)
+            self._watch()
         except OSError:  # such as a file, which no loop waits for
             threading.Thread(target=self._read_all, name="stdin", daemon=True).start()
 
@@ -52,8 +52,18 @@ class InputPipe:
         self._room.release()
         if self._is_paused:
             self._is_paused = False
-            self._loop.add_reader(self._descriptor, self._read)
+            self._watch()
         return chunk
+
+    def _watch(self) -> None:
+        """Have the loop call `_read` whenever there are bytes.
+
+        uvloop makes the descriptor non-blocking, and with it those that share its socket or terminal, such as the
+        output; so that is undone.
+        """
+        is_blocking = os.get_blocking(self._descriptor)
+        self._loop.add_reader(self._descriptor, self._read)
+        os.set_blocking(self._descriptor, is_blocking)
 
     def _read(self) -> None:
         """Read the available bytes."""

@@ -110,7 +110,8 @@ end
 
 if OPERATION == 'active' then
   local limit, cached_at, cached_until, cached_all = tonumber(ARGV[FIRST]), unpack(ARGV, FIRST + 1)
-  local changed = (cached_all == '1' or cached_until == tail) and changed_since(cached_at, cached_until)
+  local is_same = cached_at == checkpoint and cached_until == tail
+  local changed = (cached_all == '1' or is_same) and changed_since(cached_at, cached_until)
   if changed then
     local flat = {}
     for id in pairs(changed) do

@@ -31,7 +31,7 @@ def query_script(
 
     The operations and their arguments: "get": ids; "active": the limit (-1 for all), then of a cached read, whose
     unchanged documents need not be returned, the checkpoint and the tail ("" for no such read), and "1" if it found
-    all, so that the tail may have changed; "list": the least number of results, the seq to continue below ("" for the
+    all (else both must still be the same); "list": the least number of results, the seq to continue below ("" for the
     newest), statuses (",a,b," or ""), and a text that the document must contain (or ""). `open` is the sorted set that
     "active" walks, `sets` are those that "list" intersects; without any it walks those of all `types`, whose names
     begin with `of_type`.

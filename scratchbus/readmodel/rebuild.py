@@ -207,8 +207,9 @@ def _check_gaps(lease: RebuildLease, new: Checkpoint) -> Step[None]:
         return
     known_gaps = _gaps(known, keys.shard)
     for position, count in _gaps(found, keys.shard).items():
-        missing = count - sum(known_gaps[at] for at in known_gaps if position.seq - count <= at.seq <= position.seq)
-        if position <= end and missing > 0:
+        lost = min(count, end.seq + 1 - (position.seq - count))  # those up to the end of the live state
+        missing = lost - sum(known_gaps[at] for at in known_gaps if position.seq - count <= at.seq <= position.seq)
+        if missing > 0:
             raise LogGap(
                 f"shard {keys.shard}: the log has lost {missing} of the events before {position} that the state in use"
                 " contains; restore the engine from a backup, or give up what they said with"

@@ -333,6 +333,21 @@ def test_a_read_with_a_limit_is_of_use_for_that_limit(connect, transferred):
     assert [length > 0 for length in lengths] == [True, False] * 3
 
 
+def test_what_changed_below_a_limit_is_not_read_before_what_time_moves_up(connect, clock):
+    bus, reader, newcomer = connect(), connect("reader").page(), connect("newcomer").page()
+    page = bus.page()
+    last = page.add("observation", "last")
+    page.add("observation", "second")
+    page.add("observation", "first")
+    page.add_many([NewObservation(type="observation", content="brief", ttl="10s")] * 2)
+    project(bus)
+    page.update(last.id, tags=["t"])
+    assert contents(reader.active(limit=2)) == ["brief", "brief"]
+    project(bus)
+    clock.advance("11s")
+    assert contents(reader.active(limit=2)) == contents(newcomer.active(limit=2)) == ["first", "second"]
+
+
 def test_only_changed_observations_are_transferred_again(connect, transferred):
     writing, (reading, lengths) = connect(), transferred
     page, reader = writing.page(), reading.page()

@@ -402,6 +402,20 @@ def test_what_the_log_has_lost_stays_in_the_state_unless_it_is_given_up(bus, pag
 
 
 @pytest.mark.damages_the_log
+def test_what_the_log_has_lost_stays_in_the_state_though_later_events_are_lost_too(bus, page):
+    stories = [page.add("observation", f"{n}") for n in range(3)]
+    project(bus)
+    stories += [page.add("observation", f"{n}") for n in (3, 4)]
+    before = documents(bus)
+    send(bus, "XDEL", keys_of(bus).log, *(each.position.stream_id for each in stories[1:4]))
+    with pytest.raises(LogGap, match=rf"lost 2 of the events before {stories[4].position}"):
+        bus.rebuild()
+    assert (build_of(bus), documents(bus)) == (1, before)
+    bus.rebuild(over_gaps=True)
+    assert [one.content for one in page.list()] == ["4", "0"]
+
+
+@pytest.mark.damages_the_log
 def test_events_that_were_lost_before_they_were_folded_are_no_obstacle(bus, page):
     stories = [page.add("observation", f"{n}") for n in range(3)]
     send(bus, "XDEL", keys_of(bus).log, stories[1].position.stream_id)

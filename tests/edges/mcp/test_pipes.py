@@ -205,6 +205,22 @@ async def test_a_socket_takes_a_long_message_too():
     assert found == message
 
 
+async def test_one_socket_for_input_and_output_takes_a_long_message_too():
+    ours, theirs = socket.socketpair()
+    with ours, theirs, anyio.fail_after(PATIENCE):
+        chunks, output = InputPipe(ours.fileno()), OutputPipe(ours.fileno())
+        message, found = b"x" * 10**6, b""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(output.write, message)
+            while len(found) < len(message):
+                found += await anyio.to_thread.run_sync(theirs.recv, _CHUNK)
+        assert found == message
+        theirs.sendall(b"question")
+        assert await chunks.next() == b"question"
+        theirs.shutdown(socket.SHUT_WR)
+        assert await chunks.next() == b""
+
+
 async def test_long_and_short_messages_come_whole_though_the_reader_is_slow():
     out, into = os.pipe()
     output, messages = (

@@ -1,0 +1,118 @@
+"""Whatever happens to a page, one who has read it before sees what one sees who reads it for the first time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scratchbus import Bus, NewObservation
+from scratchbus.errors import Conflict, NotFound
+from scratchbus.scheduling.expiry import sweep
+from scratchbus.scheduling.paging_out import page_out
+from tests.clock import Clock
+from tests.engines import ONE, Connect
+from tests.inspection import archive, keys_of, project, raw_append, send
+
+STEPS = 200
+TYPES = ("risk_alert", "reminder", "pattern_detected", "observation")
+NOBODY = "01M8AK73J5KEQDWQ4K878ZAFR9"
+
+
+class Changes:
+    """What may happen to a page."""
+
+    def __init__(self, bus: Bus, clock: Clock, dice: random.Random) -> None:
+        self._bus, self._clock, self._dice = bus, clock, dice
+        self._page = bus.page()
+
+    def one(self) -> str:
+        """Return the id of any observation."""
+        return self._dice.choice([each.id for each in self._page.list(limit=None)] or [NOBODY])
+
+    def new(self) -> dict[str, Any]:
+        """Return the fields of a new observation."""
+        dice = self._dice
+        given: dict[str, Any] = {"type": dice.choice(TYPES), "content": f"{dice.randrange(100)}"}
+        if dice.random() < 0.5:
+            given["ttl"] = dice.choice(["5s", "60s"])
+        if dice.random() < 0.2:
+            given["dedupe_key"] = dice.choice("kl")
+        if dice.random() < 0.05:
+            given["blocked_by"] = [self.one()]
+        return given
+
+    def add_many(self) -> None:
+        self._page.add_many([NewObservation(**self.new()) for _ in range(self._dice.choice([2, 3, 12]))])
+
+    def update(self) -> None:
+        end = self._clock.now + timedelta(seconds=self._dice.choice([5, 3600]))
+        self._page.update(self.one(), content="changed", expires_at=end)
+
+    def repair(self) -> None:
+        """Damage a stored document, and fold all of them again."""
+        row = send(self._bus, "GET", keys_of(self._bus).live)
+        names = keys_of(self._bus).page("main", int(row.split(b"|")[2]) if row else 1)
+        id = self.one()
+        if send(self._bus, "HEXISTS", names.docs, id):
+            send(self._bus, "HSET", names.docs, id, b"{broken")
+            self._bus.rebuild()
+
+    def possible(self) -> list[tuple[Callable[[], object], float]]:
+        """Return all changes, with how often each happens compared to others."""
+        bus, page, one, dice = self._bus, self._page, self.one, self._dice
+        return [
+            (lambda: page.add(**self.new()), 5),
+            (self.add_many, 2),
+            (lambda: bus.page("other").add("observation", "elsewhere"), 2),
+            (self.update, 4),
+            (lambda: page.update(one(), confidence=0.5), 2),
+            (lambda: page.review(one()), 3),
+            (lambda: page.resolve(one()), 3),
+            (lambda: page.reopen(one()), 4),
+            (lambda: page.archive(one()), 1),
+            (lambda: page.clear_resolved([page.resolve(one()).id]), 1),
+            (lambda: page.claim(one(), ttl=dice.choice(["5s", "60s"])), 3),
+            (lambda: page.claim_next(ttl="5s"), 2),
+            (lambda: page.release(one()), 2),
+            (lambda: page.refute(one(), reason="wrong"), 1),
+            (lambda: page.erase(one(), reason="asked for"), 1),
+            (lambda: project(bus), 9),
+            (bus.rebuild, 1),
+            (self.repair, 1),
+            (lambda: self._clock.advance(dice.choice(["1s", "6s", "61s"])), 4),
+            (lambda: bus.converse(sweep(bus.core)), 2),
+            (lambda: archive(bus), 0.5),
+            (lambda: bus.converse(page_out(bus.core, 1)), 1),
+            (lambda: raw_append(bus, subject=one(), kind="updated", event="{}"), 1),  # unreadable
+        ]
+
+
+@pytest.mark.damages_the_log
+@pytest.mark.engines(*ONE)
+@pytest.mark.parametrize(("seed", "limits"), [(0, [3]), (1, [None, 40]), (2, [3])])
+def test_what_a_reader_caches_makes_no_difference(
+    connect: Connect, clock: Clock, tmp_path: Path, seed: int, limits: list[int | None]
+):
+    dice = random.Random(seed)
+    settings: dict[str, Any] = {
+        "archive_url": tmp_path, "retain": "1ms", "retain_events": 3, "archive_segment": 5, "max_observations": 30,
+    }  # fmt: skip
+    bus, reader, newcomer = (connect(name, **settings) for name in ("writer", "reader", "newcomer"))
+    bus.page().add("observation", "first")
+    changes, weights = zip(*Changes(bus, clock, dice).possible(), strict=True)
+    for _ in range(STEPS):
+        with suppress(Conflict, NotFound):
+            dice.choices(changes, weights)[0]()
+        if dice.random() < 0.2:
+            continue
+        keys, limit = keys_of(newcomer), dice.choice(limits)
+        keys.cached_reads.clear()
+        keys.cached_folds.clear()
+        assert reader.page().active(limit) == newcomer.page().active(limit)
+        assert reader.page().ready(limit) == newcomer.page().ready(limit)
