@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from typing import TextIO
 
 import click
 
@@ -27,7 +27,7 @@ def run_command(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, click.Abort):  # Abort: a question was not answered
         return INTERRUPTED
     except BrokenPipeError:
-        _forget_output()
+        _forget(sys.stdout)
         return OK  # the reader has seen enough, as `head` has
     except click.exceptions.NoArgsIsHelpError as wanted:
         wanted.show()
@@ -79,21 +79,23 @@ def _fail(text: str, code: int) -> int:
         import traceback  # late, as all that `--help` does not need
 
         told = f"{scratchbus.visible(traceback.format_exc())}\n{told}"
-    with suppress(OSError):  # the exit code is left
-        print(told, file=sys.stderr)  # noqa: T201  # what standard error is for
+    try:
+        print(told, file=sys.stderr, flush=True)  # noqa: T201  # what standard error is for
+    except OSError:  # the exit code is left
+        _forget(sys.stderr)
     return code
 
 
 def _forget_unwritable_output() -> None:
-    """Forget output that cannot be written: Python would try again at its end, and exit with a code of its own."""
+    """Forget output that cannot be written."""
     try:
         sys.stdout.flush()
     except OSError:
-        _forget_output()
+        _forget(sys.stdout)
 
 
-def _forget_output() -> None:
-    """Keep Python from flushing the rest of the output to a pipe that no one reads."""
+def _forget(stream: TextIO) -> None:
+    """Forget what could not be written to a stream: Python would try again at its end, and exit with 120."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
+    os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

@@ -191,7 +191,7 @@ def test_events_that_a_projector_folds_meanwhile_are_counted_once(bus, connect, 
     live_through(bus, clock, 20)
     project(bus)
     live_through(bus, clock, 40)
-    fold_before(monkeypatch, connect(), histogram, "_spots")
+    fold_before(monkeypatch, connect(), histogram, "_count_until")
     found = bus.histogram(buckets=11, page="p3")
     assert rows_of(found) == expected(bus, found, "p3")
 

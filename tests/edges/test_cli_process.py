@@ -139,8 +139,9 @@ def in_a_shell(cli: Cli, command: str) -> tuple[int, str, str]:
     """Run a command of a shell, in which `$scratchbus` is the command line; return its exit code and output."""
     program = shlex.join([*COLD, "--page", cli.page])
     script = command.replace("$scratchbus", program)
+    usual = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}  # which some machines set
     done = subprocess.run(  # noqa: S602  # a shell is what this is about
-        script, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE
+        script, shell=True, cwd=ROOT, env=usual, capture_output=True, text=True, timeout=PATIENCE
     )
     return done.returncode, done.stdout, done.stderr
 
