@@ -7,7 +7,6 @@ sent to review once.
 
 from __future__ import annotations
 
-import random
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
@@ -17,6 +16,7 @@ from scratchbus.domain.facts import Fact
 from scratchbus.domain.lifecycle import DEFAULT, Lifecycle
 from scratchbus.domain.memories import Remembered
 from scratchbus.domain.observation import Observation
+from scratchbus.engine.retry_limits import JITTER
 from scratchbus.engine.steps import Pause, Step
 from scratchbus.errors import Conflict, EventIdReused, NotFound, UnknownType
 from scratchbus.eventlog.append import append
@@ -134,7 +134,7 @@ def complete(core: Core, refuted: StatusChanged) -> Step[int]:
         except EventIdReused as error:
             reviewed.add(error.event_id)
         except (Conflict, NotFound):
-            yield Pause(random.uniform(0.001, 0.02))  # jitter: another process continues the same refutation
+            yield Pause(JITTER.uniform(0.001, 0.02))  # jitter: another process continues the same refutation
 
 
 def _is_affected(refuted: StatusChanged, dependent: Dependent) -> bool:

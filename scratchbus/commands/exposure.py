@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
@@ -16,6 +15,7 @@ from scratchbus.domain.exposure import Exposure
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import check_id
+from scratchbus.engine.retry_limits import JITTER
 from scratchbus.engine.steps import Step
 from scratchbus.errors import EngineForbidden, EngineReadOnly
 from scratchbus.eventlog.append import append
@@ -77,7 +77,7 @@ def logged(core: Core, page: str, reading: Step[list[Observation]]) -> Step[list
 
 def log_read(core: Core, page: str, found: Sequence[Observation]) -> Step[None]:
     """Record who has read these observations, as `logged` does."""
-    if random.random() < core.settings.log_reads:
+    if JITTER.random() < core.settings.log_reads:
         with suppress(EngineForbidden, EngineReadOnly):
             for at in range(0, len(found), _MOST):
                 shown = {each.id: each.version for each in found[at : at + _MOST]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
@@ -13,6 +12,7 @@ from scratchbus.commands.memory_edit import MemoryEdit, put
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Remembered, Session
+from scratchbus.engine.retry_limits import JITTER
 from scratchbus.engine.steps import Pause, Queued, Step, Wrote
 from scratchbus.errors import Conflict, EngineError, EventIdReused, InvalidInput, NotFound, SessionOver, VersionConflict
 from scratchbus.eventlog.append import append
@@ -141,7 +141,7 @@ def _append_some(core: Core, jobs: Sequence[_Job]) -> Step[list[_Outcome]]:
             appended = yield from append(core.log, page, writes)
         except VersionConflict as conflict:
             missing = conflict.actual  # of a subject whose document cannot be read
-            yield Pause(random.uniform(0, min(_LONGEST_PAUSE, 0.002 * (attempt + 1))))  # jitter: another is writing
+            yield Pause(JITTER.uniform(0, min(_LONGEST_PAUSE, 0.002 * (attempt + 1))))  # jitter: another is writing
             continue
         except EngineError as error:
             decided_events = _with_events(decided, [write.event for write in writes])

@@ -6,7 +6,6 @@ several texts, such as renaming a directory, is one batch.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, cast
@@ -21,6 +20,7 @@ from scratchbus.domain.conversations import Text, check_path, subject_of
 from scratchbus.domain.event import Event
 from scratchbus.domain.models import CheckedBy
 from scratchbus.domain.values import check_whole
+from scratchbus.engine.retry_limits import JITTER
 from scratchbus.engine.steps import Pause, Step
 from scratchbus.errors import Conflict, InvalidField, NotFound, TooLarge, VersionConflict, shown
 from scratchbus.eventlog.append import append
@@ -203,7 +203,7 @@ def _change_all(
             )
             return
         except VersionConflict:
-            yield Pause(random.uniform(0, min(_LONGEST_PAUSE, 0.002 * (attempt + 1))))  # jitter: another is writing
+            yield Pause(JITTER.uniform(0, min(_LONGEST_PAUSE, 0.002 * (attempt + 1))))  # jitter: another is writing
     raise Conflict(f"{arguments[0]} keeps changing; try again")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import random
 import signal
 import sys
 import threading
@@ -17,6 +16,7 @@ from typing import Any
 import structlog
 
 from scratchbus import Bus
+from scratchbus.engine.retry_limits import JITTER
 from scratchbus.errors import (
     ArchiveUnavailable,
     Behind,
@@ -199,7 +199,7 @@ class _WaitLog:
 def pause(attempt: int) -> float:
     """Return the seconds to wait after this many failed attempts: growing, with jitter."""
     longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(attempt, 16))
-    return random.uniform(longest / 2, longest)
+    return JITTER.uniform(longest / 2, longest)
 
 
 @contextmanager

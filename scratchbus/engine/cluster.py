@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from scratchbus.engine.redirects import Address, Failover, Learning, Sending, is_lost
+from scratchbus.engine.retry_limits import JITTER
 from scratchbus.engine.slots import hash_tag, slot_of
 from scratchbus.telemetry.lazy import lazy
 
@@ -41,7 +41,7 @@ class Cluster(Failover):
     def learn(self) -> Learning[None]:
         """Ask the nodes for the slots until one answers; the node that failed last is asked last."""
         last_problem: Exception | None = None
-        for node in sorted(random.sample(self._nodes, len(self._nodes)), key=lambda node: node == self._suspect):
+        for node in sorted(JITTER.sample(self._nodes, len(self._nodes)), key=lambda node: node == self._suspect):
             try:
                 (rows,) = yield Sending(node, (("CLUSTER", "SLOTS"),))
             except (redis_errors.RedisError, OSError) as problem:

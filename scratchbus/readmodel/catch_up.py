@@ -6,7 +6,6 @@ it if the projection is behind.
 
 from __future__ import annotations
 
-import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.position import Position
+from scratchbus.engine.retry_limits import JITTER
 from scratchbus.engine.steps import Pause, Step, ask, ask_all
 from scratchbus.errors import LogRewound, PositionLost
 from scratchbus.eventlog import paged_out
@@ -140,7 +140,7 @@ def catch_up(log: Log, shard: int) -> Step[Checkpoint]:
     while True:
         folded, checkpoint = yield from fold_once(log, shard, checkpoint, max_chunks=MOST_CHUNKS)
         if folded.outcome is not Outcome.DONE:
-            yield Pause(random.uniform(0.001, 0.02))  # jitter: another projector is folding
+            yield Pause(JITTER.uniform(0.001, 0.02))  # jitter: another projector is folding
         elif folded.is_all:
             return checkpoint
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
 
 from scratchbus.domain.position import Position
+from scratchbus.engine.retry_limits import JITTER
 from scratchbus.engine.steps import Pause, Step
 from scratchbus.errors import EngineForbidden, EngineReadOnly
 from scratchbus.eventlog.bus_log import Log
@@ -47,7 +47,7 @@ def fold_or_commit(
             local_fold = LocalFold.of(checkpoint, store)
         else:
             if folded.outcome is not Outcome.DONE:
-                yield Pause(random.uniform(0.001, 0.02))  # jitter: another projector is at work
+                yield Pause(JITTER.uniform(0.001, 0.02))  # jitter: another projector is at work
             return None
     return local_fold if (yield from _fold_more(log, page, local_fold)) else None
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import random
 import threading
 from collections import Counter
 
+from scratchbus.engine.retry_limits import JITTER
 from scratchbus.errors import StateTooOld
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome
 from scratchbus.readmodel import snapshots
@@ -33,7 +33,7 @@ def run_projector(bus: Host, stop: threading.Event) -> None:
                 folded, checkpoints[shard] = bus.converse(fold_once(log, shard, max_chunks=MOST_CHUNKS))
             since.update(folded.pages)
             if folded.outcome is not Outcome.DONE:
-                stop.wait(random.uniform(0.002, 0.03))  # jitter: another projector is folding
+                stop.wait(JITTER.uniform(0.002, 0.03))  # jitter: another projector is folding
             is_idle = is_idle and folded.is_all and folded.outcome is Outcome.DONE
         if is_idle:
             _take_snapshots(bus, since, stop)

@@ -5,14 +5,13 @@ It never waits and has no connection; `Subscription` and `AsyncSubscription` dri
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable
 from secrets import token_hex
 
 from scratchbus.domain.position import BusPosition, Position, in_time
 from scratchbus.domain.values import Duration, delay_ms
-from scratchbus.engine.retry_limits import backoff
+from scratchbus.engine.retry_limits import JITTER, backoff
 from scratchbus.engine.steps import Step
 from scratchbus.errors import (
     EngineFull,
@@ -168,7 +167,7 @@ class Consumer:
             raise
         self._is_declared = True
         if isinstance(grant, HeldByOther):
-            return min(NAP, grant.left_ms / 1000 + 0.01) * random.uniform(0.5, 1)
+            return min(NAP, grant.left_ms / 1000 + 0.01) * JITTER.uniform(0.5, 1)
         if grant.is_takeover:
             logger.warning("took over from a consumer that went away", subscription=self.name)
         self._tags = Tags(self._core)

@@ -5,7 +5,6 @@ Outstanding events are stored with the subscription, so that any process may han
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.position import Position, in_time
 from scratchbus.domain.values import Duration, check_whole, duration_ms, moment
+from scratchbus.engine.retry_limits import JITTER
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidTTL, LeaseLost, ScratchbusError, shown
 from scratchbus.eventlog.codec import Poison
@@ -108,7 +108,7 @@ class Pull:
         lease = SubscriptionLease(core.log.keys(0), self._name, token_hex(16), self._by, short_ms)
         grant = yield from lease.take_to_pull()
         if isinstance(grant, HeldByOther):
-            return Attempt(NOTHING, min(NAP, grant.left_ms / 1000 + 0.01) * random.uniform(0.5, 1))
+            return Attempt(NOTHING, min(NAP, grant.left_ms / 1000 + 0.01) * JITTER.uniform(0.5, 1))
         try:
             return (yield from self._pull(lease._replace(ms=self._lease_ms), grant, short_ms))
         except LeaseLost:

@@ -5,7 +5,6 @@ It never waits and has no connection; `Work` and `AsyncWork` drive it.
 
 from __future__ import annotations
 
-import random
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
@@ -14,7 +13,7 @@ from contextlib import suppress
 from scratchbus.commands.claim import Picked, PickFilter, pick
 from scratchbus.domain.checks import check_label, check_some
 from scratchbus.domain.values import Duration, check_page
-from scratchbus.engine.retry_limits import backoff
+from scratchbus.engine.retry_limits import JITTER, backoff
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import Conflict, NotFound, ScratchbusError
 from scratchbus.eventlog.keys import SYSTEM_PAGE
@@ -108,7 +107,7 @@ class Agenda:
                 bounds[page] = -found.priority
             elif found.soonest:
                 seconds = (found.soonest - found.now) / 1000
-                self._asleep[page] = time.monotonic() + seconds + random.uniform(0, _JITTER)
+                self._asleep[page] = time.monotonic() + seconds + JITTER.uniform(0, _JITTER)
         self._failures = 0
         next_page = self._asleep.first()
         return max(0.0, next_page.rank - time.monotonic()) if next_page else float("inf")

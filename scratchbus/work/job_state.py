@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Collection
 from contextlib import ExitStack, suppress
@@ -14,6 +13,7 @@ from scratchbus.commands.claim import TRIED, Picked, PickFilter, ReleaseTerms
 from scratchbus.commands.execution import Command, execute
 from scratchbus.domain.observation import Claim, Observation
 from scratchbus.domain.values import Duration, delay_ms, duration_ms
+from scratchbus.engine.retry_limits import JITTER
 from scratchbus.engine.steps import Step
 from scratchbus.errors import (
     BusClosed,
@@ -165,7 +165,7 @@ class JobState:
 
     def _delay(self) -> float:
         seconds = self._terms.retry_delay * 2 ** min(self.attempt - 1, 16)
-        return float(min(LONGEST_DELAY, seconds)) * random.uniform(0.8, 1.2)
+        return float(min(LONGEST_DELAY, seconds)) * JITTER.uniform(0.8, 1.2)
 
     def _release(self, back: ReleaseTerms) -> claims.Release:
         return claims.Release.parse({"id": self.id, "by": self.claim.by, "back": back, "fence": self.fence})

@@ -187,7 +187,7 @@ def test_a_share_of_the_reads_is_recorded(connect, monkeypatch):
     one = connect("writer").page().add("observation", "one")
     reading = connect("reader", log_reads=0.25).page()
     chances = iter([0.1, 0.25, 0.9, 0.24])
-    monkeypatch.setattr("random.random", lambda: next(chances))
+    monkeypatch.setattr("scratchbus.engine.retry_limits.JITTER.random", lambda: next(chances))
     for _ in range(4):
         reading.get(one.id)
     monkeypatch.undo()

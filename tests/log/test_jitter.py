@@ -1,0 +1,31 @@
+"""Random delays: the generator that a program may have seeded stays as it was."""
+
+import os
+import random
+import re
+from pathlib import Path
+
+import scratchbus
+from scratchbus.engine.retry_limits import JITTER, backoff
+
+
+def test_a_delay_leaves_the_programs_generator_alone():
+    before = random.getstate()
+    assert 0.01 <= backoff(0) <= 0.02
+    assert random.getstate() == before
+
+
+def test_no_module_uses_the_programs_generator():
+    package = Path(scratchbus.__file__).parent
+    uses = re.compile(r"^\s*(import random\b|from random import (?!Random$))", re.MULTILINE)
+    assert [file.name for file in package.rglob("*.py") if uses.search(file.read_text("utf-8"))] == []
+
+
+def test_a_forked_process_has_delays_of_its_own():
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(writer, repr(JITTER.random()).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert float(os.read(reader, 100)) != JITTER.random()
