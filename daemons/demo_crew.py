@@ -18,7 +18,8 @@ from scratchbus.errors import ScratchbusError
 
 T = TypeVar("T")
 
-_STOP_SECONDS = 5.0
+_STOP_SECONDS = 20.0  # a daemon takes one or two; a machine that is busy with other things may stall for longer
+_STACKS_SECONDS = 2.0
 _POLL_INTERVAL = 0.05  # seconds between two checks of a condition
 
 
@@ -90,7 +91,10 @@ class Crew:
         self._interrupted.wait()
 
     def stop(self) -> dict[str, int]:
-        """Ask all daemons to stop, wait, and kill those that do not; return the exit codes by name."""
+        """Ask all daemons to stop, wait, and abort those that do not; return the exit codes by name.
+
+        The log of an aborted daemon ends with the stacks of its threads.
+        """
         running = [process for process in self._processes.values() if process.poll() is None]
         for process in running:
             process.send_signal(signal.SIGTERM)
@@ -99,8 +103,7 @@ class Crew:
             try:
                 process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+                _abort(process)
         return {name: process.returncode for name, process in self._processes.items()}
 
     def _check_interrupt(self) -> None:
@@ -113,11 +116,24 @@ class Crew:
         return DemoFailed(f"{name} ended with exit code {code}: {last}")
 
 
+def _abort(process: subprocess.Popen[bytes]) -> None:
+    """End a process that does not stop: let it write its stacks, or else kill it."""
+    process.send_signal(signal.SIGABRT)
+    try:
+        process.wait(_STACKS_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 def _environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return this process's environment with these updates, in which Python finds this scratchbus."""
+    """Return this process's environment with these updates, in which Python finds this scratchbus.
+
+    Python writes the stacks of its threads there when it is aborted.
+    """
     checkout = str(Path(scratchbus.__file__).parent.parent)
     path = os.pathsep.join(filter(None, (checkout, os.environ.get("PYTHONPATH"))))
-    return {**os.environ, **variables, "PYTHONPATH": path}
+    return {**os.environ, **variables, "PYTHONPATH": path, "PYTHONFAULTHANDLER": "1"}
 
 
 @contextmanager

@@ -7,11 +7,13 @@ import os
 import signal
 import subprocess
 import tempfile
+import threading
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from daemons.demo_crew import Crew
 from daemons.demo_sample import sample_log
 from daemons.rules import read_rules
 from scratchbus.settings import shipped
@@ -65,6 +67,14 @@ def processes_of(directory):
     return found
 
 
+def outcome_of(process, directory):
+    """Return what a demo that ends well says on stdout; the failure of another shows its daemons' logs."""
+    out, err = process.communicate(timeout=120)
+    logs = {log.name: log.read_text(errors="replace")[-4000:] for log in directory.rglob("logs/*.log")}
+    assert process.returncode == 0, "\n\n".join([err, *(f"{name}:\n{text}" for name, text in logs.items())])
+    return out
+
+
 def attempts_in(text):
     (rule,) = read_rules(shipped("logwatch.yaml"))
     attempts: Counter[str] = Counter()
@@ -76,8 +86,7 @@ def attempts_in(text):
 
 @pytest.mark.slow
 def test_the_demo_tells_its_story_and_leaves_nothing_behind(demo, directory):
-    out, err = (process := demo()).communicate(timeout=60)
-    assert process.returncode == 0, err
+    out = outcome_of(demo(), directory)
     for words in ("The page, by priority", "claimed by", "executor-", "blocklist:203.0.113.66", "resolved",
                   "archived: expired", "The life of one observation", "└ executor-", "said by logwatch",
                   "exit code 0"):  # fmt: skip
@@ -89,9 +98,7 @@ def test_the_demo_tells_its_story_and_leaves_nothing_behind(demo, directory):
 
 @pytest.mark.slow
 def test_the_numbers_are_those_of_the_log(demo, directory):
-    out, err = (process := demo("as_json=True")).communicate(timeout=60)
-    assert process.returncode == 0, err
-    told = json.loads(out)
+    told = json.loads(outcome_of(demo("as_json=True"), directory))
     expected = attempts_in(sample_log())
     assert told["by_address"] == dict(expected)
     assert told["addresses"] == len(expected)
@@ -105,9 +112,7 @@ def test_the_numbers_are_those_of_the_log(demo, directory):
 def test_a_log_of_the_users_is_read_and_one_without_attacks_too(demo, directory):
     log = directory / "quiet.log"
     log.write_text("nothing to see here\n")
-    out, err = (process := demo(f"Path({str(log)!r}), as_json=True")).communicate(timeout=60)
-    assert process.returncode == 0, err
-    assert json.loads(out)["addresses"] == 0
+    assert json.loads(outcome_of(demo(f"Path({str(log)!r}), as_json=True"), directory))["addresses"] == 0
     assert list(directory.iterdir()) == [log]
 
 
@@ -127,3 +132,15 @@ def test_an_interrupted_demo_stops_everything(demo, directory, number):
     assert process.returncode == 130
     assert list(directory.iterdir()) == []
     assert processes_of(directory) == []
+
+
+def test_a_daemon_that_does_not_stop_leaves_its_stacks(directory, monkeypatch):
+    monkeypatch.setattr("daemons.demo_crew._STOP_SECONDS", 0.2)
+    with Crew(directory, {"SCRATCHBUS_URL": "redis://127.0.0.1:1"}, threading.Event()) as crew:
+        pid = crew.start("expirer", "expirer")
+        eventually(crew.have_started, "the expirer runs")
+        eventually(lambda: b"waiting" in (directory / "expirer.log").read_bytes(), "it waits for its engine")
+        os.kill(pid, signal.SIGSTOP)
+        threading.Timer(1.0, os.kill, (pid, signal.SIGCONT)).start()
+        assert crew.stop() == {"expirer": -signal.SIGABRT}
+    assert "most recent call first" in (directory / "expirer.log").read_text()
