@@ -28,8 +28,8 @@ DAEMONS = {
 """A short description of each process."""
 
 _INDENT = (0, 0, 0, 2)
-_LONGEST_TABLE = 40
-_LONGEST_HISTORY = 14
+_MAX_TABLE = 40
+_MAX_HISTORY = 14
 _COLOURS = {
     "active": "red", "pending_review": "yellow", "resolved": "green", "archived": "dim",
     "added": "red", "repeated": "yellow", "claimed": "cyan", "linked": "magenta", "status_changed": "green",
@@ -69,7 +69,7 @@ class Report:
     def page(self, observations: Sequence[Observation]) -> None:
         """Show the page in the order of `active()`, by priority."""
         table = _table("prio", "type", "what was seen", "times", "led to")
-        for each in observations[:_LONGEST_TABLE]:
+        for each in observations[:_MAX_TABLE]:
             led_to = ", ".join(link.split(":", 1)[0] for link in each.links)
             table.add_row(
                 str(each.priority),
@@ -84,10 +84,10 @@ class Report:
         """Show the history of one observation, with consecutive events of one kind in one line."""
         runs = [list(run) for _, run in groupby(events, key=lambda event: (event.kind, event.by))]
         table = _table("time", "event", "by", "what it says")
-        shown = runs if len(runs) <= _LONGEST_HISTORY else [*runs[: _LONGEST_HISTORY - 4], None, *runs[-4:]]
+        shown = runs if len(runs) <= _MAX_HISTORY else [*runs[: _MAX_HISTORY - 4], None, *runs[-4:]]
         for run in shown:
             if run is None:
-                table.add_row("", f"[dim]… {len(runs) - _LONGEST_HISTORY} more[/dim]", "", "")
+                table.add_row("", f"[dim]… {len(runs) - _MAX_HISTORY} more[/dim]", "", "")
                 continue
             first = run[0]
             style = _COLOURS.get(first.kind, "")
@@ -103,7 +103,7 @@ class Report:
     def actions(self, rows: Sequence[tuple[Observation, str, str]]) -> None:
         """Show each suggestion, its claimant, and the action linked to its alert."""
         table = _table("urgency", "suggestion", "claimed by", "action")
-        for suggestion, holder, action in rows[:_LONGEST_TABLE]:
+        for suggestion, holder, action in rows[:_MAX_TABLE]:
             table.add_row(
                 _text(str(suggestion.metadata.get("urgency", ""))),
                 _text(suggestion.status, style=_COLOURS.get(suggestion.status, "")),
@@ -137,8 +137,8 @@ class Report:
 
     def _print_table(self, table: Table, size: int) -> None:
         self.console.print(Padding(table, _INDENT))
-        if size > _LONGEST_TABLE:
-            self.line(f"[dim]… and {size - _LONGEST_TABLE} more[/dim]")
+        if size > _MAX_TABLE:
+            self.line(f"[dim]… and {size - _MAX_TABLE} more[/dim]")
 
 
 def _table(*columns: str) -> Table:

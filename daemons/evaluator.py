@@ -35,7 +35,7 @@ REVIEW = "pending_review"
 """The status of observations that wait for review."""
 
 _DONE = {"resolve": "resolved", "review": "sent to review", "reopen": "approved"}
-_MOST_REMEMBERED = 10_000  # histories
+_MAX_REMEMBERED = 10_000  # histories
 _LOOK_INTERVAL = 1.0  # seconds between two looks
 
 logger = structlog.get_logger(__name__)
@@ -116,7 +116,7 @@ class _Histories:
 
     def __init__(self, page: Page) -> None:
         self._page = page
-        self._events = lru_cache(_MOST_REMEMBERED)(self._read)
+        self._events = lru_cache(_MAX_REMEMBERED)(self._read)
 
     def _read(self, id: str, _version: int) -> list[AnyEvent]:
         try:

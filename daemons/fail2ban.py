@@ -40,8 +40,8 @@ _KEPT = {
 }
 _TAG = re.compile(r"<(/?)(F-[A-Z0-9_-]+)>|<(?:HOST|ADDR|IP4|IP6|DNS|SUBNET|CIDR|F-[A-Z0-9_-]+/)>")
 _REFERENCE = re.compile(r"%\(([^()%]+)\)s|<([a-z_][\w./-]*)>", re.IGNORECASE)
-_MOST_CONNECTIONS = 1_000  # whose addresses are remembered
-_DEEPEST = 50  # references within references
+_MAX_CONNECTIONS = 1_000  # whose addresses are remembered
+_MAX_NESTING = 50  # references within references
 
 # fail2ban takes the time out of a line before it looks at the rest.
 _TIME = re.compile(
@@ -110,7 +110,7 @@ class FilterRule:
         self._addresses.pop(connection, None)
         if connection and host and not groups.get("forget"):
             self._addresses[connection] = host  # the last one used
-            if len(self._addresses) > _MOST_CONNECTIONS:
+            if len(self._addresses) > _MAX_CONNECTIONS:
                 self._addresses.pop(next(iter(self._addresses)))
         return host
 
@@ -221,7 +221,7 @@ def _resolved(text: str, options: dict[str, str], sections: dict[str, dict[str, 
             return found[0]  # a tag, or text of the expression
         return value
 
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_NESTING):
         before, text = text, _REFERENCE.sub(expand, text)
         if text == before and not any(found[1] for found in _REFERENCE.finditer(text)):
             return text.replace("%%", "%")

@@ -20,7 +20,7 @@ from scratchbus.errors import InvalidInput
 from .log_file import MAX_LINE, Line
 
 _BLOCK = 1 << 16
-_LONGEST_ENTRY = 16 * MAX_LINE
+_MAX_ENTRY = 16 * MAX_LINE
 _STABLE = ("b", "m", "t", "x")  # the parts of a cursor that an entry has wherever it is stored: boot, times, hash
 
 logger = structlog.get_logger(__name__)
@@ -85,7 +85,7 @@ class Journal:
             *entries, self._rest = (self._rest + block).split(b"\n")
             for entry in entries:
                 yield from self._lines_of(entry)
-            if not block or len(self._rest) > _LONGEST_ENTRY:
+            if not block or len(self._rest) > _MAX_ENTRY:
                 self._end(process)
                 return
 

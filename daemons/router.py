@@ -50,7 +50,7 @@ OVER = "what it rests on is over"
 """Why an executor closed a suggestion, or archived a question, without doing anything."""
 
 _UNANSWERED = ("expired", "displaced")
-_LONGEST_EXCERPT = 300  # characters of an observation that a suggestion repeats
+_MAX_EXCERPT = 300  # characters of an observation that a suggestion repeats
 _LOOK_INTERVAL = 60.0  # seconds between two looks at what grows more urgent while nothing happens
 
 logger = structlog.get_logger(__name__)
@@ -222,7 +222,7 @@ def _is_unanswered(publication: Observation) -> bool:
 
 
 def _excerpt(observation: Observation) -> str:
-    return textwrap.shorten(observation.content, _LONGEST_EXCERPT, placeholder=" …")
+    return textwrap.shorten(observation.content, _MAX_EXCERPT, placeholder=" …")
 
 
 def about(id: str) -> str:

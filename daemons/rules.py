@@ -43,7 +43,7 @@ from scratchbus.settings import read_text
 TIMES = "times"
 """The group that gives the number of sightings a line stands for."""
 
-_LONGEST_TIMES = 9  # digits
+_MAX_TIMES = 9  # digits
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 Groups = Mapping[str, str]
@@ -180,4 +180,4 @@ def _text_filler(text: str, groups: Collection[str], at: tuple[str | int, ...]) 
 
 def _times(text: str) -> int:
     """Return the number in a text, or 1 unless it is from 1 to 999,999,999."""
-    return max(1, int(text)) if text.isdecimal() and len(text) <= _LONGEST_TIMES else 1
+    return max(1, int(text)) if text.isdecimal() and len(text) <= _MAX_TIMES else 1

@@ -180,7 +180,7 @@ class Bus(Memories):
         Raises InvalidInput.
         """
         entry_filter = read.entry_filter_of(pages, types, kinds, subjects)
-        checked_count = values.check_whole("count", count, most=10_000)
+        checked_count = values.check_whole("count", count, maximum=10_000)
         return self.converse(newest_events.newest(self.core.log, checked_count, before, entry_filter))
 
     def histogram(

@@ -212,7 +212,7 @@ class AsyncBus(AsyncMemories):
         Raises InvalidInput.
         """
         entry_filter = read.entry_filter_of(pages, types, kinds, subjects)
-        checked_count = values.check_whole("count", count, most=10_000)
+        checked_count = values.check_whole("count", count, maximum=10_000)
         return await self.converse(newest_events.newest(self.core.log, checked_count, before, entry_filter))
 
     async def histogram(

@@ -172,7 +172,7 @@ def _validator() -> Callable[[dict[str, Any]], Settings]:
     return validator_of(Settings)
 
 
-_LONGEST_PATH = 500  # characters that a message shows
+_MAX_PATH = 500  # characters that a message shows
 
 
 class _Given(NamedTuple):
@@ -252,7 +252,7 @@ def read_text(path: Path, error: FileError, named_by: str = "") -> str:
         problem_text = f"cannot be read: {problem.strerror or problem}; check the path"
     except ValueError:
         problem_text = "cannot be read: no file has such a name; check the path"
-    raise error(f"{named_by}{path}"[:_LONGEST_PATH], None, None, problem_text)
+    raise error(f"{named_by}{path}"[:_MAX_PATH], None, None, problem_text)
 
 
 def _expanded(name: str, value: Any, base: Path) -> Any:

@@ -33,10 +33,10 @@ def only(way: str) -> Iterator[None]:
         if way == "from what was open":
             patch.setattr(travelling, "CHEAP_EVENTS", -1)
             patch.setattr(travelling, "MAX_UNDONE", -1)
-            patch.setattr(snapshots, "OPEN_LEAST_EVENTS", 1)
+            patch.setattr(snapshots, "OPEN_MIN_EVENTS", 1)
             patch.setattr(snapshots, "EVENTS_PER_DOCUMENT", 0)
         if way == "from a snapshot":
-            patch.setattr(snapshots, "LEAST_EVENTS", 1)
+            patch.setattr(snapshots, "MIN_EVENTS", 1)
             patch.setattr(snapshots, "EVENTS_PER_DOCUMENT", 0)
             patch.setattr(snapshots, "PART", 2)
         yield

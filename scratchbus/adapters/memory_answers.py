@@ -14,7 +14,7 @@ from scratchbus.errors import shown
 ROOT: Final = "/memories"
 """The root directory of all paths."""
 
-MOST_LINES: Final = 999_999
+MAX_LINES: Final = 999_999
 """The most lines of a file that can be viewed."""
 
 _DEEP: Final = 2  # levels of directories that a listing shows
@@ -105,7 +105,7 @@ def _size(count: int) -> str:
 def content(path: str, text: str, view_range: object = None) -> str:
     """Return a file with line numbers, or some of its lines. Raises MemoryToolError."""
     lines = text.split("\n")
-    if len(lines) > MOST_LINES:
+    if len(lines) > MAX_LINES:
         raise MemoryToolError(f"File {path} exceeds maximum line limit of 999,999 lines.")
     first, last = _range(view_range, len(lines))
     return f"Here's the content of {path} with line numbers:\n{_numbered(lines, first, last)}"

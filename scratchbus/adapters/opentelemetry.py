@@ -26,8 +26,8 @@ from scratchbus import Event, Observation, TraceSpan, set_tracing
 T = TypeVar("T")
 
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
-_MOST_LINKS = 128  # the SDK's default limit per span
-_MOST_PENDING = 1_000  # publications in progress; one refused before it is sent never ends
+_MAX_LINKS = 128  # the SDK's default limit per span
+_MAX_PENDING = 1_000  # publications in progress; one refused before it is sent never ends
 
 
 class ScratchbusInstrumentor:
@@ -71,7 +71,7 @@ class _Tracer:
         if not (traceparent := carrier.get("traceparent")):
             return why  # there is no SDK
         self._pending[traceparent] = span
-        if len(self._pending) > _MOST_PENDING:
+        if len(self._pending) > _MAX_PENDING:
             self._pending.pop(next(iter(self._pending)), None)
         return {**why, "traceparent": traceparent}
 
@@ -101,7 +101,7 @@ class _Tracer:
         """Trace one fold of events, with links to the publications of the last ones."""
         contexts = (
             trace.get_current_span(_PROPAGATOR.extract({"traceparent": each})).get_span_context()
-            for each in dict.fromkeys(traceparents[-_MOST_LINKS:])
+            for each in dict.fromkeys(traceparents[-_MAX_LINKS:])
         )
         return _Ending(
             self._tracer.start_span(

@@ -26,10 +26,10 @@ T = TypeVar("T")
 
 
 class LRUCache(Generic[T]):
-    """A cache of the most recently used values, up to `most` bytes; the newest value always stays."""
+    """A cache of the most recently used values, up to `maximum` bytes; the newest value always stays."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, maximum: int) -> None:
+        self._max_bytes = maximum
         self._cached: OrderedDict[str, tuple[T, int]] = OrderedDict()
         self._bytes = 0
 
@@ -41,7 +41,7 @@ class LRUCache(Generic[T]):
         found, size = load()
         self._cached[name] = found, size
         self._bytes += size
-        while self._bytes > self._most and len(self._cached) > 1:
+        while self._bytes > self._max_bytes and len(self._cached) > 1:
             _, (_, dropped) = self._cached.popitem(last=False)
             self._bytes -= dropped
         return found

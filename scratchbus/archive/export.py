@@ -15,10 +15,10 @@ from scratchbus.domain.values import millis
 from scratchbus.errors import InvalidField, InvalidInput, shown
 from scratchbus.eventlog.codec import Poison, decode_entry, encode_body
 from scratchbus.eventlog.layouts import ENTRY, SPAN
-from scratchbus.eventlog.log_reader import LONGEST_BATCH
+from scratchbus.eventlog.log_reader import MAX_BATCH
 from scratchbus.eventlog.raw_entries import RawEntry
 
-LONGEST_LINE = 16 * 1024 * 1024
+MAX_LINE = 16 * 1024 * 1024
 """The most characters in a line; no event that the bus accepts makes a longer one."""
 
 _END_MS = millis(datetime(9000, 1, 1, tzinfo=UTC))  # leaves room for times after an event, which end with the year 9999
@@ -68,8 +68,8 @@ def read_line(text: str | bytes, shards: int) -> tuple[RawEntry, Event]:
     """
     if not isinstance(text, str | bytes):
         raise InvalidInput(f"{shown(text)} is not a line of text")
-    if len(text) > LONGEST_LINE:
-        raise InvalidInput(f"has {len(text):,} characters; the limit is {LONGEST_LINE:,}")
+    if len(text) > MAX_LINE:
+        raise InvalidInput(f"has {len(text):,} characters; the limit is {MAX_LINE:,}")
     try:
         line = _ExportLine.model_validate(from_json(text, allow_inf_nan=False, cache_strings="keys"))
     except ValidationError as problem:
@@ -79,8 +79,8 @@ def read_line(text: str | bytes, shards: int) -> tuple[RawEntry, Event]:
     if line.shard >= shards:
         raise InvalidInput(f"is of shard {line.shard}; this bus has {shards} shards, numbered from 0")
     index, total = map(int, line.batch.split("/"))
-    if not index <= total <= LONGEST_BATCH:
-        raise InvalidField("batch", f"{shown(line.batch)} is not i/n with n up to {LONGEST_BATCH:,}")
+    if not index <= total <= MAX_BATCH:
+        raise InvalidField("batch", f"{shown(line.batch)} is not i/n with n up to {MAX_BATCH:,}")
     id = Position(line.ms, line.seq).stream_id.encode()
     fields = [part for name in _TEXTS for part in (name.encode(), getattr(line, name).encode())]
     try:

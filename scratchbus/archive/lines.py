@@ -40,7 +40,7 @@ _NO_HASH = bytes(32)  # stands for the hash of an event that was erased before i
 _NO_JSON = b"NaN", b"Infinity"  # pydantic may accept these, but they are not JSON
 _OBJECT = SchemaValidator(core_schema.typed_dict_schema({}, extra_behavior="ignore"))
 _AT_ONCE = 50  # entries encoded together, few enough for the processor's caches
-_MOST_BRACKETS = 190  # in these bodies together: pydantic refuses JSON nested 200 deep, msgspec does not
+_MAX_BRACKETS = 190  # in these bodies together: pydantic refuses JSON nested 200 deep, msgspec does not
 
 Line = tuple[bytes, bytes, int, bytes, bytes]
 """An archived event: its line without the line break, its hash, its number, its page and its subject."""
@@ -116,7 +116,7 @@ def _plain_columns(entries: Sequence[RawEntry]) -> list[tuple[bytes, ...]] | Non
     body = b"".join(bodies)
     if b"".join(map(b"".join, texts)).translate(None, _SAFE) or b"\n" in body or b"\r" in body:
         return None
-    may_be_deep = body.count(b"{") + body.count(b"[") > _MOST_BRACKETS
+    may_be_deep = body.count(b"{") + body.count(b"[") > _MAX_BRACKETS
     if may_be_deep and any(word in body for word in _NO_JSON):
         return None
     try:

@@ -19,7 +19,7 @@ from scratchbus.errors import shown
 FORMAT = 1
 """The version of the format of segments and manifests."""
 
-MOST_BYTES = 64 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
 """The most bytes in a manifest, which lists the numbers of all erased events."""
 
 FILES = 3
@@ -123,8 +123,8 @@ class Manifest(NamedTuple):
     @classmethod
     def parse(cls, content: bytes) -> Manifest:
         """Return the manifest in a file. Raises ValueError unless the content is canonical and consistent."""
-        if len(content) > MOST_BYTES:
-            raise ValueError(f"it has {len(content):,} bytes; no manifest has more than {MOST_BYTES:,}")
+        if len(content) > MAX_BYTES:
+            raise ValueError(f"it has {len(content):,} bytes; no manifest has more than {MAX_BYTES:,}")
         try:
             parsed = json.loads(content)
             manifest = cls(Chain.model_validate(parsed["chain"]), SegmentFiles.model_validate(parsed["files"]))

@@ -28,13 +28,13 @@ _IN_BACKGROUND: dict[int, int] = {
     _Option.job_size: min(2 * 1024 * 1024, _Option.job_size.bounds()[1]),  # bytes compressed at once
 }
 
-MOST_BYTES = 32 * 1024 * 1024
+MAX_BYTES = 32 * 1024 * 1024
 """A segment with this many bytes of lines is full; it ends with its current batch."""
 
-MOST_UNPACKED = 4 * MOST_BYTES
-"""The most bytes that a segment or an index may unpack to; more than MOST_BYTES, because a batch is not divided."""
+MAX_UNPACKED = 4 * MAX_BYTES
+"""The most bytes that a segment or an index may unpack to; more than MAX_BYTES, because a batch is not divided."""
 
-_SHORTEST = 20  # bytes in a line
+_MIN_LINE = 20  # bytes in a line
 
 
 class _Parsed(TypedDict):
@@ -60,7 +60,7 @@ class Index(NamedTuple):
     @classmethod
     def parse(cls, content: bytes) -> Index:
         """Return the index with this content. Raises ValueError."""
-        parsed = _INDEX.validate_json(decompress(content, MOST_UNPACKED), strict=True)
+        parsed = _INDEX.validate_json(decompress(content, MAX_UNPACKED), strict=True)
         return cls(parsed["pages"], parsed["subjects"])
 
     def is_within(self, first: int, last: int) -> bool:
@@ -112,8 +112,8 @@ class SegmentBuilder:
         return self._ends[0]
 
     def is_full(self, most_events: int) -> bool:
-        """Return whether it has `most_events` events or MOST_BYTES bytes, or lacks room for the next batch."""
-        return self.is_closed or len(self.lines) >= most_events or self.bytes >= MOST_BYTES
+        """Return whether it has `most_events` events or MAX_BYTES bytes, or lacks room for the next batch."""
+        return self.is_closed or len(self.lines) >= most_events or self.bytes >= MAX_BYTES
 
     def finish(self, bus: str, shard: int, origin: str, before: Manifest | None) -> Segment:
         """Return the segment, with file names that no other attempt at the same events uses."""
@@ -164,10 +164,10 @@ def pack(lines: Sequence[bytes]) -> bytes:
 
 def unpack(content: bytes) -> list[bytes]:
     """Return the lines of a segment's file. Raises ValueError."""
-    text = decompress(content, MOST_UNPACKED)
+    text = decompress(content, MAX_UNPACKED)
     if not text.endswith(b"\n"):
         raise ValueError("its last line is incomplete")
-    if text.count(b"\n") > len(text) // _SHORTEST:
+    if text.count(b"\n") > len(text) // _MIN_LINE:
         raise ValueError("its lines are too short to be events")
     return text[:-1].split(b"\n")
 

@@ -15,7 +15,7 @@ from scratchbus.errors import Conflict, NotEmpty, ScratchbusError
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.layouts import LUA
 
-_MOST_COMMANDS, _MOST_BYTES = 500, 4 * 1024 * 1024  # per part
+_MAX_COMMANDS, _MAX_BYTES = 500, 4 * 1024 * 1024  # per part
 _KEYS_AT_ONCE = 1_000
 
 
@@ -61,7 +61,7 @@ class Staging:
         for command in commands:
             part += packed([command])
             count, size = count + 1, size + sum(len(each) for each in command if isinstance(each, bytes))
-            if count >= _MOST_COMMANDS or size >= _MOST_BYTES:
+            if count >= _MAX_COMMANDS or size >= _MAX_BYTES:
                 number += 1
                 yield from self._do("part", *part, part=number)
                 part, count, size = [], 0, 0

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-_USUAL, _WIDEST = 80, 100
+_DEFAULT_COLUMNS, _MAX_COLUMNS = 80, 100
 """The widths for which help is stored: the default of pipes and most terminals, and the maximum."""
 
 
@@ -20,8 +20,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(given: list[str]) -> int:
     _replace_closed_streams()
-    columns = min(_columns(), _WIDEST)
-    if given in (["--help"], ["-h"]) and columns in (_USUAL, _WIDEST):
+    columns = min(_columns(), _MAX_COLUMNS)
+    if given in (["--help"], ["-h"]) and columns in (_DEFAULT_COLUMNS, _MAX_COLUMNS):
         try:
             sys.stdout.write(_help(columns))
             sys.stdout.flush()
@@ -58,6 +58,6 @@ def _columns() -> int:
     if columns > 0:
         return columns
     try:
-        return os.get_terminal_size(sys.__stdout__.fileno()).columns or _USUAL  # type: ignore[union-attr]
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or _DEFAULT_COLUMNS  # type: ignore[union-attr]
     except (AttributeError, ValueError, OSError):
-        return _USUAL
+        return _DEFAULT_COLUMNS

@@ -20,7 +20,9 @@ _SEGMENTS: Columns[scratchbus.SegmentInfo] = (
     Column("bytes", lambda each: Cell(f"{each.bytes:,}"), 10, right=True),
     Column("from", lambda each: Cell(f"{each.first_at:%Y-%m-%d %H:%M:%S}"), 19),
     Column("to", lambda each: Cell(f"{each.last_at:%Y-%m-%d %H:%M:%S}"), 19),
-    Column("erased", lambda each: Cell(f"{each.erased:,}" if each.erased else "", "yellow"), right=True, least=WIDE),
+    Column(
+        "erased", lambda each: Cell(f"{each.erased:,}" if each.erased else "", "yellow"), right=True, min_terminal=WIDE
+    ),
 )
 
 

@@ -13,8 +13,8 @@ from scratchbus.cli.text import one_line, plural
 _LETTER: Columns[scratchbus.DeadLetter] = (
     Column("subscription", lambda each: Cell(each.subscription), 12),
     Column("position", lambda each: Cell(each.position), 18),
-    Column("page", lambda each: Cell(each.page), 6, least=WIDE),
-    Column("kind", lambda each: Cell(each.kind), 8, least=WIDE),
+    Column("page", lambda each: Cell(each.page), 6, min_terminal=WIDE),
+    Column("kind", lambda each: Cell(each.kind), 8, min_terminal=WIDE),
     Column("attempts", lambda each: Cell(str(each.attempts)), right=True),
     Column("reason", lambda each: Cell(one_line(each.reason), "red")),
 )

@@ -24,18 +24,18 @@ def columns_of(*titles: str) -> Columns[scratchbus.Event]:
     """Return these columns of events, with ages as of now."""
     now = datetime.now(UTC)
     columns: Columns[scratchbus.Event] = (
-        Column("position", lambda event: Cell(str(event.position)), 18, least=IN_PIPES),
+        Column("position", lambda event: Cell(str(event.position)), 18, min_terminal=IN_PIPES),
         Column("when", lambda event: Cell(ago(event.at, now)), 5, right=True),
         Column(
             "time",
             lambda event: Cell(event.at.isoformat(timespec="milliseconds"), "dim", clock(event.at, now)),
             29,
         ),
-        Column("page", lambda event: Cell(event.page, "dim"), 8, least=WIDEST),
+        Column("page", lambda event: Cell(event.page, "dim"), 8, min_terminal=WIDEST),
         Column("kind", _kind_cell, 18),
         Column("id", lambda event: id_cell(event.subject), 26),
-        Column("type", lambda event: Cell(event.type), 20, least=WIDER),
-        Column("by", lambda event: Cell(event.by, "cyan"), 16, least=SPARE),
+        Column("type", lambda event: Cell(event.type), 20, min_terminal=WIDER),
+        Column("by", lambda event: Cell(event.by, "cyan"), 16, min_terminal=SPARE),
         Column("what", lambda event: Cell(summary(event))),
     )
     return [column for column in columns if column.title in titles]

@@ -26,19 +26,19 @@ from scratchbus.cli.shell_completion import PROGRAM
 from scratchbus.cli.text import one_line
 from scratchbus.errors import InvalidField, InvalidInput, shown
 
-MOST_INPUT: Final = 8 * 1024 * 1024
+MAX_INPUT: Final = 8 * 1024 * 1024
 """The most bytes of standard input that a hook reads."""
 
-MOST_OUTPUT: Final = 9_500
+MAX_OUTPUT: Final = 9_500
 """The most characters of a context: of more than 10,000, Claude Code shows the model only the beginning."""
 
-MOST_MATCHES: Final = 3_000
+MAX_MATCHES: Final = 3_000
 """The most characters that are added to a prompt."""
 
-LONGEST: Final = 10.0
+MAX_SECONDS: Final = 10.0
 """The most seconds that a hook may keep the agent waiting."""
 
-_MOST_QUERY: Final = 4_000
+_MAX_QUERY: Final = 4_000
 _PRE_COMPACT: Final = """\
 The notepad below, the open items of the todo list, notes and observations are kept outside of the conversation, and are
 shown to the agent again after compaction. Do not repeat them in the summary. Keep what they lack: the working state,
@@ -91,10 +91,10 @@ def _in_time() -> Iterator[None]:
         return
 
     def stop(*_: object) -> None:
-        raise _TooSlow(f"the hook took longer than {LONGEST:g} s; check the engine with `{PROGRAM} status`")
+        raise _TooSlow(f"the hook took longer than {MAX_SECONDS:g} s; check the engine with `{PROGRAM} status`")
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, LONGEST, 1.0)  # repeatedly, in case the first is caught as another error
+    signal.setitimer(signal.ITIMER_REAL, MAX_SECONDS, 1.0)  # repeatedly, in case the first is caught as another error
     try:
         yield
     finally:
@@ -108,9 +108,9 @@ def _read_input() -> HookInput:
 
     if sys.stdin.isatty():
         raise InvalidInput("a hook reads the JSON of its event on standard input; Claude Code starts it, see `setup`")
-    text = sys.stdin.buffer.read(MOST_INPUT + 1)
-    if len(text) > MOST_INPUT:
-        raise InvalidInput(f"standard input is longer than {MOST_INPUT:,} bytes; a hook reads no more")
+    text = sys.stdin.buffer.read(MAX_INPUT + 1)
+    if len(text) > MAX_INPUT:
+        raise InvalidInput(f"standard input is longer than {MAX_INPUT:,} bytes; a hook reads no more")
     try:
         hook_input = json.loads(text)
     except (ValueError, RecursionError):
@@ -189,7 +189,7 @@ def session_start(invocation: Invocation, call: _HookCall, rules: str | None) ->
     Claude Code reads its rules itself, so --rules is for others that take its hooks.
     """
     page = call.opened.page.name
-    found = _context(call, MOST_OUTPUT, agent=call.agent, page=page, record=True, **with_rules(rules))
+    found = _context(call, MAX_OUTPUT, agent=call.agent, page=page, record=True, **with_rules(rules))
     _add_context(invocation, "SessionStart", found.text)
 
 
@@ -199,9 +199,9 @@ def session_start(invocation: Invocation, call: _HookCall, rules: str | None) ->
 @_hook
 def user_prompt(invocation: Invocation, call: _HookCall) -> None:
     """Give the agent the notes and observations that are relevant to a prompt."""
-    query, opened = _text_of(call.hook_input, "prompt")[:_MOST_QUERY], call.opened
+    query, opened = _text_of(call.hook_input, "prompt")[:_MAX_QUERY], call.opened
     found = opened.bus.context.surface(
-        query, MOST_MATCHES, session=call.session, page=opened.page.name, counter=len, record=True
+        query, MAX_MATCHES, session=call.session, page=opened.page.name, counter=len, record=True
     )
     if found.matches:
         _add_context(invocation, "UserPromptSubmit", found.text)
@@ -211,7 +211,7 @@ def user_prompt(invocation: Invocation, call: _HookCall) -> None:
 @_hook
 def pre_compact(invocation: Invocation, call: _HookCall) -> None:
     """Tell the summarizer which memory is kept outside the conversation, and what to keep in the summary."""
-    context = _context(call, MOST_OUTPUT - len(_PRE_COMPACT) - 2)
+    context = _context(call, MAX_OUTPUT - len(_PRE_COMPACT) - 2)
     invocation.out.line(
         f"{_PRE_COMPACT}\n\n{context.text}"
     )  # as plain text it is added to the instructions of the summary

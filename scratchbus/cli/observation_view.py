@@ -52,18 +52,18 @@ def columns_at(now: datetime | None = None, blocked: Collection[str] = ()) -> Co
     return (
         Column("id", lambda each: id_cell(each.id), 26),
         Column("pri", lambda each: Cell(str(each.priority), "dim"), 3, right=True),
-        Column("type", type_cell, 20, least=SPARE),
+        Column("type", type_cell, 20, min_terminal=SPARE),
         Column("status", lambda each: status_cell(each, blocked), 14),
         Column("times", times_cell, 5, right=True),
-        Column("age", lambda each: Cell(ago(each.created_at, reference), "dim"), 4, right=True, least=SPARE),
+        Column("age", lambda each: Cell(ago(each.created_at, reference), "dim"), 4, right=True, min_terminal=SPARE),
         Column(
             "expires",
             lambda each: Cell(ahead(each.expires_at, reference) if each.is_open else "", "dim"),
             4,
             right=True,
-            least=WIDE,
+            min_terminal=WIDE,
         ),
-        Column("source", lambda each: Cell(each.source, "cyan"), 16, least=WIDE),
+        Column("source", lambda each: Cell(each.source, "cyan"), 16, min_terminal=WIDE),
         Column("claim", lambda each: Cell(each.claim.by if each.claim else "", "magenta"), 12),
         Column("content", content_cell),
     )

@@ -46,14 +46,14 @@ class Column(NamedTuple, Generic[T]):
     """A column of a table: its title, and the cell of an item.
 
     `width` is its least width, so that rows that are printed one by one line up. A terminal with fewer characters than
-    `least` does not show it.
+    `min_terminal` does not show it.
     """
 
     title: str
     cell: Callable[[T], Cell]
     width: int = 0
     right: bool = False
-    least: int = 0
+    min_terminal: int = 0
 
 
 Columns = Sequence[Column[T]]
@@ -62,7 +62,7 @@ SPARE, WIDE, WIDER, WIDEST = 72, 100, 120, 140
 """Widths of terminals, in characters, that have room for more and more columns."""
 
 IN_PIPES = sys.maxsize
-"""The `least` of a column that no terminal shows."""
+"""The `min_terminal` of a column that no terminal shows."""
 
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # spreadsheets take the wide ones too
 _ON_ONE_LINE = {ord("\r"): None, ord("\n"): " ", ord("\t"): " "}
@@ -202,7 +202,7 @@ class Output:
             cells = [column.cell(item) for item in items]
             if column is last:
                 table.add_column(column.title, no_wrap=True, overflow="ellipsis", ratio=1)
-            elif column.least <= self.console.width and (as_part or any(cell.rich for cell in cells)):
+            elif column.min_terminal <= self.console.width and (as_part or any(cell.rich for cell in cells)):
                 width = column.width if as_part and cells[0].short is None else None
                 table.add_column(
                     column.title, justify="right" if column.right else "left", no_wrap=True, min_width=width

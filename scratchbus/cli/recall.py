@@ -43,7 +43,7 @@ def recall(invocation: Invocation, query: str, **options: Any) -> None:
     columns: Columns[scratchbus.Recalled] = (
         Column("kind", lambda each: Cell(each.kind, "cyan"), 11),
         Column("page", lambda each: Cell(each.page, "dim"), 16),
-        Column("id", lambda each: Cell(each.id), 26, least=IN_PIPES),
+        Column("id", lambda each: Cell(each.id), 26, min_terminal=IN_PIPES),
         Column("age", lambda each: Cell(ago(each.item.updated_at, now), "dim"), 4, right=True),
         Column("why", lambda each: Cell("; ".join(map(str, each.reasons)), "dim"), 40),
         Column("text", lambda each: Cell(one_line(each.text))),

@@ -13,7 +13,7 @@ from scratchbus.cli.text import clock, plural, span
 
 T = TypeVar("T")
 
-_MOST = 20  # subscriptions
+_MAX_SHOWN = 20  # subscriptions
 _MIB = 1 << 20
 _NEARLY = 0.9  # of the memory limit of the engine
 
@@ -64,7 +64,7 @@ def show_status(invocation: Invocation, status: scratchbus.Status) -> None:
         return
     if status.subscriptions:
         worst = sorted(status.subscriptions, key=lambda each: (-each.dead_letters, -each.lag, each.name))
-        _section(out, _subscription_columns(), worst[:_MOST], len(worst), "subscription")
+        _section(out, _subscription_columns(), worst[:_MAX_SHOWN], len(worst), "subscription")
     if status.pages:
         _section(out, _PAGE, status.pages, status.page_count, "page")
     else:

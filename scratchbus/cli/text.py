@@ -31,8 +31,8 @@ def id_cell(id: str) -> Cell:
 
 def type_style(priority: int) -> str:
     """Return the colour of a type by its priority: the more urgent, the warmer."""
-    for least, style in ((80, "bold red"), (60, "yellow"), (40, "cyan")):
-        if priority >= least:
+    for min_priority, style in ((80, "bold red"), (60, "yellow"), (40, "cyan")):
+        if priority >= min_priority:
             return style
     return "blue"
 

@@ -127,11 +127,11 @@ def pick(
     *,
     event_id: str | None = None,
     work: str | None = None,
-    least: int = 0,
+    min_priority: int = 0,
 ) -> Step[Picked | Idle]:
     """Claim the next observation of a page: of the highest priority, newest first, active, unclaimed, not resting.
 
-    Observations below the `least` priority are skipped. For work, a named instance also picks the one that it held
+    Observations below `min_priority` are skipped. For work, a named instance also picks the one that it held
     before a restart. Raises UnknownType.
     """
     holder, ttl_ms = core.by if by is None else check_source(by, "by"), _ttl_ms(ttl)
@@ -145,7 +145,7 @@ def pick(
         asked_at = time.monotonic()
         occasion = Occasion.of(core, page, event_id, "claim_next", *wanted, holder, ttl_ms)
         event = occasion.event(Claimed, "", holder=holder, ttl=ttl_ms, picked=True, work=work, owner=occasion.owner)
-        argument = f"{least}:{below}:{left}:{ttl_ms}:{holder_in_head(holder, event.owner)}"
+        argument = f"{min_priority}:{below}:{left}:{ttl_ms}:{holder_in_head(holder, event.owner)}"
         write = _guarded_write(
             occasion, event, Op.PICK, "claimed", None, argument, allowed=wanted.types, tags=wanted.tags
         )

@@ -26,8 +26,8 @@ from scratchbus.readmodel.relations import Relations, Resting, gather, open_rela
 from scratchbus.readmodel.scope import Core, type_of
 
 _REVIEW = "pending_review"
-_LONGEST_CHAIN = 20
-_LONGEST_REASON = 500
+_MAX_CHAIN = 20
+_MAX_REASON = 500
 _CLOCK_SKEW_MS = 10_000
 """The most by which the clocks of two shards may differ; a newer observation was added after the refutation."""
 
@@ -60,7 +60,7 @@ def _chain(parents: dict[str, str], first: str, last: str) -> list[str]:
     """Return the ids from the refuted one to the one before the last; of a long chain the first and the nearest."""
     chain: list[str] = []
     current = parents[last]
-    while current != first and len(chain) < _LONGEST_CHAIN - 1:
+    while current != first and len(chain) < _MAX_CHAIN - 1:
         chain.append(current)
         current = parents[current]
     return [first, *reversed(chain)]
@@ -108,8 +108,8 @@ def _review_id(refuted: StatusChanged, observation: Observation) -> str:
 def _reason(refuted: StatusChanged, chain: Collection[str]) -> str:
     first, *intermediate = chain
     text = refuted.reason or ""
-    if len(text) > _LONGEST_REASON:
-        text = text[: _LONGEST_REASON - 1] + "…"
+    if len(text) > _MAX_REASON:
+        text = text[: _MAX_REASON - 1] + "…"
     through = f"{intermediate[-1]}, which rests on " if intermediate else ""
     return f"rests on {through}{first}, which was refuted: {text}"
 

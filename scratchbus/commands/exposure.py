@@ -25,7 +25,7 @@ from scratchbus.readmodel.exposures import exposure_of
 from scratchbus.readmodel.relations import open_relations
 from scratchbus.readmodel.scope import Core
 
-_MOST: Final = 1_000
+_MAX_BATCH: Final = 1_000
 """The most observations of one event."""
 
 _NO_FILES: Final[Mapping[str, str]] = MappingProxyType({})
@@ -79,8 +79,8 @@ def log_read(core: Core, page: str, found: Sequence[Observation]) -> Step[None]:
     """Record who has read these observations, as `logged` does."""
     if JITTER.random() < core.settings.log_reads:
         with suppress(EngineForbidden, EngineReadOnly):
-            for at in range(0, len(found), _MOST):
-                shown = {each.id: each.version for each in found[at : at + _MOST]}
+            for at in range(0, len(found), _MAX_BATCH):
+                shown = {each.id: each.version for each in found[at : at + _MAX_BATCH]}
                 yield from record(core, page, None, core.by, shown, 0, None)
 
 

@@ -24,7 +24,7 @@ from scratchbus.readmodel.relations_in_force import relations_for
 from scratchbus.readmodel.scope import Core
 
 T = TypeVar("T")
-DEEPEST = 20
+MAX_DEPTH = 20
 """The largest distance of neighbours, in facts."""
 
 
@@ -81,9 +81,9 @@ def query(
     )
 
 
-def different(core: Core, page: str, most: int) -> Step[list[Fact]]:
+def different(core: Core, page: str, maximum: int) -> Step[list[Fact]]:
     """Return the facts that are true now; of identical ones, the last."""
-    return (yield from read_facts(core, page, None, lambda known: known.find_different(known.now(), most)))
+    return (yield from read_facts(core, page, None, lambda known: known.find_different(known.now(), maximum)))
 
 
 def neighbours(
@@ -92,7 +92,7 @@ def neighbours(
     """Return the entities that are at most `depth` facts away from an entity, the nearest first."""
     check_limit(limit)
     check_label("entity", entity)
-    check_whole("depth", depth, most=DEEPEST)
+    check_whole("depth", depth, maximum=MAX_DEPTH)
     ms = moment_of(at)
     return (
         yield from read_facts(

@@ -28,9 +28,9 @@ def render(
     """Return the facts that are true now as lines, the last asserted first, in at most `budget` tokens."""
     check_whole("budget", budget)
     name = None if subject is None else check_label("subject", subject)
-    ms, most = moment_of(at), most_in(budget, count)
+    ms, maximum = moment_of(at), most_in(budget, count)
     found, total = yield from read_facts(
-        core, page, until, lambda known: known.find_and_count(known.now(ms), name, most), is_slow=True
+        core, page, until, lambda known: known.find_and_count(known.now(ms), name, maximum), is_slow=True
     )
     return "\n".join(_fit([fact.triplet for fact in found], total, budget, count))
 

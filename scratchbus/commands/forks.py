@@ -33,7 +33,7 @@ from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.scope import Core
 
 _TRIES = 5
-_MOST_BYTES = MAX_BATCH_BYTES - 1024 * 1024  # of events; the rest is enough for ids and other fields
+_MAX_BYTES = MAX_BATCH_BYTES - 1024 * 1024  # of events; the rest is enough for ids and other fields
 
 
 class _Copy(NamedTuple):
@@ -147,7 +147,7 @@ def _batches(core: Core, child: str, first: SessionSpawned, copies: Sequence[_Co
         )
         write = put(occasion, occasion.event(copy.kind, copy.id, **copy.fields), copy.version - 1)
         write.body = encode_body(write.event)
-        if writes and (len(writes) == MAX_BATCH or size + len(write.body) > _MOST_BYTES):
+        if writes and (len(writes) == MAX_BATCH or size + len(write.body) > _MAX_BYTES):
             yield writes
             writes, size = [], 0
         writes.append(write)

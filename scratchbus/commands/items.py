@@ -28,7 +28,7 @@ from scratchbus.readmodel.memory_cache import CachedMemory
 from scratchbus.readmodel.scope import Core
 
 _NewEvent = tuple[type[Event], str, dict[str, Any]]  # a kind of event, its subject, and its fields
-_MOST_BYTES: Final = MAX_BATCH_BYTES - 1024 * 1024  # of bodies; the rest is enough for ids and other fields
+_MAX_BYTES: Final = MAX_BATCH_BYTES - 1024 * 1024  # of bodies; the rest is enough for ids and other fields
 
 
 class StoreItems:
@@ -59,7 +59,7 @@ class StoreItems:
         best match first. Raises InvalidField.
         """
         path = check_namespace(prefix) if prefix else ()
-        limit, offset = check_whole("limit", limit, least=0), check_whole("offset", offset, least=0)
+        limit, offset = check_whole("limit", limit, minimum=0), check_whole("offset", offset, minimum=0)
         if filter is not None and not isinstance(filter, Mapping):
             raise InvalidField("filter", f"{shown(filter)} is not an object of fields and their values")
         if query is not None and not isinstance(query, str):
@@ -78,7 +78,7 @@ class StoreItems:
         """Return the namespaces that match and have items, in alphabetical order; with `max_depth`, cut to it."""
         checked = [NamespaceMatch(match.end, check_namespace(match.path)) for match in matches if match.path]
         depth = None if max_depth is None else check_whole("max_depth", max_depth)
-        limit, offset = check_whole("limit", limit, least=0), check_whole("offset", offset, least=0)
+        limit, offset = check_whole("limit", limit, minimum=0), check_whole("offset", offset, minimum=0)
         with self._cached.lock:
             return self._cached.memory.namespaces(checked, depth, limit, offset, self._now_ms)
 
@@ -195,9 +195,9 @@ def _batches(jobs: Sequence[_Additions], id: str, page: str) -> Iterator[_Batch]
     for number, job in enumerate(jobs):
         writes = [_write(job, event, id + _suffix(total + at), page) for at, event in enumerate(job.events)]
         total += len(writes)
-        is_full = len(batch.writes) + len(writes) > MAX_BATCH or size + sum(map(_size, writes)) > _MOST_BYTES
+        is_full = len(batch.writes) + len(writes) > MAX_BATCH or size + sum(map(_size, writes)) > _MAX_BYTES
         for write in writes:
-            if batch.writes and (is_full or len(batch.writes) == MAX_BATCH or size + _size(write) > _MOST_BYTES):
+            if batch.writes and (is_full or len(batch.writes) == MAX_BATCH or size + _size(write) > _MAX_BYTES):
                 yield batch
                 batch, size, is_full = _Batch([], {}), 0, False
             batch.writes.append(write)

@@ -28,9 +28,9 @@ from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.scope import Core
 
 _TRIES = 100
-_LONGEST_PAUSE = 0.1  # seconds, when others write too
+_MAX_PAUSE = 0.1  # seconds, when others write too
 _NEVER = -1  # no subject has this version
-_MOST_BYTES = MAX_BATCH_BYTES - 1024 * 1024  # of events; the rest is enough for ids and other fields
+_MAX_BYTES = MAX_BATCH_BYTES - 1024 * 1024  # of events; the rest is enough for ids and other fields
 
 
 def edit(core: Core, page: str, command: MemoryEdit, occasion: Occasion | None = None) -> Step[Remembered | None]:
@@ -141,7 +141,7 @@ def _append_some(core: Core, jobs: Sequence[_Job]) -> Step[list[_Outcome]]:
             appended = yield from append(core.log, page, writes)
         except VersionConflict as conflict:
             missing = conflict.actual  # of a subject whose document cannot be read
-            yield Pause(JITTER.uniform(0, min(_LONGEST_PAUSE, 0.002 * (attempt + 1))))  # jitter: another is writing
+            yield Pause(JITTER.uniform(0, min(_MAX_PAUSE, 0.002 * (attempt + 1))))  # jitter: another is writing
             continue
         except EngineError as error:
             decided_events = _with_events(decided, [write.event for write in writes])
@@ -188,7 +188,7 @@ def _decide(
             write = put(job.occasion, decision, version + len(writes), job.command.ends_as)
             write.body = encode_body(decision)
             size += len(write.body)
-            if writes and (size > _MOST_BYTES or len(writes) == MAX_BATCH):
+            if writes and (size > _MAX_BYTES or len(writes) == MAX_BATCH):
                 break
             writes.append(write)
             document = _folded_on(document, decision)

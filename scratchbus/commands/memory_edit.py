@@ -53,7 +53,7 @@ def put(occasion: Occasion, event: Event, version: int | None, status: str = "")
 
 
 Revision = Annotated[
-    int | None, CheckedBy(partial(check_whole, "revision", least=0, advice="give the number that a read returned"))
+    int | None, CheckedBy(partial(check_whole, "revision", minimum=0, advice="give the number that a read returned"))
 ]
 """The revision that a write of a whole text or list is based on."""
 

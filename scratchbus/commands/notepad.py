@@ -27,7 +27,7 @@ _TEXTS_NEEDED = {
     "find_replace": ("find", "replace"),
 }
 _NEVER_EMPTY = ("find_replace", "delete")
-_MOST = 1_000  # occurrences to count: overlapping ones in long texts take a while
+_MAX_COUNTED = 1_000  # occurrences to count: overlapping ones in long texts take a while
 
 
 def read(core: Core, page: str) -> Step[Revised]:
@@ -126,7 +126,7 @@ def _check_occurs(field: str, target: str, text: str, is_all: bool) -> None:
         what = "which is empty" if not text else "read it, and give the text exactly as it is there"
         raise InvalidField(field, f"{shown(target)} is not on the notepad, {what}; nothing was changed")
     if count > 1 and not is_all:
-        often = f"{count} times" if count < _MOST else f"{count} times or more"
+        often = f"{count} times" if count < _MAX_COUNTED else f"{count} times or more"
         raise InvalidField(
             field,
             f"{shown(target)} is on the notepad {often}; include more of the surrounding text to pick one, or pass"
@@ -137,7 +137,7 @@ def _check_occurs(field: str, target: str, text: str, is_all: bool) -> None:
 def _count(target: str, text: str) -> int:
     """Count the occurrences of a text, overlapping ones too, up to a maximum."""
     count, at = 0, text.find(target)
-    while at >= 0 and (count := count + 1) < _MOST:
+    while at >= 0 and (count := count + 1) < _MAX_COUNTED:
         at = text.find(target, at + 1)
     return count
 

@@ -33,7 +33,7 @@ from scratchbus.readmodel.scope import Core
 from scratchbus.settings import Settings
 
 _ID = re.compile(PREFIX + r"\d{1,16}")
-_MOST_GIVEN = 1_000  # tags that are checked
+_MAX_GIVEN_TAGS = 1_000  # tags that are checked
 
 
 def _check_id(id: object) -> str:
@@ -49,7 +49,7 @@ def _content(content: object) -> str:
 
 
 _Content = CheckedBy(_content)
-_Tags = CheckedBy(partial(check_tags, most=_MOST_GIVEN))
+_Tags = CheckedBy(partial(check_tags, maximum=_MAX_GIVEN_TAGS))
 
 
 class AddNote(MemoryEdit):
@@ -138,7 +138,7 @@ def search(core: Core, page: str, query: str | None, tags: Sequence[str] | None)
     query = "" if query is None else query
     if not isinstance(query, str):
         raise InvalidField("query", f"{shown(query)} is not a text")
-    checked_tags = check_tags([tags] if isinstance(tags, str) else tags, _MOST_GIVEN)
+    checked_tags = check_tags([tags] if isinstance(tags, str) else tags, _MAX_GIVEN_TAGS)
     cached = yield from _fresh(core, page)
     with cached.lock:
         found = cached.memory.search(query, checked_tags)
@@ -216,10 +216,10 @@ def _check_size(settings: Settings, content: str, tags: Sequence[str]) -> None:
             " split into multiple notes"
         )
         raise TooLarge("content", size, limit, message=message)
-    count, most = len(tags), settings.max_note_tags
-    if count > most:
+    count, maximum = len(tags), settings.max_note_tags
+    if count > maximum:
         message = (
-            f"note has too many tags (max {most}, got {count}). Please reduce the number of tags to focus on the most"
-            " relevant categories"
+            f"note has too many tags (max {maximum}, got {count}). Please reduce the number of tags to focus on the"
+            " most relevant categories"
         )
-        raise TooLarge("tags", count, most, message=message)
+        raise TooLarge("tags", count, maximum, message=message)

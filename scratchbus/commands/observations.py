@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scratchbus.domain.registry import ObservationType
 
 _FEW, _MANY = 8, 500  # events requested at once
-_MOST_CACHED = 256  # observations
+_MAX_CACHED = 256  # observations
 
 
 def read_target(
@@ -162,7 +162,7 @@ def _recall(core: Core, page: str, event: Event) -> Step[Observation | None]:
     for earlier in reversed(events):
         observation = scratch_page.evolve(observation, earlier)
     if observation is not None:
-        if len(core.recalled) >= _MOST_CACHED:
+        if len(core.recalled) >= _MAX_CACHED:
             core.recalled.clear()
         core.recalled[key] = event.id, encode_document(observation)
     return observation

@@ -56,7 +56,7 @@ def entry_filter_of(
     return EntryFilter.of(pages, types, kinds, subjects)
 
 
-MOST_COUNTED = 10_000
+MAX_COUNTED = 10_000
 """The most observations of a page, newest first, that are counted by status and type."""
 
 
@@ -164,8 +164,8 @@ def list_all(
 
 def count_all(page: Reads) -> Step[PageCounts]:
     """Return the number of a page's observations by status and type."""
-    found = yield from page.search(Filter(), MOST_COUNTED + 1, None)
-    counted = found[:MOST_COUNTED]
+    found = yield from page.search(Filter(), MAX_COUNTED + 1, None)
+    counted = found[:MAX_COUNTED]
     return PageCounts(
         page=page.page,
         total=len(counted),

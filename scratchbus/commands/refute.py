@@ -24,7 +24,7 @@ from scratchbus.readmodel.relations import open_relations
 from scratchbus.readmodel.scope import Core
 
 _TRIES = 5
-_MOST_SEEN = 100  # sessions, agents and actions that the event names
+_MAX_SEEN = 100  # sessions, agents and actions that the event names
 
 
 def _check_reason(reason: str | None) -> str:
@@ -103,8 +103,8 @@ def _append_with_reviews(core: Core, write: Write, *, is_guarded: bool) -> Step[
     exposure = yield from exposure_of(core, relations, write.event.page, write.event.subject)
     event = cast(StatusChanged, write.event).model_copy(
         update={
-            "seen_by": exposure.viewers()[-_MOST_SEEN:],
-            "followed": list(dict.fromkeys(each.action for each in exposure.actions))[-_MOST_SEEN:],
+            "seen_by": exposure.viewers()[-_MAX_SEEN:],
+            "followed": list(dict.fromkeys(each.action for each in exposure.actions))[-_MAX_SEEN:],
         }
     )
     write.event_or_draft = event

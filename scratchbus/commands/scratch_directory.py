@@ -28,7 +28,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _CHUNK = 1024 * 1024  # bytes that are read at once
-_MOST_NAME = 200  # characters of the name of a session's directory
+_MAX_NAME = 200  # characters of the name of a session's directory
 _NOT_A_DIRECTORY = (errno.ENOTDIR, errno.ELOOP)
 _NOT_A_FILE = (errno.EISDIR, errno.ENXIO, errno.ENOTEMPTY)
 
@@ -49,9 +49,9 @@ def name_of(bus: str, session: str) -> str:
     encoded = quote(name, safe="+")
     if encoded.startswith("."):
         encoded = f"%2E{encoded[1:]}"
-    if len(encoded) <= _MOST_NAME:
+    if len(encoded) <= _MAX_NAME:
         return encoded
-    return f"{encoded[: _MOST_NAME - 42]}~{blake2b(name.encode(), digest_size=20).hexdigest()}"
+    return f"{encoded[: _MAX_NAME - 42]}~{blake2b(name.encode(), digest_size=20).hexdigest()}"
 
 
 def session_of(bus: str, name: str) -> str | None:

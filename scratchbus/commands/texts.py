@@ -30,7 +30,7 @@ from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.scope import Core
 
 _TRIES = 100
-_LONGEST_PAUSE = 0.1  # seconds, when others write too
+_MAX_PAUSE = 0.1  # seconds, when others write too
 
 Decide = Callable[[Mapping[str, Text], Occasion], list[Event]]
 """Returns the events of a change, given the current texts by path."""
@@ -89,7 +89,7 @@ class InsertIntoText(_TextEdit):
     """Insert lines into a text, after the line with this number; 0 inserts them at the start."""
 
     verb = "insert_into_text"
-    line: Annotated[int, CheckedBy(partial(check_whole, "line", least=0))]
+    line: Annotated[int, CheckedBy(partial(check_whole, "line", minimum=0))]
     text: Annotated[str, CheckedBy(partial(check_text, "text"))]
 
     def decide(self, occasion: Occasion, document: Text | None) -> Event:
@@ -203,7 +203,7 @@ def _change_all(
             )
             return
         except VersionConflict:
-            yield Pause(JITTER.uniform(0, min(_LONGEST_PAUSE, 0.002 * (attempt + 1))))  # jitter: another is writing
+            yield Pause(JITTER.uniform(0, min(_MAX_PAUSE, 0.002 * (attempt + 1))))  # jitter: another is writing
     raise Conflict(f"{arguments[0]} keeps changing; try again")
 
 

@@ -13,7 +13,7 @@ from scratchbus.commands.memory_edit import MemoryEdit
 from scratchbus.commands.retry_check import is_retry
 from scratchbus.domain.checks import check_limit, check_text
 from scratchbus.domain.conversation_events import TurnAppended, TurnsCompacted
-from scratchbus.domain.conversations import MOST_COMPACTED, Turn, check_role
+from scratchbus.domain.conversations import MAX_COMPACTED, Turn, check_role
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.memories import Session
@@ -59,7 +59,7 @@ def _check_ids(ids: object) -> list[str]:
     return found
 
 
-_Tokens = Annotated[int | None, CheckedBy(partial(check_whole, "tokens", least=0))]
+_Tokens = Annotated[int | None, CheckedBy(partial(check_whole, "tokens", minimum=0))]
 
 
 class AppendTurn(MemoryEdit):
@@ -95,9 +95,9 @@ class CompactTurns(MemoryEdit):
     def decide(self, occasion: Occasion, document: Turn | None) -> Event:
         """See `MemoryEdit`. Raises TooLarge."""
         _check_size(occasion, "summary", self.summary)
-        if len(self.turns or ()) > MOST_COMPACTED:
+        if len(self.turns or ()) > MAX_COMPACTED:
             advice = "compact some of them first, then the summary with the rest"
-            raise TooLarge("turns", len(self.turns or ()), MOST_COMPACTED, "turns", advice)
+            raise TooLarge("turns", len(self.turns or ()), MAX_COMPACTED, "turns", advice)
         return occasion.event(
             TurnsCompacted, PREFIX, turns=self.turns or [PREFIX], content=self.summary, tokens=self.tokens
         )

@@ -12,7 +12,7 @@ from scratchbus.commands import notepad as notepads
 from scratchbus.context import sections
 from scratchbus.context.compaction import after_compaction
 from scratchbus.context.layout import Layout, Part, Section, lay_out
-from scratchbus.context.surface import MOST, Candidate, Match, rank
+from scratchbus.context.surface import MAX_CANDIDATES, Candidate, Match, rank
 from scratchbus.domain.facts import Fact, plain_entity
 from scratchbus.domain.memories import Note, Preference
 from scratchbus.domain.observation import Observation
@@ -136,7 +136,7 @@ def assemble(core: Core, request: ContextRequest, record: bool, event_id: str | 
         chosen_sections.append(sections.facts((yield from _facts(core, request))))
     if request.query:
         session_notes = [
-            match.item for match in rank(request.query, session_notes[:MOST]) if isinstance(match.item, Note)
+            match.item for match in rank(request.query, session_notes[:MAX_CANDIDATES]) if isinstance(match.item, Note)
         ]
     chosen_sections.append(sections.notes(session_notes))
     layout = lay_out(chosen_sections, request.budget, request.count, strict=request.strict)
@@ -174,9 +174,9 @@ def surface(core: Core, request: ContextRequest, record: bool, event_id: str | N
     request.check()
     items: list[Candidate] = []
     if request.session is not None:
-        items += (yield from notes.list_all(core, page_of_session(request.session), None)).notes[:MOST]
+        items += (yield from notes.list_all(core, page_of_session(request.session), None)).notes[:MAX_CANDIDATES]
     if request.page is not None:
-        items += yield from _open(core, request.page, MOST)
+        items += yield from _open(core, request.page, MAX_CANDIDATES)
     matches = rank(request.query or "", items)
     layout = lay_out([sections.surfaced([match.item for match in matches])], request.budget, request.count)
     shown_ids = {id(item) for item in layout.chosen.get("surfaced", ())}

@@ -10,7 +10,7 @@ from scratchbus.context.sections import SUMMARY
 from scratchbus.context.sections import notepad as notepad_section
 from scratchbus.domain.checks import check_text
 from scratchbus.domain.todo import TodoItem, for_injection
-from scratchbus.domain.values import LARGEST
+from scratchbus.domain.values import MAX_SAFE_INTEGER
 from scratchbus.errors import InvalidField, shown
 
 WARNING: Final = (
@@ -20,7 +20,7 @@ WARNING: Final = (
 )
 """The message that gives an agent one more turn before its conversation is compacted."""
 
-_MOST: Final = 10_000  # conversations to remember
+_MAX_CONVERSATIONS: Final = 10_000  # conversations to remember
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class Warnings:
             self.forget(session)
         if session in self._warned or used < self.threshold * limit:
             return False
-        if len(self._warned) >= _MOST:
+        if len(self._warned) >= _MAX_CONVERSATIONS:
             del self._warned[next(iter(self._warned))]
         self._warned[session] = used
         return True
@@ -54,9 +54,9 @@ class Warnings:
         self._warned.pop(session, None)
 
 
-def _check(field: str, number: object, least: int) -> None:
-    if isinstance(number, bool) or not isinstance(number, int | float) or not least <= number <= LARGEST:
-        raise InvalidField(field, f"{shown(number)} is not a number of tokens, from {least} to {LARGEST}")
+def _check(field: str, number: object, minimum: int) -> None:
+    if isinstance(number, bool) or not isinstance(number, int | float) or not minimum <= number <= MAX_SAFE_INTEGER:
+        raise InvalidField(field, f"{shown(number)} is not a number of tokens, from {minimum} to {MAX_SAFE_INTEGER}")
 
 
 def after_compaction(system: str, summary: str, notepad: str, todos: Sequence[TodoItem]) -> str:

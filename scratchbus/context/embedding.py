@@ -15,7 +15,7 @@ from scratchbus.context.recall_index import RecallIndex
 from scratchbus.errors import InvalidField, ScratchbusError, shown
 
 _AT_ONCE: Final = 256  # texts per call of an embedder
-_LONGEST: Final = 4_000  # characters embedded of each text
+_MAX_CHARACTERS: Final = 4_000  # characters embedded of each text
 _MISSING: Final = (
     "SELECT row, items.page_number, tags || ' ' || substr(content, 1, ?) FROM items JOIN texts ON texts.rowid = row"
     " WHERE items.page_number IN (SELECT value FROM json_each(?)) AND row NOT IN (SELECT row FROM vectors)"
@@ -79,7 +79,7 @@ class Vectors:
             return
         removed = database.execute("SELECT row FROM vectors EXCEPT SELECT row FROM items").fetchall()
         database.executemany("DELETE FROM vectors WHERE row = ?", removed)
-        missing = database.execute(_MISSING, (_LONGEST, json.dumps([*page_numbers]))).fetchall()
+        missing = database.execute(_MISSING, (_MAX_CHARACTERS, json.dumps([*page_numbers]))).fetchall()
         for at in range(0, len(missing), _AT_ONCE):
             batch = missing[at : at + _AT_ONCE]
             vectors = self._embed([text for _, _, text in batch])

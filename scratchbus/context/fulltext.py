@@ -11,7 +11,7 @@ from scratchbus.errors import ScratchbusError
 TOKENIZE: Final = "tokenize = 'porter unicode61 remove_diacritics 2'"
 """How FTS5 tokenizes texts: English stems, without accents."""
 
-MOST_WORDS: Final = 64
+MAX_WORDS: Final = 64
 """The most words of a question that are searched for."""
 
 _PROBE: Final = f"CREATE VIRTUAL TABLE probe USING fts5(content, {TOKENIZE})"
@@ -40,7 +40,7 @@ def open_database() -> sqlite3.Connection:
 
 def words_of(question: str) -> list[str]:
     """Return the distinct words of a question, unchanged."""
-    return list(dict.fromkeys(_WORD.findall(spaced(question))[:MOST_WORDS]))
+    return list(dict.fromkeys(_WORD.findall(spaced(question))[:MAX_WORDS]))
 
 
 def telling_words_of(question: str) -> list[str]:

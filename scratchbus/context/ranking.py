@@ -25,14 +25,14 @@ WEIGHTS: Final[Mapping[str, float]] = {
 }  # fmt: skip
 """The weight of each list. Freshness and priority only order items that the other lists found."""
 
-_MOST: Final = 100  # items per list
+_MAX_ITEMS: Final = 100  # items per list
 _SEEDS: Final = 1  # items found by words whose entities are followed
 _PER_ENTITY: Final = 30
 _PER_MENTION: Final = 5
 _MENTIONED: Final = 4  # entities whose mentions are looked for, the nearest ones
 _HOPS: Final = 3
 _POSSESSIVE: Final = re.compile("['’]s$")
-_LONGEST_NAME: Final = 4  # words of an entity's name in a question
+_MAX_NAME: Final = 4  # words of an entity's name in a question
 
 Ranked = dict[int, tuple[float, dict[str, tuple[int, str]]]]
 """By row, best first: the score, and for each list the rank and what matched."""
@@ -40,14 +40,14 @@ Ranked = dict[int, tuple[float, dict[str, tuple[int, str]]]]
 
 def ranked_rows(index: RecallIndex, query: str, page_numbers: Mapping[int, str], vectors: Vectors | None) -> Ranked:
     """Return the items relevant to a question, by reciprocal rank over all lists."""
-    found = index.find(query, page_numbers)[:_MOST]
+    found = index.find(query, page_numbers)[:_MAX_ITEMS]
     lists = {"words": _in_order((row, score, "") for row, score in found)}
     if vectors is not None and query.strip():
-        nearest = vectors.nearest(query, list(page_numbers), _MOST)
+        nearest = vectors.nearest(query, list(page_numbers), _MAX_ITEMS)
         lists["meaning"] = _in_order((row, distance, "") for row, distance in nearest)
     neighbours = _neighbours(index, query, [row for row, _ in found], page_numbers)
     lists["neighbours"] = _in_order((row, rank, by) for rank, (row, by) in enumerate(neighbours.items()))
-    rows = {row for ranks in lists.values() for row in ranks} if query.strip() else index.rows(page_numbers, _MOST)
+    rows = {row for ranks in lists.values() for row in ranks} if query.strip() else index.rows(page_numbers, _MAX_ITEMS)
     items = index.items(rows).values()
     lists["freshness"] = _in_order((each.row, -each.ms, "") for each in items)
     lists["priority"] = _in_order((each.row, -each.priority, "") for each in items)
@@ -81,24 +81,24 @@ def _neighbours(index: RecallIndex, query: str, words: Sequence[int], page_numbe
     visited: dict[str, None] = {}
     for _ in range(_HOPS):
         names += index.entities_of(rows)
-        level = [name for name in dict.fromkeys(names) if name not in visited][:_MOST]
-        if not level or len(found) >= _MOST:
+        level = [name for name in dict.fromkeys(names) if name not in visited][:_MAX_ITEMS]
+        if not level or len(found) >= _MAX_ITEMS:
             break
         visited |= dict.fromkeys(level)
         connected = index.with_entities(level, page_numbers, _PER_ENTITY)
         names, rows = [], [row for row in connected if row not in found]
         found |= {row: connected[row] for row in rows}
     for name in islice(visited, _MENTIONED):
-        if len(found) >= _MOST:
+        if len(found) >= _MAX_ITEMS:
             break
         for row in index.mentions(name, page_numbers, _PER_MENTION):
             found.setdefault(row, name)
-    return dict(islice(found.items(), _MOST))
+    return dict(islice(found.items(), _MAX_ITEMS))
 
 
 def _names_in(query: str) -> list[str]:
     """Return the possible entity names in a question: one to four words, without surrounding punctuation."""
     marked = (each.strip("?!.,:;()[]{}\"'`«»“”‘’") for each in entity_key(query).split())
     words = [word for each in marked if (word := _POSSESSIVE.sub("", each))]
-    spans = [(at, at + size) for size in range(_LONGEST_NAME, 0, -1) for at in range(len(words) - size + 1)]
+    spans = [(at, at + size) for size in range(_MAX_NAME, 0, -1) for at in range(len(words) - size + 1)]
     return list(dict.fromkeys(" ".join(words[start:end]) for start, end in spans))

@@ -21,7 +21,7 @@ from scratchbus.domain.document import Document
 from scratchbus.domain.event import Event
 from scratchbus.projections.table import is_over
 
-MOST_MATCHES: Final = 1_000
+MAX_MATCHES: Final = 1_000
 """The most items searched for a question's words: rare words first, and for common words the newest items."""
 
 _COMMON: Final = 200  # items with a word; from this many on, they are counted only now and then
@@ -164,7 +164,7 @@ class RecallIndex:
             if not words:
                 return []
             query = self._within(page_numbers, f"({any_of(words)})")
-            limit = MOST_MATCHES if matches > MOST_MATCHES else -1
+            limit = MAX_MATCHES if matches > MAX_MATCHES else -1
             return sorted(database.execute(_FIND, (query, limit)), key=lambda found: (found[1], -found[0]))
 
     def _within(self, page_numbers: Collection[int], words: str) -> str:
@@ -179,7 +179,7 @@ class RecallIndex:
         rarest: list[str] = []
         total = 0
         for number, word in sorted(zip(self._count(words), words, strict=True)):
-            if not number or (rarest and total + number > MOST_MATCHES):
+            if not number or (rarest and total + number > MAX_MATCHES):
                 continue
             rarest.append(word)
             total += number
@@ -239,11 +239,13 @@ class RecallIndex:
             query = self._within(page_numbers, f'"{" ".join(words)}"')
             return [row for (row,) in database.execute(_MENTIONING, (query, limit))]
 
-    def with_entities(self, names: Sequence[str], page_numbers: Collection[int], most: int) -> dict[int, str]:
-        """Return the rows of up to `most` items that connect each of these entities, with the entity, newest first."""
+    def with_entities(self, names: Sequence[str], page_numbers: Collection[int], maximum: int) -> dict[int, str]:
+        """Return the rows of up to `maximum` items that connect each entity, and the entity, newest first."""
         found: dict[int, str] = {}
         with self.lock:
-            for row, name in self.database.execute(_CONNECTING, (json.dumps(names), json.dumps([*page_numbers]), most)):
+            for row, name in self.database.execute(
+                _CONNECTING, (json.dumps(names), json.dumps([*page_numbers]), maximum)
+            ):
                 found.setdefault(row, name)
         return found
 

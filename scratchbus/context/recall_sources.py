@@ -18,7 +18,7 @@ from scratchbus.projections.projection import Store
 STORES: Final[tuple[Store, ...]] = ("docs", "memory")
 """The hashes of a page that hold the documents."""
 
-_LONGEST: Final = 100_000  # characters of a text that are searched
+_MAX_CHARACTERS: Final = 100_000  # characters of a text that are searched
 _USUAL: Final = 50
 
 
@@ -85,7 +85,7 @@ def entry_of(document: Document) -> IndexEntry | None:
     return IndexEntry(
         source.subject(document),
         source.kind,
-        source.text(document)[:_LONGEST],
+        source.text(document)[:_MAX_CHARACTERS],
         " ".join(source.tags(document)),
         source.priority(document),
         document.ms,

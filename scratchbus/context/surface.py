@@ -14,10 +14,10 @@ from scratchbus.context.fulltext import TOKENIZE, any_of, open_database, storabl
 from scratchbus.domain.memories import Note
 from scratchbus.domain.observation import Observation
 
-MOST: Final = 5_000
+MAX_CANDIDATES: Final = 5_000
 """The most notes (the newest), and the most observations (by priority), that are ranked."""
 
-_LONGEST: Final = 4_000  # characters of each that are searched
+_MAX_CHARACTERS: Final = 4_000  # characters of each that are searched
 _HALF_LIFE_MS: Final = 24 * 3_600_000
 _NOTE_PRIORITY: Final = 50
 
@@ -63,7 +63,7 @@ def _relevance(query: str, items: Sequence[Candidate]) -> list[tuple[int, float]
 
 def _texts(item: Candidate) -> Iterator[str]:
     tags = [*item.tags, item.type] if isinstance(item, Observation) else item.tags
-    for text in (" ".join(tags), item.content[:_LONGEST]):
+    for text in (" ".join(tags), item.content[:_MAX_CHARACTERS]):
         yield storable(text)
 
 

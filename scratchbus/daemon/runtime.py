@@ -57,7 +57,7 @@ GRACE = 1.0
 """Seconds that the work has to end after a signal; its writes may safely be cut off anywhere."""
 
 _FIRST_PAUSE = 0.1
-_LONGEST_PAUSE = 2.0
+_MAX_PAUSE = 2.0
 _SETTLED = 10.0  # seconds of work after which the next pause is a short one again
 _PROOF = 2.0  # seconds of work after which recovery is logged
 _NAP = 0.1  # seconds that a signal may go unnoticed
@@ -198,7 +198,7 @@ class _WaitLog:
 
 def pause(attempt: int) -> float:
     """Return the seconds to wait after this many failed attempts: growing, with jitter."""
-    longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(attempt, 16))
+    longest = min(_MAX_PAUSE, _FIRST_PAUSE * 2 ** min(attempt, 16))
     return JITTER.uniform(longest / 2, longest)
 
 

@@ -161,8 +161,8 @@ def check_label(field: str, value: object) -> str:
     return value
 
 
-def check_tags(tags: object, most: int = sys.maxsize) -> list[str]:
-    """Return the tags without duplicates, in the given order. Raises InvalidField, or TooLarge for more than `most`."""
+def check_tags(tags: object, maximum: int = sys.maxsize) -> list[str]:
+    """Return the tags without duplicates, in the given order. Raises InvalidField, and TooLarge above `maximum`."""
     if tags is None:
         return []
     if isinstance(tags, str) or not isinstance(tags, list | tuple | set | frozenset):
@@ -171,8 +171,8 @@ def check_tags(tags: object, most: int = sys.maxsize) -> list[str]:
         if type(tag) is not str or not _is_plain(tag):  # skips the slower check for most tags
             check_label("tags", tag)
     unique = list(dict.fromkeys(tags))
-    if len(unique) > most:
-        raise TooLarge("tags", len(unique), most, "tags", "give fewer")
+    if len(unique) > maximum:
+        raise TooLarge("tags", len(unique), maximum, "tags", "give fewer")
     return unique
 
 
@@ -196,19 +196,19 @@ def check_some(field: str, value: str | Collection[str] | None) -> frozenset[str
     return names
 
 
-def check_ids(ids: object, field: str, most: int) -> list[str]:
+def check_ids(ids: object, field: str, maximum: int) -> list[str]:
     """Return ids of observations without duplicates. Raises InvalidField, InvalidId or TooLarge."""
     if ids is None:
         return []
     if isinstance(ids, str) or not isinstance(ids, Collection):
         raise InvalidField(field, f"{shown(ids)} is not a list of observation ids")
-    if len(ids) > most:
-        raise TooLarge(field, len(ids), most, "ids", "give fewer")
+    if len(ids) > maximum:
+        raise TooLarge(field, len(ids), maximum, "ids", "give fewer")
     return list(dict.fromkeys(check_id(id) for id in ids))
 
 
-check_evidence = partial(check_ids, field="evidence", most=MAX_EVIDENCE)
-check_blockers = partial(check_ids, field="blocked_by", most=MAX_BLOCKERS)
+check_evidence = partial(check_ids, field="evidence", maximum=MAX_EVIDENCE)
+check_blockers = partial(check_ids, field="blocked_by", maximum=MAX_BLOCKERS)
 
 
 def check_trigger(trigger: object) -> dict[str, Any] | None:

@@ -14,14 +14,14 @@ SUMMARY = "summary"
 """The role of a turn that replaces others."""
 
 
-MOST_COMPACTED = 10_000
+MAX_COMPACTED = 10_000
 """The most turns that one compaction may replace."""
 
-MOST_PATH = 1_024
+MAX_PATH = 1_024
 """The most bytes in a path."""
 
-_MOST_NAME = 255  # bytes in a file's name
-_MOST_DEEP = 32  # nested directories
+_MAX_NAME = 255  # bytes in a file's name
+_MAX_DEPTH = 32  # nested directories
 
 
 class Turn(Remembered):
@@ -90,8 +90,8 @@ def _problem_of(path: str) -> str:
         sizes = [len(name.encode()) for name in names]
     except UnicodeEncodeError:
         return "is not valid Unicode"
-    if max(sizes) > _MOST_NAME or sum(sizes) + len(names) - 1 > MOST_PATH or len(names) > _MOST_DEEP + 1:
-        return f"is too long: a name has at most {_MOST_NAME} bytes, a path {MOST_PATH} and {_MOST_DEEP} directories"
+    if max(sizes) > _MAX_NAME or sum(sizes) + len(names) - 1 > MAX_PATH or len(names) > _MAX_DEPTH + 1:
+        return f"is too long: a name has at most {_MAX_NAME} bytes, a path {MAX_PATH} and {_MAX_DEPTH} directories"
     return ""
 
 

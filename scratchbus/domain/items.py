@@ -18,10 +18,10 @@ from scratchbus.errors import InvalidField, TooLarge, shown
 PREFIX: Final = "item_"
 """The prefix of an item's subject; the digest of its namespace and key follows."""
 
-MOST_LABELS: Final = 32
+MAX_LABELS: Final = 32
 """The most labels in a namespace."""
 
-MOST_NAME: Final = 1_000
+MAX_NAME: Final = 1_000
 """The most characters in a label or key."""
 
 Namespace = tuple[str, ...]
@@ -80,8 +80,8 @@ def check_namespace(namespace: object) -> Namespace:
     """Return a namespace: 1 to 32 labels. Raises InvalidField or TooLarge."""
     if isinstance(namespace, str) or not isinstance(namespace, Sequence) or not namespace:
         raise InvalidField("namespace", f"{shown(namespace)} is not a list of labels, such as ('users', '42')")
-    if len(namespace) > MOST_LABELS:
-        raise TooLarge("namespace", len(namespace), MOST_LABELS, "labels", "use fewer")
+    if len(namespace) > MAX_LABELS:
+        raise TooLarge("namespace", len(namespace), MAX_LABELS, "labels", "use fewer")
     return tuple(check_name("namespace", label) for label in namespace)
 
 
@@ -89,8 +89,8 @@ def check_name(field: str, name: object) -> str:
     """Return a key, or a label of a namespace. Raises InvalidField or TooLarge."""
     if not isinstance(name, str) or not name:
         raise InvalidField(field, f"{shown(name)} is not a text")
-    if len(name) > MOST_NAME:
-        raise TooLarge(field, len(name), MOST_NAME, "characters")
+    if len(name) > MAX_NAME:
+        raise TooLarge(field, len(name), MAX_NAME, "characters")
     bytes_of(field, name)
     return name
 

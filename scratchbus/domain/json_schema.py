@@ -23,7 +23,7 @@ from scratchbus.domain.linear_patterns import UnfitPattern, linear_pattern
 Path = tuple[str | int, ...]
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-_LONGEST: Final = 200
+_MAX_LINE: Final = 200
 
 
 @dataclass(frozen=True)
@@ -153,4 +153,4 @@ def _entries(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
 
 def _short(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+    return line if len(line) <= _MAX_LINE else line[: _MAX_LINE - 1] + "…"

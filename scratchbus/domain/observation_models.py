@@ -28,7 +28,7 @@ from scratchbus.domain.payloads import PLACES, plain
 from scratchbus.domain.recurrence import check_every
 from scratchbus.domain.time_checks import as_future
 from scratchbus.domain.values import (
-    MOST_TIMES,
+    MAX_TIMES,
     Confidence,
     Duration,
     Moment,
@@ -43,7 +43,7 @@ from scratchbus.errors import InvalidField, UnknownField, shown
 _TEXT = core_schema.str_schema(strict=True)
 _NOT_BLANK = core_schema.str_schema(strict=True, pattern=r"[^\s\x1c-\x1f]")  # \s and the rest of `str.isspace`
 _PORTION = core_schema.float_schema(strict=True, ge=0, le=1)
-_COUNT = core_schema.int_schema(strict=True, ge=1, le=MOST_TIMES)
+_COUNT = core_schema.int_schema(strict=True, ge=1, le=MAX_TIMES)
 _LABELS = core_schema.list_schema(core_schema.str_schema(strict=True, pattern=f"^{PLAIN_LABEL}$"), strict=True)
 _TAGS = core_schema.no_info_after_validator_function(
     list, core_schema.no_info_after_validator_function(dict.fromkeys, _LABELS)
@@ -106,7 +106,7 @@ class NewObservation(BaseModel):
     expires_at: Annotated[Moment | None, CheckedBy(partial(as_future, "expires_at"))] = None
     metadata: Annotated[dict[str, Any] | None, CheckedBy(partial(check_object, "metadata"))] = None
     dedupe_key: Annotated[str | None, CheckedBy(check_dedupe_key)] = None
-    times: Annotated[int, CheckedBy(partial(check_whole, "times", most=MOST_TIMES), _COUNT)] = 1
+    times: Annotated[int, CheckedBy(partial(check_whole, "times", maximum=MAX_TIMES), _COUNT)] = 1
     evidence: Annotated[list[str] | None, CheckedBy(check_evidence)] = None
     remind_at: Annotated[Moment | None, CheckedBy(partial(as_future, "remind_at"))] = None
     remind_on: Annotated[dict[str, Any] | None, CheckedBy(check_trigger)] = None

@@ -11,7 +11,7 @@ from scratchbus.errors import InvalidField, InvalidTTL, shown
 if TYPE_CHECKING:
     from apscheduler.triggers.cron import CronTrigger
 
-LEAST_MS = 1_000
+MIN_MS = 1_000
 """The shortest interval."""
 
 _FIELDS = 5  # of a cron expression
@@ -43,7 +43,7 @@ def next_slot(every: str, slot: int, after: int) -> int:
             raise ValueError("it never fires")
         return millis(found.astimezone(UTC))
     interval = duration_ms(every)
-    if interval is None or interval < LEAST_MS:
+    if interval is None or interval < MIN_MS:
         raise ValueError("too short, or never")
     return slot + max(0, (after - slot) // interval + 1) * interval
 

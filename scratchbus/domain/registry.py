@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 DEFAULT_PRIORITY: Final = 50
 HIGHEST_PRIORITY: Final = 100
 DEFAULT_MAX_TAGS: Final = 32
-MOST_TAGS: Final = 256
-LONGEST_OWNER: Final = 256
+MAX_TAGS: Final = 256
+MAX_OWNER: Final = 256
 DEDUPE_FIELDS: Final = ("content", "owner", "source", "type")
 DEDUPE_PREFIXES: Final = ("context.", "metadata.")
-_LONGEST_READABLE_KEY: Final = 160
+_MAX_READABLE_KEY: Final = 160
 
 Lasting = int | Literal["never"] | None
 """Milliseconds, "never", or None if the settings decide."""
@@ -75,7 +75,7 @@ class ObservationType:
         if any(value is None for value in values):
             return None
         key = json.dumps(values, separators=(",", ":"), sort_keys=True)
-        if len(key) > _LONGEST_READABLE_KEY:
+        if len(key) > _MAX_READABLE_KEY:
             key = "sha256-" + sha256(key.encode()).hexdigest()
         return f"{self.name}:{key}"
 

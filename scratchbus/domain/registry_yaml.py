@@ -14,8 +14,8 @@ from scratchbus.domain.registry import (
     DEDUPE_FIELDS,
     DEDUPE_PREFIXES,
     HIGHEST_PRIORITY,
-    LONGEST_OWNER,
-    MOST_TAGS,
+    MAX_OWNER,
+    MAX_TAGS,
     Lasting,
     ObservationType,
     Registry,
@@ -72,8 +72,8 @@ def _lasting(value: Any) -> Lasting:
 
 
 def _owner(owner: Any) -> Any:
-    if isinstance(owner, str) and (len(owner) > LONGEST_OWNER or not owner.isprintable()):
-        raise YamlProblem(f"{shown(owner)} is not an owner; use 1 to {LONGEST_OWNER} printable characters")
+    if isinstance(owner, str) and (len(owner) > MAX_OWNER or not owner.isprintable()):
+        raise YamlProblem(f"{shown(owner)} is not an owner; use 1 to {MAX_OWNER} printable characters")
     return owner
 
 
@@ -169,7 +169,7 @@ class _Type(YamlModel):
     default_ttl_ms: _Lasting = Field(None, alias="default_ttl")
     default_owner: Annotated[Text, AfterValidator(_owner)] = ""
     max_content: Annotated[int, whole_number(1, MAX_BYTES)] = 0
-    max_tags: Annotated[int, whole_number(0, MOST_TAGS)] = 0
+    max_tags: Annotated[int, whole_number(0, MAX_TAGS)] = 0
     context_schema: _Schema = Field({}, alias="context")
     metadata_schema: _Schema = Field({}, alias="metadata")
     auto_archive_after_ms: _Lasting = Field(None, alias="auto_archive_after")

@@ -13,10 +13,10 @@ from scratchbus.errors import shown
 SHOWN: Final = 100
 """The number of characters of a new scratchpad that its step records."""
 
-MOST_STEPS: Final = 500
+MAX_KEPT_STEPS: Final = 500
 """The most steps in the event of a run, which keeps the last ones."""
 
-LONGEST: Final = 1_000
+MAX_CHARACTERS: Final = 1_000
 """The most characters of a task, a summary, or the details of a step in the event of a run."""
 
 _FRAMES: Final = 5
@@ -101,12 +101,12 @@ def event_fields(run: RunRecord) -> dict[str, Any]:
         "task": _text(run.task),
         "outcome": run.outcome,
         "summary": _text(run.summary),
-        "steps": [{"name": _text(step.name), "details": _json(step.details)} for step in run.steps[-MOST_STEPS:]],
+        "steps": [{"name": _text(step.name), "details": _json(step.details)} for step in run.steps[-MAX_KEPT_STEPS:]],
     }
 
 
 def _text(value: object) -> str:
-    return _plain(value)[:LONGEST]
+    return _plain(value)[:MAX_CHARACTERS]
 
 
 def _plain(value: object) -> str:
@@ -124,7 +124,7 @@ def _json(details: dict[str, Any]) -> dict[str, Any]:
         text = json.dumps(details, default=str, allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):
         text = ""
-    if not text or len(text) > LONGEST:
+    if not text or len(text) > MAX_CHARACTERS:
         return {"cut": _text(text or details)}
     parsed: dict[str, Any] = json.loads(text.encode("utf-8", "replace"))  # a text may contain a lone surrogate
     return parsed

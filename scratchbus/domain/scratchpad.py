@@ -58,7 +58,7 @@ If you have nothing to add, respond with:
 
 _FENCED: Final = re.compile(r"```(?:json)?\s*(?=\{)", re.IGNORECASE)
 _NULL: Final = re.compile(r"\s*(?:```(?:json)?)?\s*null\s*(?:```)?\s*", re.IGNORECASE)
-_MOST_TRIES: Final = 1_000
+_MAX_TRIES: Final = 1_000
 _decoder: Final = json.JSONDecoder(strict=False)  # models put unescaped line breaks into strings
 
 
@@ -92,7 +92,7 @@ def end_of_run_prompt(task: str, outcome: str, summary: str, steps: int | Sized 
         check_text(field, text)
     steps_line = ""
     if steps is not None:
-        count = check_whole("steps", len(steps) if isinstance(steps, Sized) else steps, least=0)
+        count = check_whole("steps", len(steps) if isinstance(steps, Sized) else steps, minimum=0)
         steps_line = f"\n**Steps taken**: {count}"
     return _PROMPT.format(task=task, outcome=outcome, summary=summary, steps=steps_line, limit=MAX_CONTENT)
 
@@ -124,7 +124,7 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects in a text: first those at the start of a fence, then those anywhere."""
     fenced = [match.end() for match in _FENCED.finditer(text)]
     braces = (match.start() for match in re.finditer(r"\{", text))
-    for start in islice((*fenced, *braces), _MOST_TRIES):  # limits the time for a text full of braces
+    for start in islice((*fenced, *braces), _MAX_TRIES):  # limits the time for a text full of braces
         try:
             found, _ = _decoder.raw_decode(text, start)
         except (ValueError, RecursionError):

@@ -21,16 +21,16 @@ else:
 MAX_BYTES: Final = 64 * 1024
 """The most bytes of UTF-8 in content, and in context or metadata as JSON."""
 
-LARGEST: Final = 2**53 - 1
+MAX_SAFE_INTEGER: Final = 2**53 - 1
 """The largest number of any counter: JavaScript, Lua and every JSON parser read it exactly."""
 
-Whole = Annotated[int, Field(ge=-LARGEST, le=LARGEST)]
+Whole = Annotated[int, Field(ge=-MAX_SAFE_INTEGER, le=MAX_SAFE_INTEGER)]
 """A whole number in the log or in a document; a larger one makes its event or document unreadable."""
 
 Confidence = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 """A confidence, from 0 to 1."""
 
-MOST_TIMES: Final = 1_000_000_000
+MAX_TIMES: Final = 1_000_000_000
 """The most sightings that an observation may represent when it is added."""
 
 NEVER: Final = "never"
@@ -46,7 +46,7 @@ _PAGE = re.compile(r"[A-Za-z0-9_.@/:-]{1,128}")
 _PART_OF_PAGE = re.compile(r"[A-Za-z0-9_.@/:-]{1,120}")
 _TYPE = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _EVENT_ID = re.compile(r"[\x21-\x7e]{1,200}")
-_LONGEST_MS: Final = 100 * 365 * 86_400_000
+_MAX_MS: Final = 100 * 365 * 86_400_000
 
 Duration = str | int | float | timedelta
 """A length of time: ``"2h"``, ``"5 minutes"``, ``"PT1H"``, ``"never"``, a number of seconds, or a timedelta."""
@@ -97,9 +97,9 @@ def check_scope(scope: object) -> str:
     return _check_part("scope", scope, 118)
 
 
-def _check_part(field: str, name: object, most: int = 120) -> str:
-    if not isinstance(name, str) or not _PART_OF_PAGE.fullmatch(name) or len(name) > most:
-        raise InvalidName(f"{field}: {shown(name)} is not a name; use 1–{most} letters, digits and _.@/:-")
+def _check_part(field: str, name: object, maximum: int = 120) -> str:
+    if not isinstance(name, str) or not _PART_OF_PAGE.fullmatch(name) or len(name) > maximum:
+        raise InvalidName(f"{field}: {shown(name)} is not a name; use 1–{maximum} letters, digits and _.@/:-")
     return name
 
 
@@ -138,21 +138,21 @@ def delay_ms(value: object, field: str) -> int:
     """Return a delay in milliseconds, which may be 0. Raises InvalidTTL, for ``"never"`` too."""
     ms = None
     with suppress(InvalidTTL):
-        ms = duration_ms(value, field, least=0)
+        ms = duration_ms(value, field, minimum=0)
     if ms is None:
         problem = f"{field}: {shown(value)} is not a time to wait"
         raise InvalidTTL(f'{problem}; use 0, a number of seconds, or a duration such as "500ms" or "2m"')
     return ms
 
 
-def duration_ms(value: object, field: str = "ttl", *, least: int = 1) -> int | None:
-    """Return a duration in milliseconds, None for ``"never"``. Raises InvalidTTL if it is shorter than `least` ms."""
-    ms = duration_of(value, field, least=least)
+def duration_ms(value: object, field: str = "ttl", *, minimum: int = 1) -> int | None:
+    """Return a duration in milliseconds, None for ``"never"``. Raises InvalidTTL if it is shorter than `minimum` ms."""
+    ms = duration_of(value, field, minimum=minimum)
     return None if isinstance(ms, str) else ms
 
 
-def duration_of(value: object, field: str = "ttl", *, least: int = 1) -> int | str:
-    """Return a duration in milliseconds, or ``"never"``. Raises InvalidTTL if it is shorter than `least` ms."""
+def duration_of(value: object, field: str = "ttl", *, minimum: int = 1) -> int | str:
+    """Return a duration in milliseconds, or ``"never"``. Raises InvalidTTL if it is shorter than `minimum` ms."""
     if isinstance(value, str):
         text = value.strip().lower()
         if text == NEVER:
@@ -167,7 +167,7 @@ def duration_of(value: object, field: str = "ttl", *, least: int = 1) -> int | s
         ms = value * 1000
     else:
         raise _no_duration(value, field)
-    if not least <= ms <= _LONGEST_MS:
+    if not minimum <= ms <= _MAX_MS:
         raise _no_duration(value, field)
     return round(ms)
 
@@ -191,11 +191,12 @@ def duration_text(ms: int | None) -> str:
     return "".join(parts) or "0s"
 
 
-def check_whole(field: str, value: object, least: int = 1, most: int = LARGEST, advice: str = "") -> int:
+def check_whole(field: str, value: object, minimum: int = 1, maximum: int = MAX_SAFE_INTEGER, advice: str = "") -> int:
     """Return a whole number within these bounds. Raises InvalidField, for True and False too."""
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
         raise InvalidField(
-            field, f"{shown(value)} is not a whole number from {least} to {most}" + (f"; {advice}" if advice else "")
+            field,
+            f"{shown(value)} is not a whole number from {minimum} to {maximum}" + (f"; {advice}" if advice else ""),
         )
     return int(value)
 

@@ -18,9 +18,9 @@ from scratchbus.errors import shown
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NULL = "tag:yaml.org,2002:null"
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
-_DEEPEST_FILE = 64
-_DEEPEST_JSON = 32
-_MOST_REPEATED = 100_000
+_MAX_FILE_DEPTH = 64
+_MAX_JSON_DEPTH = 32
+_MAX_REPEATED = 100_000
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -126,8 +126,8 @@ def _type_name(value: str) -> str:
 
 def _json(value: Any, path: Path = ()) -> Any:
     """Return a mapping's value if JSON can express it. Raises YamlProblem for infinite numbers and deep nesting."""
-    if len(path) > _DEEPEST_JSON:
-        raise YamlProblem(f"is nested more than {_DEEPEST_JSON} deep", at=path)
+    if len(path) > _MAX_JSON_DEPTH:
+        raise YamlProblem(f"is nested more than {_MAX_JSON_DEPTH} deep", at=path)
     if isinstance(value, dict | list):
         for step, each in value.items() if isinstance(value, dict) else enumerate(value):
             _json(each, (*path, step))
@@ -241,9 +241,9 @@ class YamlText:
         """Return a value as dicts, lists, texts, numbers, booleans and None. Raises the error for a duplicate key."""
         if id(spot.node) in self._walked:
             self._repeated += 1
-            if self._repeated > _MOST_REPEATED:
+            if self._repeated > _MAX_REPEATED:
                 raise self._wrong(
-                    spot, YamlProblem(f"its aliases repeat more than {_MOST_REPEATED:,} values; use fewer")
+                    spot, YamlProblem(f"its aliases repeat more than {_MAX_REPEATED:,} values; use fewer")
                 )
         self._walked.add(id(spot.node))
         if isinstance(spot.node, yaml.SequenceNode):
@@ -281,8 +281,8 @@ class YamlText:
                 problem = f"alias *{event.anchor} is inside its own anchor; write the value out"
             elif isinstance(event, yaml.CollectionStartEvent):
                 anchors.append(event.anchor)
-                if len(anchors) > _DEEPEST_FILE:
-                    problem = f"is nested more than {_DEEPEST_FILE} deep; flatten it"
+                if len(anchors) > _MAX_FILE_DEPTH:
+                    problem = f"is nested more than {_MAX_FILE_DEPTH} deep; flatten it"
             elif isinstance(event, yaml.CollectionEndEvent):
                 anchors.pop()
             if problem is not None and mark is not None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 else:
     redis_errors = lazy("redis.exceptions")
 
-_MOST_QUEUED = 25
+_MAX_QUEUED = 25
 """The number of queued requests that are sent at once, without waiting for more tasks, to keep the engine busy."""
 
 _Future = asyncio.Future[list[Any]]
@@ -120,7 +120,7 @@ class AsyncLink(asyncio.Protocol):
                 self._queued.append((future, joint.own, 1, joint))
             if len(self._queued) == 1:
                 self._loop.call_soon(self._flush)
-            elif len(self._queued) == _MOST_QUEUED:
+            elif len(self._queued) == _MAX_QUEUED:
                 self._flush()
         return future
 

@@ -6,11 +6,11 @@ import sys
 from collections.abc import Iterable
 from reprlib import Repr
 
-LONGEST = 80
+MAX_SHOWN = 80
 """The most characters of a value that a message shows."""
 
 _short = Repr()
-_short.maxstring = _short.maxother = _short.maxlong = LONGEST
+_short.maxstring = _short.maxother = _short.maxlong = MAX_SHOWN
 _short.maxlevel = 2
 
 

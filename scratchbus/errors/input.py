@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from scratchbus.errors.base import LONGEST, ScratchbusError, listed, shown
+from scratchbus.errors.base import MAX_SHOWN, ScratchbusError, listed, shown
 
 
 class InvalidInput(ScratchbusError, ValueError):
@@ -15,7 +15,7 @@ class InvalidField(InvalidInput):
     """The value of a field is invalid."""
 
     def __init__(self, field: str, problem: str) -> None:
-        is_plain = len(field) <= LONGEST and field.isprintable()
+        is_plain = len(field) <= MAX_SHOWN and field.isprintable()
         super().__init__(f"{field if is_plain else shown(field)}: {problem}")
         self.field = field
 

@@ -16,7 +16,7 @@ from scratchbus.engine.steps import Call, Collect, Interrupted, Joint, Send, Ste
 from scratchbus.errors import EngineError, EngineLoading, InvalidName, NotReplicated
 from scratchbus.eventlog import ids
 from scratchbus.eventlog.append_command import append_command, read_reply
-from scratchbus.eventlog.bus_log import MOST_PAGES, Log, PageOfLog, read_end
+from scratchbus.eventlog.bus_log import MAX_PAGES, Log, PageOfLog, read_end
 from scratchbus.eventlog.codec import encode_body, encode_tags
 from scratchbus.eventlog.dropped_heads import drop_restored_heads, restore_missing_head
 from scratchbus.eventlog.keys import SYSTEM_PAGE
@@ -174,7 +174,7 @@ def _add(
 
 def _reroute(pages: dict[str, float], page: str) -> None:
     """Note that additions to a page are to be sent in another way for a while."""
-    if len(pages) >= MOST_PAGES:
+    if len(pages) >= MAX_PAGES:
         pages.clear()
     pages[page] = time.monotonic() + _ROUTE_SECONDS
 

@@ -29,7 +29,7 @@ Fields = Any
 REFUSED = (msgspec.MsgspecError, ValueError, LookupError, RecursionError)
 """The errors for a body that the model has to decode; LookupError if there is neither struct nor model."""
 
-_MOST_BRACKETS = 100
+_MAX_BRACKETS = 100
 """A body with more brackets goes to the model: pydantic refuses JSON nested 200 deep, msgspec does not."""
 
 _PLAIN = (str, int, float, bool, NoneType, Any)
@@ -62,7 +62,7 @@ class BodyDecoder:
     def decode(self, body: bytes) -> Fields:
         """Return the fields of a body. Raises pydantic's ValidationError."""
         is_flat = not body.rfind(b"{")
-        if not is_flat and body.count(b"{") + body.count(b"[") > _MOST_BRACKETS:
+        if not is_flat and body.count(b"{") + body.count(b"[") > _MAX_BRACKETS:
             return self.by_model(body)
         try:
             return self._with_mappings(body) if self._mappings else self._decode(body)

@@ -21,7 +21,7 @@ from scratchbus.eventlog.layouts import read_last
 if TYPE_CHECKING:
     from scratchbus.eventlog.index_tables import Table
 
-MOST_PAGES = 10_000
+MAX_PAGES = 10_000
 """The number of pages whose keys, and way of adding, are remembered."""
 
 
@@ -82,7 +82,7 @@ class Log:
     @cached_property
     def page(self) -> Callable[[str], PageOfLog]:
         """Returns the keys of a page, made on first use."""
-        return lru_cache(MOST_PAGES)(self._page)
+        return lru_cache(MAX_PAGES)(self._page)
 
     def _page(self, page: str) -> PageOfLog:
         keys = self.keys(self.shard(page))
@@ -91,7 +91,7 @@ class Log:
     @cached_property
     def additions(self) -> Callable[[str, int, str], Prefixes]:
         """Returns the beginnings of the commands that add observations to a page, by room and `on_full`."""
-        return lru_cache(MOST_PAGES)(self._additions)
+        return lru_cache(MAX_PAGES)(self._additions)
 
     def _additions(self, page: str, room: int, on_full: str) -> Prefixes:
         keys, heads, open, _ = self._page(page)

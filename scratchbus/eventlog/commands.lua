@@ -7,11 +7,11 @@
 --     if there is a due set, when each is due ('' for never); if there are gaps, the seq of each;
 --     then the key of each index, with the numbers, from 0, of the additions in it, two bytes each.
 
-local WIDEST = 2000 -- arguments of one command; unpack fails near 8,000
+local MAX_ARGUMENTS = 2000 -- arguments of one command; unpack fails near 8,000
 
 local function call_with(verb, key, arguments, from, to)
-  for at = from, to, WIDEST do
-    redis.call(verb, key, unpack(arguments, at, math.min(at + WIDEST - 1, to)))
+  for at = from, to, MAX_ARGUMENTS do
+    redis.call(verb, key, unpack(arguments, at, math.min(at + MAX_ARGUMENTS - 1, to)))
   end
 end
 
@@ -39,8 +39,8 @@ local function add(at, last)
   end
   for each = first and at or at + count, last, 2 do
     local key, numbers, members, size = ARGV[each], ARGV[each + 1], {}, 0
-    for from = 1, #numbers, WIDEST do
-      local bytes = {string.byte(numbers, from, from + WIDEST - 1)}
+    for from = 1, #numbers, MAX_ARGUMENTS do
+      local bytes = {string.byte(numbers, from, from + MAX_ARGUMENTS - 1)}
       for b = 1, #bytes, 2 do
         local n = bytes[b] * 256 + bytes[b + 1] + 1
         members[size + 1], members[size + 2], size = seqs[n], ids[n], size + 2

@@ -19,7 +19,7 @@ from scratchbus.eventlog.raw_entries import RawEntry, entry_id, entry_numbers, e
 ADVICE = "read the page, and go on behind bus.position()"
 """The advice to a reader that lost events."""
 
-MOST_CLOCK_SKEW_MS = 60_000
+MAX_CLOCK_SKEW_MS = 60_000
 """How far servers' clocks, and the times at which they are read, may differ: events of this span may be repeated on
 other shards when a reader continues after one event of a bus on several servers."""
 
@@ -81,7 +81,7 @@ def cursors(log: Log, after: When | None, pages: Collection[str] | None = None) 
     elif after.shard >= log.shards:
         raise InvalidPosition(f"{shown(str(after))} is on shard {after.shard}; the bus has {log.shards}")
     else:
-        ms = max(0, after.ms - (MOST_CLOCK_SKEW_MS if log.is_spread else 0))
+        ms = max(0, after.ms - (MAX_CLOCK_SKEW_MS if log.is_spread else 0))
         starts = [after if shard == after.shard else Position(ms, 0) for shard in range(log.shards)]
     wanted_pages = None if pages is None else [pages] if isinstance(pages, str) else list(pages)
     found = []

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from scratchbus.domain.values import LARGEST
+from scratchbus.domain.values import MAX_SAFE_INTEGER
 from scratchbus.projections.stored_observation import StoredObservation
 
 Document = TypeVar("Document", bound=BaseModel)
@@ -15,7 +15,7 @@ Document = TypeVar("Document", bound=BaseModel)
 _REQUIRED = frozenset({"id", "page", "added_ms", "added_seq", "ms", "seq"})
 """The fields that identify and order a document: without them it is lost."""
 
-_DIGITS = len(str(LARGEST))
+_DIGITS = len(str(MAX_SAFE_INTEGER))
 
 
 def salvage(model: type[Document], row: bytes) -> Document | None:
@@ -53,8 +53,8 @@ def salvage(model: type[Document], row: bytes) -> Document | None:
 def _bounded(digits: str) -> int:
     """Return a number of a document, at most the largest."""
     if len(digits) > _DIGITS + 1:
-        return -LARGEST if digits.startswith("-") else LARGEST
-    return max(-LARGEST, min(int(digits), LARGEST))
+        return -MAX_SAFE_INTEGER if digits.startswith("-") else MAX_SAFE_INTEGER
+    return max(-MAX_SAFE_INTEGER, min(int(digits), MAX_SAFE_INTEGER))
 
 
 def _none(name: str) -> None:

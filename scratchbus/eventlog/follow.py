@@ -11,7 +11,7 @@ from scratchbus.engine.steps import Step
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.entry_filter import EntryFilter, decode_in_chunks, decode_wanted
-from scratchbus.eventlog.reader import LONGEST_BLOCK_MS, STOPPABLE_BLOCK_MS, Stop, read
+from scratchbus.eventlog.reader import MAX_BLOCK_MS, STOPPABLE_BLOCK_MS, Stop, read
 from scratchbus.eventlog.tail_readers import Feeds
 
 
@@ -33,7 +33,7 @@ def follow_events(
         for events in decode_in_chunks(chunks, entry_filter):
             yield from events
     while follow and (stop is None or not stop.is_set()):
-        ms = LONGEST_BLOCK_MS if stop is None else STOPPABLE_BLOCK_MS
+        ms = MAX_BLOCK_MS if stop is None else STOPPABLE_BLOCK_MS
         chunks = feeds.run(read(log, log_cursors, ms))
         yield from decode_wanted(chunks, entry_filter)
         if not chunks and log.is_spread and len(log_cursors) > 1:

@@ -17,7 +17,7 @@ from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.entry_filter import EntryFilter
 from scratchbus.eventlog.log_entry import LogEntry
-from scratchbus.eventlog.reader import LONGEST_BLOCK_MS, STOPPABLE_BLOCK_MS, Stop
+from scratchbus.eventlog.reader import MAX_BLOCK_MS, STOPPABLE_BLOCK_MS, Stop
 from scratchbus.eventlog.tail import Feed, TailCursor
 from scratchbus.eventlog.tail_readers import AsyncFeeds
 from scratchbus.telemetry.logs import stderr_logger
@@ -130,7 +130,7 @@ class AsyncEvents:
         if not self._follow:
             self._is_over = True
             return
-        ms, tail_cursors = LONGEST_BLOCK_MS if self._stop is None else STOPPABLE_BLOCK_MS, self._cursors or []
+        ms, tail_cursors = MAX_BLOCK_MS if self._stop is None else STOPPABLE_BLOCK_MS, self._cursors or []
         for tail_cursor in tail_cursors:
             if tail_cursor.feed.trouble is not None:
                 raise tail_cursor.feed.trouble.with_traceback(None)

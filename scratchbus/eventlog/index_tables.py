@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 else:
     compression = lazy("scratchbus.eventlog.compression")
 
-MOST_LOADED = 8
+MAX_LOADED = 8
 """The tables that a process keeps in memory, about a megabyte each."""
 
 _COUNT = struct.Struct(">Q")
 _DIGITS = str.maketrans("JKMNPQRSTVWXYZ", "IJKLMNOPQRSTUV")  # from the alphabet of ULIDs to that of Python's base 32
-_MOST_BYTES = 1 << 30
+_MAX_BYTES = 1 << 30
 
 
 class TableName(NamedTuple):
@@ -77,7 +77,7 @@ class Table:
 
     def __init__(self, content: bytes) -> None:
         """Unpack a table as it is stored. Raises ValueError."""
-        raw = compression.decompress(content, _MOST_BYTES)
+        raw = compression.decompress(content, _MAX_BYTES)
         (count,) = _COUNT.unpack_from(raw)
         middle = _COUNT.size + ID.size * count
         if middle > len(raw) or (len(raw) - middle) % ENTRY.size:
@@ -152,7 +152,7 @@ def load_table(log: Log, shard: int, name: TableName) -> Step[Table]:
                 f"{log.archive.where}: the index table {name.sha256} cannot be read: {problem}"
             ) from None
     log.tables[name.sha256] = loaded
-    while len(log.tables) > MOST_LOADED:
+    while len(log.tables) > MAX_LOADED:
         log.tables.pop(next(iter(log.tables)), None)
     return loaded
 

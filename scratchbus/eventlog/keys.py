@@ -19,7 +19,7 @@ SYSTEM_PAGE = "_bus"
 CURSORS = ("reminders",)
 """The readers that have a cursor of their own."""
 
-_MOST_PAGES, _MOST_INDEXES = 4_000, 1_000  # names kept, for a shard and for a page
+_MAX_PAGES, _MAX_INDEXES = 4_000, 1_000  # names kept, for a shard and for a page
 
 
 @dataclass
@@ -146,7 +146,7 @@ class ShardKeys:
     @cached_property
     def page(self) -> Callable[[str, int], PageKeys]:
         """Returns the keys of a page in one build of the state; they are made once."""
-        return lru_cache(_MOST_PAGES)(partial(PageKeys, self))
+        return lru_cache(_MAX_PAGES)(partial(PageKeys, self))
 
     def checkpoint(self, projection: str) -> str:
         """String: how far this projection is folded (see `eventlog.checkpoint`)."""
@@ -234,7 +234,7 @@ class PageKeys:
         """
         name = self._indexes.get((kind, value))
         if name is None:
-            if len(self._indexes) >= _MOST_INDEXES:
+            if len(self._indexes) >= _MAX_INDEXES:
                 self._indexes.clear()
             name = self._indexes[kind, value] = f"{self._tag}{kind}:{self.page}#{value}"
         return name

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Final, NamedTuple, get_args, get_type_hints
 
 from scratchbus.domain.position import START, Position
-from scratchbus.domain.values import LARGEST
+from scratchbus.domain.values import MAX_SAFE_INTEGER
 from scratchbus.engine.scripts import Constants
 from scratchbus.errors import shown
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.projections import scratch_page
 
 DAY_MS: Final = 86_400_000
-FOREVER: Final = LARGEST
+FOREVER: Final = MAX_SAFE_INTEGER
 """The latest time (ms)."""
 SPAN: Final = 2**46
 """The score of an open observation is its priority * SPAN + the `seq` of the event that added it."""

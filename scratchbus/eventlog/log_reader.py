@@ -16,7 +16,7 @@ from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.raw_entries import RawEntry, entry_position, index_in_batch, is_batch_end
 from scratchbus.telemetry.logs import stderr_logger
 
-LONGEST_BATCH = 4_096
+MAX_BATCH = 4_096
 """More entries than any batch has."""
 
 CHUNK = 1_000
@@ -85,9 +85,9 @@ class LogReader:
             end = whole_batches(entries, self._chunk)
             if end or not entries:
                 return chunk._replace(entries=entries[:end], is_end=chunk.is_end and end == len(entries))
-            if count >= LONGEST_BATCH:
+            if count >= MAX_BATCH:
                 return chunk._replace(is_end=False)  # no batch is this long; keep moving
-            count = LONGEST_BATCH
+            count = MAX_BATCH
 
     def _next(self, count: int, extra: tuple[tuple[Any, ...], ...]) -> Step[Chunk]:
         """Return up to so many entries.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.position import Position, in_time
-from scratchbus.domain.values import LARGEST
+from scratchbus.domain.values import MAX_SAFE_INTEGER
 from scratchbus.engine.steps import Step, ask_all
 from scratchbus.errors import InvalidPosition, shown
 from scratchbus.eventlog.below_floor import entries_at
@@ -16,7 +16,7 @@ from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.positions import read_positions_back
 from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_position
 
-LARGEST_CHUNK = 2_000
+MAX_CHUNK = 2_000
 """The most entries that are requested at once."""
 
 
@@ -48,7 +48,7 @@ def _newest_of(
     """Return the last wanted events of one shard, newest first."""
     keys, end = log.keys(shard), _end(shard, before)
     events: list[AnyEvent] = []
-    chunk = min(count, LARGEST_CHUNK)
+    chunk = min(count, MAX_CHUNK)
     while True:
         rows, tail, origin = yield from ask_all(
             shard, [("XREVRANGE", keys.log, end, "-", "COUNT", chunk), ("GET", keys.tail), ("GET", keys.origin)]
@@ -62,7 +62,7 @@ def _newest_of(
         events += decode_wanted([(shard, wanted[::-1])], EVERYTHING)
         if len(rows) < chunk or len(events) >= count:
             return events[:count]
-        end, chunk = f"({rows[-1][0].decode()}", min(2 * chunk, LARGEST_CHUNK)
+        end, chunk = f"({rows[-1][0].decode()}", min(2 * chunk, MAX_CHUNK)
 
 
 def _newest_of_page(
@@ -80,7 +80,7 @@ def _newest_of_page(
             entries = yield from entries_at(log, positions)
             wanted = [entry for entry in entries if entry_filter.wants(entry_fields(entry))]
             found = decode_wanted([(shard, wanted)], EVERYTHING) + found
-            at, chunk = positions[0]._replace(seq=positions[0].seq - 1), min(2 * chunk, LARGEST_CHUNK)
+            at, chunk = positions[0]._replace(seq=positions[0].seq - 1), min(2 * chunk, MAX_CHUNK)
         if (yield from read_checkpoint(keys)).build == folded.build:
             return found[-count:]  # else the index may have been removed meanwhile
 
@@ -93,7 +93,7 @@ def _unfolded(log: Log, after: Position, until: Position, entry_filter: EntryFil
         rows, tail, origin = yield from ask_all(
             shard,
             [
-                ("XRANGE", keys.log, f"({at.stream_id}", until.stream_id, "COUNT", LARGEST_CHUNK),
+                ("XRANGE", keys.log, f"({at.stream_id}", until.stream_id, "COUNT", MAX_CHUNK),
                 ("GET", keys.tail),
                 ("GET", keys.origin),
             ],
@@ -111,10 +111,10 @@ def _unfolded(log: Log, after: Position, until: Position, entry_filter: EntryFil
 def _until(shard: int, before: Position | None) -> Position:
     """Return the last position of a shard before another one, whether or not there is an event."""
     if before is None:
-        return Position(LARGEST, LARGEST, shard)
+        return Position(MAX_SAFE_INTEGER, MAX_SAFE_INTEGER, shard)
     if shard == before.shard and before.seq:
         return before._replace(seq=before.seq - 1)
-    return Position(before.ms if shard < before.shard else before.ms - 1, LARGEST, shard)
+    return Position(before.ms if shard < before.shard else before.ms - 1, MAX_SAFE_INTEGER, shard)
 
 
 def _end(shard: int, before: Position | None) -> str:

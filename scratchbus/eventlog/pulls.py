@@ -74,11 +74,11 @@ def read_settling(keys: ShardKeys, name: str) -> Step[Settling]:
     state = yield from read_hash(keys, keys.subscription(name))
     if not state:
         raise removed(name)
-    most, delay = state.get("max_attempts"), state.get("retry_delay")
+    maximum, delay = state.get("max_attempts"), state.get("retry_delay")
     return Settling(
         state.get("token", ""),
         {entry.position: entry for entry in read_out(state.get("out", ""))},
-        int(most) if most else None,
+        int(maximum) if maximum else None,
         int(delay) if delay else None,
     )
 

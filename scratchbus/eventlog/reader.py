@@ -17,7 +17,7 @@ from scratchbus.eventlog.cursor import ADVICE, Cursor, check, trimmed
 from scratchbus.eventlog.foreign import appended
 from scratchbus.eventlog.gaps import not_erased
 from scratchbus.eventlog.keys import PageKeys
-from scratchbus.eventlog.log_reader import LONGEST_BATCH, is_complete, whole_batches
+from scratchbus.eventlog.log_reader import MAX_BATCH, is_complete, whole_batches
 from scratchbus.eventlog.positions import read_positions
 from scratchbus.eventlog.raw_entries import RawEntry, entry_id, entry_position, index_in_batch, is_batch_end
 
@@ -28,7 +28,7 @@ engine on the same host, which can then send them while earlier ones are process
 OLD_CHUNK = 500
 """The entries requested at once by the history index of a page, or from the archive."""
 
-LONGEST_BLOCK_MS = 5_000
+MAX_BLOCK_MS = 5_000
 STOPPABLE_BLOCK_MS = 500
 
 Chunks = list[tuple[int, list[RawEntry]]]
@@ -69,7 +69,7 @@ def _read_batches(log: Log, cursors: list[Cursor], block_ms: int | None) -> Step
         if floor is not None and (archived := (yield from _read_archived(log, cursor, floor))).entries:
             found[archived.at.shard], ends[archived.at.shard] = archived, archived.at.ms
     live = [cursor for cursor in cursors if cursor.position.shard not in found]
-    block = () if block_ms is None or found else ("BLOCK", min(block_ms, LONGEST_BLOCK_MS))
+    block = () if block_ms is None or found else ("BLOCK", min(block_ms, MAX_BLOCK_MS))
     groups = [live] if live else []
     if log.is_spread and len(cursors) > 1:
         groups, block = [[cursor] for cursor in live], ()
@@ -104,7 +104,7 @@ def _read_archived(log: Log, cursor: Cursor, floor: Floor) -> Step[EntryChunk]:
     """Return the next archived batches for a cursor below the floor; none, and move it, at the floor."""
     if cursor.origin not in ("", floor.origin):
         raise other_log(floor, cursor.position)
-    for limit in (OLD_CHUNK, LONGEST_BATCH):
+    for limit in (OLD_CHUNK, MAX_BATCH):
         chunk = yield from archived_after(log, floor, cursor.position, limit)
         if not chunk.entries:
             cursor.move_to(chunk.at, chunk.event_id)
@@ -126,7 +126,7 @@ def _read_live(
         rows = entries_by_log.get(keys.log.encode(), [])
         entries = appended(rows, tail, origin, keys.shard)
         has_more, is_blocked = len(entries) >= count, is_blocked or len(entries) < len(rows)
-        while has_more and len(entries) < LONGEST_BATCH and not whole_batches(entries, count):
+        while has_more and len(entries) < MAX_BATCH and not whole_batches(entries, count):
             last = entries[-1][0].decode()
             more = yield from ask(keys.shard, "XRANGE", keys.log, f"({last}", "+", "COUNT", count)
             more = appended(more, tail, origin, keys.shard)

@@ -20,10 +20,10 @@ from scratchbus.eventlog.entry_filter import EVERYTHING, EntryFilter
 from scratchbus.eventlog.log_entry import LogEntry
 from scratchbus.eventlog.reader import read
 
-MOST_ENTRIES = 4_096
+MAX_ENTRIES = 4_096
 """The most entries that a feed keeps for followers that are a little behind."""
 
-MOST_BYTES = 8 * 1024 * 1024
+MAX_BYTES = 8 * 1024 * 1024
 """The most bytes of events it keeps."""
 
 
@@ -149,11 +149,11 @@ class Feed:
         self._items, self._bytes = [], 0
 
     def _trim(self) -> None:
-        if len(self._items) <= MOST_ENTRIES and self._bytes <= MOST_BYTES:
+        if len(self._items) <= MAX_ENTRIES and self._bytes <= MAX_BYTES:
             return
-        drop = max(0, len(self._items) - MOST_ENTRIES // 2)
+        drop = max(0, len(self._items) - MAX_ENTRIES // 2)
         size = sum(item.size for item in self._items[drop:])
-        while size > MOST_BYTES // 2 and drop < len(self._items):
+        while size > MAX_BYTES // 2 and drop < len(self._items):
             size -= self._items[drop].size
             drop += 1
         self._before_id = self._items[drop - 1].id

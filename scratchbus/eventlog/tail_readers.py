@@ -17,7 +17,7 @@ from scratchbus.engine.waits import wait_async
 from scratchbus.errors import LogError, ScratchbusError
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.log_entry import LogEntry
-from scratchbus.eventlog.reader import LONGEST_BLOCK_MS, STOPPABLE_BLOCK_MS
+from scratchbus.eventlog.reader import MAX_BLOCK_MS, STOPPABLE_BLOCK_MS
 from scratchbus.eventlog.tail import Feed
 from scratchbus.telemetry.lazy import lazy
 from scratchbus.telemetry.logs import stderr_logger
@@ -136,7 +136,7 @@ class Feeds:
         with tail_reader.leading:
             while not self._closed.is_set():
                 try:
-                    tail_reader.engine.run(tail_reader.feed.advance(LONGEST_BLOCK_MS))
+                    tail_reader.engine.run(tail_reader.feed.advance(MAX_BLOCK_MS))
                     attempt, tail_reader.feed.trouble = 0, None
                     self._closed.wait(PAUSE * tail_reader.feed.followers)
                 except Exception as problem:  # followers must not wait for a thread that has died
@@ -232,7 +232,7 @@ class AsyncFeeds:
         attempt = 0
         while True:
             try:
-                await self._reader.run(feed.advance(LONGEST_BLOCK_MS))
+                await self._reader.run(feed.advance(MAX_BLOCK_MS))
                 attempt, feed.trouble = 0, None
                 await asyncio.sleep(0)  # let the followers that were woken run first
             except Exception as problem:  # followers must not wait for a task that has died

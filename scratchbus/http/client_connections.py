@@ -17,10 +17,10 @@ from scratchbus.http.problems import Refusal, refusal
 HEAD_SECONDS: Final = 10.0
 """The seconds in which the head of a request has to arrive, from its first byte or from the connection's start."""
 
-MOST_HEAD: Final = 64 * 2**10
+MAX_HEAD: Final = 64 * 2**10
 """The most bytes of the head of a request: its URL and headers."""
 
-MOST_MESSAGE: Final = 40 * 2**20
+MAX_MESSAGE: Final = 40 * 2**20
 """The most bytes of a request on the wire, including chunk framing and trailers."""
 
 STALLED_SECONDS: Final = 60.0
@@ -98,10 +98,10 @@ class Protocol(HttpToolsProtocol):
             self._stop_waiting()
         elif self._late is None:
             self._late = self.loop.call_later(HEAD_SECONDS, self._end_late)
-        if self._is_head and self._size > MOST_HEAD:
+        if self._is_head and self._size > MAX_HEAD:
             self._refuse(_too_long())
-        elif self._is_body and self._size > MOST_MESSAGE:
-            self._refuse(Refusal(413, "body-too-large", f"the request is larger than {MOST_MESSAGE:,} bytes"))
+        elif self._is_body and self._size > MAX_MESSAGE:
+            self._refuse(Refusal(413, "body-too-large", f"the request is larger than {MAX_MESSAGE:,} bytes"))
 
     def on_message_begin(self) -> None:
         """Begin a request."""
@@ -111,7 +111,7 @@ class Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Serve a request whose head is there."""
         self._is_head, self._is_body = False, True
-        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > MOST_HEAD:
+        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > MAX_HEAD:
             self._problem = _too_long()
             raise self._problem
         super().on_headers_complete()
@@ -163,7 +163,7 @@ class Protocol(HttpToolsProtocol):
 
 
 def _too_long() -> Refusal:
-    return Refusal(431, "headers-too-large", f"the URL and headers are larger than {MOST_HEAD:,} bytes; send less")
+    return Refusal(431, "headers-too-large", f"the URL and headers are larger than {MAX_HEAD:,} bytes; send less")
 
 
 def _uid_of(connection: socket.socket | None) -> int | None:

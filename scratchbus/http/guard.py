@@ -20,10 +20,10 @@ from scratchbus.http.problems import Refusal, refusal
 from scratchbus.http.routing import Routes
 from scratchbus.http.server import Server
 
-MOST_BODY: Final = 16 * 2**20
+MAX_BODY: Final = 16 * 2**20
 """The most bytes of a body; the largest atomic batch has 8 MiB of events."""
 
-MOST_PUBLIC_BODY: Final = 16 * 2**10
+MAX_PUBLIC_BODY: Final = 16 * 2**10
 """The most bytes of a body from an unknown caller, who logs in."""
 
 BODY_SECONDS: Final = 30.0
@@ -217,7 +217,7 @@ class _GuardedResponse:
 
 def _limited(scope: Scope, receive: Receive, answer: _GuardedResponse) -> Receive:
     """Return a `receive` that refuses a body that is too long or too slow. Raises Refusal if its headers say so."""
-    limit = MOST_BODY if "caller" in scope["state"] else MOST_PUBLIC_BODY
+    limit = MAX_BODY if "caller" in scope["state"] else MAX_PUBLIC_BODY
     content_length, is_chunked = b"0", False
     for name, value in scope["headers"]:
         if name == b"content-length":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from scratchbus.http import examples, patterns
-from scratchbus.http.patterns import LARGEST, text
+from scratchbus.http.patterns import MAX_SAFE_INTEGER, text
 from scratchbus.http.schemas import (
     DURATION,
     ID,
@@ -97,7 +97,7 @@ BATCH: Final = component(
 _FENCE: Final[Schema] = {
     "type": ["integer", "null"],
     "minimum": 1,
-    "maximum": LARGEST,
+    "maximum": MAX_SAFE_INTEGER,
     "description": "The fence of your claim.",
 }
 _REASON_TEXT: Final = text(patterns.NOT_BLANK, "At most 4,096 bytes.", minLength=1, maxLength=4_096)

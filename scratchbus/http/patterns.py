@@ -74,11 +74,14 @@ MOMENT: Final = explain(
 )
 """A time, or the position of an event or of the bus."""
 
-_NUMBER: Final = r"([1-9][0-9]{{0,{most}}}(\.[0-9]{{1,3}})?|0\.[0-9]{{0,2}}[1-9])"
+_NUMBER: Final = r"([1-9][0-9]{{0,{maximum}}}(\.[0-9]{{1,3}})?|0\.[0-9]{{0,2}}[1-9])"
 _LENGTH: Final = "|".join(
     [
         r"[1-9][0-9]{0,10}(\.[0-9]{1,3})?ms",
-        *(_NUMBER.format(most=most) + unit for unit, most in (("s", 7), ("m", 5), ("h", 3), ("d", 2), ("w", 1))),
+        *(
+            _NUMBER.format(maximum=maximum) + unit
+            for unit, maximum in (("s", 7), ("m", 5), ("h", 3), ("d", 2), ("w", 1))
+        ),
     ]
 )
 DURATION: Final = f"^({_LENGTH}){{1,5}}$"
@@ -101,7 +104,7 @@ BUS_POSITION: Final = explain(
 )
 """The position of an event or of the bus."""
 
-LARGEST: Final = 2**53 - 1
+MAX_SAFE_INTEGER: Final = 2**53 - 1
 
 
 def text(pattern: str, description: str = "", **more: Any) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from scratchbus.http.patterns import MEANINGS
 
 MEDIA_TYPE: Final = "application/problem+json"
 
-MOST_LOOKED_AT: Final = 2**20
+MAX_SCANNED: Final = 2**20
 """The most bytes of a refused body that are compared with the OpenAPI document."""
 
 RETRY_AFTER: Final = "1"
@@ -207,7 +207,7 @@ async def _is_as_documented(request: Request) -> bool:
     if schema is None:
         return True
     body = await request.body()
-    if len(body) > MOST_LOOKED_AT:
+    if len(body) > MAX_SCANNED:
         return False
     kind, limiter = request.headers.get("content-type", ""), request.app.state.comparing
     return await anyio.to_thread.run_sync(conformity.fits, schema, body, kind, limiter=limiter)

@@ -16,7 +16,7 @@ from scratchbus import AsyncBus
 from scratchbus.http.callers import Caller, Callers
 from scratchbus.http.parameters import refuse_unknown_parameters
 
-MOST_BUSES: Final = 256
+MAX_BUSES: Final = 256
 """The most buses open at once; beyond that, the least recently used idle one is closed."""
 
 _SELF: Final = Caller("serve", "serve", frozenset(), "daemon", "serve" + token_hex(16))
@@ -89,7 +89,7 @@ class Server:
 
     async def _make_room(self) -> None:
         """Close idle buses, least recently used first, until there is room or all are in use."""
-        while len(self._buses) >= MOST_BUSES:
+        while len(self._buses) >= MAX_BUSES:
             idle = (each for each, opened in self._buses.items() if not opened.users and each is not _SELF)
             oldest = next(idle, None)
             if oldest is None:

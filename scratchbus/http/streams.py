@@ -23,14 +23,14 @@ HEARTBEAT: Final = 15.0
 """The seconds between two heartbeats; a heartbeat has the current position."""
 
 KEPT: Final = 8 * 2**20
-"""The most bytes of frames kept for all groups together; each group may keep `LEAST_KEPT`."""
+"""The most bytes of frames kept for all groups together; each group may keep `MIN_KEPT`."""
 
-LEAST_KEPT: Final = 64 * 1024
+MIN_KEPT: Final = 64 * 1024
 
 PER_STREAM: Final = 0.0002
-"""The seconds for which events are collected to be sent together, per stream of the process, up to `LONGEST_TICK`."""
+"""The seconds for which events are collected to be sent together, per stream of the process, up to `MAX_TICK`."""
 
-LONGEST_TICK: Final = 0.2
+MAX_TICK: Final = 0.2
 
 LOOK: Final = 2.0
 """The seconds between two checks for streams to end."""
@@ -156,7 +156,7 @@ class Streams:
         return self._position
 
     def _limit(self) -> int:
-        return max(LEAST_KEPT, KEPT // max(1, len(self._groups)))
+        return max(MIN_KEPT, KEPT // max(1, len(self._groups)))
 
     async def _start(self) -> None:
         bus = await self._own_bus()
@@ -200,7 +200,7 @@ class Streams:
                     encoded[how] = frame(event, text_of(self._position), self._bus, how)
                 group.add(encoded[how])
         if encoded and self._flushing is None:
-            seconds = min(LONGEST_TICK, self._count * PER_STREAM)
+            seconds = min(MAX_TICK, self._count * PER_STREAM)
             self._flushing = asyncio.get_running_loop().call_later(seconds, self._flush)
 
     def _flush(self) -> None:

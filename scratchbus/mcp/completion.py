@@ -8,7 +8,7 @@ from scratchbus.mcp.prompts import OUTCOMES
 from scratchbus.mcp.protocol import Client, Params, Result
 from scratchbus.mcp.workspace import Workspace
 
-MOST: Final = 100
+MAX_VALUES: Final = 100
 """The most values in one answer, a limit of the protocol."""
 
 
@@ -23,7 +23,7 @@ class Completions:
         argument, typed = params["argument"]["name"], params["argument"]["value"].lower()
         values = await self._values(params["ref"]["type"] == "ref/resource", argument)
         found = [each for each in values if each.lower().startswith(typed) or each.lower().endswith(typed)]
-        return {"completion": {"values": found[:MOST], "total": len(found), "hasMore": len(found) > MOST}}
+        return {"completion": {"values": found[:MAX_VALUES], "total": len(found), "hasMore": len(found) > MAX_VALUES}}
 
     async def _values(self, is_of_a_resource: bool, argument: str) -> list[str]:
         identity = self._workspace.identity

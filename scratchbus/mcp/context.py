@@ -12,7 +12,7 @@ from scratchbus.mcp.tool_parameters import EventId
 from scratchbus.mcp.toolbox import SETS, ToolGroup, tool
 from scratchbus.mcp.workspace import Workspace
 
-LARGEST: Final = 200_000
+MAX_BUDGET: Final = 200_000
 
 
 class Revisions(TypedDict):
@@ -41,7 +41,7 @@ class ContextTools(ToolGroup):
     @tool("Get your context", SETS)
     async def get_context(
         self,
-        budget: Annotated[int | None, WithJsonSchema({"type": "integer"}), Field(ge=1, le=LARGEST)] = None,
+        budget: Annotated[int | None, WithJsonSchema({"type": "integer"}), Field(ge=1, le=MAX_BUDGET)] = None,
         query: Annotated[str | None, Field(description="What you will do: selects notes.")] = None,
         event_id: EventId = None,
     ) -> Assembled:

@@ -15,7 +15,7 @@ from scratchbus.mcp.workspace import Workspace
 if TYPE_CHECKING:
     from scratchbus import AsyncFiles, ScratchFile
 
-MOST_READ: Final = 100_000
+MAX_READ: Final = 100_000
 """The most characters of a file in an answer."""
 
 Path = Annotated[str, Field(description="Relative, as scripts/check.py.")]
@@ -68,7 +68,7 @@ class FileTools(ToolGroup):
             text = content.decode()
         except UnicodeDecodeError:
             raise InvalidField("path", f"{shown(path)} is not text; use it from its directory") from None
-        if len(text) > MOST_READ:
+        if len(text) > MAX_READ:
             raise InvalidField("path", f"{shown(path)} has {len(text):,} characters; use it from its directory")
         return {"content": text}
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from scratchbus.mcp.identity import Identity
 
-LONGEST: Final = 2_000
+MAX_CHARACTERS: Final = 2_000
 """The most characters of the instructions."""
 
 _LINES: Final = (

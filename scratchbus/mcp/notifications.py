@@ -22,7 +22,7 @@ from scratchbus.mcp.workspace import Workspace
 if TYPE_CHECKING:
     from scratchbus import BusPosition, Change
 
-MOST: Final = 1024
+MAX_SUBSCRIPTIONS: Final = 1024
 """The most connections and requests that subscribe at once."""
 
 _UPDATED: Final = "notifications/resources/updated"
@@ -147,8 +147,10 @@ class ResourceSubscriptions:
             scope.cancel()
 
     def _register(self, key: object, subscriber: _Subscriber) -> None:
-        if len(self._subscribers) >= MOST:
-            raise ProtocolError(INTERNAL_ERROR, f"{MOST:,} connections and requests subscribe already; try again later")
+        if len(self._subscribers) >= MAX_SUBSCRIPTIONS:
+            raise ProtocolError(
+                INTERNAL_ERROR, f"{MAX_SUBSCRIPTIONS:,} connections and requests subscribe already; try again later"
+            )
         self._subscribers[key] = subscriber
 
     async def _start_following(self) -> None:

@@ -10,7 +10,7 @@ from scratchbus.errors import InvalidField, InvalidPosition, shown
 from scratchbus.mcp.answers import ObservationList, page_of
 from scratchbus.mcp.searching import search
 
-LONGEST_CURSOR: Final = 30
+MAX_CURSOR: Final = 30
 
 
 def first(found: list[Observation], limit: int, cursor_of: Callable[[Observation], str]) -> ObservationList:
@@ -45,7 +45,7 @@ def rank(observation: Observation) -> tuple[int, int]:
 def rank_of(cursor: str) -> tuple[int, int]:
     """Return the sort key in a cursor of active observations. Raises InvalidField."""
     priority, _, seq = cursor.partition(".")
-    if not (priority.isdecimal() and seq.isdecimal() and len(cursor) < LONGEST_CURSOR):
+    if not (priority.isdecimal() and seq.isdecimal() and len(cursor) < MAX_CURSOR):
         raise no_cursor(cursor)
     return -int(priority), -int(seq)
 

@@ -20,7 +20,7 @@ from typing import Final
 import anyio
 
 _CHUNK: Final = 65536
-_MOST_AHEAD: Final = 16  # chunks read ahead of processing
+_MAX_READ_AHEAD: Final = 16  # chunks read ahead of processing
 
 
 class InputPipe:
@@ -30,7 +30,7 @@ class InputPipe:
         self._descriptor = descriptor
         self._chunks: asyncio.Queue[bytes] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
-        self._room = threading.Semaphore(_MOST_AHEAD)
+        self._room = threading.Semaphore(_MAX_READ_AHEAD)
         self._is_paused = False
         self._take_directly: Callable[[bytes], bool] | None = None
         try:

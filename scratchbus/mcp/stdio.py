@@ -30,7 +30,7 @@ GRACE: Final = 0.8
 ANSWER_SECONDS: Final = 0.5
 """Seconds to wait for pending answers after the end of the input."""
 
-LONGEST: Final = 20 * 2**20
+MAX_MESSAGE: Final = 20 * 2**20
 """The most bytes of a message. The rest of a longer line is read and discarded."""
 
 _ANY_OF: Final = ("method", "result", "error")
@@ -95,7 +95,7 @@ class _Partial:
     def add(self, chunk: bytes) -> None:
         """Add a chunk; of a line that is too long, keep only the beginning."""
         self.size += len(chunk)
-        if self.size > LONGEST:
+        if self.size > MAX_MESSAGE:
             del self.chunks[1:]
         elif chunk:
             self.chunks.append(chunk)
@@ -127,8 +127,8 @@ async def _receive(session: McpSession, send: Send, chunks: InputPipe) -> None:
 
 
 async def _take(session: McpSession, send: Send, partial: _Partial) -> None:
-    if partial.size > LONGEST:
-        text = f"this message is {partial.size:,} bytes long and was discarded; the limit is {LONGEST:,}"
+    if partial.size > MAX_MESSAGE:
+        text = f"this message is {partial.size:,} bytes long and was discarded; the limit is {MAX_MESSAGE:,}"
         await send(_error(_early_id(partial), INVALID_REQUEST, text))
         return
     line = b"".join(partial.chunks)

@@ -17,10 +17,10 @@ Tags = Annotated[list[str] | None, Field(description="Topics.")]
 Cursor = str | None
 """The `next_cursor` of the last answer."""
 
-MOST: Final = 100
+MAX_LIMIT: Final = 100
 """The most items of a list."""
 
-Limit = Annotated[int, WithJsonSchema({"type": "integer"}), Field(ge=1, le=MOST)]
+Limit = Annotated[int, WithJsonSchema({"type": "integer"}), Field(ge=1, le=MAX_LIMIT)]
 
 Based = Annotated[int | None, Field(description="The one you read.")]
 Overwrite = Annotated[bool, Field(description="Replace it unread.")]

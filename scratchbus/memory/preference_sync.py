@@ -25,7 +25,7 @@ else:
     timetravel = lazy("scratchbus.timetravel")
 
 _TRIES: Final = 5
-_LONGEST: Final = 4 * 1024 * 1024  # bytes of a file
+_MAX_BYTES: Final = 4 * 1024 * 1024  # bytes of a file
 
 
 class Synced(NamedTuple):
@@ -129,7 +129,7 @@ def _read(path: Path) -> tuple[Path, bytes | None]:
         with open(target, "rb", opener=_open_at_once) as file:  # Path.open takes no opener
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise _refusal(path, "is not a regular file; name a text file")
-            found = file.read(_LONGEST + 1)
+            found = file.read(_MAX_BYTES + 1)
     except InvalidField:
         raise
     except FileNotFoundError:
@@ -137,8 +137,8 @@ def _read(path: Path) -> tuple[Path, bytes | None]:
     except (OSError, ValueError, RuntimeError) as problem:  # RuntimeError: a loop of links
         reason = getattr(problem, "strerror", None) or problem
         raise _refusal(path, f"cannot be read: {reason}; check the path") from None
-    if len(found) > _LONGEST:
-        raise _refusal(path, f"is larger than {_LONGEST // 1024**2} MiB; name a text file")
+    if len(found) > _MAX_BYTES:
+        raise _refusal(path, f"is larger than {_MAX_BYTES // 1024**2} MiB; name a text file")
     return target, found
 
 

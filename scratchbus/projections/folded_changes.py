@@ -8,7 +8,7 @@ from typing import Any
 from scratchbus.domain.events import Claimed, Due, Event, Linked, Released, Repeated, StatusChanged, Updated
 from scratchbus.domain.observation import Claim, Observation
 from scratchbus.domain.schedule import is_scheduled
-from scratchbus.domain.values import LARGEST, moment
+from scratchbus.domain.values import MAX_SAFE_INTEGER, moment
 
 
 def _updated(observation: Observation, event: Updated) -> dict[str, Any]:
@@ -16,7 +16,7 @@ def _updated(observation: Observation, event: Updated) -> dict[str, Any]:
 
 
 def _repeated(observation: Observation, event: Repeated) -> dict[str, Any]:
-    changes: dict[str, Any] = {"occurrences": min(observation.occurrences + event.times, LARGEST)}
+    changes: dict[str, Any] = {"occurrences": min(observation.occurrences + event.times, MAX_SAFE_INTEGER)}
     if event.ttl is not None:
         changes["expires_at"] = moment(event.ms + event.ttl)
     elif event.expires_at is not None:

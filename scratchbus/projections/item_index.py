@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _BYTES: Final = 2_000  # approximate size of an item without its text
 _WORD: Final = re.compile(r"\w+")
-_MOST_WORDS: Final = 64
+_MAX_WORDS: Final = 64
 
 
 class FoundItem(NamedTuple):
@@ -144,7 +144,7 @@ class ItemIndex:
     def _matching(self, query: str) -> Iterator[FoundItem]:
         """Yield the items that have any word of a query, best match first."""
         index = self._updated_fulltext()
-        terms = " OR ".join(f'"{word}"' for word in _WORD.findall(query)[:_MOST_WORDS])
+        terms = " OR ".join(f'"{word}"' for word in _WORD.findall(query)[:_MAX_WORDS])
         rows = index.execute("SELECT id, -rank FROM items WHERE text MATCH ? ORDER BY rank, rowid", (terms,)).fetchall()
         yield from (FoundItem(self._all[id], score) for id, score in rows)
 

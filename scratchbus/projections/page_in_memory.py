@@ -31,7 +31,7 @@ BeforeAfter = tuple[Observation | None, Observation | None]
 
 _ALL = ("all", "")
 
-_MOST_STALE = 1_000
+_MAX_STALE = 1_000
 """The number of obsolete alarms that are tolerated, besides one for each observation."""
 
 _SEQ_BITS = 50
@@ -180,7 +180,7 @@ class LivePage:
         for alarm in self._alarms_of(after):
             if alarm not in pending:
                 heappush(self._alarms, alarm)
-        if len(self._alarms) > _MOST_STALE + 2 * len(self._documents):
+        if len(self._alarms) > _MAX_STALE + 2 * len(self._documents):
             self._alarms = [alarm for document in self._shown.values() for alarm in self._alarms_of(document)]
             heapify(self._alarms)
         self._await_next()

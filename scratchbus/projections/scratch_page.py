@@ -15,7 +15,7 @@ from scratchbus.domain.models import MODEL_SLOTS, trusted
 from scratchbus.domain.observation import Claim, Observation
 from scratchbus.domain.observation_models import ObservationFields
 from scratchbus.domain.schedule import is_scheduled
-from scratchbus.domain.values import LARGEST, millis, moment
+from scratchbus.domain.values import MAX_SAFE_INTEGER, millis, moment
 from scratchbus.projections.folded_changes import CHANGES
 from scratchbus.projections.projection import FoldError
 from scratchbus.projections.stored_observation import NO_DETAILS, AnyObservation, StoredObservation
@@ -226,7 +226,7 @@ def added(
         values["id"], values["page"], values["type"] = subject, page, type
         values["source"] = fields.get("source") or fields["by"]
         if "times" in fields:
-            values["occurrences"] = min(fields["times"], LARGEST)
+            values["occurrences"] = min(fields["times"], MAX_SAFE_INTEGER)
         incomplete = _new(Observation)  # like `trusted`
         _set_values(incomplete, values)
         _set_fields_set(incomplete, set())

@@ -13,12 +13,12 @@ import msgspec
 
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.observation_models import ObservationFields
-from scratchbus.domain.values import LARGEST
+from scratchbus.domain.values import MAX_SAFE_INTEGER
 
 DEFAULT_CONFIDENCE: float = ObservationFields.model_fields["confidence"].default
 """The default confidence. msgspec leaves it out if the value is this same object."""
 
-Whole = Annotated[int, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
+Whole = Annotated[int, msgspec.Meta(ge=-MAX_SAFE_INTEGER, le=MAX_SAFE_INTEGER)]
 Confidence = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from scratchbus.domain.observation_models import ObservationFields
-from scratchbus.domain.values import LARGEST, millis, moment
+from scratchbus.domain.values import MAX_SAFE_INTEGER, millis, moment
 from scratchbus.eventlog.bodies import Fields
 from scratchbus.eventlog.codec import Decoded
 from scratchbus.eventlog.raw_entries import RawEntry, entry_numbers, text_of, texts_of
@@ -81,7 +81,7 @@ class PageAdditions:
                 document = encode_plain(row)
             else:
                 *others, seen_by = details
-                document = encode_stored(_stored(*row, _stored_details(*others, min(seen_by, LARGEST), shard)))
+                document = encode_stored(_stored(*row, _stored_details(*others, min(seen_by, MAX_SAFE_INTEGER), shard)))
             self.documents.append(document)
             self._types[row[2]].append(at)
             for tag in body.tags if len(body.tags) < 2 else set(body.tags):

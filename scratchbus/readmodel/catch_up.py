@@ -42,7 +42,7 @@ from scratchbus.readmodel.state_commands import commands
 from scratchbus.telemetry import tracing
 from scratchbus.telemetry.logs import stderr_logger
 
-MOST_CHUNKS = 16
+MAX_CHUNKS = 16
 """How many chunks a projector folds before it checks whether to stop."""
 
 _UNKNOWN = object()
@@ -138,7 +138,7 @@ def catch_up(log: Log, shard: int) -> Step[Checkpoint]:
     """Fold a shard's log up to its end when this began; return the checkpoint then."""
     checkpoint: Checkpoint | None = None
     while True:
-        folded, checkpoint = yield from fold_once(log, shard, checkpoint, max_chunks=MOST_CHUNKS)
+        folded, checkpoint = yield from fold_once(log, shard, checkpoint, max_chunks=MAX_CHUNKS)
         if folded.outcome is not Outcome.DONE:
             yield Pause(JITTER.uniform(0.001, 0.02))  # jitter: another projector is folding
         elif folded.is_all:

@@ -31,7 +31,7 @@ NOW: Final = EVER - 1
 
 _CACHE_KB = 32 * 1024
 _ROW_BYTES = 700  # approximate size of a fact
-_MOST_NUMBERS = 50_000  # names in the cache
+_MAX_NUMBERS = 50_000  # names in the cache
 
 _TABLES = """
 CREATE TABLE entities (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
@@ -182,7 +182,7 @@ class FactIndex:
         found = self._numbers.get(plain_name) or self.entity(name)
         if found is None:
             ((found,),) = self._rows("INSERT INTO entities (name) VALUES (?) RETURNING id", plain_name)
-        if len(self._numbers) < _MOST_NUMBERS:
+        if len(self._numbers) < _MAX_NUMBERS:
             self._numbers[plain_name] = found
         return found
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from scratchbus.errors import TooLarge
 from scratchbus.readmodel.fact_index import Edge
 
-MOST_FOLLOWED: Final = 200_000
+MAX_FOLLOWED: Final = 200_000
 """How many facts one answer may follow."""
 
 Links = Callable[[int], Iterator[tuple[int, Edge]]]
@@ -39,9 +39,9 @@ class Followed:
         """Yield facts. Raises TooLarge after too many."""
         for edge in edges:
             self._count += 1
-            if self._count > MOST_FOLLOWED:
+            if self._count > MAX_FOLLOWED:
                 advice = "ask with a smaller depth, or about entities that are nearer to each other"
-                raise TooLarge("depth", self._count, MOST_FOLLOWED, "facts to follow", advice)
+                raise TooLarge("depth", self._count, MAX_FOLLOWED, "facts to follow", advice)
             yield edge
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from scratchbus.domain.position import START, Position, in_time
 from scratchbus.domain.time_checks import as_time
-from scratchbus.domain.values import LARGEST, Moment, check_page, check_whole, millis, moment
+from scratchbus.domain.values import MAX_SAFE_INTEGER, Moment, check_page, check_whole, millis, moment
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import InvalidField
 from scratchbus.eventlog.below_floor import entries_at
@@ -24,7 +24,7 @@ from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.positions import count_many_positions, read_positions
 from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_kind, entry_position, text_of
 
-MOST_BUCKETS = 1_000
+MAX_BUCKETS = 1_000
 
 EXACT = 5_000
 """Up to so many events are read to count their kinds; of more, about so many."""
@@ -77,7 +77,7 @@ class _ShardCounts(NamedTuple):
 
 def histogram(log: Log, since: Moment | None, until: Moment | None, buckets: int, page: str | None) -> Step[Histogram]:
     """Return the number of events over time, of one page or of all. Raises InvalidInput."""
-    check_whole("buckets", buckets, most=MOST_BUCKETS)
+    check_whole("buckets", buckets, maximum=MAX_BUCKETS)
     shards = range(log.shards) if page is None else [log.shard(check_page(page))]
     start, end = (None if each is None else millis(as_time(name, each)) for name, each in _named(since, until))
     logs: dict[int, _Ends] = {}
@@ -173,7 +173,7 @@ def _count_until(
     """Return, for each time, how many events of a page up to a position come before it, and the next one."""
     found: list[tuple[int, Position | None]] = []
     for start in range(0, len(edges), 250):
-        bounds = [(key, min(until, Position(edge - 1, LARGEST))) for edge in edges[start : start + 250]]
+        bounds = [(key, min(until, Position(edge - 1, MAX_SAFE_INTEGER))) for edge in edges[start : start + 250]]
         found += yield from count_many_positions(shard, bounds)
     return found
 
@@ -226,7 +226,7 @@ def _page_positions(log: Log, first: Position, count: int, page: str) -> Step[li
     if len(positions) < count:
         last = end_of((yield from ask(first.shard, "GET", keys.tail)), first.shard)
         after = max(folded.position, before, *positions)  # the index may have more than `folded` by now
-        positions += yield from _unfolded(log, after, last, [LARGEST], page)
+        positions += yield from _unfolded(log, after, last, [MAX_SAFE_INTEGER], page)
     return positions[:count]
 
 

@@ -152,14 +152,14 @@ class KnownFacts(LiveEdges):
         """Return the facts that are true at a time, the last asserted first; of a chain the nearest first."""
         return [self._fact(edge.seq) for edge in islice(self._holding(at, subject, read, object), limit)]
 
-    def find_different(self, at: int, most: int | None) -> list[Fact]:
+    def find_different(self, at: int, maximum: int | None) -> list[Fact]:
         """Return the facts that are true at a time; of identical ones, the last asserted."""
-        return [self._fact(edge.seq) for edge in islice(self._different(self._holding(at, None, None, None)), most)]
+        return [self._fact(edge.seq) for edge in islice(self._different(self._holding(at, None, None, None)), maximum)]
 
-    def find_and_count(self, at: int, subject: str | None, most: int) -> tuple[list[Fact], int]:
+    def find_and_count(self, at: int, subject: str | None, maximum: int) -> tuple[list[Fact], int]:
         """Return the first different facts that are true at a time, and how many there are in all."""
         found = list(self._different(self._holding(at, subject, None, None)))
-        return [self._fact(edge.seq) for edge in found[:most]], len(found)
+        return [self._fact(edge.seq) for edge in found[:maximum]], len(found)
 
     def _different(self, edges: Iterable[Edge]) -> Iterator[Edge]:
         """Yield the edges that differ from all before them."""

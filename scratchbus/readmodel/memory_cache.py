@@ -30,7 +30,7 @@ from scratchbus.eventlog.stored_documents import decode_document
 from scratchbus.projections.projection import Store
 from scratchbus.readmodel.catch_up import catch_up
 
-MOST_BYTES = 64 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
 """The approximate number of bytes that a bus caches of one kind of memory; the last used one is always kept."""
 
 _AT_ONCE = 1_000  # documents per read: about a millisecond of the engine's time
@@ -110,7 +110,7 @@ class CachedMemory(Generic[M]):
 class MemoryCache(Generic[M]):
     """The recently used memories of one kind. Safe to share between threads."""
 
-    def __init__(self, kind: MemoryKind[M], most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, kind: MemoryKind[M], most_bytes: int = MAX_BYTES) -> None:
         self._kind = kind
         self._most_bytes = most_bytes
         self._lock = threading.Lock()

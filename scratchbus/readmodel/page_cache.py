@@ -12,13 +12,13 @@ from typing import NamedTuple
 from scratchbus.eventlog.stored_documents import decode_row
 from scratchbus.projections.stored_observation import StoredObservation
 
-MOST_READS = 32
+MAX_READS = 32
 """The number of pages of a shard whose documents are cached."""
 
-MOST_FOLDS = 100
+MAX_FOLDS = 100
 """The number of pages of a shard for which a fold is cached."""
 
-MOST_BYTES = 256 * 1024
+MAX_BYTES = 256 * 1024
 """The size of the documents, and of the fold, that are cached of a page."""
 
 

@@ -32,7 +32,7 @@ from scratchbus.projections.stored_observation import AnyObservation
 from scratchbus.readmodel.catch_up import page_in
 from scratchbus.readmodel.fold import Fold, needed
 from scratchbus.readmodel.local_fold import LocalFold, fold_or_commit
-from scratchbus.readmodel.page_cache import MOST_BYTES, MOST_FOLDS, MOST_READS, NO_FOLD, NO_READ, CachedFold, CachedRead
+from scratchbus.readmodel.page_cache import MAX_BYTES, MAX_FOLDS, MAX_READS, NO_FOLD, NO_READ, CachedFold, CachedRead
 from scratchbus.readmodel.query_script import query_script
 
 KeysOf = Callable[[PageKeys], Iterable[str]]
@@ -115,7 +115,7 @@ def query_page(
             types=names.types,
             sets=tuple(keys_of(names)) if keys_of is not None else (),
             page=page,
-            most=-1 if freshness.stale_ok else IN_MEMORY,
+            max_behind=-1 if freshness.stale_ok else IN_MEMORY,
             folded=local_fold.at.stream_id if local_fold else "",
             cached_checkpoint=cached.checkpoint,
             cached_tail=cached.tail if cached.rows is not None else "",
@@ -208,14 +208,14 @@ def _cache_fold(
     """
     folds = keys.cached_folds
     if not extends_cached and (not cached.tail or cached.checkpoint != checkpoint):
-        if len(folds) >= MOST_FOLDS:
+        if len(folds) >= MAX_FOLDS:
             folds.clear()
         folds[page] = CachedFold(checkpoint, tail)
         return
     rows = dict(cached.rows) if extends_cached and cached.rows else {}
     for (_, subject), document in fold.documents.items():
         rows[subject] = None if document is None else encode_document(document)
-    is_large = sum(map(len, filter(None, rows.values()))) > MOST_BYTES
+    is_large = sum(map(len, filter(None, rows.values()))) > MAX_BYTES
     folds[page] = NO_FOLD if is_large else CachedFold(cached.checkpoint, tail, rows)
 
 
@@ -278,11 +278,11 @@ def _decode_open(
     if changed:
         found.sort(key=by_priority)
     if may_cache and (changed is None or result.stored != (cached.checkpoint, cached.tail)):
-        if page not in keys.cached_reads and len(keys.cached_reads) >= MOST_READS:
+        if page not in keys.cached_reads and len(keys.cached_reads) >= MAX_READS:
             keys.cached_reads.clear()
         in_order = dict.fromkeys(map(_id_of, found), b"") | dict(zip(ids, rows, strict=True))
         is_end = result.is_end if changed is None else cached.is_end
-        is_large = sum(map(len, rows)) > MOST_BYTES
+        is_large = sum(map(len, rows)) > MAX_BYTES
         keys.cached_reads[page] = NO_READ if is_large else CachedRead(*result.stored, limit, in_order, is_end)
     return found
 

@@ -9,11 +9,11 @@ from scratchbus.engine.retry_limits import JITTER
 from scratchbus.errors import StateTooOld
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome
 from scratchbus.readmodel import snapshots
-from scratchbus.readmodel.catch_up import MOST_CHUNKS, fold_once
+from scratchbus.readmodel.catch_up import MAX_CHUNKS, fold_once
 from scratchbus.readmodel.rebuild import renew
 from scratchbus.readmodel.scope import Host
 
-_MOST_PAGES = 10_000  # pages whose events are counted
+_MAX_PAGES = 10_000  # pages whose events are counted
 
 
 def run_projector(bus: Host, stop: threading.Event) -> None:
@@ -26,11 +26,11 @@ def run_projector(bus: Host, stop: threading.Event) -> None:
         for shard in range(log.shards):
             try:
                 folded, checkpoints[shard] = bus.converse(
-                    fold_once(log, shard, checkpoints.get(shard), max_chunks=MOST_CHUNKS)
+                    fold_once(log, shard, checkpoints.get(shard), max_chunks=MAX_CHUNKS)
                 )
             except StateTooOld:
                 bus.converse(renew(bus.core))
-                folded, checkpoints[shard] = bus.converse(fold_once(log, shard, max_chunks=MOST_CHUNKS))
+                folded, checkpoints[shard] = bus.converse(fold_once(log, shard, max_chunks=MAX_CHUNKS))
             since.update(folded.pages)
             if folded.outcome is not Outcome.DONE:
                 stop.wait(JITTER.uniform(0.002, 0.03))  # jitter: another projector is folding
@@ -43,11 +43,11 @@ def run_projector(bus: Host, stop: threading.Event) -> None:
 def _take_snapshots(bus: Host, since: Counter[str], stop: threading.Event) -> None:
     """Write a snapshot of each page that has had enough events since the last check that one may be due."""
     log = bus.core.log
-    least = min(snapshots.OPEN_LEAST_EVENTS, snapshots.LEAST_EVENTS)
-    for page in [page for page, events in since.items() if events >= least]:
+    minimum = min(snapshots.OPEN_MIN_EVENTS, snapshots.MIN_EVENTS)
+    for page in [page for page, events in since.items() if events >= minimum]:
         keys = log.keys(log.shard(page))
         bus.converse(snapshots.take_open(keys, page))
         bus.converse(snapshots.take(keys, page, lambda: not stop.is_set()))
         del since[page]
-    if len(since) > _MOST_PAGES:
+    if len(since) > _MAX_PAGES:
         since.clear()

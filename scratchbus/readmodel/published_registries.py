@@ -48,7 +48,7 @@ def publish(log: Log, publication: Published, check: Callable[[str | None], Step
     """
     check_guards(publication.event_id)
     if publication.expected_version is not None:
-        check_whole("expected_version", publication.expected_version, least=0)
+        check_whole("expected_version", publication.expected_version, minimum=0)
     subject, text = publication.event.subject, publication.event.text
     version, current = yield from read_published(log, subject)
     digest = digest_of(publication.verb, text) if publication.event_id is not None else ""

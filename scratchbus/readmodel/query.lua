@@ -8,7 +8,7 @@
 -- The documents of "active" are nil if the reader has cached them; a list follows of the id and the document of each one that
 -- has changed since, nil if it is not open any more or has events that are not folded.
 
-local call, MOST_CHANGES = redis.call, 20 -- to look at more takes as long as to return the documents of a page
+local call, MAX_CHANGES = redis.call, 20 -- to look at more takes as long as to return the documents of a page
 
 local function documents(ids)
   if #ids > 0 and #ids <= 1000 then return call('HMGET', DOCS, unpack(ids)) end
@@ -28,8 +28,8 @@ local entries, touched, seen, extends_cached = {}, {}, {}, 0
 
 -- Returns the events after an event, up to another one; nil if the log no longer has the first one, or if some are missing.
 
-local function events_between(id, event_id, last, most)
-  local some = call('XRANGE', LOG, id, last, 'COUNT', most + 1)
+local function events_between(id, event_id, last, limit)
+  local some = call('XRANGE', LOG, id, last, 'COUNT', limit + 1)
   if not some[1] or some[1][1] ~= id or field_of(some[1], 'id') ~= event_id then return end
   table.remove(some, 1)
   return #some == seq_of(last) - seq_of(id) and some or nil
@@ -40,7 +40,7 @@ end
 local function since_cached()
   if CACHED_TAIL == tail then return {} end
   local id, event_id = string.match(CACHED_TAIL, @LAST(stream_id, event_id)@)
-  return events_between(id, event_id, last, MOST)
+  return events_between(id, event_id, last, MAX_BEHIND)
 end
 
 -- Returns the subject of an entry if it is on the page.
@@ -66,7 +66,7 @@ local function changed_since(earlier, seen_until)
   local now_id, _, now_build, _, now_origin = string.match(checkpoint, @CHECKPOINT@)
   if not now_id or build ~= now_build or origin ~= now_origin then return end
   local behind = seq_of(now_id) - seq_of(id)
-  local events = behind >= 0 and behind <= MOST_CHANGES and events_between(id, event_id, now_id, behind)
+  local events = behind >= 0 and behind <= MAX_CHANGES and events_between(id, event_id, now_id, behind)
   if not events then return end
   local changed = {}
   for _, entry in ipairs(events) do
@@ -76,13 +76,13 @@ local function changed_since(earlier, seen_until)
   return changed
 end
 
-if MOST >= 0 and is_behind then
+if MAX_BEHIND >= 0 and is_behind then
   local behind = seq_of(tail) - seq_of(reached)
-  local newer = CACHED_TAIL ~= '' and CACHED_CHECKPOINT == checkpoint and behind <= MOST and since_cached()
+  local newer = CACHED_TAIL ~= '' and CACHED_CHECKPOINT == checkpoint and behind <= MAX_BEHIND and since_cached()
   if newer then
     extends_cached = 1
   else
-    newer = behind > MOST and {} or call('XRANGE', LOG, reached == '' and '-' or '(' .. reached, last, 'COUNT', MOST)
+    newer = behind > MAX_BEHIND and {} or call('XRANGE', LOG, reached == '' and '-' or '(' .. reached, last, 'COUNT', MAX_BEHIND)
     if #newer ~= behind then return {now, tail, checkpoint, -1} end -- some are missing, or the state is of another log
   end
   for _, entry in ipairs(newer) do
@@ -97,14 +97,14 @@ if MOST >= 0 and is_behind then
   end
 end
 local since = 0 -- the time (ms) of the first event that a stale read leaves out
-if MOST < 0 and is_behind then
+if MAX_BEHIND < 0 and is_behind then
   local first = call('XRANGE', LOG, reached == '' and '-' or '(' .. reached, last, 'COUNT', 1)[1]
   if first then since = tonumber(string.match(first[1], @MS@)) end
 end
 local touched_docs = documents(touched)
 
 if OPERATION == 'get' then
-  return {now, tail, checkpoint, MOST < 0 and since or entries, extends_cached, touched, touched_docs,
+  return {now, tail, checkpoint, MAX_BEHIND < 0 and since or entries, extends_cached, touched, touched_docs,
     documents({unpack(ARGV, FIRST)}), 1}
 end
 
@@ -118,14 +118,14 @@ if OPERATION == 'active' then
       flat[#flat + 1] = id
       flat[#flat + 1] = not seen[id] and call('ZSCORE', OPEN, id) and call('HGET', DOCS, id) or false
     end
-    return {now, tail, checkpoint, MOST < 0 and since or entries, extends_cached, touched, touched_docs, false, 0, flat}
+    return {now, tail, checkpoint, MAX_BEHIND < 0 and since or entries, extends_cached, touched, touched_docs, false, 0, flat}
   end
   local ids = call('ZREVRANGE', OPEN, 0, limit < 0 and -1 or limit + #touched - 1)
   local untouched = #touched > 0 and {} or ids
   for _, id in ipairs(#touched > 0 and ids or {}) do
     if not seen[id] then untouched[#untouched + 1] = id end
   end
-  return {now, tail, checkpoint, MOST < 0 and since or entries, extends_cached, touched, touched_docs,
+  return {now, tail, checkpoint, MAX_BEHIND < 0 and since or entries, extends_cached, touched, touched_docs,
     documents(untouched), (limit < 0 or #ids < limit + #touched) and 1 or 0}
 end
 
@@ -233,5 +233,5 @@ if #ids >= limit then
     if rows[r] == ids[#ids] then below = rows[r + 1] end
   end
 end
-return {now, tail, checkpoint, MOST < 0 and since or entries, extends_cached, touched, touched_docs, docs, is_end,
+return {now, tail, checkpoint, MAX_BEHIND < 0 and since or entries, extends_cached, touched, touched_docs, docs, is_end,
   below}

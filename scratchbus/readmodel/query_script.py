@@ -18,14 +18,14 @@ def query_script(
     types: Key,
     sets: Keys,
     page: str,
-    most: int,
+    max_behind: int,
     folded: str,
     cached_checkpoint: str,
     cached_tail: str,
     operation: str,
     of_type: str,
 ) -> None:
-    """Read a page, and up to `most` events after the stream id `folded` or, if that is "", after the checkpoint.
+    """Read a page, and up to `max_behind` events after the stream id `folded` or, if that is "", after the checkpoint.
 
     If the checkpoint is still `cached_checkpoint`, the events up to `cached_tail`, unless that is "", are left out.
 

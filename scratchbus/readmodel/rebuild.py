@@ -34,8 +34,8 @@ CHUNK = 250
 Progress = Callable[[int, int], object]
 """A callback that gets how many events are done, and how many there are; both may grow."""
 
-_MOST_PAUSE_RATIO = 9.0  # times the duration of the preceding work
-_LONGEST_PAUSE = 1.0  # seconds
+_MAX_PAUSE_RATIO = 9.0  # times the duration of the preceding work
+_MAX_PAUSE = 1.0  # seconds
 _TERM = 10.0  # seconds between checks whether the end has come nearer
 _NEARER = 0.8  # of the events that were left before
 _LOG_INTERVAL = 5.0  # seconds between two log lines about the progress
@@ -60,15 +60,15 @@ class Pace:
 
     remaining: int
     since: float
-    pause_ratio: float = _MOST_PAUSE_RATIO
+    pause_ratio: float = _MAX_PAUSE_RATIO
 
     def seconds(self, now: float, took: float, remaining: int, published: int) -> float:
         """Return how many seconds to pause after a chunk, with so many events left, and so many published since."""
         if now - self.since > _TERM:
             is_nearer = remaining < _NEARER * self.remaining
-            self.pause_ratio = min(_MOST_PAUSE_RATIO, self.pause_ratio * 2) if is_nearer else self.pause_ratio / 2
+            self.pause_ratio = min(_MAX_PAUSE_RATIO, self.pause_ratio * 2) if is_nearer else self.pause_ratio / 2
             self.remaining, self.since = remaining, now
-        return min(_LONGEST_PAUSE, took * self.pause_ratio) if published else 0.0
+        return min(_MAX_PAUSE, took * self.pause_ratio) if published else 0.0
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from scratchbus.projections.scratch_page import as_observation, settled_all
 from scratchbus.readmodel.page_query import Freshness, PastState, query_page
 
 _SCAN = 200  # documents a scan reads at once
-_RANGES, _FEWEST, _MOST = 16, 8, 200  # ranges read at once; documents folded at once
+_RANGES, _MIN_DOCUMENTS, _MAX_DOCUMENTS = 16, 8, 200  # ranges read at once; documents folded at once
 _TRIES = 5  # while others page observations in
 
 
@@ -135,7 +135,7 @@ class _Walk:
         collected: list[Observation] = []
         shard = self.checkpoint.position.shard
         since = millis(self.wanted.since) if self.wanted.since is not None else 0
-        size = _MOST if limit is None else max(_FEWEST, min(_MOST, limit))
+        size = _MAX_DOCUMENTS if limit is None else max(_MIN_DOCUMENTS, min(_MAX_DOCUMENTS, limit))
         entries: list[PagedOut] = []
         ranges = _Ranges(self, low, high)
         while (number := (yield from ranges.next())) is not None:

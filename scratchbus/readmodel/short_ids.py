@@ -16,10 +16,10 @@ from scratchbus.eventlog.keys import PageKeys
 from scratchbus.projections.table import is_remembered
 from scratchbus.readmodel.type_indexes import type_indexes
 
-SHORTEST = 6
+MIN_LENGTH = 6
 """The fewest characters of a short id."""
 
-_SHORT = re.compile(rf"[0-9A-HJKMNP-TV-Z]{{{SHORTEST},{ULID_LENGTH - 1}}}")  # the alphabet of ULIDs
+_SHORT = re.compile(rf"[0-9A-HJKMNP-TV-Z]{{{MIN_LENGTH},{ULID_LENGTH - 1}}}")  # the alphabet of ULIDs
 _AT_ONCE = 5_000  # heads per read: about a millisecond of the engine's time
 _LISTED = 5
 
@@ -39,7 +39,8 @@ def whole_id(log: Log, page: str, id: str) -> Step[str]:
         return check_id(text)
     if not _SHORT.fullmatch(text):
         raise InvalidId(
-            f"id: {shown(id)} is not an id; give all {ULID_LENGTH} characters, or at least the last or first {SHORTEST}"
+            f"id: {shown(id)} is not an id; give all {ULID_LENGTH} characters, or at least "
+            f"the last or first {MIN_LENGTH}"
         )
     found = sorted((yield from _find(log, page, text)))
     if not found:

@@ -28,13 +28,13 @@ from scratchbus.eventlog.raw_entries import entry_id, entry_position, text_of
 from scratchbus.eventlog.stored_documents import read_observations
 from scratchbus.readmodel.type_indexes import type_indexes
 
-LEAST_EVENTS, EVENTS_PER_DOCUMENT = 5_000, 4
+MIN_EVENTS, EVENTS_PER_DOCUMENT = 5_000, 4
 """A snapshot is written after so many events: at least, and for each of its documents.
 
 So all snapshots together have at most a quarter as many documents as the log has events, compressed to a fifth.
 """
 
-OPEN_LEAST_EVENTS, OPEN_MOST = 1_000, 5_000
+OPEN_MIN_EVENTS, OPEN_MAX = 1_000, 5_000
 """The same for snapshots of the open observations; a page with more open ones has no such snapshots."""
 
 PART = 1_000
@@ -42,7 +42,7 @@ PART = 1_000
 
 OPEN_ENDING = b"/open"
 
-MOST_UNPACKED = 256 * 1024 * 1024
+MAX_UNPACKED = 256 * 1024 * 1024
 """The most bytes of a part: it has 1,000 documents, each of which may have three fields of 64 KiB."""
 
 
@@ -56,12 +56,12 @@ class Snapshot(NamedTuple):
 
 def is_due(events: int, documents: int) -> bool:
     """Return whether a snapshot of this many documents is due, this many events after the previous one."""
-    return events >= max(LEAST_EVENTS, EVENTS_PER_DOCUMENT * documents)
+    return events >= max(MIN_EVENTS, EVENTS_PER_DOCUMENT * documents)
 
 
 def is_open_due(events: int, documents: int) -> bool:
     """Return whether a snapshot of this many open documents is due, this many events after the previous one."""
-    return documents <= OPEN_MOST and events >= max(OPEN_LEAST_EVENTS, EVENTS_PER_DOCUMENT * documents)
+    return documents <= OPEN_MAX and events >= max(OPEN_MIN_EVENTS, EVENTS_PER_DOCUMENT * documents)
 
 
 def stored(keys: ShardKeys, names: PageKeys, ending: bytes = b"") -> Step[list[Position]]:
@@ -99,7 +99,7 @@ def nearest_open(keys: ShardKeys, names: PageKeys, until: Position) -> Step[tupl
         if not (yield from _is_of_log(keys, position, text_of(event_id))):
             continue
         try:
-            return position, read_observations(decompress(packed, MOST_UNPACKED))
+            return position, read_observations(decompress(packed, MAX_UNPACKED))
         except (ValueError, RecursionError):
             continue
     return None
@@ -126,7 +126,7 @@ def load(names: PageKeys, snapshot: Snapshot) -> Step[list[Observation] | None]:
         field = f"{snapshot.position.stream_id}/{part}"
         packed = yield from ask(snapshot.position.shard, "HGET", names.snapshots, field)
         try:
-            documents += read_observations(decompress(packed or b"", MOST_UNPACKED))
+            documents += read_observations(decompress(packed or b"", MAX_UNPACKED))
         except (ValueError, RecursionError):
             return None
     return documents if len(documents) == snapshot.documents else None
@@ -178,7 +178,7 @@ def take_open(keys: ShardKeys, page: str) -> Step[bool]:
     names = PageKeys(keys, page, checkpoint.build)
     last = yield from nearest_open(keys, names, checkpoint.position)
     before, events = yield from count_positions(shard, names.positions, last[0] if last else START)
-    ids, tail = yield from ask_all(shard, [("ZRANGE", names.open, 0, OPEN_MOST), ("GET", keys.tail)])
+    ids, tail = yield from ask_all(shard, [("ZRANGE", names.open, 0, OPEN_MAX), ("GET", keys.tail)])
     if not is_open_due(events - before, len(ids)) or end_of(tail, shard) != checkpoint.position:
         return False
     rows, now = yield from ask_all(shard, [("HMGET", names.docs, *(ids or ["-"])), ("GET", key)])

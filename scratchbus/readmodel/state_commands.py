@@ -25,7 +25,7 @@ from scratchbus.readmodel.type_indexes import unlist
 Writes = dict[Command, list[object]]
 """Arguments, by the verb and the key of the command that takes them."""
 
-_WIDEST = 2_000  # arguments of one command; Lua's unpack fails near 8,000
+_MAX_ARGUMENTS = 2_000  # arguments of one command; Lua's unpack fails near 8,000
 
 
 def commands(
@@ -70,8 +70,8 @@ def commands(
     for page in fold.emptied:
         yield ("DEL", keys.page(page, checkpoint.build).memory)  # first: later memories are written below
     for command, arguments in writes.items():
-        for at in range(0, len(arguments), _WIDEST):
-            yield (*command, *arguments[at : at + _WIDEST])
+        for at in range(0, len(arguments), _MAX_ARGUMENTS):
+            yield (*command, *arguments[at : at + _MAX_ARGUMENTS])
     yield from added_documents
     yield from unlist_commands
     for page, page_positions in positions_by_page.items() if not fold.is_archived else ():

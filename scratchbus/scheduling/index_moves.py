@@ -18,13 +18,13 @@ from scratchbus.eventlog.unchanged import FieldRead, write_if_unchanged
 from scratchbus.projections import scratch_page
 from scratchbus.telemetry.logs import stderr_logger
 
-FEWEST, MOST = 1_024, 16_384
+MIN_ENTRIES, MAX_ENTRIES = 1_024, 16_384
 """The bounds of how many index entries of a page move at once."""
 
 SHARE = 64
 """A part of what is in tables already that moves at once, within these bounds, so that no page has too many tables."""
 
-_WIDEST = 2_000  # arguments of one command
+_MAX_ARGUMENTS = 2_000  # arguments of one command
 
 logger = stderr_logger()
 
@@ -43,7 +43,7 @@ def move_index(log: Log, shard: int, page: str) -> Step[bool]:
     fields = (names.tables, "kept"), (names.tables, "moved"), (names.places, "moves"), (names.paging, "cursor")
     rows = yield from ask_all(shard, [("HGET", *field) for field in fields])
     entries, moved = (int(row or 0) for row in rows[:2])
-    if entries < min(MOST, max(FEWEST, moved // SHARE)):
+    if entries < min(MAX_ENTRIES, max(MIN_ENTRIES, moved // SHARE)):
         return False
     # entries change only together with one of these fields
     reads = [FieldRead(*field, row) for field, row in zip(fields, rows, strict=True)]
@@ -64,7 +64,7 @@ def move_index(log: Log, shard: int, page: str) -> Step[bool]:
     numbers = list(ranges)
     writes: list[Command] = [
         ("DEL", names.paged),
-        *(("HDEL", names.places, *numbers[at : at + _WIDEST]) for at in range(0, len(numbers), _WIDEST)),
+        *(("HDEL", names.places, *numbers[at : at + _MAX_ARGUMENTS]) for at in range(0, len(numbers), _MAX_ARGUMENTS)),
         ("HSET", names.places, "moves", token_hex(6)),
         ("HSET", names.tables, name.number, str(name), "kept", 0, "moved", moved + len(ids)),
     ]

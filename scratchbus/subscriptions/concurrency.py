@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 
-MOST_AT_ONCE = 1_000
+MAX_AT_ONCE = 1_000
 """The most handlers that may run at once."""
 
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 # from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 # end
 
-MOST_AT_ONCE = 1_000
+MAX_AT_ONCE = 1_000
 """The most handlers that may run at once."""
 
 

@@ -21,8 +21,8 @@ from scratchbus.subscriptions.event_filters import Filters
 from scratchbus.subscriptions.options import Terms, check_attempts, check_name
 
 _PREFIX = "whsec_"
-_LEAST_KEY, _MOST_KEY = 24, 64  # bytes, from Standard Webhooks
-_LONGEST_URL = 2_048
+_MIN_KEY, _MAX_KEY = 24, 64  # bytes, from Standard Webhooks
+_MAX_URL = 2_048
 
 
 class Webhook(NamedTuple):
@@ -83,7 +83,7 @@ def _check_url(url: object) -> str:
         is_valid = parts is not None and parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         parts, is_valid = None, False
-    if parts is None or not is_valid or " " in parts.geturl() or len(parts.geturl()) > _LONGEST_URL:
+    if parts is None or not is_valid or " " in parts.geturl() or len(parts.geturl()) > _MAX_URL:
         raise InvalidField("url", f"{shown(url)} is not a URL; write http(s)://host/path in at most 2,048 characters")
     if "@" in parts.netloc or parts.fragment:
         raise InvalidField("url", f"{shown(parts.hostname)}: leave out the user, the password and the fragment")
@@ -93,7 +93,7 @@ def _check_url(url: object) -> str:
 def _check_secret(secret: object) -> str:
     if isinstance(secret, str) and secret.startswith(_PREFIX):
         try:
-            if _LEAST_KEY <= len(_key_of(secret)) <= _MOST_KEY:
+            if _MIN_KEY <= len(_key_of(secret)) <= _MAX_KEY:
                 return secret
         except (ValueError, binascii.Error):
             pass

@@ -20,8 +20,8 @@ from scratchbus.readmodel.queries import get
 from scratchbus.readmodel.scope import Core
 from scratchbus.telemetry.logs import stderr_logger
 
-_MOST_TAGS = 100
-_MOST_CACHED = 10_000
+_MAX_TAGS = 100
+_MAX_CACHED = 10_000
 _KINDS_WITH_TAGS = frozenset((b"added", b"updated", b"note_added", b"note_updated"))
 """The kinds of events that contain the tags of their subject."""
 
@@ -37,7 +37,7 @@ class Filters(NamedTuple):
     @classmethod
     def of(cls, narrow: EntryFilter, tags: str | Collection[str] | None) -> Self:
         """Return the filters for the arguments of a caller. Raises InvalidField."""
-        return cls(narrow, frozenset(check_tags([tags] if isinstance(tags, str) else tags, _MOST_TAGS)))
+        return cls(narrow, frozenset(check_tags([tags] if isinstance(tags, str) else tags, _MAX_TAGS)))
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -93,7 +93,7 @@ class Tags:
             tags = yield from self._look_up(event)
         self._cache[key] = tags
         self._cache.move_to_end(key)
-        if len(self._cache) > _MOST_CACHED:
+        if len(self._cache) > _MAX_CACHED:
             self._cache.popitem(last=False)
         return tags
 

@@ -34,10 +34,10 @@ from scratchbus.telemetry import tracing
 from scratchbus.telemetry.counters import counts
 from scratchbus.telemetry.logs import stderr_logger
 
-MOST_PULLED = 1_000
+MAX_PULLED = 1_000
 """The most events in one batch."""
 
-LONGEST_LEASE_MS = 12 * 3_600_000
+MAX_LEASE_MS = 12 * 3_600_000
 
 POLL_SECONDS = 2.0
 """The most seconds that a pull waits for an event before it checks the engine for other changes."""
@@ -90,9 +90,9 @@ class Pull:
     def __init__(self, core: Core, name: str, max_events: int, lease: Duration, by: str | None) -> None:
         self._core = core
         self._name = check_name(name)
-        self._max_events = check_whole("max", max_events, most=MOST_PULLED)
-        ms = duration_ms(lease, "lease", least=1000)
-        if ms is None or ms > LONGEST_LEASE_MS:
+        self._max_events = check_whole("max", max_events, maximum=MAX_PULLED)
+        ms = duration_ms(lease, "lease", minimum=1000)
+        if ms is None or ms > MAX_LEASE_MS:
             raise InvalidTTL(f"lease: {shown(lease)} is not a valid lease; use 1s to 12h")
         self._lease_ms = ms
         self._by = by or core.process
@@ -194,8 +194,8 @@ class Pull:
             return Attempt(NOTHING, (head.due - grant.now) / 1000)
         out = [head._replace(state=OUT), *rest]
         event = yield from event_at(self._core, head.position)
-        most = grant.max_attempts or Terms().max_attempts
-        if event is None or head.attempt > most:
+        maximum = grant.max_attempts or Terms().max_attempts
+        if event is None or head.attempt > maximum:
             yield from hand_out(lease, out, grant.ends, grant.origins)
             yield from give_up(self._core, self._name, lease.token, head, event, WENT_AWAY, head.attempt - 1)
             return Attempt(NOTHING)

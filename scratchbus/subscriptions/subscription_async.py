@@ -14,7 +14,7 @@ from scratchbus.domain.values import Duration, check_whole
 from scratchbus.errors import LeaseLost, ScratchbusError
 from scratchbus.eventlog.reader import Stop
 from scratchbus.readmodel.scope import AsyncHost
-from scratchbus.subscriptions.concurrency_async import MOST_AT_ONCE, run_together
+from scratchbus.subscriptions.concurrency_async import MAX_AT_ONCE, run_together
 from scratchbus.subscriptions.consumer import TRANSIENT_ERRORS, Consumer
 from scratchbus.subscriptions.delivery_state import NOT_THE_EVENTS_FAULT, OUT, DeliveryState, reason_of
 from scratchbus.subscriptions.event_filters import Filters
@@ -124,7 +124,7 @@ class AsyncSubscription:
                 async with delivery:
                     await handler(delivery.event)
 
-        at_once = check_whole("concurrency", concurrency, most=MOST_AT_ONCE)
+        at_once = check_whole("concurrency", concurrency, maximum=MAX_AT_ONCE)
         await run_together([work] * at_once, self.close)
 
     async def close(self) -> None:

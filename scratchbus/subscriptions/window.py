@@ -21,7 +21,7 @@ from scratchbus.telemetry import tracing
 from scratchbus.telemetry.counters import counts
 from scratchbus.telemetry.logs import stderr_logger
 
-MOST_UNACKED = 10_000
+MAX_UNACKED = 10_000
 """The most deliveries that may be out at once."""
 
 ACKS_AT_ONCE = 1_000
@@ -80,8 +80,8 @@ class DeliveryWindow:
 
     def check_room(self) -> None:
         """Raise TooManyUnacked when too many deliveries are out to read more."""
-        if len(self._queue) - len(self._waiting) > MOST_UNACKED:
-            raise TooManyUnacked(self.lease.name, MOST_UNACKED)
+        if len(self._queue) - len(self._waiting) > MAX_UNACKED:
+            raise TooManyUnacked(self.lease.name, MAX_UNACKED)
 
     def receive(self, items: Sequence[LogEntry], shard: int, end: CursorEnd) -> None:
         """Keep entries read from a shard, up to its end, until they are enqueued."""

@@ -112,7 +112,7 @@ class OpenSnapshotCollector:
 
     def collect(self, entries: list[RawEntry], count: int, shard: int, documents: Documents) -> None:
         """Write a snapshot after these entries, if it is due; `count` events have been folded."""
-        if count - self._count < snapshots.OPEN_LEAST_EVENTS:
+        if count - self._count < snapshots.OPEN_MIN_EVENTS:
             return
         rows = [each for each in documents.values() if each.status_class == "open"]
         if snapshots.is_open_due(count - self._count, len(rows)):

@@ -25,7 +25,7 @@ Reached = Position | BusPosition | Observation | str
 """A point for a view to reach: a position or its text, or the observation that a write returned."""
 
 
-MOST_BEHIND = 10_000
+MAX_BEHIND = 10_000
 """The most pending changes of an iterator."""
 
 
@@ -192,9 +192,9 @@ class PendingChanges(Watcher):
 
     def tell(self, change: Change) -> None:
         """Keep a change; if too many are pending, replace them by one resync change."""
-        if len(self._changes) >= MOST_BEHIND:
+        if len(self._changes) >= MAX_BEHIND:
             self._changes.clear()
-            change = Change(None, None, None, f"more than {MOST_BEHIND:,} changes were not read in time")
+            change = Change(None, None, None, f"more than {MAX_BEHIND:,} changes were not read in time")
         self._changes.append(change)
 
     def _take(self) -> Change | None:

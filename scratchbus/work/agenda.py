@@ -94,7 +94,7 @@ class Agenda:
         while first := bounds.first():
             page, min_priority = first.page, -int(bounds.second_rank() or 0)
             found = yield from pick(
-                self._core, page, self._wanted, None, self._ttl, work=self.name, least=min_priority
+                self._core, page, self._wanted, None, self._ttl, work=self.name, min_priority=min_priority
             )  # fmt: skip
             bounds.discard(page)  # so that it comes behind others with the same bound
             if isinstance(found, Picked):

@@ -34,7 +34,7 @@ from scratchbus.subscriptions.options import check_attempts, seconds
 from scratchbus.telemetry.counters import counts
 from scratchbus.telemetry.logs import stderr_logger
 
-LONGEST_DELAY = 60.0
+MAX_DELAY = 60.0
 """The longest automatic delay of a retry, in seconds."""
 
 NO_OUTCOME = "its handler ended without an outcome: resolve, review, archive, release or fail each job"
@@ -45,7 +45,7 @@ UNTRIED = ReleaseTerms(untried=True)
 NOBODY_ELSES = (Conflict, NotFound, BusClosed, *TRANSIENT_ERRORS)
 """Errors that may keep a worker from giving a job back; its claim then lapses by itself, or has lapsed."""
 
-_LONGEST_REASON = 1_000
+_MAX_REASON = 1_000
 _COUNTED = {"resolve": "resolved", "archive": "archived", "review": "reviewed"}
 
 logger = stderr_logger()
@@ -144,7 +144,7 @@ class JobState:
         """Release it for another attempt after a while, or send it to review after the last one."""
         ms = round(self._delay() * 1000) if delay is None else delay_ms(delay, "delay")
         counts.jobs["failed"] += 1
-        reason = " ".join(str(reason).split())[:_LONGEST_REASON]
+        reason = " ".join(str(reason).split())[:_MAX_REASON]
         if self.attempt >= self._terms.max_attempts:
             return (yield from self.give_up_steps(self.attempt, reason, event_id))
         return (yield from self.release_steps(ReleaseTerms(ms, reason=reason), event_id))
@@ -155,7 +155,7 @@ class JobState:
         try:
             return (yield from self.transition_steps(change.Review, reason, event_id))
         except (InvalidField, InvalidTransition):
-            return (yield from self.release_steps(ReleaseTerms(round(LONGEST_DELAY * 1000), reason=reason), event_id))
+            return (yield from self.release_steps(ReleaseTerms(round(MAX_DELAY * 1000), reason=reason), event_id))
 
     def settle_steps(self, problem: BaseException | None) -> Step[Observation]:
         """Fail it for an exception or a missing outcome of its handler; release it untried on an interrupt."""
@@ -165,7 +165,7 @@ class JobState:
 
     def _delay(self) -> float:
         seconds = self._terms.retry_delay * 2 ** min(self.attempt - 1, 16)
-        return float(min(LONGEST_DELAY, seconds)) * JITTER.uniform(0.8, 1.2)
+        return float(min(MAX_DELAY, seconds)) * JITTER.uniform(0.8, 1.2)
 
     def _release(self, back: ReleaseTerms) -> claims.Release:
         return claims.Release.parse({"id": self.id, "by": self.claim.by, "back": back, "fence": self.fence})

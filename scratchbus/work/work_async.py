@@ -16,7 +16,7 @@ from scratchbus.domain.observation_models import ObservationPatch
 from scratchbus.domain.values import Duration, check_whole
 from scratchbus.eventlog.reader import Stop
 from scratchbus.readmodel.scope import AsyncHost
-from scratchbus.subscriptions.concurrency_async import MOST_AT_ONCE, run_together
+from scratchbus.subscriptions.concurrency_async import MAX_AT_ONCE, run_together
 from scratchbus.subscriptions.consumer import NAP, TRANSIENT_ERRORS
 from scratchbus.subscriptions.delivery_state import NOT_THE_EVENTS_FAULT, reason_of
 from scratchbus.telemetry import tracing
@@ -129,7 +129,7 @@ class AsyncWork:
         With `concurrency`, this many jobs are handled at once (1,000 at most). Raises InvalidField.
         """
         self._stop = stop or self._stop
-        others = check_whole("concurrency", concurrency, most=MOST_AT_ONCE) - 1
+        others = check_whole("concurrency", concurrency, maximum=MAX_AT_ONCE) - 1
         self._others = [AsyncWork(*self._shared, self._stop) for _ in range(others)]
         await run_together([partial(each._run, handler) for each in (self, *self._others)], self.close)
         for each in self._others:

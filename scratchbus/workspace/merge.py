@@ -14,8 +14,8 @@ from scratchbus.workspace.checklist import Entry, Slot, lines_of
 
 _FINAL: Final = ("completed", "cancelled")
 _ALIKE: Final = 0.5
-_MOST_PAIRS: Final = 400
-_MOST_COMPARED: Final = 200
+_MAX_PAIRS: Final = 400
+_MAX_COMPARED: Final = 200
 _MANY_LINES: Final = 2_000
 
 Named = tuple[str, Entry]
@@ -113,7 +113,7 @@ def _match_ids(base: Mapping[str, Entry], file: Sequence[Entry], bus: Mapping[st
                 taken.add(ids[index] or "")
     new_items = [index for index, id in enumerate(ids) if id is None]
     unmatched = [id for id in base if id not in taken]
-    if len(new_items) * len(unmatched) <= _MOST_PAIRS:
+    if len(new_items) * len(unmatched) <= _MAX_PAIRS:
         alike = sorted(
             ((_similarity(base[id].text, file[at].text), id, at) for id in unmatched for at in new_items), reverse=True
         )
@@ -125,7 +125,7 @@ def _match_ids(base: Mapping[str, Entry], file: Sequence[Entry], bus: Mapping[st
 
 
 def _similarity(one: str, other: str) -> float:
-    matcher = SequenceMatcher(None, one[:_MOST_COMPARED], other[:_MOST_COMPARED], autojunk=False)
+    matcher = SequenceMatcher(None, one[:_MAX_COMPARED], other[:_MAX_COMPARED], autojunk=False)
     return matcher.ratio() if matcher.quick_ratio() >= _ALIKE else 0.0
 
 

@@ -9,13 +9,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple
 
-MOST_FILES: Final = 50
+MAX_FILES: Final = 50
 """The most files of rules."""
 
-MOST_BYTES: Final = 32 * 1024
+MAX_BYTES: Final = 32 * 1024
 """The most bytes of one file that are shown."""
 
-MOST_IN_ALL: Final = 128 * 1024
+MAX_TOTAL: Final = 128 * 1024
 """The most bytes of all files together."""
 
 _FILES: Final = ("CLAUDE.md", "AGENTS.md")
@@ -49,14 +49,14 @@ def read_rules(directory: str | Path) -> list[Rule]:
     root = Path(directory).resolve()
     rules: list[Rule] = []
     seen: set[str] = set()
-    remaining = MOST_IN_ALL
+    remaining = MAX_TOTAL
     for path in _paths(root):
         rule = _read(root, path, remaining)
         if rule is not None and (rule.sha256 not in seen or not rule.sha256):
             seen.add(rule.sha256)
             remaining -= len(rule.text.encode())
             rules.append(rule)
-    return rules[:MOST_FILES]
+    return rules[:MAX_FILES]
 
 
 def _paths(root: Path) -> Iterator[str]:
@@ -86,13 +86,13 @@ def _read(root: Path, path: str, remaining: int) -> Rule | None:
         digest, data = sha256(), b""
         while block := stream.read(1024 * 1024):
             digest.update(block)
-            data = data or block[: MOST_BYTES + 1]
-    limit = min(MOST_BYTES, max(remaining, 0))
+            data = data or block[: MAX_BYTES + 1]
+    limit = min(MAX_BYTES, max(remaining, 0))
     checksum = digest.hexdigest()
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
-        if len(data) <= MOST_BYTES or problem.start < MOST_BYTES - 4:  # else the cut is within a character
+        if len(data) <= MAX_BYTES or problem.start < MAX_BYTES - 4:  # else the cut is within a character
             return Rule(path, "", checksum, "is not UTF-8 text; save it as UTF-8")
         text = data[: problem.start].decode("utf-8-sig")
     if "\0" in text:

@@ -15,11 +15,11 @@ from scratchbus.errors import Conflict, InvalidInput
 
 T = TypeVar("T")
 
-MOST_BYTES: Final = 1024 * 1024
+MAX_BYTES: Final = 1024 * 1024
 """The most bytes of a file."""
 
 _QUIET = 0.1  # seconds
-_LONGEST_WAIT: Final = 2.0
+_MAX_WAIT: Final = 2.0
 _BOM: Final = b"\xef\xbb\xbf"
 _NOT_THERE: Final = 0o666
 
@@ -29,7 +29,7 @@ def settled(path: Path, read: Callable[[], T]) -> T:
 
     Some editors truncate a file before they write it.
     """
-    deadline = time.monotonic() + _LONGEST_WAIT
+    deadline = time.monotonic() + _MAX_WAIT
     while True:
         found = read()
         try:
@@ -69,8 +69,8 @@ class SharedFile:
         data, mode = self._bytes()
         if data is None:
             return FileContent("", None)
-        if len(data) > MOST_BYTES:
-            raise InvalidInput(f"{self.path} is larger than {MOST_BYTES:,} bytes; move a part of it to another file")
+        if len(data) > MAX_BYTES:
+            raise InvalidInput(f"{self.path} is larger than {MAX_BYTES:,} bytes; move a part of it to another file")
         if b"\0" in data:
             raise InvalidInput(f"{self.path} is binary; replace it with a text, or move it away")
         try:
@@ -116,4 +116,4 @@ class SharedFile:
             os.close(file)
             raise InvalidInput(f"{self.path} is not a file; move it away")
         with os.fdopen(file, "rb") as stream:
-            return stream.read(MOST_BYTES + 1), stat.S_IMODE(status.st_mode)
+            return stream.read(MAX_BYTES + 1), stat.S_IMODE(status.st_mode)

@@ -18,7 +18,7 @@ from tests.benchmarks.processes import running
 from tests.benchmarks.rows import Floor, Row, rates, times
 from tests.benchmarks.stage import BATCH, Sizes, Stage, catch_up, given
 
-SHORT, LEAST = 100, 2_000
+SHORT, MIN_EVENTS = 100, 2_000
 """The long log has so many times as many events as the short one, which has at least as many as that."""
 
 SEEN = 10
@@ -27,7 +27,7 @@ SEEN = 10
 AGO, LIMIT = 100, 20
 """How many events ago the recent past is, and how many observations are asked for there: as the row says."""
 
-MOST_ABOVE = 200 * 2**20
+MAX_ABOVE = 200 * 2**20
 """How many bytes a replay may use beside what is left at its end."""
 
 _STATUS = Path("/proc/self/status")
@@ -36,7 +36,7 @@ _STATUS = Path("/proc/self/status")
 def measure_audit(stage: Stage, sizes: Sizes) -> list[Row]:
     """Measure all of it, on one long log and one short one."""
     long, short = stage.bus("long"), stage.bus("short")
-    then = _see(long, sizes.audited), _see(short, max(LEAST, sizes.audited // SHORT))
+    then = _see(long, sizes.audited), _see(short, max(MIN_EVENTS, sizes.audited // SHORT))
     return [*_replay(stage, sizes, long), *_memory(stage, long), *_looking_back(sizes, (long, short), then)]
 
 
@@ -86,18 +86,18 @@ def _memory(stage: Stage, bus: Bus) -> list[Row]:
     with running(_fold_alone, stage.url, bus.core.log.bus) as other:
         above = other.hear()
     return [
-        Row("replay: memory above the final state's", "", "bytes", above, floor=Floor("ours", "at most", MOST_ABOVE))
+        Row("replay: memory above the final state's", "", "bytes", above, floor=Floor("ours", "at most", MAX_ABOVE))
     ]
 
 
 def _fold_alone(pipe: Connection, url: str, name: str) -> None:
     with Bus.connect(url, bus=name) as bus:
         documents = replay(bus)
-        most = _resident("VmHWM")
+        maximum = _resident("VmHWM")
         gc.collect()
         if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
             libc.malloc_trim(0)
-        pipe.send(most - _resident("VmRSS"))
+        pipe.send(maximum - _resident("VmRSS"))
         assert documents
 
 

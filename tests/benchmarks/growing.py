@@ -38,7 +38,7 @@ RECENT = 100
 KEPT = 100
 """How many events stay in the log of an archive."""
 
-LARGEST = 1.5
+MAX_GROWTH = 1.5
 """How much more something may cost on a thing a thousand times as large."""
 
 console = Console(stderr=True)
@@ -233,7 +233,7 @@ def _print(title: str, sizes: list[int], columns: list[list[Cost]]) -> None:
     table = Table(title, *(f"{size:,}" for size in sizes), "growth", box=None, header_style="bold")
     for costs in zip(*columns, strict=True):
         growth = costs[-1].figure / costs[0].figure
-        style = "red" if growth > LARGEST else ""
+        style = "red" if growth > MAX_GROWTH else ""
         table.add_row(costs[0].what, *(cost.text for cost in costs), f"{growth:.2f}×", style=style)
     Console(width=140).print(table)
 
@@ -244,12 +244,12 @@ def _print(title: str, sizes: list[int], columns: list[list[Cost]]) -> None:
 @click.option(
     "--archived", "most_archived", type=int, default=1_000_000, show_default=True, help="The largest archive."
 )
-def main(most: int, pages: int, most_archived: int) -> None:
+def main(maximum: int, pages: int, most_archived: int) -> None:
     """Measure how costs grow with the size of pages, logs, buses and archives."""
     measured: tuple[tuple[str, Callable[[Stage, int], list[Cost]], list[int]], ...] = (
-        ("open observations", open_page, [1_000, 100_000, most]),
-        ("events in the log", long_log, [1_000, 100_000, most]),
-        ("events behind the time slider", _slide, [10_000, 100_000, most]),
+        ("open observations", open_page, [1_000, 100_000, maximum]),
+        ("events in the log", long_log, [1_000, 100_000, maximum]),
+        ("events behind the time slider", _slide, [10_000, 100_000, maximum]),
         ("pages", many_pages, [10, pages]),
         ("events in the archive", archived, [10_000, most_archived]),
     )

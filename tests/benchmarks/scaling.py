@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from scratchbus import AsyncBus, Bus
-from scratchbus.readmodel.catch_up import MOST_CHUNKS, fold_once
+from scratchbus.readmodel.catch_up import MAX_CHUNKS, fold_once
 from tests.benchmarks.stage import ROOM, given
 from tests.faults.clusters import Cluster
 from tests.faults.servers import Server
@@ -78,7 +78,7 @@ def _fold(bus: Bus) -> None:
     for shard in range(SHARDS):
         known = None
         while True:
-            folded, known = bus.converse(fold_once(bus.core.log, shard, known, max_chunks=MOST_CHUNKS))
+            folded, known = bus.converse(fold_once(bus.core.log, shard, known, max_chunks=MAX_CHUNKS))
             if folded.is_all:
                 break
 

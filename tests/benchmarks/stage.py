@@ -15,7 +15,7 @@ from scratchbus import Bus, NewObservation
 from scratchbus.engine.embedded.server import ensure_running, stop
 from scratchbus.eventlog.checkpoint import Checkpoint, Outcome, checkpoint_key
 from scratchbus.page import Page
-from scratchbus.readmodel.catch_up import MOST_CHUNKS, fold_once
+from scratchbus.readmodel.catch_up import MAX_CHUNKS, fold_once
 
 ROOT = Path(__file__).parents[2]
 
@@ -137,7 +137,7 @@ def catch_up(bus: Bus) -> int:
     known: Checkpoint | None = None
     total = 0
     while True:
-        folded, known = bus.converse(fold_once(bus.core.log, 0, known, max_chunks=MOST_CHUNKS))
+        folded, known = bus.converse(fold_once(bus.core.log, 0, known, max_chunks=MAX_CHUNKS))
         total += folded.events
         if folded.is_all and folded.outcome is Outcome.DONE:
             return total

@@ -34,18 +34,18 @@ def draw(panels: Sequence[Panel]) -> str:
 
 def _panel(panel: Panel, above: float) -> str:
     end = max(at for samples in panel.lines.values() for at, _ in samples)
-    most = _round(max(value for samples in panel.lines.values() for _, value in samples))
+    maximum = _round(max(value for samples in panel.lines.values() for _, value in samples))
     wide, high = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
 
     def x(at: float) -> float:
         return LEFT + wide * at / end
 
     def y(value: float) -> float:
-        return above + TOP + high * (1 - value / most)
+        return above + TOP + high * (1 - value / maximum)
 
     out = [f'<text x="{LEFT}" y="{above + 18}" font-weight="bold">{escape(panel.title)}</text>']
     for step in range(5):
-        value = most * step / 4
+        value = maximum * step / 4
         out.append(f'<line x1="{LEFT}" x2="{LEFT + wide}" y1="{y(value):.1f}" y2="{y(value):.1f}" stroke="#ddd"/>')
         out.append(f'<text x="{LEFT - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{value:g}</text>')
     for step in range(7):
@@ -60,9 +60,9 @@ def _panel(panel: Panel, above: float) -> str:
     return "\n".join(out)
 
 
-def _round(most: float) -> float:
+def _round(maximum: float) -> float:
     """Return a round number that is not below this one."""
-    if most <= 0:
+    if maximum <= 0:
         return 1.0
-    unit = 10.0 ** ceil(log10(most) - 1)
-    return ceil(most / unit) * unit
+    unit = 10.0 ** ceil(log10(maximum) - 1)
+    return ceil(maximum / unit) * unit

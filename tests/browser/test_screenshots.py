@@ -18,7 +18,7 @@ from tests.browser.serving import Served, serve
 from tests.waiting import eventually
 
 DOCS = Path(__file__).parents[2] / "docs" / "images"
-LARGEST = 150_000
+MAX_BYTES = 150_000
 """Bytes of a picture, so that the repository stays small."""
 
 
@@ -133,4 +133,4 @@ def take(window: Window, path: Path) -> None:
     window.wait_for_selector(".time-bars canvas")
     eventually(lambda: window.screenshot() == window.screenshot(), "a window at rest", within=10)
     window.screenshot(path=path, animations="disabled")
-    assert 5_000 < path.stat().st_size < LARGEST, path
+    assert 5_000 < path.stat().st_size < MAX_BYTES, path

@@ -309,7 +309,7 @@ def test_no_answer_has_many_events(connect, fetched, bus, way):
 def test_a_snapshot_saves_folding_what_came_before_it(connect, fetched, monkeypatch, bus, page):
     page = connect(max_observations=10_000).page()
     one = page.add("observation", "one")
-    monkeypatch.setattr("scratchbus.readmodel.snapshots.LEAST_EVENTS", 900)
+    monkeypatch.setattr("scratchbus.readmodel.snapshots.MIN_EVENTS", 900)
     monkeypatch.setattr("scratchbus.readmodel.snapshots.EVENTS_PER_DOCUMENT", 1)
     page.add_many([NewObservation(type="observation", content=f"{n}") for n in range(950)])
     at = page.update(one.id, content="changed").position
@@ -453,7 +453,7 @@ def projector(connect):
 
 
 def test_a_projector_that_has_nothing_to_do_writes_snapshots(bus, page, monkeypatch, projector):
-    monkeypatch.setattr(snapshots, "LEAST_EVENTS", 5)
+    monkeypatch.setattr(snapshots, "MIN_EVENTS", 5)
     monkeypatch.setattr(snapshots, "EVENTS_PER_DOCUMENT", 1)
     monkeypatch.setattr(snapshots, "PART", 2)
     kept = [page.add("observation", f"{n}", tags=["t"]) for n in range(5)]
@@ -465,7 +465,7 @@ def test_a_projector_that_has_nothing_to_do_writes_snapshots(bus, page, monkeypa
 
 
 def test_a_projector_that_has_nothing_to_do_keeps_what_is_open(bus, page, monkeypatch, projector):
-    monkeypatch.setattr(snapshots, "OPEN_LEAST_EVENTS", 5)
+    monkeypatch.setattr(snapshots, "OPEN_MIN_EVENTS", 5)
     monkeypatch.setattr(snapshots, "EVENTS_PER_DOCUMENT", 1)
     kept = [page.add("observation", f"{n}", tags=["t"]) for n in range(5)]
     page.resolve(kept[0].id)
@@ -477,7 +477,7 @@ def test_a_projector_that_has_nothing_to_do_keeps_what_is_open(bus, page, monkey
 
 
 def test_a_snapshot_is_given_up_when_someone_goes_on_folding(bus, page, monkeypatch):
-    monkeypatch.setattr(snapshots, "LEAST_EVENTS", 1)
+    monkeypatch.setattr(snapshots, "MIN_EVENTS", 1)
     monkeypatch.setattr(snapshots, "EVENTS_PER_DOCUMENT", 1)
     monkeypatch.setattr(snapshots, "PART", 1)
     first = page.add("observation", "x")

@@ -199,7 +199,7 @@ async def test_a_call_that_is_cancelled_does_not_spoil_the_next(abus):
 
 
 async def test_a_flushed_log_is_noticed(abus, connect, monkeypatch):
-    monkeypatch.setattr(tail_readers, "LONGEST_BLOCK_MS", 50)
+    monkeypatch.setattr(tail_readers, "MAX_BLOCK_MS", 50)
     bus, events = connect(), abus.events(follow=True, stop=asyncio.Event())
     await abus.page().add("observation", "x")
     assert (await anext(events)).kind == "added"

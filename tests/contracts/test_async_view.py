@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(autouse=True)
 def _notices_soon(monkeypatch):
-    monkeypatch.setattr(tail_readers, "LONGEST_BLOCK_MS", 50)
+    monkeypatch.setattr(tail_readers, "MAX_BLOCK_MS", 50)
 
 
 @pytest.fixture

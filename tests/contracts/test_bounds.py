@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scratchbus import NewObservation, Observation
 from scratchbus.archive.export import line_of
-from scratchbus.domain.values import LARGEST
+from scratchbus.domain.values import MAX_SAFE_INTEGER
 from scratchbus.errors import InvalidField, NotFound, ScratchbusError
 from scratchbus.eventlog.keys import PageKeys
 from tests.engines import ONE
@@ -62,10 +62,10 @@ def test_sightings_beyond_all_measure_that_the_log_holds_are_counted_up_to_the_l
         bus, subject=GHOST, kind="repeated", type="observation", event='{"v":1,"by":"x","times":6' + "0" * 4299 + "}"
     )
     for _ in range(2):
-        assert [each.occurrences for each in read_everything(bus, page)] == [LARGEST, 1]
+        assert [each.occurrences for each in read_everything(bus, page)] == [MAX_SAFE_INTEGER, 1]
         project(bus)
     bus.rebuild()
-    assert [each.occurrences for each in read_everything(bus, page)] == [LARGEST, 1]
+    assert [each.occurrences for each in read_everything(bus, page)] == [MAX_SAFE_INTEGER, 1]
 
 
 def test_sightings_add_up_to_the_largest_number_and_no_further(bus, page):
@@ -95,7 +95,12 @@ def test_a_document_with_a_number_beyond_all_measure_is_read_as_damaged_and_the_
     for _ in range(2):
         newest, damaged = read_everything(bus, page)
         assert newest == other
-        assert (damaged.id, damaged.content, damaged.occurrences, damaged.damaged) == (story.id, "story", LARGEST, True)
+        assert (damaged.id, damaged.content, damaged.occurrences, damaged.damaged) == (
+            story.id,
+            "story",
+            MAX_SAFE_INTEGER,
+            True,
+        )
         (finding,) = [each for each in bus.verify().findings if each.kind == "document"]
         assert "cannot be read" in finding.what
     after = page.update(story.id, content="changed")

@@ -368,7 +368,7 @@ def _die_after(times: int) -> Callable[..., object]:
 
 
 def test_the_past_is_without_it_as_well(bus: Bus, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scratchbus.readmodel.snapshots.LEAST_EVENTS", 2)
+    monkeypatch.setattr("scratchbus.readmodel.snapshots.MIN_EVENTS", 2)
     monkeypatch.setattr("scratchbus.readmodel.snapshots.EVENTS_PER_DOCUMENT", 0)
     first = page.add("observation", "at the beginning")
     id = whisper(page)

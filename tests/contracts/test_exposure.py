@@ -195,7 +195,7 @@ def test_a_share_of_the_reads_is_recorded(connect, monkeypatch):
 
 
 def test_a_long_list_is_recorded_in_several_events(connect, monkeypatch):
-    monkeypatch.setattr(exposing, "_MOST", 2)
+    monkeypatch.setattr(exposing, "_MAX_BATCH", 2)
     page = connect("reader", log_reads=1).page()
     for number in range(5):
         page.add("observation", f"{number}")

@@ -11,7 +11,7 @@ from scratchbus.errors import ArchiveDamaged, InvalidTransition, NotFound, Posit
 from scratchbus.eventlog import index_entries
 from scratchbus.eventlog.index_entries import PagedOut, id_text
 from scratchbus.eventlog.index_tables import (
-    MOST_LOADED,
+    MAX_LOADED,
     Table,
     TableName,
     ids_like,
@@ -33,7 +33,7 @@ FEW = 3
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
-    monkeypatch.setattr("scratchbus.scheduling.index_moves.FEWEST", FEW)
+    monkeypatch.setattr("scratchbus.scheduling.index_moves.MIN_ENTRIES", FEW)
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_any_interleaving_is_answered_as_by_a_page_that_pages_nothing_out(bus, p
 
 def test_tables_grow_with_what_is_in_tables_already(bus, page, monkeypatch):
     monkeypatch.setattr("scratchbus.scheduling.index_moves.SHARE", 2)
-    monkeypatch.setattr("scratchbus.scheduling.index_moves.MOST", 8)
+    monkeypatch.setattr("scratchbus.scheduling.index_moves.MAX_ENTRIES", 8)
     sizes = []
     for _ in range(40):
         page.archive(page.add("observation", "x").id)
@@ -221,7 +221,7 @@ def test_a_write_to_an_entry_that_moves_to_a_table_meanwhile_is_refused_as_befor
 
 
 def test_a_link_builds_on_the_newest_table_that_has_the_entry(bus, page, monkeypatch):
-    monkeypatch.setattr("scratchbus.scheduling.index_moves.FEWEST", 1)
+    monkeypatch.setattr("scratchbus.scheduling.index_moves.MIN_ENTRIES", 1)
     gone = page.add("observation", "gone")
     page.archive(gone.id)
     assert page_all_out(bus) == 1
@@ -297,14 +297,14 @@ def test_verify_finds_an_entry_of_a_table_that_is_wrong(bus, page, tmp_path):
 
 
 def test_a_process_keeps_few_tables_in_memory(bus, page):
-    for _ in range(MOST_LOADED + 3):
+    for _ in range(MAX_LOADED + 3):
         page.add_many([NewObservation(type="observation", content="x") for _ in range(FEW)])
         for one in page.list(status="active"):
             page.archive(one.id)
         page_all_out(bus)
-    assert len(tables_of(bus)) == MOST_LOADED + 3
-    assert len(page.list(limit=None)) == (MOST_LOADED + 3) * FEW
-    assert len(bus.core.log.tables) == MOST_LOADED
+    assert len(tables_of(bus)) == MAX_LOADED + 3
+    assert len(page.list(limit=None)) == (MAX_LOADED + 3) * FEW
+    assert len(bus.core.log.tables) == MAX_LOADED
 
 
 @pytest.mark.engines("memory")

@@ -54,7 +54,7 @@ def test_paging_backwards_shows_every_event_once(bus, clock):
 
 
 def test_filters_read_further_back(bus, monkeypatch):
-    monkeypatch.setattr(newest_events, "LARGEST_CHUNK", 8)
+    monkeypatch.setattr(newest_events, "MAX_CHUNK", 8)
     bus.page("p1").add("risk_alert", "old")
     fill(bus, 40)
     assert contents(bus.last_events(3, types=["risk_alert"])) == ["old"]

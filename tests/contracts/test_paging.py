@@ -69,7 +69,7 @@ def fill(page, count=12):
 def index_is(request, monkeypatch):
     """Where the index of what is paged out is."""
     if request.param == "in tables":
-        monkeypatch.setattr("scratchbus.scheduling.index_moves.FEWEST", 1)
+        monkeypatch.setattr("scratchbus.scheduling.index_moves.MIN_ENTRIES", 1)
     return request.param
 
 
@@ -479,9 +479,9 @@ def test_a_view_drops_what_has_been_final_for_long(connect):
 @pytest.mark.real
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    ("rounds", "each", "most"), [(2, 2_000, 160), pytest.param(5, 10_000, 120, marks=pytest.mark.faults)]
+    ("rounds", "each", "maximum"), [(2, 2_000, 160), pytest.param(5, 10_000, 120, marks=pytest.mark.faults)]
 )
-def test_memory_is_flat_however_many_are_archived(bus_name, embedded_url, tmp_path, rounds, each, most, index_is):
+def test_memory_is_flat_however_many_are_archived(bus_name, embedded_url, tmp_path, rounds, each, maximum, index_is):
     """All are added, archived and paged out; what the engine has of each after that is a few bytes, a view nothing.
 
     With the index in tables that is less than a byte, besides what varies.
@@ -502,7 +502,9 @@ def test_memory_is_flat_however_many_are_archived(bus_name, embedded_url, tmp_pa
         assert not documents(bus)
         assert not heads(bus)
         grown = (used[-1] - used[0]) / ((rounds - 1) * each)
-        assert grown < (most if index_is == "in the engine" else 10), f"{grown:.0f} bytes for each that was paged out"
+        assert grown < (maximum if index_is == "in the engine" else 10), (
+            f"{grown:.0f} bytes for each that was paged out"
+        )
         assert len(page.list(status="archived", limit=5)) == 5
         assert_sound(bus)
         forget(bus)

@@ -209,12 +209,12 @@ def test_an_ack_is_all_or_nothing(declared, page, clock):
     assert contents(declared.pull("router")) == ["0"]
 
 
-@pytest.mark.parametrize("most", [1, 7])
-def test_events_of_all_shards_are_delivered_and_acked(declared, most):
+@pytest.mark.parametrize("maximum", [1, 7])
+def test_events_of_all_shards_are_delivered_and_acked(declared, maximum):
     for n in range(40):
         declared.page(f"p{n % 8}").add("observation", f"{n}")
     seen: list[str] = []
-    while (batch := declared.pull("router", max=most)).deliveries:
+    while (batch := declared.pull("router", max=maximum)).deliveries:
         seen += contents(batch)
         ack(declared, batch)
     assert sorted(map(int, seen)) == [*range(40)]
@@ -515,9 +515,9 @@ def test_a_secret_that_is_none_is_refused(bus, secret):
 
 def test_bad_arguments_are_refused(declared, page):
     fill(page, 1)
-    for most in (0, 1001):
+    for maximum in (0, 1001):
         with pytest.raises(InvalidField):
-            declared.pull("router", max=most)
+            declared.pull("router", max=maximum)
     for lease in ("500ms", "13h", "never"):
         with pytest.raises(InvalidTTL):
             declared.pull("router", lease=lease)

@@ -106,16 +106,16 @@ def test_a_reader_writes_nothing(page, reader):
 def test_a_reader_never_asks_for_more_than_a_thousand_events_at_once(page, reading, reader):
     for _ in range(3):
         page.add_many(batch("new", 900))
-    most = [0]
+    maximum = [0]
 
     def weighing(_: object, send: Callable[[], list[object]]) -> list[object]:
         replies = send()
-        most.append(_bodies(replies))
+        maximum.append(_bodies(replies))
         return replies
 
     with interposed(reading, weighing):
         assert len(reader.active()) == len(page.active()) == 2700
-    assert 0 < max(most) <= 1000
+    assert 0 < max(maximum) <= 1000
 
 
 def _bodies(reply: object) -> int:

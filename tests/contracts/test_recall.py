@@ -208,7 +208,7 @@ def test_wrong_arguments_are_refused(bus, wrong, error):
 
 
 def test_common_words_cost_no_rare_ones(bus, monkeypatch):
-    monkeypatch.setattr(recall_index, "MOST_MATCHES", 20)
+    monkeypatch.setattr(recall_index, "MAX_MATCHES", 20)
     for number in range(60):
         bus.notes("s1").add(f"common filler {number}")
     bus.notes("s1").add("common treasure")

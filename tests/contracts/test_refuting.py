@@ -113,7 +113,7 @@ def test_a_cycle_ends(page):
 
 
 def test_a_long_chain_is_told_by_its_ends(page, monkeypatch):
-    monkeypatch.setattr(refutation, "_LONGEST_CHAIN", 3)
+    monkeypatch.setattr(refutation, "_MAX_CHAIN", 3)
     chain = [on(page)]
     for _ in range(5):
         chain.append(on(page, chain[-1]))

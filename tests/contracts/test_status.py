@@ -8,7 +8,7 @@ from scratchbus.commands import read
 from scratchbus.errors import InvalidPosition
 from scratchbus.eventlog.lag import Lag, read_lags
 from scratchbus.readmodel.status import page_status, read_status
-from scratchbus.readmodel.status.bus_status import MOST_PAGES
+from scratchbus.readmodel.status.bus_status import MAX_PAGES
 from tests.engines import ONE
 from tests.inspection import send
 from tests.waiting import eventually
@@ -27,14 +27,14 @@ def round_trips(bus):
 
 
 def test_it_names_the_busiest_pages_and_counts_all(bus):
-    for number in range(MOST_PAGES + 3):
+    for number in range(MAX_PAGES + 3):
         bus.page(f"page-{number:02}").add("observation", "x")
     for _ in range(2):
         bus.page("page-07").add("observation", "x")
     found = bus.status()
-    assert (found.page_count, found.open) == (MOST_PAGES + 3, MOST_PAGES + 5)
+    assert (found.page_count, found.open) == (MAX_PAGES + 3, MAX_PAGES + 5)
     assert [(each.page, each.open) for each in found.pages[:3]] == [("page-07", 3), ("page-00", 1), ("page-01", 1)]
-    assert len(found.pages) == MOST_PAGES
+    assert len(found.pages) == MAX_PAGES
 
 
 @pytest.mark.engines(*ONE)
@@ -62,7 +62,7 @@ def test_it_counts_the_claims_that_are_live(bus, page):
 
 
 def test_claims_are_not_counted_where_that_would_take_long(bus, monkeypatch):
-    monkeypatch.setattr(page_status, "MOST_CLAIMS", 1)
+    monkeypatch.setattr(page_status, "MAX_CLAIMS", 1)
     for name, count in (("long", 2), ("short", 1)):
         for number in range(count):
             bus.page(name).add("observation", f"{number}")
@@ -111,7 +111,7 @@ def test_a_place_at_the_end_of_the_log_or_beyond_it_is_not_behind(bus, page):
 
 
 def test_all_pages_are_listed_by_how_busy_they_are(bus):
-    for number in range(MOST_PAGES + 3):
+    for number in range(MAX_PAGES + 3):
         bus.page(f"page-{number:02}").add("observation", "x")
     claimed = bus.page("page-07").add("observation", "y")
     bus.page("page-07").claim(claimed.id)
@@ -119,7 +119,7 @@ def test_all_pages_are_listed_by_how_busy_they_are(bus):
     pages = bus.pages()
     assert (pages[0].page, pages[0].open, pages[0].claimed) == ("page-07", 2, 1)
     assert (pages[-1].page, pages[-1].open, pages[-1].claimed) == ("session:s1", 0, 0)
-    assert len(pages) == bus.status().page_count == MOST_PAGES + 4
+    assert len(pages) == bus.status().page_count == MAX_PAGES + 4
 
 
 def test_pages_are_listed_as_they_were(bus):
@@ -149,5 +149,5 @@ def test_a_page_is_counted_by_status_and_type(bus, page, monkeypatch):
     assert (counts.page, counts.total, counts.is_all) == (page.name, 3, True)
     assert (counts.statuses, counts.types) == ({"active": 2, "resolved": 1}, {"observation": 2, "risk_alert": 1})
     assert page.as_of(before).counts().statuses == {"active": 3}
-    monkeypatch.setattr(read, "MOST_COUNTED", 2)
+    monkeypatch.setattr(read, "MAX_COUNTED", 2)
     assert (page.counts().total, page.counts().is_all) == (2, False)

@@ -473,7 +473,7 @@ def test_bad_arguments_are_refused_before_anything_is_sent(bus):
 
 
 def test_a_consumer_that_never_acks_is_stopped(bus, page, monkeypatch):
-    monkeypatch.setattr(window, "MOST_UNACKED", 3)
+    monkeypatch.setattr(window, "MAX_UNACKED", 3)
     fill(page, 5)
     with bus.subscribe("router") as deliveries:
         taken = [next(deliveries) for _ in range(5)]

@@ -279,7 +279,7 @@ def test_a_key_that_nobody_writes_is_found(bus: Bus, page) -> None:
 
 @pytest.mark.damages_the_log
 def test_only_the_first_findings_are_named_and_all_are_counted(bus: Bus, page, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scratchbus.readmodel.verify.findings.MOST", 2)
+    monkeypatch.setattr("scratchbus.readmodel.verify.findings.MAX_FINDINGS", 2)
     keys = keys_of(bus)
     for number in range(5):
         send(bus, "SET", f"{keys.tag}stray-{number}", "x")

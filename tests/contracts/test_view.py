@@ -38,7 +38,7 @@ from tests.waiting import eventually
 
 @pytest.fixture(autouse=True)
 def _notices_soon(monkeypatch):
-    monkeypatch.setattr(tail_readers, "LONGEST_BLOCK_MS", 50)
+    monkeypatch.setattr(tail_readers, "MAX_BLOCK_MS", 50)
 
 
 @pytest.fixture
@@ -281,7 +281,7 @@ def test_each_iterator_tells_what_changes_from_when_it_was_made(bus, page, view)
 
 
 def test_one_who_does_not_take_the_changes_is_told_that_some_are_missing(bus, page, view, monkeypatch):
-    monkeypatch.setattr(reads, "MOST_BEHIND", 5)
+    monkeypatch.setattr(reads, "MAX_BEHIND", 5)
     slow, quick = view.changes(), view.changes()
     for n in range(7):
         page.add("observation", f"{n}")

@@ -91,8 +91,8 @@ def test_a_context_is_short_enough_for_claude_code_to_show_all_of_it(hooks: Hook
     for number in range(20):
         hooks.bus.page().add("observation", f"{number} " + "more " * 100)
     context = hooks("session-start")["hookSpecificOutput"]["additionalContext"]
-    assert 9_000 < len(context) <= hook.MOST_OUTPUT
-    assert len(hooks.raw("pre-compact", b'{"session_id": "c1"}')) <= hook.MOST_OUTPUT + 1
+    assert 9_000 < len(context) <= hook.MAX_OUTPUT
+    assert len(hooks.raw("pre-compact", b'{"session_id": "c1"}')) <= hook.MAX_OUTPUT + 1
 
 
 def test_a_prompt_comes_with_what_is_relevant_to_it(hooks: Hooks):
@@ -183,7 +183,7 @@ GARBAGE = (
     b'{"prompt": {"a": 1}, "stop_hook_active": "yes"}',
     b'{"session_id": "a b\\u0000/../..", "prompt": "\\u0000", "stop_hook_active": true}',
     b"1" * 5_000,
-    b" " * (hook.MOST_INPUT + 1),
+    b" " * (hook.MAX_INPUT + 1),
 )
 
 
@@ -210,7 +210,7 @@ def test_an_engine_that_is_away_stops_no_agent(hooks: Hooks, name: str):
 
 @pytest.mark.alone
 def test_an_engine_that_does_not_answer_keeps_nobody_waiting(hooks: Hooks, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(hook, "LONGEST", 0.3)
+    monkeypatch.setattr(hook, "MAX_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"redis://127.0.0.1:{server.getsockname()[1]}"
         begun = time.monotonic()

@@ -18,7 +18,7 @@ def import_and_die(url: str, bus: str, shards: int, file: Path, step: int, steps
 
     A step is a change of what the engine holds; nothing but reads is between two. Without that many, write their names.
     """
-    staging._MOST_COMMANDS = 16  # so that a small file has parts at the beginning, in the middle and at the end
+    staging._MAX_COMMANDS = 16  # so that a small file has parts at the beginning, in the middle and at the end
     taken = list[str]()
     do = Staging._do
 

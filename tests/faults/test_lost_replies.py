@@ -32,7 +32,7 @@ from tests.inspection import project
 
 pytestmark = pytest.mark.real
 
-_MOST = 60  # requests or replies of one operation; a refutation has 40
+_MAX_MESSAGES = 60  # requests or replies of one operation; a refutation has 40
 _calls = count(1)
 
 Actor = Callable[[Operation, list[Any], str | None], Any]
@@ -88,7 +88,7 @@ def act_async(proxy: Proxy, direct: Bus) -> Iterator[Actor]:
 def disturb(act: Actor, name: str, direct: Bus, proxy: Proxy, trial: Trial) -> None:
     """Do an operation again and again, and cut the connection one reply, or request, later each time."""
     operation = OPERATIONS[name]
-    for number in range(1, _MOST):
+    for number in range(1, _MAX_MESSAGES):
         things = prepare(operation, direct)
         before = direct.position()
         meanwhile = partial(meddle, operation, direct.page(), things)
@@ -111,7 +111,7 @@ def disturb(act: Actor, name: str, direct: Bus, proxy: Proxy, trial: Trial) -> N
         if not was_cut:
             assert number > 1
             return
-    raise AssertionError(f"{name} takes more than {_MOST} round trips")
+    raise AssertionError(f"{name} takes more than {_MAX_MESSAGES} round trips")
 
 
 def is_own(event: Event) -> bool:
@@ -140,7 +140,7 @@ def test_a_request_that_arrives_after_its_retry_changes_nothing(
     name: str, act: Actor, direct: Bus, proxy: Proxy
 ) -> None:
     operation = OPERATIONS[name]
-    for number in range(1, _MOST):
+    for number in range(1, _MAX_MESSAGES):
         things = prepare(operation, direct)
         before = direct.position()
         proxy.arm("request", number, keep=True)

@@ -21,7 +21,7 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.real
 
-ROUNDS, EACH, FEWEST = 8, 25, 4
+ROUNDS, EACH, MIN_ENTRIES = 8, 25, 4
 
 
 @pytest.fixture(params=["no archive", "an archive"])
@@ -51,7 +51,7 @@ def test_who_pages_out_may_be_killed_anywhere(
     shared_server: Server, bus: Bus, crew: Crew, archive: Path | None
 ) -> None:
     page, random, name = bus.page("main"), Random(7), bus.core.log.bus
-    work = workers.page_out, shared_server.url, name, archive, FEWEST
+    work = workers.page_out, shared_server.url, name, archive, MIN_ENTRIES
     hands = [crew.start(*work) for _ in range(2)]
     projector = crew.start(workers.project, shared_server.url, name)
     told: dict[str, Observation] = {}
@@ -68,7 +68,7 @@ def test_who_pages_out_may_be_killed_anywhere(
         hands.append(crew.start(*work))
         assert {one.id: one for one in page.list(limit=None)} == told
     eventually(lambda: is_paged_out(bus))
-    for one in page.add_many([NewObservation(type="observation", content="late", tags=["t"], owner="o")] * FEWEST):
+    for one in page.add_many([NewObservation(type="observation", content="late", tags=["t"], owner="o")] * MIN_ENTRIES):
         told[one.id] = page.archive(one.id)  # so that what the last one killed left in the engine moves, too
     eventually(lambda: is_paged_out(bus) and (archive is None or tables_of(bus)))
     for process in (*hands, projector):

@@ -20,7 +20,7 @@ from tests.faults.writing import WRITES
 
 pytestmark = pytest.mark.real
 
-_MOST = 40  # replies of one operation
+_MAX_REPLIES = 40  # replies of one operation
 Act = Callable[[Any], Any]
 
 
@@ -71,7 +71,7 @@ def test_the_id_that_the_error_names_is_followed_from_a_fresh_bus(
     writing, bus_name, in_log = WRITES[name], direct.core.log.bus, 0
     things = writing.prepare(direct)
     facade(shared_server.url, bus_name, lambda bus: writing.act(bus, *things, event_id=None))  # loads its scripts
-    for number in range(1, _MOST):
+    for number in range(1, _MAX_REPLIES):
         things = writing.prepare(direct)
         before = direct.position()
 

@@ -41,7 +41,7 @@ def expire(url: str, bus: str, interval: str) -> None:
 
 def page_out(url: str, bus: str, archive: Path | None, fewest: int) -> None:
     """Be an expirer that pages out at once, until the end; at least so many index entries move to the archive."""
-    index_moves.FEWEST = fewest
+    index_moves.MIN_ENTRIES = fewest
     _serve(url, bus, run_expirer, sweep_interval="10ms", keep_final="1ms", archive_url=archive)
 
 

@@ -197,7 +197,7 @@ def test_a_path_knows_only_what_is_true_then(facts):
 def test_what_follows_for_too_many_facts_is_refused(facts, monkeypatch):
     facts.ingest("\n".join(f"hub -> uses -> spoke {number}" for number in range(300)))
     assert len(facts.neighbours("hub", limit=7)) == 7
-    monkeypatch.setattr(fact_paths, "MOST_FOLLOWED", 200)
+    monkeypatch.setattr(fact_paths, "MAX_FOLLOWED", 200)
     with pytest.raises(TooLarge, match="smaller depth"):
         facts.neighbours("spoke 7", 2, limit=None)
     assert len(facts.query("hub", limit=5)) == 5

@@ -173,7 +173,7 @@ def test_an_event_that_cannot_be_read_or_folded_marks_its_observation():
 
 
 def test_alarms_that_no_longer_count_do_not_pile_up(monkeypatch):
-    monkeypatch.setattr(page_in_memory, "_MOST_STALE", 10)
+    monkeypatch.setattr(page_in_memory, "_MAX_STALE", 10)
     story = Story()
     story.add("A", ttl=86_400_000)
     for _ in range(200):

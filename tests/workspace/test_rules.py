@@ -10,7 +10,7 @@ import pytest
 from scratchbus import Bus, events, read_rules
 from scratchbus.cli import main
 from scratchbus.errors import InvalidField
-from scratchbus.workspace.rules import MOST_BYTES, MOST_FILES, MOST_IN_ALL
+from scratchbus.workspace.rules import MAX_BYTES, MAX_FILES, MAX_TOTAL
 
 
 def put(root: Path, path: str, data: str | bytes) -> str:
@@ -42,16 +42,16 @@ def test_a_copy_and_a_link_are_shown_once_and_nothing_from_outside(tmp_path: Pat
 
 
 def test_rules_have_limits(tmp_path: Path):
-    long = "ä" * MOST_BYTES
+    long = "ä" * MAX_BYTES
     digest = put(tmp_path, "CLAUDE.md", "x" + long)
-    for number in range(MOST_FILES + 5):
+    for number in range(MAX_FILES + 5):
         put(tmp_path, f".claude/rules/{number:02}.md", f"{number} " + "x" * 4_000)
     first, *others = read_rules(tmp_path)
     assert first.sha256 == digest
-    assert first.text == "x" + "ä" * (MOST_BYTES // 2 - 1)
+    assert first.text == "x" + "ä" * (MAX_BYTES // 2 - 1)
     assert first.problem == "cut after 32,768 bytes"
-    assert len(others) == MOST_FILES - 1
-    assert sum(len(rule.text.encode()) for rule in (first, *others)) <= MOST_IN_ALL
+    assert len(others) == MAX_FILES - 1
+    assert sum(len(rule.text.encode()) for rule in (first, *others)) <= MAX_TOTAL
 
 
 @pytest.mark.parametrize(

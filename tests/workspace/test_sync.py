@@ -16,7 +16,7 @@ from scratchbus import Bus, WorkspaceSync, watch_preferences, watch_workspace
 from scratchbus.errors import Conflict, InvalidInput, SessionOver, TooLarge
 from scratchbus.workspace import shared_file
 from scratchbus.workspace.merge import merge_text
-from scratchbus.workspace.shared_file import MOST_BYTES, FileChanged, SharedFile
+from scratchbus.workspace.shared_file import MAX_BYTES, FileChanged, SharedFile
 from tests.waiting import eventually
 
 
@@ -168,7 +168,7 @@ def refuses(sync: WorkspaceSync, file: Path, said: str, error: type[Exception] =
     [
         (b"- [ ] a\0b\n", "is binary"),
         ("- [ ] Grün\n".encode("latin-1"), "not UTF-8 text .byte 0xfc at 8."),
-        (b"x" * (MOST_BYTES + 1), "is larger than 1,048,576 bytes"),
+        (b"x" * (MAX_BYTES + 1), "is larger than 1,048,576 bytes"),
     ],
 )
 def test_what_is_no_text_is_refused_and_left_alone(

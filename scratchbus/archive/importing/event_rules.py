@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scratchbus.archive.importing.field_rules import MOST_NOTEPAD, check_fields
+from scratchbus.archive.importing.field_rules import MAX_NOTEPAD, check_fields
 from scratchbus.domain.conversation_events import TextEdited, TurnAppended, TurnsCompacted
 from scratchbus.domain.conversations import Text
 from scratchbus.domain.event import Event
@@ -36,7 +36,7 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.preferences import subject_of as preference_of
 from scratchbus.domain.todo import MAX_ITEMS
-from scratchbus.domain.values import LARGEST, check_whole
+from scratchbus.domain.values import MAX_SAFE_INTEGER, check_whole
 from scratchbus.errors import InvalidField, shown
 from scratchbus.eventlog.causes import because
 from scratchbus.eventlog.gaps import STATUS as ERASED
@@ -104,8 +104,8 @@ def _problem_after(before: Observation, event: Event) -> str:
             return "makes an observation recur that did not"
         case Repeated() if not before.is_open:
             return f"repeats an observation that is {before.status}"
-        case Repeated() if before.occurrences + event.times > LARGEST:
-            return f"raises the occurrences above the limit of {LARGEST:,}"
+        case Repeated() if before.occurrences + event.times > MAX_SAFE_INTEGER:
+            return f"raises the occurrences above the limit of {MAX_SAFE_INTEGER:,}"
         case Claimed() if not before.is_open:
             return f"claims an observation that is {before.status}"
         case Claimed(fence=None) if before.claim is not None:
@@ -132,13 +132,13 @@ def _problem_in_memory(page: PageState, event: Event) -> str:
         return "comes after its session has ended"
     if isinstance(event, NotepadEdited):
         text = before.content if isinstance(before, NotepadDocument) else ""
-        if _length_after(text, event) > MOST_NOTEPAD:
-            return f"makes a notepad of more than {MOST_NOTEPAD:,} characters"
+        if _length_after(text, event) > MAX_NOTEPAD:
+            return f"makes a notepad of more than {MAX_NOTEPAD:,} characters"
     if isinstance(event, PreferenceForgotten) and not (isinstance(before, Preference) and not before.forgotten):
         return "forgets a preference that does not exist"
     if isinstance(event, TextEdited) and isinstance(before, Text):
         size = len(before.content) + len(event.content)
-        return f"makes a text of more than {MOST_NOTEPAD:,} characters" if size > MOST_NOTEPAD else ""
+        return f"makes a text of more than {MAX_NOTEPAD:,} characters" if size > MAX_NOTEPAD else ""
     if isinstance(event, TodoWritten) and isinstance(before, TodoDocument):
         plan = evolve(before, event)
         if plan is not None and len(plan.todos) > MAX_ITEMS:

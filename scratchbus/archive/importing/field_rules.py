@@ -19,24 +19,24 @@ from scratchbus.domain.checks import (
     check_tags,
     check_text,
 )
-from scratchbus.domain.conversations import MOST_COMPACTED, check_path, check_role
+from scratchbus.domain.conversations import MAX_COMPACTED, check_path, check_role
 from scratchbus.domain.events import EVENTS, Changes
 from scratchbus.domain.items import check_name, check_namespace
 from scratchbus.domain.lifecycle import StatusClass
 from scratchbus.domain.observation_models import NewObservation, invalid
 from scratchbus.domain.position import Position
 from scratchbus.domain.preferences import check_key, check_preference
-from scratchbus.domain.registry import HIGHEST_PRIORITY, MOST_TAGS
+from scratchbus.domain.registry import HIGHEST_PRIORITY, MAX_TAGS
 from scratchbus.domain.registry_yaml import parse_registry
 from scratchbus.domain.relation_registry import parse_relations
-from scratchbus.domain.runs import MOST_STEPS
+from scratchbus.domain.runs import MAX_KEPT_STEPS
 from scratchbus.domain.scratchpad import check_content as check_scratchpad
 from scratchbus.domain.tasks import check_text as check_task
 from scratchbus.domain.time_checks import as_time
 from scratchbus.domain.todo import apply_changes, parse_changes
 from scratchbus.domain.values import (
-    LARGEST,
     MAX_BYTES,
+    MAX_SAFE_INTEGER,
     check_id,
     check_page,
     check_source,
@@ -47,11 +47,11 @@ from scratchbus.errors import InvalidField, InvalidInput, shown
 from scratchbus.projections.session import PAGES
 from scratchbus.projections.table import check_subject
 
-MOST_NOTEPAD = 1_000_000
+MAX_NOTEPAD = 1_000_000
 """The most characters of a notepad, whatever the settings."""
 
-_MOST_TYPES = 8 * 1024 * 1024  # characters of a registry
-_LONGEST_MS = 100 * 365 * 86_400_000  # the longest duration
+_MAX_TYPES = 8 * 1024 * 1024  # characters of a registry
+_MAX_MS = 100 * 365 * 86_400_000  # the longest duration
 _RESERVED = ("cleared", "erased")  # the append script marks a head that has left the page with these
 
 
@@ -71,14 +71,14 @@ def _check_relations(text: str) -> str:
     return text
 
 
-_Span = Annotated[int, Field(ge=1, le=_LONGEST_MS)]
-_Delay = Annotated[int, Field(ge=0, le=_LONGEST_MS)]
-_Count = Annotated[int, Field(ge=1, le=LARGEST)]
+_Span = Annotated[int, Field(ge=1, le=_MAX_MS)]
+_Delay = Annotated[int, Field(ge=0, le=_MAX_MS)]
+_Count = Annotated[int, Field(ge=1, le=MAX_SAFE_INTEGER)]
 _Text = Annotated[str, Field(max_length=MAX_BYTES)]
 _Texts = Annotated[list[_Text], Field(max_length=MAX_EVIDENCE)]
-_NotepadText = Annotated[str, Field(max_length=MOST_NOTEPAD)]
-_LongText = Annotated[str, Field(max_length=MOST_NOTEPAD)]
-_Counted = Annotated[int, Field(ge=0, le=LARGEST)]
+_NotepadText = Annotated[str, Field(max_length=MAX_NOTEPAD)]
+_LongText = Annotated[str, Field(max_length=MAX_NOTEPAD)]
+_Counted = Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER)]
 _Id = Annotated[str, AfterValidator(check_id)]
 _Session = _checked(lambda name: page_of_session(name).removeprefix(PAGES))
 
@@ -102,7 +102,7 @@ _RULES: dict[str, Any] = {
     "item.subject": Annotated[str, Field(pattern="^item_[0-9a-f]{32}$")],
     "types.subject": Literal["types"],
     "relations.subject": Literal["relations"],
-    "relations.text": Annotated[_checked(_check_relations), Field(max_length=_MOST_TYPES)],
+    "relations.text": Annotated[_checked(_check_relations), Field(max_length=_MAX_TYPES)],
     "turn.subject": Annotated[str, Field(pattern="^turn_[0-9]{1,16}$")],
     "turns.subject": Annotated[str, Field(pattern="^turn_[0-9]{1,16}$")],
     "file.subject": Annotated[str, Field(pattern="^file_[0-9a-f]{20}$")],
@@ -114,7 +114,7 @@ _RULES: dict[str, Any] = {
         if hasattr(rule, "check") and name != "type"
     },
     "content": _checked(check_content),
-    "tags": _checked(check_tags, most=MOST_TAGS),
+    "tags": _checked(check_tags, maximum=MAX_TAGS),
     "ttl": _Span,
     "status_changed.ttl": _Delay,
     "status": _checked(_check_status),
@@ -135,7 +135,7 @@ _RULES: dict[str, Any] = {
     "next": _checked(partial(as_time, "next")),
     "positions": _checked(lambda texts: [Position.parse(text).stream_id for text in texts]),
     "text": Annotated[
-        _checked(lambda text: parse_registry(text, "types", is_published=True).text), Field(max_length=_MOST_TYPES)
+        _checked(lambda text: parse_registry(text, "types", is_published=True).text), Field(max_length=_MAX_TYPES)
     ],
     "observations": dict[_Id, _Count],
     "tokens": Annotated[int, Field(ge=0)],
@@ -143,14 +143,14 @@ _RULES: dict[str, Any] = {
     "find": _NotepadText,
     "replace": _NotepadText,
     "note.content": _checked(check_content, limit=4 * MAX_BYTES),  # its limit is in characters
-    "note.tags": _checked(check_tags, most=MAX_EVIDENCE),
+    "note.tags": _checked(check_tags, maximum=MAX_EVIDENCE),
     "preference.key": _checked(check_key),
     "preference.text": _checked(check_preference),
     "item.namespace": _checked(lambda labels: list(check_namespace(labels))),
     "item.key": _checked(partial(check_name, "key")),
     "item.value": _checked(check_object, "value"),
     "item.text": _checked(check_text, "text"),
-    "item.ttl": Annotated[int, Field(ge=1, le=LARGEST)],
+    "item.ttl": Annotated[int, Field(ge=1, le=MAX_SAFE_INTEGER)],
     "said_by": _checked(check_label, "said_by"),
     "session_spawned.session": _Session,
     "parent": _Session,
@@ -175,7 +175,7 @@ _RULES: dict[str, Any] = {
     "turns.tokens": _Counted,
     "turn.task": Annotated[str, Field(pattern="^task_[0-9]{1,15}$")],
     "turns": Annotated[
-        list[Annotated[str, Field(pattern="^(turn|task)_[0-9]{1,16}$")]], Field(min_length=1, max_length=MOST_COMPACTED)
+        list[Annotated[str, Field(pattern="^(turn|task)_[0-9]{1,16}$")]], Field(min_length=1, max_length=MAX_COMPACTED)
     ],
     "path": _checked(check_path),
     "size": _Counted,
@@ -186,7 +186,7 @@ _RULES: dict[str, Any] = {
     "text.target": _checked(check_path, field="target"),
     "line": _Counted,
     "steps": Annotated[
-        list[Annotated[Any, PlainValidator(partial(check_object, "steps"))]], Field(max_length=MOST_STEPS)
+        list[Annotated[Any, PlainValidator(partial(check_object, "steps"))]], Field(max_length=MAX_KEPT_STEPS)
     ],
 }
 """The values that live writes append, by field. `note.content` is the field of kinds that begin with `note_`."""

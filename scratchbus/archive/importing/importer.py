@@ -25,7 +25,7 @@ from scratchbus.readmodel.scope import Core
 from scratchbus.readmodel.verify.expected import ExpectedState, PageState
 
 _BETWEEN_PAUSES = 500  # lines to check before yielding to other tasks
-_MOST_MISSING = 100_000_000  # events in a row; more than tombstones can cover
+_MAX_MISSING = 100_000_000  # events in a row; more than tombstones can cover
 _TOGETHER = 200  # heads, scores or keys per command
 
 
@@ -112,7 +112,7 @@ class _ImportedLog:
         """Add the next event. Raises InvalidInput, or NotEmpty if the log has another event in its place."""
         if self._log.shard(event.page) != self._keys.shard:
             raise InvalidInput(f"page {shown(event.page)} is on another shard of this bus")
-        if (missing := event.seq - self._state.at.seq - 1) > _MOST_MISSING:
+        if (missing := event.seq - self._state.at.seq - 1) > _MAX_MISSING:
             raise InvalidInput(f"{missing:,} events are missing before the event at {event.position}")
         if problem := problem_with(self._state.page(event.page), event):
             raise InvalidInput(f"the event at {event.position} {problem}")

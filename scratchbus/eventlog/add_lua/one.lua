@@ -20,9 +20,9 @@ local size = ROOM > 0 and call('ZCARD', OPEN) or -1
 if size >= ROOM then
   if size > ROOM or DISPLACED == '' or soonest ~= stored or tonumber(soonest) <= tonumber(NOW) then return {'other'} end
   displaced = call('ZRANGE', OPEN, 0, 0)[1]
-  local newcomer, newcomers_id, most = subject, id, tonumber(string.match(start, '%d+$'))
+  local newcomer, newcomers_id, newcomers_priority = subject, id, tonumber(string.match(start, '%d+$'))
   local @HEAD_VARIABLES@ = string.match(call('HGET', HEADS, displaced) or '', @HEAD@)
-  if status_class ~= 'o' or holder ~= '' or not_before ~= '' or dedupe_key ~= '' or tonumber(priority) > most then return {'other'} end
+  if status_class ~= 'o' or holder ~= '' or not_before ~= '' or dedupe_key ~= '' or tonumber(priority) > newcomers_priority then return {'other'} end
   local id, subject, kind, batch, prev = newcomers_id .. '.d1', displaced, 'status_changed', '1/2', position
   local body = string.gsub(DISPLACED, '#new#', newcomer, 1)
   position = NOW .. '-' .. format('%d', number)

@@ -118,9 +118,9 @@ function change(...)
     local version, allowed, to = ARGV[at + @VERSION@], ARGV[at + @ALLOWED@], ARGV[at + @STATUS@]
     local argument, fence, tags = ARGV[at + @ARGUMENT@], ARGV[at + @FENCE@], ARGV[at + @TAGS@]
     if op == @PICK@ then
-      local least, below, own, idle
-      least, below, own, argument = match(argument, '^(%d+):(%d*):([%d-]+):(.*)$')
-      subject, idle = pick(allowed, tags, tonumber(least), below, own)
+      local min_priority, below, own, idle
+      min_priority, below, own, argument = match(argument, '^(%d+):(%d*):([%d-]+):(.*)$')
+      subject, idle = pick(allowed, tags, tonumber(min_priority), below, own)
       if not subject then return idle end
       allowed, tags = '', ''
     end

@@ -3,7 +3,7 @@
 local pick
 
 function pick(...) -- see `change` for why it is created on first use
-  local MOST_EXAMINED = 5000 -- open observations examined, so that no other client waits long
+  local MAX_EXAMINED = 5000 -- open observations examined, so that no other client waits long
 
   -- Whether this worker held it before a restart: the owner token is its own, and nothing has happened to it since.
 
@@ -14,10 +14,10 @@ function pick(...) -- see `change` for why it is created on first use
     return tonumber(last_ms) <= tonumber(ms) and tonumber(last_seq) <= tonumber(seq)
   end
 
-  function pick(types, tags, least, below, own)
+  function pick(types, tags, min_priority, below, own)
     local wanted, soonest, examined = {}, 0, 0
     for tag in string.gmatch(tags, '[^,]+') do wanted[#wanted + 1] = ',' .. tag .. ',' end
-    while examined < MOST_EXAMINED do
+    while examined < MAX_EXAMINED do
       local ids = call('ZREVRANGEBYSCORE', OPEN, below == '' and '+inf' or '(' .. below, '-inf', 'LIMIT', 0,
         examined == 0 and 10 or 250)
       if #ids == 0 then return nil, {'idle', now, soonest, '', -1} end
@@ -36,7 +36,7 @@ function pick(...) -- see `change` for why it is created on first use
         if fits and not blocking then
           local free = math.max(holder ~= '' and not is_left(holder, last, own) and tonumber(till) or 0, tonumber(not_before) or 0)
           if free <= now then
-            if tonumber(priority) < least then return nil, {'idle', now, soonest, '', tonumber(priority)} end
+            if tonumber(priority) < min_priority then return nil, {'idle', now, soonest, '', tonumber(priority)} end
             return ids[i]
           end
           if soonest == 0 or free < soonest then soonest = free end

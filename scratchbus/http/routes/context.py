@@ -20,12 +20,12 @@ from scratchbus.http.server import CallerOf, MemoryBus
 
 router = APIRouter(tags=["context"])
 
-LARGEST: Final = 200_000
+MAX_BUDGET: Final = 200_000
 """The most tokens of a context."""
 
 Name = Annotated[str, StringConstraints(pattern=patterns.SESSION)]
 PageText = Annotated[str, StringConstraints(pattern=patterns.PAGE)]
-Budget = Annotated[int, Field(ge=1, le=LARGEST), BeforeValidator(whole_number)]
+Budget = Annotated[int, Field(ge=1, le=MAX_BUDGET), BeforeValidator(whole_number)]
 
 
 class ContextRequest(Body):

@@ -25,7 +25,7 @@ PATH: Final = "/scopes/{scope}/facts"
 ONE: Final = PATH + "/{fact:fact}"
 SAME: Final = PATH + "/same-as"
 
-LARGEST: Final = 200_000
+MAX_BUDGET: Final = 200_000
 """The most tokens of a text about facts."""
 
 
@@ -196,7 +196,7 @@ async def get_fact_timeline(
 async def render_triplets(
     bus: MemoryBus,
     scope: ScopeName,
-    budget: Annotated[int, Query(description="The most tokens of the text.", ge=1, le=LARGEST, examples=[500])],
+    budget: Annotated[int, Query(description="The most tokens of the text.", ge=1, le=MAX_BUDGET, examples=[500])],
     subject: AskedEntity = None,
     at: At = None,
     known_at: KnownAt = None,

@@ -47,7 +47,7 @@ router = APIRouter(tags=["observations"])
 PATH = "/pages/{page}/observations"
 ONE = PATH + "/{id:ulid}"
 
-MOST_COUNTED = 1_000
+MAX_COUNTED = 1_000
 """The most matches that `total` counts."""
 
 TIMES = ("expires_at", "remind_at", "not_before")
@@ -88,7 +88,7 @@ async def list_observations(
     given = {name: value for name, value in filters.items() if value is not None}
     found = await reads.list(given, limit=limit + 1, after=after)
     next_after = found[limit - 1].id if len(found) > limit else None
-    total = {"total": await reads.count(given, limit=MOST_COUNTED)} if count else {}
+    total = {"total": await reads.count(given, limit=MAX_COUNTED)} if count else {}
     return paged(request, found[:limit], next_after, **total)
 
 

@@ -28,13 +28,13 @@ from scratchbus.http.server import CallerOf, MemoryBus
 router = APIRouter(tags=["scratchpad"])
 PATH: Final = "/agents/{agent}/scratchpad"
 
-LONGEST: Final = 10_000
+MAX_CHARACTERS: Final = 10_000
 
 
 class ScratchpadText(Body):
     """The whole text of a scratchpad; a blank one clears it."""
 
-    content: str = Field(json_schema_extra={"maxLength": LONGEST})
+    content: str = Field(json_schema_extra={"maxLength": MAX_CHARACTERS})
 
 
 def check_owner(caller: Caller, agent: str) -> None:

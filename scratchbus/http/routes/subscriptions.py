@@ -23,7 +23,7 @@ from scratchbus.http.webhooks import check_host
 
 router = APIRouter(tags=["subscriptions"])
 
-LONGEST_WAIT_MS: Final = 60_000
+MAX_WAIT_MS: Final = 60_000
 """The longest that a pull waits for events."""
 
 SubscriptionName = Annotated[str, in_path("The name of a subscription"), Name(patterns.PAGE, "router")]
@@ -192,7 +192,7 @@ async def pull_events(request: Request, bus: ActBus, caller: CallerOf, name: Sub
     """
     caller.need("read")
     given = fields_of(await body_of(request), "max", "wait", "lease")
-    if (duration_ms(given.get("wait", 0), "wait", least=0) or 0) > LONGEST_WAIT_MS:
+    if (duration_ms(given.get("wait", 0), "wait", minimum=0) or 0) > MAX_WAIT_MS:
         raise Refusal(422, "invalid-field", "wait: at most a minute; pull again", field="wait")
     pulled = await pull_for(request, bus, name, **given)
     return Response(status_code=499) if pulled is None else answer(_pulled(pulled))

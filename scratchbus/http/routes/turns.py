@@ -15,7 +15,7 @@ from scratchbus.http.memories import events_answer, memory_example, memory_field
 from scratchbus.http.models import Body, NotBlank, optional, takes, whole_number
 from scratchbus.http.moments import When
 from scratchbus.http.parameters import Absent, AnyLimit, Once, SessionName
-from scratchbus.http.patterns import LARGEST
+from scratchbus.http.patterns import MAX_SAFE_INTEGER
 from scratchbus.http.responses import EVENTS, LINK
 from scratchbus.http.schemas import COUNT, STRING, component, document, listed, or_null, record
 from scratchbus.http.server import MemoryBus
@@ -34,7 +34,7 @@ _MANY: Final[dict[str, Any]] = {
     "maxItems": 10_000,
     "description": "The turns to replace; default: all that are shown.",
 }
-_Tokens = Annotated[int, Field(ge=0, le=LARGEST), BeforeValidator(whole_number)]
+_Tokens = Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER), BeforeValidator(whole_number)]
 _ShownId = Annotated[str, StringConstraints(pattern=patterns.SHOWN_TURN)]
 _TurnId = Annotated[str, StringConstraints(pattern=patterns.TURN)]
 AfterTurn = Annotated[

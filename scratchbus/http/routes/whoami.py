@@ -15,7 +15,7 @@ from scratchbus.http.documents import JSON, answer, body_of
 from scratchbus.http.memories import Based
 from scratchbus.http.models import schema_of
 from scratchbus.http.problems import MEDIA_TYPE, Refusal, problem
-from scratchbus.http.routes.scratchpads import LONGEST, ScratchpadText
+from scratchbus.http.routes.scratchpads import MAX_CHARACTERS, ScratchpadText
 from scratchbus.http.schemas import STRING, record
 from scratchbus.http.server import CallerOf, ServerOf
 
@@ -37,7 +37,7 @@ _ACTION: Final = {
 _PARAMETER: Final = {
     "name": "content",
     "type": "string",
-    "description": f"The new scratchpad content (max {LONGEST} chars). Replaces existing content.",
+    "description": f"The new scratchpad content (max {MAX_CHARACTERS} chars). Replaces existing content.",
 }
 _DEFINITION: Final = {**_ACTION, "params": [_PARAMETER], "authorization": "self_subagent"}
 

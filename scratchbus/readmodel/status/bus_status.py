@@ -20,13 +20,13 @@ from scratchbus.readmodel.scope import Core
 from scratchbus.readmodel.status.page_status import PageStatus, read_sizes, with_claims
 from scratchbus.readmodel.status.subscription_status import SubscriptionStatus, read_subscriptions
 
-MOST_PAGES = 20
+MAX_PAGES = 20
 """The most pages in a status: those with the most open observations."""
 
-MOST_GAPS = 20
+MAX_GAPS = 20
 """The most gaps of a log in a status: the first ones."""
 
-MOST_FOREIGN = 1_000
+MAX_FOREIGN = 1_000
 """The most entries behind the end of a log that are counted."""
 
 
@@ -100,7 +100,7 @@ def read_status(core: Core, url: str, directory: str | None, about: dict[str, st
         status, pages = yield from _read_shard(core, shard)
         shards.append(status)
         sizes |= yield from read_sizes(core, shard, pages)
-    busiest = nsmallest(MOST_PAGES, sizes, key=lambda page: (-sizes[page], page))
+    busiest = nsmallest(MAX_PAGES, sizes, key=lambda page: (-sizes[page], page))
     engine = yield from _read_engine(core, about)
     return Status(
         bus=core.log.bus,
@@ -125,7 +125,7 @@ def _read_shard(core: Core, shard: int) -> Step[tuple[ShardStatus, list[str]]]:
     keys = core.log.keys(shard)
     checkpoint = yield from read_checkpoint(keys)
     folded, rejects = checkpoint.position, PageKeys(keys, "", checkpoint.build).rejected
-    foreign = len((yield from read_foreign(core.log, shard, MOST_FOREIGN)))
+    foreign = len((yield from read_foreign(core.log, shard, MAX_FOREIGN)))
     length, tail, rejected, names = yield from ask_all(
         shard, [("XLEN", keys.log), ("GET", keys.tail), ("XLEN", rejects), ("HKEYS", keys.pages)]
     )
@@ -141,7 +141,7 @@ def _read_shard(core: Core, shard: int) -> Step[tuple[ShardStatus, list[str]]]:
         lag_seconds=lag.seconds,
         rejected=rejected,
         missing=sum(gap.missing for gap in gaps),
-        gaps=gaps[:MOST_GAPS],
+        gaps=gaps[:MAX_GAPS],
         floor=floor.stream_id if floor.seq else None,
         foreign=foreign,
     )

@@ -12,7 +12,7 @@ from scratchbus.eventlog.lag import in_ms
 from scratchbus.eventlog.layouts import Head
 from scratchbus.readmodel.scope import Core
 
-MOST_CLAIMS = 1_000
+MAX_CLAIMS = 1_000
 """The most open observations of a page whose claims are counted."""
 
 _AT_ONCE = 1_000  # commands in a round trip
@@ -42,7 +42,7 @@ def read_pages(core: Core) -> Step[list[PageStatus]]:
 def with_claims(core: Core, sizes: Mapping[str, int]) -> Step[list[PageStatus]]:
     """Return the status of pages, given with their numbers of open observations."""
     claims = {page: 0 for page, size in sizes.items() if not size}
-    countable = [page for page, size in sizes.items() if 0 < size <= MOST_CLAIMS]
+    countable = [page for page, size in sizes.items() if 0 < size <= MAX_CLAIMS]
     for batch in _slices(countable):
         claims |= yield from _count_claims(core, batch)
     return [PageStatus(page=page, open=size, claimed=claims.get(page)) for page, size in sizes.items()]

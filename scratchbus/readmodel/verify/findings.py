@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-MOST = 1_000
+MAX_FINDINGS = 1_000
 """How many findings are listed; the others are only counted."""
 
 
@@ -43,10 +43,10 @@ class Verified:
         self.documents += other.documents
         self.pages += other.pages
         self.count += other.count
-        self.findings += other.findings[: MOST - len(self.findings)]
+        self.findings += other.findings[: MAX_FINDINGS - len(self.findings)]
 
     def add(self, kind: str, where: str, what: str) -> None:
         """Add a finding."""
         self.count += 1
-        if len(self.findings) < MOST:
+        if len(self.findings) < MAX_FINDINGS:
             self.findings.append(Finding(kind, where, what))

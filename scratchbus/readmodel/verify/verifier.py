@@ -27,7 +27,7 @@ from scratchbus.eventlog.retries import is_of
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.rebuild import Progress
 from scratchbus.readmodel.scope import Core
-from scratchbus.readmodel.verify.findings import MOST, Verified
+from scratchbus.readmodel.verify.findings import MAX_FINDINGS, Verified
 from scratchbus.readmodel.verify.probe import Moved, Probe, batches, said_end
 from scratchbus.readmodel.verify.stored import StoredKey, StoredKeys
 
@@ -304,7 +304,7 @@ class _Shard:
 
     def _list_foreign(self) -> Step[None]:
         """Report the entries behind the tail."""
-        for entry in (yield from read_foreign(self._log, self._shard, MOST)):
+        for entry in (yield from read_foreign(self._log, self._shard, MAX_FINDINGS)):
             where = f"{self._keys.log} {entry.stream_id}"
             self._verified.add("foreign", where, "was added by hand behind the last event; run `scratchbus repair`")
 

@@ -25,7 +25,7 @@ from scratchbus.http import client_connections, guard
 from scratchbus.http.app import declare_app, scope_of
 from scratchbus.http.callers import SCOPES, LocalUser, TokenHolders
 from scratchbus.http.client_connections import NOBODY, ClientConnection
-from scratchbus.http.guard import MOST_BODY, MOST_PUBLIC_BODY, POLICY, needs_caller
+from scratchbus.http.guard import MAX_BODY, MAX_PUBLIC_BODY, POLICY, needs_caller
 from scratchbus.http.server import Server
 from tests.edges.http.conftest import Served, Tokens, serving, serving_here
 from tests.edges.http.raw import head, send
@@ -343,12 +343,12 @@ class TestSizes:
         answer = send(served.url, parts())
         assert answer.status in (0, 413)  # the connection may be reset before the answer is read
         assert sent < self.BODY
-        assert MOST_BODY < self.BODY
+        assert MAX_BODY < self.BODY
 
     def test_a_delete_in_chunks_has_the_same_limit(self, served):
         def parts() -> Iterator[bytes]:
             yield head(served.url, "POST /api/v1/login HTTP/1.1", "Transfer-Encoding: chunked")
-            for _ in range(MOST_PUBLIC_BODY // 2**12 + 2):
+            for _ in range(MAX_PUBLIC_BODY // 2**12 + 2):
                 yield b"1000\r\n" + b" " * 2**12 + b"\r\n"
 
         assert send(served.url, parts()).status == 413

@@ -30,7 +30,7 @@ def tokens(tmp_path):
 @pytest.fixture
 async def server(embedded_url, tokens, monkeypatch) -> AsyncIterator[Server]:
     """A server with room for the buses of two callers."""
-    monkeypatch.setattr(module, "MOST_BUSES", 2)
+    monkeypatch.setattr(module, "MAX_BUSES", 2)
     server = Server(TokenHolders(tokens), {"url": embedded_url, "bus": f"test-{token_hex(6)}"})
     async with server.running():
         yield server

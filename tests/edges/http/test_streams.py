@@ -92,7 +92,7 @@ async def test_clients_with_the_same_filter_share_frames_and_all_get_them(embedd
 
 async def test_a_client_that_falls_behind_reads_the_log_itself_and_misses_nothing(embedded_url, monkeypatch):
     monkeypatch.setattr(module, "KEPT", 2_000)
-    monkeypatch.setattr(module, "LEAST_KEPT", 2_000)
+    monkeypatch.setattr(module, "MIN_KEPT", 2_000)
     async with opened(embedded_url) as (bus, streams):
         start = await bus.position()
         slow, quick = Client(streams, start), Client(streams, start)

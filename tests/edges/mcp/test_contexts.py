@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scratchbus.context.guidance import GROUPS as GUIDED
 from scratchbus.mcp.groups import BASIC_TOOLS, tool_names
-from scratchbus.mcp.instructions import LONGEST
+from scratchbus.mcp.instructions import MAX_CHARACTERS
 from scratchbus.telemetry.counters import counts
 from tests.edges.mcp.conftest import Connect
 
@@ -23,7 +23,7 @@ async def test_the_instructions_are_short_and_begin_with_the_context(connect: Co
             first, second, *_ = said.splitlines()
             assert first.startswith("You are ")
             assert second.startswith("Call get_context first")
-            assert len(said) <= LONGEST <= 2_000
+            assert len(said) <= MAX_CHARACTERS <= 2_000
         told = basic.client.instructions or ""
         for word in ("Page", "Notes", "Notepad", "Todo list", "Scratchpad"):
             assert f"- {word}: " in told

@@ -16,7 +16,7 @@ import anyio.lowlevel
 import pytest
 
 from scratchbus.mcp.json_rpc import Message
-from scratchbus.mcp.pipes import _CHUNK, _MOST_AHEAD, InputPipe, OutputPipe, _has_room, _unread
+from scratchbus.mcp.pipes import _CHUNK, _MAX_READ_AHEAD, InputPipe, OutputPipe, _has_room, _unread
 from scratchbus.mcp.protocol import PARSE_ERROR
 from scratchbus.mcp.stdio import _receive
 from tests.waiting import PATIENCE
@@ -50,7 +50,7 @@ async def test_only_some_chunks_are_read_ahead():
     os.set_blocking(into, False)
     chunks, sent = InputPipe(out), 0
     with anyio.fail_after(PATIENCE):
-        for _ in range(20 * _MOST_AHEAD):
+        for _ in range(20 * _MAX_READ_AHEAD):
             await anyio.lowlevel.checkpoint()
             try:
                 sent += os.write(into, b"x" * _CHUNK)
@@ -58,7 +58,7 @@ async def test_only_some_chunks_are_read_ahead():
                 if chunks._is_paused:
                     break
     assert chunks._is_paused
-    assert chunks._chunks.qsize() == _MOST_AHEAD
+    assert chunks._chunks.qsize() == _MAX_READ_AHEAD
     os.close(into)
     found = 0
     with anyio.fail_after(PATIENCE):

@@ -25,16 +25,16 @@ class Record(NamedTuple):
 class Journal:
     """A file to which lines are only ever added. Each is handed to the system at once, and so survives `kill -9`."""
 
-    def __init__(self, path: Path, most: int | None = None) -> None:
-        """Open it. One that has more bytes than `most` begins anew, and keeps only what was noted last."""
-        self._most, self._size = most, 0
+    def __init__(self, path: Path, maximum: int | None = None) -> None:
+        """Open it. One that has more bytes than `maximum` begins anew, and keeps only what was noted last."""
+        self._max_bytes, self._size = maximum, 0
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def note(self, what: str, **told: Any) -> None:
         """Add a line; any thread may."""
         line = json.dumps([what, time.monotonic(), time.time() * 1000, told], separators=(",", ":"))
         self._size += os.write(self._file, f"{line}\n".encode())
-        if self._most is not None and self._size > self._most:
+        if self._max_bytes is not None and self._size > self._max_bytes:
             os.ftruncate(self._file, 0)
             self._size = 0
 

@@ -66,7 +66,7 @@ class _Reign:
         era = case.era_of(number)
         skews = [case.reigns[each].skew for each in era if each <= number]
         ahead = accumulate(skews, max)  # the log's time never goes back, so after a failover it may stand still
-        self._frozen = max(most - skew for most, skew in zip(ahead, skews, strict=True)) / 1000
+        self._frozen = max(maximum - skew for maximum, skew in zip(ahead, skews, strict=True)) / 1000
         self._found: Histories = defaultdict(list)
         self._noted: set[int] = set()  # the seqs of events that someone has noted
         self._spans: list[tuple[int, float, float]] = []  # of these events, when they happened

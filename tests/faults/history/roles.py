@@ -137,9 +137,9 @@ def subscribe(part: Part, journal: Journal) -> None:
 
 
 def _session(bus: Bus, name: str, reset: bool, random: Random, journal: Journal) -> None:
-    most = random.randint(50, 300)
+    maximum = random.randint(50, 300)
     with bus.subscribe(name, reset=reset, max_attempts=8, retry_delay="50ms", **SUBSCRIPTIONS[name]) as deliveries:
-        for delivery in islice(deliveries, most):
+        for delivery in islice(deliveries, maximum):
             at = delivery.position
             journal.note("handed", sub=name, at=[at.ms, at.seq], id=delivery.event.id, attempt=delivery.attempt)
             if random.random() < 0.01:

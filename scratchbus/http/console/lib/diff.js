@@ -1,6 +1,6 @@
 // What differs between two texts, by words or by lines.
 
-const MOST = 4_000_000; // cells of the table; beyond that, the middle is shown as replaced
+const MAX_CELLS = 4_000_000; // cells of the table; beyond that, the middle is shown as replaced
 
 /** Return [{kind: "same" | "gone" | "new", text}] in order; `by` is "words" or "lines". */
 export function diffText(before, after, by = "words") {
@@ -20,7 +20,7 @@ const fresh = (text) => ({ kind: "new", text });
 
 /** The longest common subsequence, by the usual table. */
 function between(a, b) {
-  if (a.length * b.length > MOST) return [...a.map(gone), ...b.map(fresh)];
+  if (a.length * b.length > MAX_CELLS) return [...a.map(gone), ...b.map(fresh)];
   const width = b.length + 1;
   const common = new Uint32Array((a.length + 1) * width);
   for (let i = a.length - 1; i >= 0; i--) {

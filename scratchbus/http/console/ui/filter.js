@@ -4,7 +4,7 @@ import { useKeys } from "../lib/keys.js";
 import { go } from "../lib/route.js";
 import { visible } from "../lib/text.js";
 
-const MOST = 8;
+const MAX_OPTIONS = 8;
 
 /** `value` and `onValue(text)`; `suggest(name)` returns the values a name may have, `names` are those names. */
 export function Filter({ value, onValue, names, suggest, placeholder }) {
@@ -19,7 +19,7 @@ export function Filter({ value, onValue, names, suggest, placeholder }) {
   const options = colon
     ? names.includes(name) ? suggest(name).filter((each) => each.toLowerCase().startsWith(begun.replace('"', "").toLowerCase()) && each !== begun) : []
     : names.filter((each) => each.startsWith(name) && name !== "").map((each) => `${each}:`);
-  const shown = open ? options.slice(0, MOST) : [];
+  const shown = open ? options.slice(0, MAX_OPTIONS) : [];
   useEffect(() => setAt(-1), [value]);
 
   const take = (option) => {

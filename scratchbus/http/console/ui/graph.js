@@ -2,8 +2,8 @@
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../lib/base.js";
 import { useKeys } from "../lib/keys.js";
 
-const LARGEST = 1.25;
-const SMALLEST = 0.25;
+const MAX_SCALE = 1.25;
+const MIN_SCALE = 0.25;
 const READABLE = 0.72; // below it, the whole graph is not shown at once
 const TALLEST = 440;
 
@@ -41,7 +41,7 @@ export function Canvas({ drawn, centre, label, nodeOf, markOf = () => "", talles
   useEffect(() => setView(null), [drawn, width]);
 
   const zoom = (by, atX = width / 2, atY = height / 2) => {
-    const next = clamp(scale * by, SMALLEST, LARGEST);
+    const next = clamp(scale * by, MIN_SCALE, MAX_SCALE);
     setView({ scale: next, x: atX - ((atX - x) / scale) * next, y: atY - ((atY - y) / scale) * next });
   };
   const all = () => setView(centred(whole));

@@ -5,7 +5,7 @@ import { loadPages, page, pages } from "../lib/state.js";
 import { count, visible } from "../lib/text.js";
 import { Dialog } from "./dialog.js";
 
-const MOST = 200;
+const MAX_PAGES = 200;
 
 /** Type to narrow the pages; Enter takes the first, or the typed name if no page has it. */
 export function PagePicker({ onClose }) {
@@ -21,10 +21,10 @@ export function PagePicker({ onClose }) {
   return html`<${Dialog} title="Page" onClose=${onClose} onSubmit=${submit}>
     <input type="search" aria-label="Name of a page" placeholder="Type a name, such as user:42" value=${typed} autocomplete="off"
       spellcheck="false" data-autofocus onInput=${(event) => setTyped(event.target.value)} />
-    <ul class="page-list">${fitting.slice(0, MOST).map(({ name, open }) => html`<li key=${name}>
+    <ul class="page-list">${fitting.slice(0, MAX_PAGES).map(({ name, open }) => html`<li key=${name}>
       <button type="button" aria-current=${name === page.value ? "true" : undefined} onClick=${() => choose(name)}>
         <span>${visible(name)}</span><small>${open === undefined ? "" : count(open, "open", "open")}</small></button></li>`)}</ul>
-    ${fitting.length > MOST && html`<p class="hint">${count(fitting.length - MOST, "more page")}; type to narrow them.</p>`}
+    ${fitting.length > MAX_PAGES && html`<p class="hint">${count(fitting.length - MAX_PAGES, "more page")}; type to narrow them.</p>`}
     ${!fitting.length && html`<p class="hint">${typed.trim()
       ? html`No page is called so yet. Enter opens it all the same; it begins with its first observation.`
       : "No page has an observation yet."}</p>`}

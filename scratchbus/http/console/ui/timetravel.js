@@ -10,10 +10,10 @@ export const SPEEDS = [1, 2, 5, 10, 30, 100, 300, 1000];
 /** {playing, speed, note}. */
 export const player = signal({ playing: false, speed: 10, note: "" });
 
-const LONGEST = 2000; // milliseconds that playing waits for an event; longer pauses are cut short
+const MAX_PAUSE = 2000; // milliseconds that playing waits for an event; longer pauses are cut short
 const FRAME = 80; // milliseconds that a moment stays at least, so that a page can be loaded and seen
 const AHEAD = 200; // events fetched at once
-const MOST_STEPS = 500;
+const MAX_KEPT_STEPS = 500;
 
 /** How many moments are being asked for. */
 export const moving = signal(0);
@@ -52,7 +52,7 @@ export async function goTo(ms, pages) {
 
 /** Go `by` events on, or back if it is negative; beyond the last one is live. Quick steps add up. */
 export async function step(by, pages) {
-  owed = Math.max(-MOST_STEPS, Math.min(MOST_STEPS, owed + by));
+  owed = Math.max(-MAX_KEPT_STEPS, Math.min(MAX_KEPT_STEPS, owed + by));
   if (stepping) return;
   stepping = true;
   try {
@@ -105,12 +105,12 @@ export async function startPlaying(pages, beginning) {
       if (!items.length) return run === mine && back();
       for (let index = 0; index < items.length; ) {
         const { speed } = untracked(() => player.value);
-        const wait = Math.min(LONGEST, Math.max(FRAME, (millisOf(positionOf(items[index])) - time) / speed));
+        const wait = Math.min(MAX_PAUSE, Math.max(FRAME, (millisOf(positionOf(items[index])) - time) / speed));
         const until = time + wait * speed; // of several events within one frame, the last is shown
         while (index + 1 < items.length && millisOf(positionOf(items[index + 1])) <= until) index++;
         const next = positionOf(items[index++]);
         const gap = millisOf(next) - time;
-        player.value = { ...player.peek(), note: gap / speed > LONGEST ? `${duration(gap)} without events, cut short` : "" };
+        player.value = { ...player.peek(), note: gap / speed > MAX_PAUSE ? `${duration(gap)} without events, cut short` : "" };
         await new Promise((resolve) => setTimeout(resolve, wait));
         if (run !== mine) return undefined;
         show((at = next));

@@ -19,7 +19,7 @@ import { describe } from "./log/describe.js";
 
 const NAMES = ["kind", "type", "page", "by", "subject"];
 const STEP = 500; // events a request, back in time
-const MOST = 200_000; // events kept; older ones go, and are asked for again by scrolling
+const MAX_EVENTS = 200_000; // events kept; older ones go, and are asked for again by scrolling
 
 const query = param("q");
 const paused = param("paused");
@@ -104,7 +104,7 @@ function useEventList() {
   const add = (fresh) => {
     const known = new Set(list.peek().slice(0, 2 * STEP).map(keyOf));
     const later = fresh.filter((each) => !known.has(keyOf(each))).sort(newestFirst);
-    if (later.length) list.value = [...later, ...list.peek()].slice(0, MOST);
+    if (later.length) list.value = [...later, ...list.peek()].slice(0, MAX_EVENTS);
   };
   const loadOlder = async () => {
     if (busy.current) return;

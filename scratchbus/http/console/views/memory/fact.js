@@ -16,7 +16,7 @@ import { Neighbours } from "./neighbours.js";
 import { pageOfScope, readFacts, scopePath, wasKnown } from "./scope.js";
 import { axisOf, Bar, Between, spanOf, State } from "./span.js";
 
-const MOST = 40; // facts of a timeline
+const MAX_FACTS = 40; // facts of a timeline
 
 export function Fact({ scope, id }) {
   const { data, error, reload } = useLoad((signal) => loadFact(scope, id, signal), [scope, id], { on: (event) => event.page === pageOfScope(scope) });
@@ -40,7 +40,7 @@ export function Fact({ scope, id }) {
           ${fact.evidence.length > 0 && html`<h3>Rests on</h3><ul class="badges">${fact.evidence.map((each) => html`<${Ground} key=${each} id=${each} observation=${evidence.find((one) => one.id === each)} />`)}</ul>`}
           ${!fact.source_text && !fact.evidence.length && html`<p class="hint">Nothing but the word of ${visible(fact.source)}: no text and no evidence were given.</p>`}</section>
         <section aria-labelledby="fact-time"><h3 id="fact-time">Timeline <small>${visible(fact.subject)} ${visible(fact.relation.replaceAll("_", " "))}: ${count(timeline.length, "fact")}</small></h3>
-          <${Timeline} spans=${timeline.slice(-MOST)} id=${id} /></section>
+          <${Timeline} spans=${timeline.slice(-MAX_FACTS)} id=${id} /></section>
         <${Neighbours} scope=${scope} fact=${fact} />`}
     </div></aside>`;
 }

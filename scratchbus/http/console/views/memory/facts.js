@@ -20,7 +20,7 @@ import { pageOfScope, readFacts, scopePath, valid } from "./scope.js";
 import { axisOf, Bar, Between, spanOf, State } from "./span.js";
 
 const NAMES = ["subject", "relation", "object", "by"];
-const MOST = 1000; // facts
+const MAX_FACTS = 1000; // facts
 const FEW = 50; // contests
 const query = param("q");
 const chosen = param("fact");
@@ -76,9 +76,9 @@ const columnsOf = (axis) => [
 
 /** Return the facts that are true at the moment, the contested ones before them; also older ones of a subject or an object. */
 async function loadFacts(scope, subject, object, signal) {
-  const find = (given) => readFacts(scope, [], { ...given, limit: MOST }, { signal, isTrue: true });
+  const find = (given) => readFacts(scope, [], { ...given, limit: MAX_FACTS }, { signal, isTrue: true });
   const [found, contested] = await Promise.all([find({}), contestedOf(scope, signal)]);
-  const isFull = found.items.length >= MOST;
+  const isFull = found.items.length >= MAX_FACTS;
   const more = isFull && (subject || object) ? (await find({ subject, object })).items : [];
   const all = new Map([...contested, ...[...found.items, ...more].map((fact) => spanOf(fact))].map((span) => [span.fact.id, span]));
   return { spans: [...all.values()], isFull };

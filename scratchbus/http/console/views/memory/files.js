@@ -11,7 +11,7 @@ import { Moment } from "../../ui/times.js";
 import { eventsOf, pageOf, sessionPath } from "./recall.js";
 import { NONE } from "./tree.js";
 
-const LARGEST = 1_000_000; // bytes of a file that is shown
+const MAX_BYTES = 1_000_000; // bytes of a file that is shown
 const LAST = 1000; // events that say which files there were
 
 export function Files({ session, sessions }) {
@@ -51,7 +51,7 @@ async function filesThen(root, signal) {
 
 /** The text of a file, in a dialog. */
 function Content({ session, file, onClose }) {
-  const isLarge = file.size > LARGEST;
+  const isLarge = file.size > MAX_BYTES;
   const { data, error, reload } = useLoad((signal) => (isLarge ? null : get(sessionPath(session, "files", "content"), { path: file.path }, { signal })), [file.path]);
   const text = data && textOf(data);
   return html`<${Dialog} title=${visible(file.path)} onClose=${onClose} wide>

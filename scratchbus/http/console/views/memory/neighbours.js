@@ -7,8 +7,8 @@ import { ProblemNote } from "../../ui/problem.js";
 import { Canvas, useDagre } from "../../ui/graph.js";
 import { pageOfScope, readFacts, valid } from "./scope.js";
 
-const MOST = 40; // entities of the graph
-const DEEPEST = 4;
+const MAX_ENTITIES = 40; // entities of the graph
+const MAX_DEPTH = 4;
 const LETTER = 6.6; // pixels
 const entity = param("entity");
 const depth = param("depth", "1");
@@ -16,12 +16,12 @@ const depth = param("depth", "1");
 /** The neighbours of an entity: that of the address, or the subject of the fact. */
 export function Neighbours({ scope, fact }) {
   const start = entity.value || fact.subject;
-  const deep = Math.max(1, Math.min(DEEPEST, Number(depth.value) || 1));
-  const { data, error, reload } = useLoad((signal) => readFacts(scope, ["neighbours"], { entity: start, depth: deep, limit: MOST }, { signal, isTrue: true }), [scope, start, deep, valid.value], { on: (event) => event.page === pageOfScope(scope) });
+  const deep = Math.max(1, Math.min(MAX_DEPTH, Number(depth.value) || 1));
+  const { data, error, reload } = useLoad((signal) => readFacts(scope, ["neighbours"], { entity: start, depth: deep, limit: MAX_ENTITIES }, { signal, isTrue: true }), [scope, start, deep, valid.value], { on: (event) => event.page === pageOfScope(scope) });
   const ends = [fact.subject, fact.object, ...(entity.value && keyOf(entity.value) !== keyOf(fact.subject) && keyOf(entity.value) !== keyOf(fact.object) ? [entity.value] : [])];
-  return html`<section aria-labelledby="fact-around"><h3 id="fact-around">Around <${Text} value=${start} /> ${data && html`<small>${count(data.items.length, "neighbour")}${data.items.length >= MOST ? ", the nearest" : ""}</small>`}</h3>
+  return html`<section aria-labelledby="fact-around"><h3 id="fact-around">Around <${Text} value=${start} /> ${data && html`<small>${count(data.items.length, "neighbour")}${data.items.length >= MAX_ENTITIES ? ", the nearest" : ""}</small>`}</h3>
     <div class="around-form"><label>Entity <select value=${start} onChange=${(event) => go({ entity: event.target.value }, { replace: true })}>${ends.map((name) => html`<option key=${name} value=${name} selected=${name === start}>${visible(name)}</option>`)}</select></label>
-      <label>Facts away <select value=${String(deep)} onChange=${(event) => go({ depth: event.target.value === "1" ? null : event.target.value }, { replace: true })}>${Array.from({ length: DEEPEST }, (_, index) => String(index + 1)).map((far) => html`<option key=${far} value=${far} selected=${far === String(deep)}>${far}</option>`)}</select></label></div>
+      <label>Facts away <select value=${String(deep)} onChange=${(event) => go({ depth: event.target.value === "1" ? null : event.target.value }, { replace: true })}>${Array.from({ length: MAX_DEPTH }, (_, index) => String(index + 1)).map((far) => html`<option key=${far} value=${far} selected=${far === String(deep)}>${far}</option>`)}</select></label></div>
     ${error && html`<${ProblemNote} error=${error} retry=${reload} />`}
     ${data && (data.items.length ? html`<${Graph} start=${start} items=${data.items} />` : html`<p class="hint">No fact that is true at the moment connects it with anything.</p>`)}</section>`;
 }

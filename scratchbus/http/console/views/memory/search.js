@@ -12,7 +12,7 @@ import { scopesOf } from "./scope.js";
 import { NONE } from "./tree.js";
 
 const WAIT = 250; // milliseconds after the last letter
-const MOST = 20; // results
+const MAX_RESULTS = 20; // results
 const MANY = 10; // memories of one sort that are offered
 const question = param("ask");
 const places = param("in"); // "scope:ada session:s1 page:main"; "" is the one that is open
@@ -30,7 +30,7 @@ export function Recall({ scope, session, agent, sessions }) {
   const own = scope ? `scope:${scope}` : session ? `session:${session}` : `page:${page.value}`;
   const chosen = places.value ? places.value.split(" ") : [own];
   const named = (kind) => chosen.filter((each) => each.startsWith(`${kind}:`)).map((each) => each.slice(kind.length + 1));
-  const { data, error, reload } = useLoad((signal) => (question.peek() ? get("/recall", { query: question.peek(), scope: named("scope"), session: named("session"), page: named("page")[0], at: moment.peek(), limit: MOST }, { signal }) : null), [question.value, chosen.join(" ")]);
+  const { data, error, reload } = useLoad((signal) => (question.peek() ? get("/recall", { query: question.peek(), scope: named("scope"), session: named("session"), page: named("page")[0], at: moment.peek(), limit: MAX_RESULTS }, { signal }) : null), [question.value, chosen.join(" ")]);
   const toggle = (place) => {
     const next = chosen.includes(place) ? chosen.filter((each) => each !== place) : [...chosen.filter((each) => !(place.startsWith("page:") && each.startsWith("page:"))), place];
     go({ in: next.length && next.join(" ") !== own ? next.join(" ") : null }, { replace: true });

@@ -8,7 +8,7 @@ import { count } from "../../lib/text.js";
 import { isPast, moment } from "../../lib/time.js";
 
 const STEP = 1000; // rows a request
-const MOST = 20_000;
+const MAX_OBSERVATIONS = 20_000;
 const FEW = 12; // up to so many changed observations are asked for one by one
 
 /** Return {rows, error, loaded, more, reload, away}; `wanted` are statuses, none for all open ones. */
@@ -35,7 +35,7 @@ async function loadAll(page, status, signal) {
     const answer = await read(pagePath(page, "observations"), { status, limit: STEP, after }, { signal });
     for (const each of answer.items) rows.set(each.id, whole(each));
     after = answer.next;
-  } while (after && rows.size < MOST);
+  } while (after && rows.size < MAX_OBSERVATIONS);
   return { rows, more: after !== null && after !== undefined };
 }
 

@@ -2,7 +2,7 @@
 import { pagePath, read } from "../../lib/api.js";
 import { whole } from "../../lib/observation.js";
 
-const MOST = 150; // observations in the graph
+const MAX_NODES = 150; // observations in the graph
 
 /** Return {nodes: Map(id → {observation, side}), edges, actions, seen, events, more}; `side` is "below", "self" or "above". */
 export async function loadWeb(page, id, signal) {
@@ -11,7 +11,7 @@ export async function loadWeb(page, id, signal) {
   const all = new Map();
   for (const each of evidence.items) all.set(each.id, { observation: whole(each), side: "below" });
   for (const each of Object.values(observations)) all.set(each.id, { observation: whole(each), side: each.id === id ? "self" : "above" });
-  const near = byDistance(all, id).slice(0, MOST);
+  const near = byDistance(all, id).slice(0, MAX_NODES);
   const nodes = new Map(near.map((key) => [key, all.get(key)]));
   return { nodes, edges: edgesOf(nodes), more: all.size - near.length, seen: exposure.seen, followed: exposure.actions, events };
 }

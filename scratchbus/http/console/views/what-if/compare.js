@@ -4,7 +4,7 @@ import { byPriority, statusesOf, whole } from "../../lib/observation.js";
 import { moment } from "../../lib/time.js";
 
 const STEP = 1000;
-const MOST = 5000;
+const MAX_OBSERVATIONS = 5000;
 
 /** Return {rows, sources, at, silent, more} of a page, at the moment shown or, live, after the last event. */
 export async function compare(page, silent, withClosed, signal) {
@@ -26,7 +26,7 @@ async function list(page, status, at, silent, signal) {
     const answer = await read(pagePath(page, "observations"), { status, limit: STEP, after }, { at, silent, signal });
     for (const each of answer.items) found.set(each.id, whole(each));
     after = answer.next;
-  } while (after && found.size < MOST);
+  } while (after && found.size < MAX_OBSERVATIONS);
   found.more = Boolean(after);
   return found;
 }

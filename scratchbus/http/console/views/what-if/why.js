@@ -9,7 +9,7 @@ import { ObservationBadge } from "../../ui/observation.js";
 import { Moment } from "../../ui/times.js";
 import { titleOf } from "../story/life.js";
 
-const MOST = 4;
+const MAX_CAUSES = 4;
 
 /** `row` is one that differs, `rows` a Map of all of them by id, `silent` the sources that are off. */
 export function Why({ row, rows, silent, at }) {
@@ -34,7 +34,7 @@ function Searched({ row, silent, at }) {
   if (!data) return html`<span class="why quiet">…</span>`;
   if (row.kind === "gone") return html`<${Gone} event=${data[0]} row=${row} silent=${silent} />`;
   if (!data.length) return html`<span class="why quiet">what it rests on is another</span>`;
-  return html`<span class="why">without: ${data.slice(0, MOST).map((event, index) => html`${index > 0 && ", "}<span key=${event.id}>${titleOf(event)} by ${visible(event.by)}, <${Moment} at=${event.at} /></span>`)}${data.length > MOST && `, and ${data.length - MOST} more`}</span>`;
+  return html`<span class="why">without: ${data.slice(0, MAX_CAUSES).map((event, index) => html`${index > 0 && ", "}<span key=${event.id}>${titleOf(event)} by ${visible(event.by)}, <${Moment} at=${event.at} /></span>`)}${data.length > MAX_CAUSES && `, and ${data.length - MAX_CAUSES} more`}</span>`;
 }
 
 function Gone({ event, row, silent }) {
