@@ -37,6 +37,9 @@ MAX_DIGITS = 308
 PLAIN_LABEL = rf"[!-~]{{1,{MAX_LABEL}}}"
 """The pattern that nearly all labels match."""
 
+_FLAT_SIZE, _FLAT_TEXT, _MAX_FLAT = 32, 4_096, 10**15
+_STR, _NUMBERS, _SCALARS = frozenset({str}), frozenset({int, float}), frozenset({str, int, float, bool, type(None)})
+
 _is_plain = re.compile(PLAIN_LABEL).fullmatch
 _LONG_NUMBER = re.compile(rf"[0-9]{{{MAX_DIGITS + 1}}}")
 _to_json = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
@@ -108,6 +111,8 @@ def check_object(field: str, value: object) -> dict[str, Any]:
         raise InvalidField(field, f"{shown(value)} is not a JSON object")
     if not value:
         return {}
+    if type(value) is dict and _is_flat(value):
+        return value.copy()
     try:
         if not all(isinstance(key, str) for key in value):
             raise TypeError("keys must be strings")
@@ -121,6 +126,18 @@ def check_object(field: str, value: object) -> dict[str, Any]:
     if text.count("{") + text.count("[") > MAX_DEPTH and (depth := _depth_of(parsed)) > MAX_DEPTH:
         raise TooLarge(field, depth, MAX_DEPTH, "levels", "nest it less")
     return parsed
+
+
+def _is_flat(value: dict[Any, Any]) -> bool:
+    """Return whether a mapping is so small and plain that JSON would read back the same, without writing it."""
+    if len(value) > _FLAT_SIZE or not _STR.issuperset(map(type, value)):
+        return False
+    values = value.values()
+    if not _SCALARS.issuperset(map(type, values)):
+        return False
+    text = "".join([*value, *[each for each in values if type(each) is str]])
+    numbers = [each for each in values if type(each) in _NUMBERS]
+    return len(text) <= _FLAT_TEXT and text.isascii() and all(-_MAX_FLAT <= each <= _MAX_FLAT for each in numbers)
 
 
 def _from_json(field: str, text: str) -> Any:

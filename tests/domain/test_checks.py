@@ -1,0 +1,69 @@
+"""Objects that callers give: what is stored is what JSON reads back."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scratchbus.domain.checks import check_object
+from scratchbus.errors import InvalidInput
+
+NUMBERS = st.integers() | st.floats() | st.sampled_from([10**15, 10**15 + 1, -(10**15), 1e15, -0.0, math.nan, math.inf])
+SCALARS = st.none() | st.booleans() | NUMBERS | st.text(max_size=20) | st.binary(max_size=2)
+OBJECTS = st.dictionaries(st.text(max_size=20) | st.integers(), SCALARS | st.lists(SCALARS, max_size=2), max_size=40)
+
+
+def as_json(value: dict[Any, Any]) -> str | None:
+    """Return an object as strict JSON, or None if it is none."""
+    try:
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+        text.encode()
+    except (TypeError, ValueError):
+        return None
+    return text if all(isinstance(key, str) for key in value) else None
+
+
+@given(OBJECTS)
+def test_an_object_is_stored_as_json_reads_it_back(value: dict[Any, Any]) -> None:
+    text = as_json(value)
+    if text is None or any(type(each) is int and len(str(abs(each))) > 308 for each in value.values()):
+        with pytest.raises(InvalidInput):
+            check_object("context", value)
+        return
+    assert repr(check_object("context", value)) == repr(json.loads(text))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 10**309, "\ud800", "\udfff x", {1}, b"x", object()])
+def test_a_value_that_json_cannot_hold_is_refused(value: object) -> None:
+    with pytest.raises(InvalidInput):
+        check_object("context", {"text": "plain", "value": value})
+    with pytest.raises(InvalidInput):
+        check_object("context", {"text": "plain", "inner": [value]})
+
+
+@pytest.mark.parametrize("key", ["\ud800", 1, None, True])
+def test_a_key_that_json_cannot_hold_is_refused(key: object) -> None:
+    with pytest.raises(InvalidInput):
+        check_object("context", {key: "plain"})
+
+
+def test_what_is_stored_does_not_change_with_the_callers_object() -> None:
+    given_object: dict[str, Any] = {"task_id": "a"}
+    stored = check_object("context", given_object)
+    given_object["task_id"] = "b"
+    assert stored == {"task_id": "a"}
+
+
+@pytest.mark.parametrize("size", [4_000, 4_100, 64 * 1024 - 9, 64 * 1024 - 8])
+def test_the_limit_is_in_bytes_of_json(size: int) -> None:
+    value = {"text": "x" * size}
+    if len(json.dumps(value, separators=(",", ":"))) <= 64 * 1024:
+        assert check_object("context", value) == value
+    else:
+        with pytest.raises(InvalidInput):
+            check_object("context", value)
