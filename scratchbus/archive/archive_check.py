@@ -9,11 +9,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from scratchbus.archive.blocks import unpack
 from scratchbus.archive.catalog import read_file
 from scratchbus.archive.contents import archived_logs
 from scratchbus.archive.lines import Line, check_line, position_of, restore
 from scratchbus.archive.manifest import END, Manifest, folder_of, is_manifest, last_name, number_of
-from scratchbus.archive.segment import Index, index_of, unpack
+from scratchbus.archive.segment import Index, index_of
 from scratchbus.archive.stores import Store
 from scratchbus.domain.position import Position
 from scratchbus.errors import ArchiveDamaged
@@ -168,7 +169,9 @@ class LogCheck:
     def _segment(self, manifest: Manifest) -> None:
         """Check the segment and the index that a manifest names."""
         files, name = manifest.files, manifest.files.segment.name
-        texts = self._content(name, lambda: unpack(read_file(self._store, self._folder, files.segment)))
+        texts = self._content(
+            name, lambda: unpack(read_file(self._store, self._folder, files.segment), manifest.blocks)
+        )
         if texts is None:
             return
         lines = self._lines(manifest, texts)

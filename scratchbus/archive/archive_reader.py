@@ -23,7 +23,7 @@ from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_id, en
 T = TypeVar("T")
 
 KEPT_BYTES = 96 * 1024 * 1024
-"""The size of the cache of unpacked segments; that of their indexes has a third of it."""
+"""The size of the cache of unpacked blocks; that of their indexes has a third of it."""
 
 
 class Archive:
@@ -35,13 +35,13 @@ class Archive:
         self._bus = bus
         self._lock = threading.Lock()
         self._catalogs: dict[int, SegmentCatalog] = {}
-        self._segments: LRUCache[list[bytes]] = LRUCache(KEPT_BYTES)
+        self._blocks: LRUCache[list[bytes]] = LRUCache(KEPT_BYTES)
         self._indexes: LRUCache[Index] = LRUCache(KEPT_BYTES // 3)
 
     def catalog(self, shard: int, origin: str) -> SegmentCatalog:
         """Return the segments of a shard's log. Raises ArchiveForeign if they belong to another log."""
         if shard not in self._catalogs:
-            self._catalogs[shard] = SegmentCatalog(self.store, self._bus, shard, self._segments, self._indexes)
+            self._catalogs[shard] = SegmentCatalog(self.store, self._bus, shard, self._blocks, self._indexes)
         catalog = self._catalogs[shard]
         if (last := catalog.last()) is not None and last.chain.origin != origin:
             del self._catalogs[shard]
@@ -58,19 +58,18 @@ class Archive:
         with self._lock:
             catalog = self.catalog(shard, origin)
             manifest = self._next(catalog, after, until)
-            first, lines = manifest.chain.first.seq, self._read(catalog, manifest, catalog.lines)
             end_seq = min(manifest.chain.last.seq, until.seq)
             if page:
                 seqs = self._read(catalog, manifest, catalog.index).pages.get(page, [])
                 selected = seqs[bisect_right(seqs, after.seq) : bisect_right(seqs, end_seq)][: limit + 1]
                 at = selected[limit - 1] if len(selected) > limit else end_seq
             else:
-                start = max(after.seq + 1, first)
+                start = max(after.seq + 1, manifest.chain.first.seq)
                 at = min(start + limit - 1, end_seq)
                 selected = list(range(start, at + 1))
-            found = [self._restored(catalog, manifest, lines, seq) for seq in selected if seq <= at]
-        entries = [entry for entry in found if entry is not None and _is_behind(entry, after)]
-        return EntryChunk(entries, *self._end_of_read(catalog, manifest, lines, at, shard))
+            found = self._restored(catalog, manifest, [seq for seq in selected if seq <= at])
+            end = self._end_of_read(catalog, manifest, at, shard)
+        return EntryChunk([entry for entry in found if entry is not None and _is_behind(entry, after)], *end)
 
     def at(self, shard: int, origin: str, positions: Sequence[Position]) -> list[RawEntry]:
         """Return the entries at these positions, without the erased ones."""
@@ -147,7 +146,7 @@ class Archive:
                 manifest = catalog.manifest(first)
                 seq = self._read(catalog, manifest, catalog.index).subjects.get(page, {}).get(subject)
                 if seq is not None:
-                    entry = self._restored(catalog, manifest, self._read(catalog, manifest, catalog.lines), seq)
+                    (entry,) = self._restored(catalog, manifest, [seq])
                     return entry_position(entry, shard) if entry is not None else None
         return None
 
@@ -160,9 +159,9 @@ class Archive:
             if not at:
                 return START._replace(shard=shard)
             manifest = catalog.manifest(catalog.firsts[at - 1])
-            lines = self._read(catalog, manifest, catalog.lines)
-        found = bisect_right(lines, ms, key=lambda line: position_of(line)[0])
-        return Position(*position_of(lines[found - 1]), shard)
+            first, last = manifest.chain.first.seq, manifest.chain.last.seq
+            found = bisect_right(range(first, last + 1), ms, key=lambda seq: self._time(catalog, manifest, seq))
+            return Position(self._time(catalog, manifest, first + found - 1), first + found - 1, shard)
 
     def _next(self, catalog: SegmentCatalog, after: Position, until: Position) -> Manifest:
         """Return the manifest of the segment that has the first event after a position."""
@@ -174,7 +173,7 @@ class Archive:
 
     def _at(self, catalog: SegmentCatalog, position: Position) -> RawEntry | None:
         manifest = catalog.holding(position.seq)
-        return self._restored(catalog, manifest, self._read(catalog, manifest, catalog.lines), position.seq)
+        return self._restored(catalog, manifest, [position.seq])[0]
 
     def _read(self, catalog: SegmentCatalog, manifest: Manifest, read: Callable[[Manifest], T]) -> T:
         """Read a file of a segment; if that fails and the segment was rewritten meanwhile, read the new file."""
@@ -188,25 +187,37 @@ class Archive:
                 raise
             return read(rewritten)
 
-    def _restored(self, catalog: SegmentCatalog, manifest: Manifest, lines: list[bytes], seq: int) -> RawEntry | None:
-        try:
-            entry = restore(lines[seq - manifest.chain.first.seq])
-        except ValueError as problem:
-            raise catalog.damaged(manifest.files.segment.name, f"event {seq}: {problem}") from None
-        if entry is not None and not entry[0].endswith(b"-%d" % seq):
-            raise catalog.damaged(manifest.files.segment.name, f"event {seq}: its line is that of {entry[0].decode()}")
-        return entry
+    def _restored(self, catalog: SegmentCatalog, manifest: Manifest, seqs: Sequence[int]) -> list[RawEntry | None]:
+        """Return the entries of events of a segment, None for the erased ones."""
+        name, first, lines = manifest.files.segment.name, 0, list[bytes]()
+        found = []
+        for seq in seqs:
+            if not 0 <= seq - first < len(lines):
+                first, lines = self._block(catalog, manifest, seq)
+            try:
+                entry = restore(lines[seq - first])
+            except ValueError as problem:
+                raise catalog.damaged(name, f"event {seq}: {problem}") from None
+            if entry is not None and not entry[0].endswith(b"-%d" % seq):
+                raise catalog.damaged(name, f"event {seq}: its line is that of {entry[0].decode()}")
+            found.append(entry)
+        return found
 
-    def _end_of_read(
-        self, catalog: SegmentCatalog, manifest: Manifest, lines: list[bytes], seq: int, shard: int
-    ) -> tuple[Position, str]:
+    def _block(self, catalog: SegmentCatalog, manifest: Manifest, seq: int) -> tuple[int, list[bytes]]:
+        return self._read(catalog, manifest, lambda manifest: catalog.block(manifest, seq))
+
+    def _time(self, catalog: SegmentCatalog, manifest: Manifest, seq: int) -> int:
+        """Return the time (ms) of an event of a segment, which may be erased."""
+        first, lines = self._block(catalog, manifest, seq)
+        return position_of(lines[seq - first])[0]
+
+    def _end_of_read(self, catalog: SegmentCatalog, manifest: Manifest, seq: int, shard: int) -> tuple[Position, str]:
         """Return the position of a reader after an event, and the event's id."""
         if seq == manifest.chain.last.seq:
             return manifest.chain.last.position._replace(shard=shard), manifest.chain.last.id
-        entry = self._restored(catalog, manifest, lines, seq)
-        if entry is None:  # erased: its line still has the time
-            ms, _ = position_of(lines[seq - manifest.chain.first.seq])
-            return Position(ms, seq, shard), ""
+        (entry,) = self._restored(catalog, manifest, [seq])
+        if entry is None:  # erased
+            return Position(self._time(catalog, manifest, seq), seq, shard), ""
         return entry_position(entry, shard), entry_id(entry)
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Sequence
 from hashlib import sha256
-from typing import Generic, TypeVar
+from itertools import chain
+from typing import Generic, NamedTuple, TypeVar
 
+from scratchbus.archive.blocks import unpack_block
 from scratchbus.archive.manifest import (
     END,
+    Block,
     Manifest,
     StoredFile,
     folder_of,
@@ -18,11 +21,13 @@ from scratchbus.archive.manifest import (
     manifest_name,
     number_of,
 )
-from scratchbus.archive.segment import Index, Segment, unpack
+from scratchbus.archive.segment import Index, Segment
 from scratchbus.archive.stores import Store
 from scratchbus.errors import ArchiveDamaged, ArchiveForeign
 
 T = TypeVar("T")
+
+_INDEX_SIZE = 10  # bytes in memory for each in the file, approximately
 
 
 class LRUCache(Generic[T]):
@@ -33,23 +38,30 @@ class LRUCache(Generic[T]):
         self._cached: OrderedDict[str, tuple[T, int]] = OrderedDict()
         self._bytes = 0
 
-    def get(self, name: str, load: Callable[[], tuple[T, int]]) -> T:
-        """Return the value of a name; load it, with its size, if it is not cached."""
-        if name in self._cached:
-            self._cached.move_to_end(name)
-            return self._cached[name][0]
-        found, size = load()
-        self._cached[name] = found, size
+    def __contains__(self, name: str) -> bool:
+        return name in self._cached
+
+    def get(self, name: str) -> T | None:
+        """Return the value of a name, None if it is not cached."""
+        if name not in self._cached:
+            return None
+        self._cached.move_to_end(name)
+        return self._cached[name][0]
+
+    def put(self, name: str, value: T, size: int) -> None:
+        """Cache the value of a name, which has so many bytes."""
+        self.drop(name)
+        self._cached[name] = value, size
         self._bytes += size
         while self._bytes > self._max_bytes and len(self._cached) > 1:
             _, (_, dropped) = self._cached.popitem(last=False)
             self._bytes -= dropped
-        return found
 
-    def drop(self, name: str) -> None:
-        """Remove a name."""
-        if name in self._cached:
-            self._bytes -= self._cached.pop(name)[1]
+    def drop(self, *names: str) -> None:
+        """Remove names."""
+        for name in names:
+            if name in self._cached:
+                self._bytes -= self._cached.pop(name)[1]
 
 
 def read_file(store: Store, folder: str, file: StoredFile) -> bytes:
@@ -64,18 +76,27 @@ def read_file(store: Store, folder: str, file: StoredFile) -> bytes:
     return found
 
 
+class _Place(NamedTuple):
+    """Where a block is: its name in the cache, the number of its first event, and its first byte in the file."""
+
+    name: str
+    block: Block
+    first: int
+    start: int
+
+
 class SegmentCatalog:
     """The manifests of one log, and the files that they name. Every method may raise ArchiveUnavailable."""
 
     def __init__(
-        self, store: Store, bus: str, shard: int, segments: LRUCache[list[bytes]], indexes: LRUCache[Index]
+        self, store: Store, bus: str, shard: int, blocks: LRUCache[list[bytes]], indexes: LRUCache[Index]
     ) -> None:
         self.store = store
         self.folder = folder_of(bus, shard)
         self.firsts: list[int] = []
         self._bus, self._shard = bus, shard
         self._manifests: dict[int, Manifest] = {}
-        self._segments, self._indexes = segments, indexes
+        self._blocks, self._indexes = blocks, indexes
         self.refresh()
 
     @property
@@ -92,11 +113,14 @@ class SegmentCatalog:
 
     def add(self, stored: Segment) -> None:
         """Add a segment that was just stored, after the others."""
-        chain, files = stored.manifest
-        self.firsts.append(chain.first.seq)
-        self._manifests[chain.first.seq] = stored.manifest
-        self._segments.get(self.folder + files.segment.name, lambda: (stored.lines, sum(map(len, stored.lines))))
-        self._indexes.get(self.folder + files.index.name, lambda: (stored.event_index, 10 * files.index.size))
+        first, files = stored.manifest.chain.first.seq, stored.manifest.files
+        self.firsts.append(first)
+        self._manifests[first] = stored.manifest
+        for place in self._places(stored.manifest):
+            at = place.first - first
+            lines = stored.lines[at : at + place.block.lines]
+            self._blocks.put(place.name, lines, sum(map(len, lines)))
+        self._indexes.put(self.folder + files.index.name, stored.event_index, _INDEX_SIZE * files.index.size)
 
     def put(self, file: StoredFile, content: bytes) -> None:
         """Store a file that a manifest will name. Raises ArchiveDamaged unless it reads back unchanged."""
@@ -113,7 +137,7 @@ class SegmentCatalog:
         """Replace a manifest by one that names other files, and drop the old files from the cache."""
         self.store.replace(self.folder + new.name, new.encode())
         self._manifests[new.chain.first.seq] = new
-        self._segments.drop(self.folder + old.files.segment.name)
+        self._blocks.drop(*(place.name for place in self._places(old)))
         self._indexes.drop(self.folder + old.files.index.name)
 
     def sweep(self, manifest: Manifest) -> None:
@@ -162,12 +186,31 @@ class SegmentCatalog:
 
     def lines(self, manifest: Manifest) -> list[bytes]:
         """Return the lines of a segment. Raises ArchiveDamaged."""
-        name = manifest.files.segment.name
-        return self._segments.get(self.folder + name, lambda: self._unpacked(manifest))
+        places = self._places(manifest)
+        cached = [self._blocks.get(place.name) for place in places]
+        blocks = [lines for lines in cached if lines is not None]
+        return [*chain.from_iterable(blocks if len(blocks) == len(places) else self._load(manifest, places))]
+
+    def block(self, manifest: Manifest, seq: int) -> tuple[int, list[bytes]]:
+        """Return the number of the first event in the block that has an event, and the lines of that block.
+
+        Who goes on to the next block probably reads on: the rest of the segment is then read at once.
+        """
+        places = self._places(manifest)
+        at = bisect_right(places, seq, key=lambda place: place.first) - 1
+        lines = self._blocks.get(places[at].name)
+        if lines is None:
+            goes_on = at > 0 and places[at - 1].name in self._blocks
+            lines = self._load(manifest, places[at:] if goes_on else [places[at]])[0]
+        return places[at].first, lines
 
     def index(self, manifest: Manifest) -> Index:
         """Return the index of a segment. Raises ArchiveDamaged."""
-        return self._indexes.get(self.folder + manifest.files.index.name, lambda: self._parsed(manifest))
+        name = self.folder + manifest.files.index.name
+        if (index := self._indexes.get(name)) is None:
+            index = self._parsed(manifest)
+            self._indexes.put(name, index, _INDEX_SIZE * manifest.files.index.size)
+        return index
 
     def content(self, file: StoredFile) -> bytes:
         """Return the content of a file that a manifest names. Raises ArchiveDamaged if it is missing or was changed."""
@@ -180,17 +223,33 @@ class SegmentCatalog:
         """Return the error for a damaged file."""
         return ArchiveDamaged(f"{self.where}/{name}: {problem}; restore it from a copy of the archive")
 
-    def _unpacked(self, manifest: Manifest) -> tuple[list[bytes], int]:
-        name = manifest.files.segment.name
-        try:
-            lines = unpack(self.content(manifest.files.segment))
-        except ValueError as problem:
-            raise self.damaged(name, f"it cannot be unpacked: {problem}") from None
-        if len(lines) != manifest.chain.count:
-            raise self.damaged(name, f"it has {len(lines):,} lines; its manifest says {manifest.chain.count:,}")
-        return lines, sum(map(len, lines))
+    def _places(self, manifest: Manifest) -> list[_Place]:
+        """Return where the blocks of a segment are."""
+        file, first, start = self.folder + manifest.files.segment.name, manifest.chain.first.seq, 0
+        places = []
+        for block in manifest.blocks:
+            places.append(_Place(f"{file}:{start}", block, first, start))
+            first, start = first + block.lines, start + block.size
+        return places
 
-    def _parsed(self, manifest: Manifest) -> tuple[Index, int]:
+    def _load(self, manifest: Manifest, places: Sequence[_Place]) -> list[list[bytes]]:
+        """Read and cache blocks of a segment that follow one another; return their lines."""
+        name, start, last = manifest.files.segment.name, places[0].start, places[-1]
+        content = self.store.get_part(self.folder + name, start, last.start + last.block.size - start)
+        if content is None:
+            raise self.damaged(name, "it is missing")
+        loaded = []
+        for place in places:
+            at = place.start - start
+            try:
+                lines = unpack_block(content[at : at + place.block.size], place.block)
+            except ValueError as problem:
+                raise self.damaged(name, f"it cannot be unpacked: {problem}") from None
+            self._blocks.put(place.name, lines, sum(map(len, lines)))
+            loaded.append(lines)
+        return loaded
+
+    def _parsed(self, manifest: Manifest) -> Index:
         file = manifest.files.index
         content = self.content(file)
         try:
@@ -199,7 +258,7 @@ class SegmentCatalog:
             raise self.damaged(file.name, f"it cannot be read: {_first_line(problem)}") from None
         if not index.is_within(manifest.chain.first.seq, manifest.chain.last.seq):
             raise self.damaged(file.name, "it names events that the segment does not have")
-        return index, 10 * file.size  # its approximate size in memory
+        return index
 
 
 def _first_line(problem: Exception) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 
+from scratchbus.archive.blocks import pack
 from scratchbus.archive.catalog import SegmentCatalog
 from scratchbus.archive.lines import check_line, erase_lines
 from scratchbus.archive.manifest import Manifest
-from scratchbus.archive.segment import Segment, index_of, pack
+from scratchbus.archive.segment import Segment, index_of
 
 
 def not_yet_erased(catalog: SegmentCatalog, seqs: Collection[int]) -> list[int]:
@@ -45,7 +46,7 @@ def _rewrite(catalog: SegmentCatalog, manifest: Manifest, seqs: set[int]) -> Man
     chain, old_files = manifest.chain, manifest.files
     lines = erase_lines(catalog.lines(manifest), seqs)
     index = index_of([check_line(line, seq) for seq, line in enumerate(lines, chain.first.seq)])
-    segment = Segment.of(chain, lines, pack(lines), index, sorted({*old_files.erased, *seqs}))
+    segment = Segment.of(chain, lines, pack(lines, chain.format), index, sorted({*old_files.erased, *seqs}))
     for file, content in segment.contents:
         catalog.put(file, content)
     return segment.manifest

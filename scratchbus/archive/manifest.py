@@ -16,8 +16,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from scratchbus.domain.position import Position
 from scratchbus.errors import shown
 
-FORMAT = 1
+FORMAT = 2
 """The version of the format of segments and manifests."""
+
+DIVIDED = 2
+"""The first version in which segments are divided into blocks."""
 
 MAX_BYTES = 64 * 1024 * 1024
 """The most bytes in a manifest, which lists the numbers of all erased events."""
@@ -86,12 +89,24 @@ class StoredFile(_Part):
         return cls(name=name, size=len(content), sha256=sha256(content).hexdigest())
 
 
+class Block(_Part):
+    """A part of a segment that can be read alone: a frame of zstd with this many lines."""
+
+    lines: int
+    size: int
+    sha256: str
+
+
 class SegmentFiles(_Part):
-    """The part that changes when events are erased: the segment, its index, and the numbers of the erased events."""
+    """The part that changes when events are erased: the segment, its index, and the numbers of the erased events.
+
+    `blocks` are the blocks of the segment in their order; format 1 has none.
+    """
 
     segment: StoredFile
     index: StoredFile
     erased: list[int] = []
+    blocks: list[Block] = []
 
 
 class Manifest(NamedTuple):
@@ -111,13 +126,20 @@ class Manifest(NamedTuple):
         return frozenset({self.name, self.files.segment.name, self.files.index.name})
 
     @property
+    def blocks(self) -> list[Block]:
+        """The blocks of the segment; a segment without any is a single one."""
+        segment = self.files.segment
+        return self.files.blocks or [Block(lines=self.chain.count, size=segment.size, sha256=segment.sha256)]
+
+    @property
     def end(self) -> bytes:
         """The content of the end file while this manifest is the last one."""
         return _canonical({"last": self.name, "sha256": self.chain.sha256}) + b"\n"
 
     def encode(self) -> bytes:
         """Return its canonical form."""
-        parts = {"chain": self.chain.model_dump(), "files": self.files.model_dump()}
+        files = self.files.model_dump(exclude=None if self.files.blocks else {"blocks"})
+        parts = {"chain": self.chain.model_dump(), "files": files}
         return _canonical({**parts, "sha256": sha256(_canonical(parts)).hexdigest()}) + b"\n"
 
     @classmethod
@@ -137,6 +159,11 @@ class Manifest(NamedTuple):
             raise ValueError(
                 f"its format is {manifest.chain.format}; this version reads up to {FORMAT}: upgrade scratchbus"
             )
+        if (sum(block.lines for block in manifest.blocks), sum(block.size for block in manifest.blocks)) != (
+            manifest.chain.count,
+            manifest.files.segment.size,
+        ):
+            raise ValueError("its blocks do not add up to its segment")
         if manifest.encode() != content:
             raise ValueError("its text is not canonical or does not match its hash: it was changed")
         manifest._check()

@@ -62,6 +62,14 @@ class ObjectStore:
             except FileNotFoundError:
                 return None
 
+    def get_part(self, name: str, start: int, length: int) -> bytes | None:
+        """Return so many bytes of a file, fewer if it ends before, or None if there is none."""
+        with self._explained(name):
+            try:
+                return bytes(obstore.get_range(self._objects, name, start=start, length=length))
+            except FileNotFoundError:
+                return None
+
     def put_new(self, name: str, content: bytes) -> bool:
         """Write a file atomically and durably; return False, and write nothing, if it exists."""
         with self._explained(name):

@@ -13,28 +13,14 @@ from pydantic import TypeAdapter
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
+from scratchbus.archive.blocks import LEVEL, MAX_UNPACKED, BlockPacker, Packed
 from scratchbus.archive.lines import Line, Lines, encode_entries
 from scratchbus.archive.manifest import FORMAT, Chain, EventRef, Manifest, SegmentFiles, StoredFile
 from scratchbus.eventlog.compression import decompress, zstd
 from scratchbus.eventlog.raw_entries import RawEntry, entry_id, text_of, texts_of
 
-LEVEL = 3
-"""The compression level of zstd."""
-
-_Option = zstd.CompressionParameter
-_IN_BACKGROUND: dict[int, int] = {
-    _Option.compression_level: LEVEL,
-    _Option.nb_workers: min(1, _Option.nb_workers.bounds()[1]),  # 0 where zstd was built without threads
-    _Option.job_size: min(2 * 1024 * 1024, _Option.job_size.bounds()[1]),  # bytes compressed at once
-}
-
 MAX_BYTES = 32 * 1024 * 1024
 """A segment with this many bytes of lines is full; it ends with its current batch."""
-
-MAX_UNPACKED = 4 * MAX_BYTES
-"""The most bytes that a segment or an index may unpack to; more than MAX_BYTES, because a batch is not divided."""
-
-_MIN_LINE = 20  # bytes in a line
 
 
 class _Parsed(TypedDict):
@@ -81,11 +67,10 @@ def _index(positions: _Positions) -> Index:
 
 
 class SegmentBuilder:
-    """Builds a segment. zstd compresses entries in a thread of its own, while the next ones are read and encoded."""
+    """Builds a segment. Blocks are compressed while the next entries are read and encoded."""
 
     def __init__(self) -> None:
-        self._packer = zstd.ZstdCompressor(options=_IN_BACKGROUND)
-        self._packed: list[bytes] = []
+        self._packer = BlockPacker()
         self.bytes = 0
         self.is_closed = False
         self._erased: list[int] = []
@@ -98,10 +83,10 @@ class SegmentBuilder:
         """Add the next entries."""
         lines = encode_entries(entries)
         _add_to_index(self._positions, lines)
-        text = b"\n".join([*lines.texts, b""])
-        self._packed.append(self._packer.compress(text))
+        size = sum(map(len, lines.texts)) + len(lines.texts)
+        self._packer.add(lines.texts, size)
         self.lines += lines.texts
-        self.bytes += len(text)
+        self.bytes += size
         self._erased += [int(id.rpartition(b"-")[2]) for id, flat in entries if not flat]
         self._digest.update(b"".join(lines.hashes))
         self._ends = [self._ends[0] if self._ends else entries[0], entries[-1]]
@@ -130,9 +115,8 @@ class SegmentBuilder:
             previous=before.name if before else None,
             previous_sha256=before.chain.sha256 if before else None,
         )
-        index = _index(self._positions)  # while zstd is still at work
-        packed = b"".join([*self._packed, self._packer.flush()])
-        return Segment.of(chain, self.lines, packed, index, self._erased)
+        index = _index(self._positions)  # while the last blocks are compressed
+        return Segment.of(chain, self.lines, self._packer.finish(), index, self._erased)
 
 
 class Segment(NamedTuple):
@@ -144,32 +128,17 @@ class Segment(NamedTuple):
     event_index: Index
 
     @classmethod
-    def of(cls, chain: Chain, lines: list[bytes], packed: bytes, index: Index, erased: list[int]) -> Segment:
+    def of(cls, chain: Chain, lines: list[bytes], packed: Packed, index: Index, erased: list[int]) -> Segment:
         """Return the segment of these lines, given plain and packed, with file names that no other attempt uses."""
         stem = f"{chain.first.seq:016d}-{chain.last.seq:016d}.{token_hex(4)}"
-        files_of = {f"{stem}.jsonl.zst": packed, f"{stem}.index.json.zst": index.encode()}
+        files_of = {f"{stem}.jsonl.zst": packed.content, f"{stem}.index.json.zst": index.encode()}
         contents = [(StoredFile.of(name, content), content) for name, content in files_of.items()]
-        files = SegmentFiles(segment=contents[0][0], index=contents[1][0], erased=erased)
+        files = SegmentFiles(segment=contents[0][0], index=contents[1][0], erased=erased, blocks=packed.blocks)
         return cls(Manifest(chain, files), contents, lines, index)
 
 
 def _ref_of(entry: RawEntry) -> EventRef:
     return EventRef(at=entry[0].decode(), id=entry_id(entry))
-
-
-def pack(lines: Sequence[bytes]) -> bytes:
-    """Return lines as a segment's file."""
-    return zstd.compress(b"\n".join([*lines, b""]), level=LEVEL)
-
-
-def unpack(content: bytes) -> list[bytes]:
-    """Return the lines of a segment's file. Raises ValueError."""
-    text = decompress(content, MAX_UNPACKED)
-    if not text.endswith(b"\n"):
-        raise ValueError("its last line is incomplete")
-    if text.count(b"\n") > len(text) // _MIN_LINE:
-        raise ValueError("its lines are too short to be events")
-    return text[:-1].split(b"\n")
 
 
 def index_of(lines: Sequence[Line]) -> Index:

@@ -33,6 +33,10 @@ class Store(Protocol):
         """Return the content of a file, or None if there is none."""
         ...
 
+    def get_part(self, name: str, start: int, length: int) -> bytes | None:
+        """Return so many bytes of a file, fewer if it ends before, or None if there is none."""
+        ...
+
     def put_new(self, name: str, content: bytes) -> bool:
         """Write a file atomically and durably; return False, and write nothing, if it exists."""
         ...
@@ -94,6 +98,16 @@ class DirectoryStore:
         with self._explained(name):
             try:
                 return (self._directory / name).read_bytes()
+            except FileNotFoundError:
+                return None
+
+    def get_part(self, name: str, start: int, length: int) -> bytes | None:
+        """Return so many bytes of a file, fewer if it ends before, or None if there is none."""
+        with self._explained(name):
+            try:
+                with (self._directory / name).open("rb") as file:
+                    file.seek(start)
+                    return file.read(length)
             except FileNotFoundError:
                 return None
 

@@ -99,7 +99,8 @@ class Trimmer:
         """Return the last entry at or before an event that ends a batch; None if there is none above the floor."""
         while seq > floor:
             manifest = self._catalog.holding(seq)
-            entry = restore(self._catalog.lines(manifest)[seq - manifest.chain.first.seq])
+            first, lines = self._catalog.block(manifest, seq)
+            entry = restore(lines[seq - first])
             if entry is not None and is_batch_end(entry):
                 return entry
             seq -= 1

@@ -70,7 +70,13 @@ def _handler_of(bucket: Bucket) -> type[BaseHTTPRequestHandler]:
                 code, body = bucket.fails(self.command, name), b""
                 if not code:
                     code, body = self._do(name, parse_qs(url.query), content)
+            part = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+            if part and code == 200:
+                first, last, size = int(part[1]), min(int(part[2]), len(body) - 1), len(body)
+                code, body = 206, body[first : last + 1]
             self.send_response(code)
+            if part and code == 206:
+                self.send_header("Content-Range", f"bytes {first}-{last}/{size}")
             self.send_header("Content-Length", str(len(body)))
             self.send_header("ETag", '"1"')
             self.send_header("Last-Modified", "Sat, 01 Jan 2028 00:00:00 GMT")

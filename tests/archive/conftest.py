@@ -1,4 +1,4 @@
-"""An archive to look at: that of a bus of the test's own, with several segments."""
+"""An archive to look at: that of a bus of the test's own, with several segments of several blocks."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from scratchbus import Bus, NewObservation
 from scratchbus.archive.archiver import archive_bus
 from tests.inspection import forget
 from tests.waiting import eventually
+
+BLOCK = 1_000
+"""Bytes of lines in a block: two events or three."""
 
 
 @pytest.fixture
@@ -51,10 +54,14 @@ def _written_once(embedded_url: str, tmp_path_factory: pytest.TempPathFactory) -
 
 @contextmanager
 def _filled(url: str, directory: Path) -> Iterator[Bus]:
-    with Bus.connect(
-        url, bus="kept", source="tester", archive_url=str(directory), archive_segment=10,
-        retain="1ms", retain_events=10,
-    ) as bus:  # fmt: skip
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        Bus.connect(
+            url, bus="kept", source="tester", archive_url=str(directory), archive_segment=10,
+            retain="1ms", retain_events=10,
+        ) as bus,
+    ):  # fmt: skip
+        patch.setattr("scratchbus.archive.blocks.BLOCK_BYTES", BLOCK)
         try:
             for number in range(30):
                 items = [NewObservation(type="observation", content=f"{number} {each}", tags=["t"]) for each in "ab"]

@@ -43,6 +43,8 @@ def replace_file(directory: Path, which: str, content: bytes, **chain: object) -
     files = manifest.files.model_dump()
     stored = StoredFile.of(files[which]["name"], content)
     (folder(directory) / stored.name).write_bytes(content)
+    if which == "segment":
+        files["blocks"] = [{"lines": manifest.chain.count, "size": stored.size, "sha256": stored.sha256}]
     new = SegmentFiles.model_validate({**files, which: stored.model_dump()})
     path.write_bytes(Manifest(manifest.chain.model_copy(update=chain), new).encode())
 

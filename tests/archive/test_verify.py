@@ -13,11 +13,12 @@ from backports import zstd
 from scratchbus import Bus
 from scratchbus.archive.archive_check import verify
 from scratchbus.archive.archiver import archive_bus
+from scratchbus.archive.blocks import pack, unpack
 from scratchbus.archive.catalog import read_file
 from scratchbus.archive.contents import archived_segments
 from scratchbus.archive.lines import check_line, erase_lines, position_of
-from scratchbus.archive.manifest import Manifest, SegmentFiles, StoredFile
-from scratchbus.archive.segment import index_of, pack, unpack
+from scratchbus.archive.manifest import FORMAT, Manifest, SegmentFiles, StoredFile
+from scratchbus.archive.segment import index_of
 from scratchbus.archive.stores import Store, open_store
 from scratchbus.errors import ArchiveDamaged
 
@@ -48,14 +49,16 @@ def rewrite(directory: Path, at: int, change: Callable[[list[bytes]], list[bytes
     """Change the lines of a segment as someone would who knows the format, and make its manifest fit again."""
     manifest = Manifest.parse(manifests(directory)[at].read_bytes())
     file = folder(directory) / manifest.files.segment.name
-    lines = change(unpack(file.read_bytes()))
-    file.write_bytes(pack(lines))
+    lines = change(unpack(file.read_bytes(), manifest.blocks))
+    packed = pack(lines)
+    file.write_bytes(packed.content)
     index_file = folder(directory) / manifest.files.index.name
     checked = [check_line(line, position_of(line)[1]) for line in lines]
     index_file.write_bytes(index_of(checked).encode())
     files = SegmentFiles(
         segment=StoredFile.of(file.name, file.read_bytes()),
         index=StoredFile.of(index_file.name, index_file.read_bytes()),
+        blocks=packed.blocks,
         **erased,
     )
     manifests(directory)[at].write_bytes(Manifest(manifest.chain, files).encode())
@@ -221,7 +224,7 @@ def test_a_manifest_of_another_bus_is_found(archive: Path):
 def test_a_manifest_of_a_newer_format_says_what_to_do(archive: Path):
     file = manifests(archive)[0]
     parts = json.loads(file.read_bytes())
-    parts["chain"]["format"] = 2
+    parts["chain"]["format"] = FORMAT + 1
     file.write_bytes(json.dumps(parts).encode())
     assert any("upgrade scratchbus" in each for each in problems(archive))
     with pytest.raises(ArchiveDamaged, match="archive verify"):

@@ -12,7 +12,7 @@ from backports import zstd
 
 from scratchbus import Bus
 from scratchbus.archive.archiver import archive_bus
-from scratchbus.archive.segment import LEVEL
+from scratchbus.archive.blocks import LEVEL
 from tests.benchmarks.measure import Side, interleave
 from tests.benchmarks.rows import Floor, Row, rates
 from tests.benchmarks.stage import ROOM, Sizes, Stage, catch_up, fill

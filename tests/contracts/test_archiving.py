@@ -38,6 +38,12 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.engines(*ONE)
 
 
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """Let every segment have several blocks."""
+    monkeypatch.setattr("scratchbus.archive.blocks.BLOCK_BYTES", 1_000)
+
+
 @pytest.fixture
 def directory(tmp_path):
     return tmp_path / "archive"

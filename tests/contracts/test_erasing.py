@@ -401,6 +401,12 @@ def test_a_snapshot_that_was_begun_before_it_does_not_keep_it(
 # -- what was archived ------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """Let every segment have several blocks."""
+    monkeypatch.setattr("scratchbus.archive.blocks.BLOCK_BYTES", 1_000)
+
+
 @pytest.fixture
 def archived(connect: Callable[..., Bus], tmp_path: Path) -> Bus:
     """A bus whose log is archived as far as it may be, whenever that is asked for."""
