@@ -62,7 +62,7 @@ house: setup ## measure the code: its size, its rooms, and what one add and one 
 bench: setup ## measure against bare redis-py; ARGS goes to the benchmark
 	@$(BIN)/python -m tests.benchmarks $(ARGS)
 
-bench-growth: setup ## measure how costs grow with the size of pages, logs and archives; ARGS="--most 100000"
+bench-growth: setup ## measure how costs grow with the size of pages, logs and archives; ARGS="--size 100000"
 	@$(BIN)/python -m tests.benchmarks.growing $(ARGS)
 
 bench-peers: $(PEERS)/.installed ## measure against other libraries, in an environment of its own; ARGS="--rounds 7"

@@ -132,7 +132,7 @@ def test_a_floor_without_a_ratio_is_missed():
 @pytest.mark.slow
 def test_growth_is_measured_for_pages_logs_buses_and_archives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(growing, "TIMES", 3)
-    done = CliRunner().invoke(growing.main, ["--most", "300", "--pages", "3", "--archived", "1500"])
+    done = CliRunner().invoke(growing.main, ["--size", "300", "--pages", "3", "--archived", "1500"])
     assert done.exit_code == 0, done.output
     for title in ("open observations", "events in the log", "pages", "events in the archive"):
         assert title in done.output
