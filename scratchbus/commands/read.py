@@ -189,11 +189,12 @@ def list_displaced(core: Core, page: str, newcomers: object) -> Step[list[Observ
 
     Raises InvalidField, and PositionLost when the events have left the log.
     """
-    given = newcomers if isinstance(newcomers, list | tuple) else [newcomers]
-    for each in given:
+    asked: list[Position] = []
+    for each in newcomers if isinstance(newcomers, list | tuple) else [newcomers]:
         if not isinstance(each, Observation):
             raise InvalidField("newcomer", f"{shown(each)} is not an observation; pass what `add` or `reopen` returned")
-    asked = [each.position for each in given if each.page == page and not core.log.displaced_nothing(each.position)]
+        if each.page == page and not core.log.displaced_nothing(each.position):
+            asked.append(each.position)
     ids = yield from _made_room(core.log, asked)
     if not ids:
         return []  # without folding the page for it
