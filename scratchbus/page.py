@@ -388,11 +388,11 @@ class Page:
         """
         return self._bus.converse(short_ids.whole_id(self._bus.core.log, self.name, text))
 
-    def displaced(self, newcomer: Observation) -> Observations:
-        """Return the observations displaced by one; pass it as `add`, `add_many` or `reopen` returned it.
+    def displaced(self, newcomer: Observation | Sequence[Observation]) -> Observations:
+        """Return the observations displaced by one or several, given as `add`, `add_many` or `reopen` returned them.
 
         They are archived with the reason code "displaced". Right after an addition that displaced nothing, the engine
-        is not asked again. Raises InvalidField for anything but an observation, and PositionLost if the events have
+        is not asked again. Raises InvalidField for anything but observations, and PositionLost if the events have
         left the log.
         """
         return self._bus.converse(read.list_displaced(self._bus.core, self.name, newcomer))

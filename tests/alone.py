@@ -1,7 +1,7 @@
 """Tests marked `alone` bound how long something takes: while one runs, the other workers of the run wait.
 
-What else the machine does can break such a bound once or twice; code that is too slow breaks it each time. So an
-assertion that fails in such a test is tried twice more, fixtures included.
+What else the machine does can break such a bound once or twice; code that is too slow breaks it each time. So a test
+in which an assertion fails or a wait times out is tried twice more, fixtures included.
 
 A test holds the file "running" shared, one that is alone exclusively. Each goes through the file "entering" first, so
 that those that share do not keep out one that waits to be alone. Locks end with the process that holds them.
@@ -63,7 +63,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the tests that run alone first, so that the others wait once."""
     items.sort(key=lambda item: not _is_alone(item))
     for item in filter(_is_alone, items):
-        item.add_marker(pytest.mark.flaky(reruns=2, only_rerun="AssertionError"))
+        item.add_marker(pytest.mark.flaky(reruns=2, only_rerun=["AssertionError", "TimeoutError", "TimeoutExpired"]))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # outside of the timeout, which is not to count the wait

@@ -19,7 +19,7 @@ from scratchbus.engine.connect import target
 from scratchbus.engine.scripts import Script
 from scratchbus.engine.steps import Call, Step, ask
 from scratchbus.scheduling import expiry
-from scratchbus.subscriptions import consumer, window
+from scratchbus.subscriptions import consumer, subscription, window
 from scratchbus.views import live_page
 
 _KEY = "tests:clock"
@@ -77,7 +77,7 @@ class ProcessClock:
 
     def hand_over(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Let all consumers of this process ask it."""
-        for module in (consumer, window):
+        for module in (consumer, subscription, window):
             monkeypatch.setattr(module, "time", self)
 
 

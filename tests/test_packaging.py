@@ -102,7 +102,7 @@ def _run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=280,
     )
 
 
@@ -147,7 +147,7 @@ def demo_alone(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "scratchbus.cli", "demo", *arguments]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=100)
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=280)
 
     return run
 

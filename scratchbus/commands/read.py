@@ -184,31 +184,48 @@ def _check_type(core: Core, page: Reads, name: str) -> Step[None]:
             raise
 
 
-def list_displaced(core: Core, page: str, newcomer: object) -> Step[list[Observation]]:
-    """Return the observations that made room for one in the batch of its last event; those off the page are left out.
+def list_displaced(core: Core, page: str, newcomers: object) -> Step[list[Observation]]:
+    """Return what made room for one or several in the batch of their last event; those off the page are left out.
 
     Raises InvalidField, and PositionLost when the events have left the log.
     """
-    if not isinstance(newcomer, Observation):
-        raise InvalidField("newcomer", f"{shown(newcomer)} is not an observation; pass what `add` or `reopen` returned")
-    if core.log.displaced_nothing(newcomer.position):
-        return []
-    ms, seq, shard = newcomer.position
-    ids: list[str] = []
-    for last_event in (yield from read_events(core.log, [newcomer.position])):
-        before = range(seq - int(last_event.batch.partition("/")[0]) + 1, seq)
-        events = yield from read_events(core.log, [Position(ms, each, shard) for each in before])
-        ids = [each.subject for each in events if _made_room(each, newcomer.id)]
+    asked: list[Position] = []
+    for each in newcomers if isinstance(newcomers, list | tuple) else [newcomers]:
+        if not isinstance(each, Observation):
+            raise InvalidField("newcomer", f"{shown(each)} is not an observation; pass what `add` or `reopen` returned")
+        if each.page == page and not core.log.displaced_nothing(each.position):
+            asked.append(each.position)
+    ids = yield from _made_room(core.log, asked)
     if not ids:
         return []  # without folding the page for it
     found = yield from get(core.log, page, ids, core.fresh)
     return [found[id] for id in ids if id in found]
 
 
-def _made_room(event: Event, id: str) -> bool:
-    if not isinstance(event, StatusChanged) or event.reason_code != "displaced":
-        return False
-    return event.reason is not None and event.reason.endswith(id)
+def _made_room(log: Log, asked: list[Position]) -> Step[list[str]]:
+    """Return the ids of what made room for the subjects of the events at these positions, in the order of the log.
+
+    The events of a batch are read once, however many of its newcomers are asked about.
+    """
+    newcomers: set[tuple[str, int]] = set()
+    ends: dict[int, Position] = {}  # by the seq of the first event of each batch
+    for event in (yield from read_events(log, asked)):
+        first = _first_of_batch(event)
+        newcomers.add((event.subject, first))
+        ends[first] = max(event.position, ends.get(first, event.position))
+    before = {end._replace(seq=seq) for first, end in ends.items() for seq in range(first, end.seq)}
+    return [
+        event.subject
+        for event in (yield from read_events(log, sorted(before.difference(asked))))
+        if isinstance(event, StatusChanged)
+        and event.reason_code == "displaced"
+        and ((event.reason or "").rpartition(" ")[2], _first_of_batch(event)) in newcomers
+    ]
+
+
+def _first_of_batch(event: Event) -> int:
+    """Return the seq of the first event of the batch that an event is in."""
+    return event.seq - int(event.batch.partition("/")[0]) + 1
 
 
 def list_history(core: Core, page: str, id: str) -> Step[list[AnyEvent]]:

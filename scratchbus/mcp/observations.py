@@ -106,14 +106,15 @@ class ObservationTools(ToolGroup):
 
     async def _displaced(self, added: Sequence[Observation]) -> list[str]:
         """Return the ids displaced by observations that were added together: their events lie in between."""
-        ids: list[str] = []
+        asked: list[Observation] = []
         seq = None
+        for each in added:
+            if each.version == 1 and each.position.seq - 1 != seq:
+                asked.append(each)
+            seq = each.position.seq
         with suppress(EngineError, LogError):  # the observations are added all the same
-            for each in added:
-                if each.version == 1 and each.position.seq - 1 != seq:
-                    ids += [displaced.id for displaced in await self._page.displaced(each)]
-                seq = each.position.seq
-        return ids
+            return [displaced.id for displaced in await self._page.displaced(asked)]
+        return []
 
     @tool("See active observations", READS)
     async def get_active_observations(self, limit: Limit = 20, cursor: Cursor = None) -> ObservationList:

@@ -166,12 +166,19 @@ def _check_writable(path: Path, target: Path) -> None:
         raise _refusal(path, f"cannot be written: the directory {shown(str(target.parent))} {reason}")
 
 
+def _is_unchanged(former: Path, before: bytes | None) -> bool:
+    """Return whether a file still has these bytes, as far as one can tell: there may be no such name."""
+    return not former.exists() or former.read_bytes() == before
+
+
 def _replace(path: Path, target: Path, before: bytes | None, after: bytes) -> bool:
     """Replace a file in one step; return False if someone else has changed it meanwhile.
 
-    It keeps its permissions. Raises InvalidField and leaves the file unchanged.
+    It keeps its permissions. What someone writes into it just as it is replaced takes its place again. Raises
+    InvalidField and leaves the file unchanged.
     """
     temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}")
+    former = temporary.with_name(f"{temporary.name}.old")  # another name of the file that is replaced
     try:
         try:
             with temporary.open("xb") as file:
@@ -180,12 +187,17 @@ def _replace(path: Path, target: Path, before: bytes | None, after: bytes) -> bo
                 os.fsync(file.fileno())
             if before is not None:
                 temporary.chmod(stat.S_IMODE(target.stat().st_mode))
-            if _read(path) != (target, before):
+                with suppress(OSError):  # not every file system has hard links
+                    os.link(target, former)
+            if _read(path) != (target, before) or not _is_unchanged(former, before):
                 return False
             temporary.replace(target)
+            if not _is_unchanged(former, before):
+                former.replace(target)
+                return False
         finally:
-            with suppress(FileNotFoundError):
-                temporary.unlink()
+            for each in (temporary, former):
+                each.unlink(missing_ok=True)
     except OSError as problem:
         reason = f"cannot be written: {problem.strerror or problem}"
         raise _refusal(path, f"{reason}; it is unchanged, and the bus has its changes. Sync again") from None

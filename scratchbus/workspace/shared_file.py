@@ -41,6 +41,11 @@ def settled(path: Path, read: Callable[[], T]) -> T:
         time.sleep(_QUIET - age)
 
 
+def _is_unchanged(former: Path, data: bytes | None) -> bool:
+    """Return whether a file still has these bytes, as far as one can tell: there may be no such name."""
+    return not former.exists() or former.read_bytes() == data
+
+
 class FileChanged(Conflict):
     """Someone else changed a file between its reading and its writing."""
 
@@ -83,10 +88,12 @@ class SharedFile:
     def replace(self, text: str, seen: FileContent) -> None:
         """Write a text in one step, with the permissions of the file. Raises OSError.
 
-        Raises FileChanged, without writing, if its content differs from `seen`.
+        Raises FileChanged, without writing, if its content differs from `seen`. What someone writes into the file just
+        as it is replaced takes its place again.
         """
         data = (_BOM if (seen.data or b"").startswith(_BOM) else b"") + text.encode()
         temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(6)}.part")
+        former = temporary.with_suffix(".old")  # another name of the file that is replaced
         file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, seen.mode)
         try:
             with os.fdopen(file, "wb") as stream:
@@ -95,13 +102,19 @@ class SharedFile:
                 if seen.data is not None:
                     os.fchmod(stream.fileno(), seen.mode)
                 os.fsync(stream.fileno())
-            if self._bytes()[0] != seen.data:
+            if seen.data is not None:
+                with suppress(OSError):  # not every file system has hard links
+                    os.link(self.path, former, follow_symlinks=False)
+            if self._bytes()[0] != seen.data or not _is_unchanged(former, seen.data):
                 raise FileChanged(f"{self.path} was changed meanwhile; try again")
             temporary.replace(self.path)
-        except BaseException:
-            with suppress(OSError):
-                temporary.unlink()
-            raise
+            if not _is_unchanged(former, seen.data):
+                former.replace(self.path)
+                raise FileChanged(f"{self.path} was changed meanwhile; try again")
+        finally:
+            for each in (temporary, former):
+                with suppress(OSError):
+                    each.unlink()
 
     def _bytes(self) -> tuple[bytes | None, int]:
         """Return its bytes, at most one more than allowed, and its permissions. Raises InvalidInput."""

@@ -725,7 +725,7 @@ def test_the_daemon_archives_until_it_is_stopped(connect, directory):
         eventually(lambda: log_length(bus) < 10)
     finally:
         stop.set()
-        thread.join(10)
+        thread.join(30)
     assert not thread.is_alive()
 
 

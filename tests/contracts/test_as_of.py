@@ -448,7 +448,7 @@ def projector(connect):
     thread = threading.Thread(target=run_projector, args=(connect("projector"), stop))
     yield thread
     stop.set()
-    thread.join(10)
+    thread.join(30)
     assert not thread.is_alive()
 
 

@@ -12,6 +12,7 @@ from scratchbus.domain.events import Added
 from scratchbus.errors import Claimed, EngineUnreachable, InvalidField, LogRewound, UnknownType, VersionConflict
 from scratchbus.eventlog import tail_readers
 from tests.inspection import assert_sound, forget
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -108,7 +109,7 @@ async def test_events_are_followed_until_stopped(abus):
             if len(seen) == 3:
                 stop.set()
 
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         group.create_task(follow())
         for n in range(3):
             await abus.page().add("observation", f"{n}")
@@ -123,7 +124,7 @@ async def test_who_gives_up_waiting_for_an_event_loses_none(abus):
 
     events, gave_up = abus.events(follow=True), 0
     seen: list[Event] = []
-    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(anext(events), 0.02)
         group.create_task(publish())
@@ -149,7 +150,7 @@ async def test_tasks_that_share_an_iterator_share_the_events(abus):
         while len(seen) < stop:
             seen.append((await anext(events)).content)
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         takers = [asyncio.create_task(take()) for _ in range(3)]
         for n in range(stop):
             await abus.page().add("observation", f"{n}")

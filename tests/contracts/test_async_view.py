@@ -12,6 +12,7 @@ from scratchbus.eventlog import tail_readers
 from scratchbus.views.live_page import Change
 from tests.inspection import forget
 from tests.seeing import count_folds
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +53,7 @@ async def test_it_says_what_the_page_says(abus):
 
 async def test_changes_come_as_they_happen_and_end_with_the_view(abus):
     stop = asyncio.Event()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         async with abus.view() as view:
             changes, stopped = view.changes(), view.changes(stop)
             waiting = asyncio.ensure_future(anext(changes))
@@ -66,7 +67,7 @@ async def test_changes_come_as_they_happen_and_end_with_the_view(abus):
 
 
 async def test_who_gives_up_waiting_for_a_change_loses_none(abus):
-    async with abus.view() as view, asyncio.timeout(30):
+    async with abus.view() as view, asyncio.timeout(PATIENCE):
         changes = view.changes()
         told: list[Change] = []
         publishing = asyncio.create_task(publish(abus.page(), 30))
@@ -86,7 +87,7 @@ async def publish(page, count):
 
 
 async def test_changes_end_when_they_are_closed(abus):
-    async with abus.view() as view, asyncio.timeout(10):
+    async with abus.view() as view, asyncio.timeout(PATIENCE):
         changes = view.changes()
         waiting = asyncio.ensure_future(anext(changes))
         await asyncio.sleep(0)
@@ -115,7 +116,7 @@ async def test_a_log_that_was_flushed_and_rewritten_is_read_from_its_start(abus,
         changes = view.changes()
         forget(bus)
         await abus.page().add("observation", "new")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while not (await anext(changes)).is_resync:
                 pass
         assert contents(view.active()) == ["new"]

@@ -189,6 +189,24 @@ def test_an_edit_during_the_sync_is_not_overwritten(preferences, file, monkeypat
     assert texts(preferences.list()) == {"quotes": "single", "tabs": "never"}
 
 
+def test_an_edit_just_as_the_file_is_replaced_takes_its_place_again(preferences, file, monkeypatch):
+    preferences.remember("quotes", "double")
+    preferences.sync(file)
+    preferences.edit("quotes", "single")
+    replace, edits = Path.replace, ["- tabs: never"]
+
+    def edit_and_replace(self: Path, target: Path) -> Path:
+        if edits:
+            edit(file, END, f"{edits.pop()}\n{END}")
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", edit_and_replace)
+    assert preferences.sync(file) == (["tabs"], [], [], True)
+    assert texts(preferences.list()) == {"quotes": "single", "tabs": "never"}
+    assert "- **tabs**: never\n" in file.read_text()
+    assert [path.name for path in file.parent.iterdir()] == ["AGENTS.md"]
+
+
 def test_someone_who_is_faster_on_the_bus_loses_nothing(preferences, file, connect, monkeypatch):
     preferences.remember("quotes", "double")
     preferences.sync(file)

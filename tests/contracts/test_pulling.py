@@ -411,13 +411,13 @@ async def test_a_pull_that_is_cancelled_while_it_takes_events_gives_them_back(co
     async with AsyncBus.connect(engine.url, bus=bus_name, shards=engine.shards, source="tester") as bus:
         await bus.declare_subscription("router")
         await bus.page().add("observation", "x")
-        converse, handed_out = bus.converse, asyncio.Event()
+        converse, handed_out, is_cancelled = bus.converse, asyncio.Event(), asyncio.Event()
 
         async def slow(conversation):
             found = await converse(conversation)
             if isinstance(found, Attempt):
                 handed_out.set()
-                await asyncio.sleep(0.2)
+                await is_cancelled.wait()
             return found
 
         monkeypatch.setattr(bus, "converse", slow)
@@ -425,6 +425,7 @@ async def test_a_pull_that_is_cancelled_while_it_takes_events_gives_them_back(co
         await handed_out.wait()
         assert (await bus.subscriptions())[0].holder is not None
         pulling.cancel()
+        is_cancelled.set()
         with pytest.raises(asyncio.CancelledError):
             await pulling
         assert (await bus.subscriptions())[0].holder is None

@@ -1,5 +1,6 @@
 """What happens on a page that is full."""
 
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
@@ -89,6 +90,32 @@ def test_the_engine_is_not_asked_what_made_room_when_the_addition_told_that_noth
         new = bus.page().add("observation", "full", dedupe_key=key)
         assert asks(new)
         assert len(bus.page().displaced(new)) == 1
+
+
+def test_what_made_room_for_a_batch_is_asked_once_for_all(connect):
+    bus = connect(max_observations=40)
+    page = bus.page()
+    items = [NewObservation(type="observation", content=f"{n}") for n in range(30)]
+    old, new = page.add_many(items), page.add_many(items)
+
+    def calls(newcomers):
+        conversation, count, reply = list_displaced(bus.core, "main", newcomers), 0, None
+        with suppress(StopIteration):
+            while True:
+                reply = bus.converse(answer_to(conversation.send(reply)))
+                count += 1
+        return count
+
+    assert [one.id for one in page.displaced(new)] == [one.id for one in old[:20]]
+    assert [one.id for one in page.displaced([new[-1], *new[:11]])] == [old[0].id, old[19].id]
+    assert page.displaced([]) == page.displaced(old) == []
+    assert calls(new) == calls(new[-1]) <= 3
+    with pytest.raises(InvalidField, match="newcomer: None is not an observation"):
+        page.displaced([*new, None])
+
+
+def answer_to(request):
+    return (yield request)
 
 
 def test_what_made_room_and_was_cleared_or_erased_is_left_out(three):

@@ -273,8 +273,8 @@ def test_the_cursor_never_goes_back_in_whatever_order_it_is_written(bus, page):
 
 def test_a_fast_consumer_writes_a_thousand_acks_at_once(connect, monkeypatch):
     for module in (window, consumer):
-        monkeypatch.setattr(module, "ACKS_FOR", 2.5)
-    bus = connect(max_observations=2_000)
+        monkeypatch.setattr(module, "ACKS_FOR", 30)
+    bus = connect(max_observations=2_000, subscription_lease="1m")
     for _ in range(2):
         bus.page().add_many([NewObservation(type="observation", content=f"{n}") for n in range(600)])
     with bus.subscribe("router") as deliveries:

@@ -24,7 +24,7 @@ from scratchbus.telemetry.counters import counts
 from scratchbus.work import agenda, job_state
 from tests.engines import ONE
 from tests.inspection import all_events, forget, log_length
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 
 def kinds(bus):
@@ -657,7 +657,7 @@ async def test_asyncio_workers_do_the_same(engine, bus_name, connect):
         works = [bus.work("executors", retry_delay="20ms") for _ in range(2)]
         tasks = [asyncio.create_task(work.run(handle, stop)) for work in works]
         page.add("observation", "later")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await asyncio.gather(*tasks)
         for work in works:
             await work.close()

@@ -27,9 +27,6 @@ Run = Callable[[threading.Event], None]
 
 ROOT = Path(__file__).parents[2]
 
-GRACE = 10.0
-"""Seconds that Docker gives a process to stop before it kills it."""
-
 
 class Engine:
     """A server on a unix socket of its own, which keeps its data when it is killed."""

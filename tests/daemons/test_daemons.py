@@ -12,7 +12,7 @@ import pytest
 import daemons
 from scratchbus import Bus
 from tests import launcher
-from tests.daemons.conftest import GRACE, ROOT
+from tests.daemons.conftest import ROOT
 from tests.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.real
@@ -62,10 +62,10 @@ def test_modules_of_daemons_have_under_three_hundred_lines(file):
     ("name", "number"),
     [("projector", signal.SIGINT), *((name, signal.SIGTERM) for name in daemons.NAMES)],
 )
-def test_a_daemon_stops_cleanly_and_soon(start, log, name, number):
+def test_a_daemon_stops_cleanly(start, log, name, number):
     daemon = start(name, *(["--log", log, "--follow"] if name == "logwatch" else []))
     eventually(lambda: daemon.has_said("started"), f"{name} has started")
-    assert daemon.end(number, within=GRACE) == 0
+    assert daemon.end(number) == 0
     assert daemon.has_said("stopped")
     assert daemon.out == ""
     assert all(line["daemon"] == name for line in daemon.said)

@@ -38,7 +38,7 @@ def test_the_commands_do_what_it_says(embedded_url: str, tmp_path: Path):
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=280,
             check=False,
         )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -33,7 +33,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 def _checked(*command: str | Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "MYPYPATH": str(ROOT), "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=110)
+    return subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=280)
 
 
 @pytest.mark.slow

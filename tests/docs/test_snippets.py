@@ -65,7 +65,7 @@ def test_the_commands_of_a_document_do_what_it_says(name: str, place: Path):
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,7 +57,7 @@ class Running:
         self._read_until(lambda: text.encode() in self.seen, f"{text!r}", within)
 
     def interrupt(self, with_signal: signal.Signals = signal.SIGINT) -> int:
-        """Send a signal and return the exit code."""
+        """Send a signal and return the exit code, once all that it printed is read."""
         self.process.send_signal(with_signal)
         code: list[int | None] = [None]
 
@@ -66,6 +66,7 @@ class Running:
             return code[0] is not None
 
         self._read_until(is_over, "the end", PATIENCE)
+        self._read_rest()
         assert code[0] is not None
         return code[0]
 
@@ -78,6 +79,12 @@ class Running:
                     self.seen += os.read(self._output, 65536)
                 except OSError:  # the terminal's other end is closed
                     time.sleep(0.01)
+
+    def _read_rest(self) -> None:
+        """Read what it printed just before it ended."""
+        with suppress(OSError):  # the terminal's other end is closed
+            while select.select([self._output], [], [], 0)[0] and (data := os.read(self._output, 65536)):
+                self.seen += data
 
 
 class Cli:

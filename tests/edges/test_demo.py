@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -18,7 +19,7 @@ from daemons.demo_sample import sample_log
 from daemons.rules import read_rules
 from scratchbus.settings import shipped
 from tests import launcher
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.real
 
@@ -134,13 +135,28 @@ def test_an_interrupted_demo_stops_everything(demo, directory, number):
     assert processes_of(directory) == []
 
 
+def go_on_when_aborted(pid):
+    """Let a process that stands still go on once SIGABRT waits for it."""
+    status = Path(f"/proc/{pid}/status")
+
+    def is_aborted():
+        waiting = int(re.search(r"^ShdPnd:\s+(\w+)", status.read_text(), re.MULTILINE)[1], 16)
+        return waiting >> (signal.SIGABRT - 1) & 1
+
+    eventually(is_aborted, "it is aborted")
+    os.kill(pid, signal.SIGCONT)
+
+
 def test_a_daemon_that_does_not_stop_leaves_its_stacks(directory, monkeypatch):
     monkeypatch.setattr("daemons.demo_crew._STOP_SECONDS", 0.2)
+    monkeypatch.setattr("daemons.demo_crew._STACKS_SECONDS", PATIENCE)
     with Crew(directory, {"SCRATCHBUS_URL": "redis://127.0.0.1:1"}, threading.Event()) as crew:
         pid = crew.start("expirer", "expirer")
         eventually(crew.have_started, "the expirer runs")
         eventually(lambda: b"waiting" in (directory / "expirer.log").read_bytes(), "it waits for its engine")
         os.kill(pid, signal.SIGSTOP)
-        threading.Timer(1.0, os.kill, (pid, signal.SIGCONT)).start()
+        going_on = threading.Thread(target=go_on_when_aborted, args=(pid,))
+        going_on.start()
         assert crew.stop() == {"expirer": -signal.SIGABRT}
+        going_on.join()
     assert "most recent call first" in (directory / "expirer.log").read_text()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,6 +16,11 @@ from tests.faults.servers import Server, embedded_binary, free_port
 from tests.waiting import eventually
 
 MASTERS = 3
+QUICK_MS, CALM_MS = 1_000, 5_000
+"""How long a node may not answer before its replica takes over: while one is killed, and at other times.
+
+On a busy machine a node may stand still for a second, which is to fail nothing over.
+"""
 SLOTS = 16_384
 MASTER_NAME = "scratch"
 _DURABLE = {
@@ -95,7 +100,7 @@ class Cluster(Group):
         super().__init__()
         self._masters, self._has_replicas = masters, has_replicas
         self._config = {
-            "cluster-enabled": "yes", "cluster-node-timeout": "1000", "cluster-allow-replica-migration": "no",
+            "cluster-enabled": "yes", "cluster-node-timeout": str(QUICK_MS), "cluster-allow-replica-migration": "no",
             "cluster-replica-validity-factor": "0", "repl-ping-replica-period": "1", **config,
         }  # fmt: skip
 
@@ -107,6 +112,26 @@ class Cluster(Group):
     def masters(self) -> list[Server]:
         """The servers that were masters in the beginning."""
         return self.servers[: self._masters]
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self._wait_for_nodes(CALM_MS)
+        return self
+
+    @contextmanager
+    def killing(self, server: Server) -> Iterator[None]:
+        """Kill a server, and start it again at the end; its replica takes over soon."""
+        self._wait_for_nodes(QUICK_MS)
+        server.kill()
+        try:
+            yield
+        finally:
+            self.restart(server)
+            self._wait_for_nodes(CALM_MS)
+
+    def _wait_for_nodes(self, ms: int) -> None:
+        for server in self.servers:
+            ask(server, "CONFIG", "SET", "cluster-node-timeout", ms)
 
     def _start(self) -> None:
         for _ in range(self._masters * (1 + self._has_replicas)):

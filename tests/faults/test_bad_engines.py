@@ -161,7 +161,7 @@ def test_an_engine_that_is_busy_with_a_script_does_not_answer(new_server: Callab
 
 @pytest.fixture
 def loading(new_server: Callable[..., Server]) -> Iterator[tuple[Server, Bus]]:
-    """An engine that was killed, started again, and takes a second to load its data; and a bus opened before."""
+    """An engine that was killed, started again, and loads its data until `load` is called; a bus opened before."""
     server = new_server(**DURABLE)
     with Bus.connect(server.url, source="tester") as bus, server.client() as client:
         bus.page().add("observation", "before")
@@ -169,10 +169,16 @@ def loading(new_server: Callable[..., Server]) -> Iterator[tuple[Server, Bus]]:
         client.bgrewriteaof()
         eventually(lambda: not client.info("persistence")["aof_rewrite_in_progress"])
         server.kill()
-        server.config |= {"key-load-delay": "500", "loading-process-events-interval-bytes": "1024"}  # microseconds
+        server.config |= {"key-load-delay": "20000", "loading-process-events-interval-bytes": "1024"}  # microseconds
         server.start(wait=False)
         eventually(server.is_loading)
         yield server, bus
+
+
+def load(server: Server) -> None:
+    """Let an engine load the rest of its data at once."""
+    with server.client() as client:
+        client.config_set("key-load-delay", "0")
 
 
 def test_an_engine_that_still_loads_says_so(loading: tuple[Server, Bus]) -> None:
@@ -181,6 +187,7 @@ def test_an_engine_that_still_loads_says_so(loading: tuple[Server, Bus]) -> None
         Bus.connect(server.url)
     with pytest.raises(EngineLoading):
         bus.page().list()
+    load(server)
     eventually(lambda: not server.is_loading())
     assert log_length(bus) == 1
     assert check(bus) == []
@@ -188,6 +195,7 @@ def test_an_engine_that_still_loads_says_so(loading: tuple[Server, Bus]) -> None
 
 def test_a_write_waits_for_an_engine_that_loads(loading: tuple[Server, Bus]) -> None:
     server, bus = loading
+    threading.Timer(0.5, load, (server,)).start()
     bus.page().add("observation", "written while the engine loaded", dedupe_key="k")
     assert not server.is_loading()
     assert log_length(bus) == 2

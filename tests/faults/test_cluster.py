@@ -197,7 +197,7 @@ def test_every_master_is_asked_whether_it_syncs(cluster: Cluster, bus_name: str)
 def test_too_few_replicas_are_told_when_connecting_and_an_error_on_every_shard(
     cluster: Cluster, bus_name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with Bus.connect(cluster.url, bus=bus_name, source="t", ack="replica", replicas=2, socket_timeout="200ms") as bus:
+    with Bus.connect(cluster.url, bus=bus_name, source="t", ack="replica", replicas=2, socket_timeout="600ms") as bus:
         for name in ("page-1", "page-2", "page-3"):
             with pytest.raises(NotReplicated) as caught:
                 bus.page(name).add("observation", "x")
@@ -343,10 +343,9 @@ def kill_a_master_under_load(cluster: Cluster, bus: Bus) -> None:
     with Reading(cluster.url, name) as reading, Load(cluster.url, name, ack="replica") as load:
         load.wait_for(100)
         victim = cluster.master_of(slot)
-        victim.kill()
-        eventually(lambda: cluster.master_of(slot) is not victim)
-        bus.page("page-0").list()  # reads are served as soon as the replica has taken over
-        cluster.restart(victim)
+        with cluster.killing(victim):
+            eventually(lambda: cluster.master_of(slot) is not victim)
+            bus.page("page-0").list()  # reads are served as soon as the replica has taken over
         load.wait_for(100)
         acknowledged = set(load.acknowledged)
         eventually(lambda: reading.ids() >= acknowledged)

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -127,13 +126,13 @@ def test_daemons_outlive_an_engine_that_is_killed_again_and_again(
 def test_daemons_outlive_an_engine_that_hangs(new_server: Callable[..., Server], start: Start) -> None:
     server = new_server(**DURABLE)
     daemons = [start(name, server.url) for name in ("projector", "expirer")]
-    with Bus.connect(server.url, source="writer", socket_timeout="100ms") as bus:
+    with Bus.connect(server.url, source="writer") as bus:
         writer = Writer(lambda: Bus.connect(server.url, source="writer"))
         writer.persist(add_mortal)
         eventually(lambda: everything_is_over(bus))
         server.pause()
         with pytest.raises(EngineError):
-            bus.position()
+            Bus.connect(server.url, socket_timeout="100ms")
         server.go_on()
         writer.persist(add_mortal)
         eventually(lambda: everything_is_over(bus))
@@ -192,10 +191,9 @@ def test_all_daemons_end_within_seconds_while_the_engine_hangs(
     server.pause()
     for daemon in daemons.values():
         daemon.send_signal(signal.SIGTERM)
-    deadline = time.monotonic() + 10  # then Docker would kill them
-    assert {name: daemon.wait(deadline - time.monotonic()) for name, daemon in daemons.items()} == dict.fromkeys(
-        names, 0
-    )
+    within = 10.0  # then Docker would kill them
+    eventually(lambda: all(daemon.poll() is not None for daemon in daemons.values()), "all have ended", within)
+    assert {name: daemon.returncode for name, daemon in daemons.items()} == dict.fromkeys(names, 0)
     for said in tmp_path.glob("*.err"):
         lines = [json.loads(line)["event"] for line in said.read_text().splitlines()]
         assert (lines[0], lines[-1]) == ("started", "stopped")

@@ -235,7 +235,7 @@ async def test_an_engine_that_hangs_is_unreachable_for_all_at_once(
     new_server: Callable[..., Server], bus_name: str
 ) -> None:
     server = new_server()
-    async with opened(server.url, bus_name, socket_timeout=0.3) as bus:
+    async with opened(server.url, bus_name, socket_timeout=1.0) as bus:
         bus.core.log.patience = 0.5
         server.pause()
         begun = time.monotonic()

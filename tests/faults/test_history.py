@@ -23,7 +23,7 @@ from tests.faults.history.sabotage import SABOTAGE
 from tests.faults.machines import compiler
 from tests.faults.servers import Server, embedded_binary
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(240)]  # on a slow machine, rounds wait until all have done enough
+pytestmark = [pytest.mark.real, pytest.mark.timeout(400)]  # on a slow machine, rounds wait until all have done enough
 
 SECONDS, SEED = 7.0, 163285
 """A short round by this seed has faults of every kind."""

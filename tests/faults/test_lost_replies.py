@@ -249,7 +249,7 @@ def test_threads_that_share_a_bus_in_a_long_storm_duplicate_and_lose_nothing(
 
 
 def test_a_write_on_a_network_that_is_down_says_that_it_may_have_happened(direct: Bus, proxy: Proxy) -> None:
-    with Bus.connect(proxy.url, bus=direct.core.log.bus, source="subject", socket_timeout="200ms") as bus:
+    with Bus.connect(proxy.url, bus=direct.core.log.bus, source="subject", socket_timeout="1s") as bus:
         page = bus.page()
         id = page.add("observation", "linked once").id
         bus.core.log.patience = 0.3

@@ -17,7 +17,7 @@ from tests.faults.checker import check
 from tests.faults.machines import Machine, compiler
 from tests.faults.servers import DURABLE, embedded_binary
 from tests.inspection import log_length, project
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = [pytest.mark.real, pytest.mark.skipif(compiler() is None, reason="needs a C compiler on Linux")]
 
@@ -51,7 +51,7 @@ def test_a_power_cut_takes_no_more_than_was_promised(machine: Machine, torn: Ran
     writer = threading.Thread(target=write)
     writer.start()
     eventually(lambda: len(acknowledged) > 20)
-    assert machine.cut_power(torn) > 0
+    assert machine.cut_power(torn, within=PATIENCE) > 0
     bus.close()  # which ends what waits for the engine
     writer.join()
     machine.start()

@@ -27,7 +27,7 @@ def test_where_there_is_no_repository_there_is_no_older_version(
 
 @pytest.mark.real
 @pytest.mark.faults
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_what_was_checked_out_takes_part_and_violates_nothing(tmp_path: Path) -> None:
     try:
         check_out("HEAD", tmp_path)

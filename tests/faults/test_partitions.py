@@ -28,7 +28,7 @@ def server() -> Iterator[Server]:
         server.close()
 
 
-def client(url: str, timeout: float = 0.3) -> Redis:
+def client(url: str, timeout: float = 1.0) -> Redis:
     return Redis.from_url(url, socket_timeout=timeout, retry=Retry(NoBackoff(), 0))
 
 

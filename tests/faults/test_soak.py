@@ -30,7 +30,7 @@ def test_growth_is_that_of_the_last_half() -> None:
 
 @pytest.mark.slow
 @pytest.mark.real
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(400)
 def test_all_roles_the_engines_and_the_disk_are_measured() -> None:
     series, found = soak(3.0, 1, Limits(memory=1000, disk=1000))
     assert found == []

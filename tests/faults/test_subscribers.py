@@ -15,6 +15,7 @@ from scratchbus import Bus
 from scratchbus.errors import EngineError
 from scratchbus.readmodel.status import read_subscriptions
 from scratchbus.subscriptions.consumer import NAP
+from tests.clock import ProcessClock
 from tests.faults import consumers
 from tests.faults.processes import Crew, kill
 from tests.faults.servers import DURABLE, Server
@@ -132,10 +133,13 @@ def _answers(act: Callable[[], None]) -> bool:
     ids=["full", "read-only"],
 )
 def test_a_consumer_waits_for_an_engine_that_takes_no_writes(
-    begin: tuple[str, ...], end: tuple[str, ...], new_server: Callable[..., Server]
+    begin: tuple[str, ...],
+    end: tuple[str, ...],
+    new_server: Callable[..., Server],
+    process_clock: ProcessClock,
 ):
     server, seen, stop = new_server(), [], threading.Event()
-    with Bus.connect(server.url, bus="b", source="test", subscription_lease="500ms") as bus, server.client() as client:
+    with Bus.connect(server.url, bus="b", source="test", subscription_lease="1m") as bus, server.client() as client:
         fill(bus, 0, 5)
 
         def handle(event):
@@ -147,6 +151,7 @@ def test_a_consumer_waits_for_an_engine_that_takes_no_writes(
             thread = threading.Thread(target=deliveries.run, args=(handle, stop))
             thread.start()
             eventually(lambda: len(seen) == 5)
+            process_clock.advance("2m")
             eventually(lambda: not deliveries.is_active)
             client.execute_command(*end)
             eventually(lambda: cursor(bus) == str(bus.position()))
@@ -161,7 +166,7 @@ def test_a_consumer_waits_for_an_engine_that_takes_no_writes(
 def test_nothing_is_skipped_whatever_is_killed(new_server: Callable[..., Server], crew: Crew, tmp_path: Path):
     server, published = new_server(**DURABLE), tmp_path / "published"
     said = [tmp_path / f"said-{number}" for number in range(6)]
-    quick = {"subscription_lease": "500ms"}
+    quick = {"subscription_lease": "1500ms"}  # longer than any of them stands still by itself, so that none loses it
     crew.start(consumers.publish, server.url, "b", 600, published)
     running = [crew.start(consumers.consume, server.url, "b", "router", said[number], quick) for number in range(2)]
     for number, victim in ((2, 0), (3, 1), (4, 0), (5, 1)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from multiprocessing.process import BaseProcess
@@ -79,9 +80,10 @@ def test_each_job_is_done_once_though_workers_are_killed_and_paused(
     assert its.read_text().splitlines()[1].startswith("StaleFence ")
     ends = list(bus.events(kinds=["status_changed"]))
     assert len(ends) == len({event.subject for event in ends}) == JOBS
-    lost = [said.read_text().split()[1] for _, said in stuck]
+    lost = {id: int(fence) for _, id, fence in (said.read_text().split()[:3] for _, said in stuck)}
     fences = {id: found.fence for page in ("one", "two") for id in lost if (found := bus.page(page).get(id))}
-    assert fences == dict.fromkeys(lost, 2)
+    assert fences.keys() == lost.keys()
+    assert all(fences[id] > fence for id, fence in lost.items()), "others have claimed them since"
     assert_one_holder_at_a_time(bus)
     crew.close()
     project(bus)
@@ -142,11 +144,11 @@ def test_workers_without_work_only_wait_on_the_log(new_server: Callable[..., Ser
             eventually(lambda: seen)
             reads = calls()["xread"]
             eventually(lambda: calls()["xread"] > reads + 1)
-            before = calls()
+            before, begun = calls(), time.monotonic()
             eventually(lambda: calls()["xread"] >= before["xread"] + 3)
             sent = calls() - before
             assert sent.keys() <= {"xread", "xrange", "get", "info"}
-            assert sent["xread"] <= 4
+            assert sent["xread"] <= 4 * max(1.0, time.monotonic() - begun)
             page.add("observation", "at last")
             eventually(lambda: len(seen) == 2)
         finally:

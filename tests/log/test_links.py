@@ -24,6 +24,7 @@ from scratchbus.engine.links_async import AsyncLink
 from scratchbus.engine.scripts import Prefix, packed_arguments
 from scratchbus.engine.steps import Joint
 from scratchbus.errors import EngineAuth, EngineLoading
+from tests.waiting import PATIENCE
 
 Server = Callable[[list[bytes]], bytes | None]
 """What replies to a command; None says nothing more."""
@@ -202,7 +203,7 @@ async def test_closing_lets_what_was_sent_be_answered(tmp_path: Path) -> None:
         assert await asyncio.gather(*waiting) == [[b"a%d" % number, b"x" * number] for number in range(3)]
         with pytest.raises(redis_errors.ConnectionError):
             await link.exchange(echoed(4))
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(PATIENCE):
             await link._lost
 
 
@@ -221,7 +222,7 @@ async def test_a_reply_that_cannot_be_split_leaves_no_one_waiting(tmp_path: Path
         raise ValueError(reply)
 
     prefix = Prefix(("ECHO",))
-    async with linked(tmp_path, lambda command: b"+OK\r\n") as link, asyncio.timeout(2):
+    async with linked(tmp_path, lambda command: b"+OK\r\n") as link, asyncio.timeout(PATIENCE):
         calls = [
             exchange(link, (("ECHO", what),), Joint(prefix, packed_arguments((what,)), 1, prefix, split))
             for what in "abc"
@@ -249,14 +250,14 @@ async def test_a_reply_that_nobody_understands_is_the_error_of_its_own_task(tmp_
 
 
 async def test_what_nobody_asked_for_closes_the_connection(tmp_path: Path) -> None:
-    async with linked(tmp_path, lambda command: b"+OK\r\n+OK\r\n") as link, asyncio.timeout(2):
+    async with linked(tmp_path, lambda command: b"+OK\r\n+OK\r\n") as link, asyncio.timeout(PATIENCE):
         assert await link.exchange((("ECHO", "a"),)) == [b"OK"]
         await link._lost
         assert link.is_closed
 
 
 async def test_closing_at_once_leaves_no_one_waiting(tmp_path: Path) -> None:
-    async with linked(tmp_path, echo) as link, asyncio.timeout(2):
+    async with linked(tmp_path, echo) as link, asyncio.timeout(PATIENCE):
         waiting = [asyncio.ensure_future(link.exchange((("SILENCE",),))) for _ in range(3)]  # two are queued
         link.close()
         lost = await asyncio.gather(*waiting, return_exceptions=True)

@@ -238,6 +238,25 @@ def test_a_file_that_was_changed_meanwhile_is_not_replaced(project: Path):
     assert [path.name for path in project.iterdir()] == ["TODO.md"]
 
 
+def test_what_is_written_just_as_a_file_is_replaced_takes_its_place_again(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+):
+    file, replace = SharedFile(project, "TODO.md"), Path.replace
+    file.path.write_text("one\n")
+
+    def write_and_replace(self: Path, target: Path) -> Path:
+        monkeypatch.setattr(Path, "replace", replace)
+        file.path.write_text("someone else\n")
+        return self.replace(target)
+
+    seen = file.read()
+    monkeypatch.setattr(Path, "replace", write_and_replace)
+    with pytest.raises(FileChanged, match="was changed meanwhile"):
+        file.replace("mine\n", seen)
+    assert file.path.read_text() == "someone else\n"
+    assert [path.name for path in project.iterdir()] == ["TODO.md"]
+
+
 def test_a_file_that_never_rests_is_given_up(
     bus: Bus, project: Path, sync: WorkspaceSync, monkeypatch: pytest.MonkeyPatch
 ):
@@ -301,7 +320,7 @@ def test_a_watch_follows_both_sides_until_it_is_stopped(bus: Bus, project: Path,
         eventually(lambda: todos(bus) == [("a", "one", "pending")])
     finally:
         stop.set()
-        watching.join(10)
+        watching.join(30)
     assert not watching.is_alive()
     assert sum(isinstance(each, InvalidInput) for each in said) == 1
 
@@ -325,7 +344,7 @@ def test_a_watch_of_preferences_follows_both_sides_until_it_is_stopped(bus: Bus,
         eventually(lambda: "quotes" not in file.read_text())
     finally:
         stop.set()
-        watching.join(10)
+        watching.join(30)
     assert not watching.is_alive()
     assert file.read_text().startswith("# Rules\n")
     assert sum(isinstance(each, InvalidInput) for each in said) == 1

@@ -124,7 +124,7 @@ async def add_observations(request: Request, bus: PublishBus, caller: CallerOf, 
         check_source(caller, each)
         check_times(each, *TIMES)
     added = await bus.page(page).add_many([NewObservation(**each) for each in given], event_id=once.event_id)
-    displaced = [each.id for observation in added for each in await bus.page(page).displaced(observation)]
+    displaced = [each.id for each in await bus.page(page).displaced(added)]
     return answer({**listing(added), "displaced": displaced}, 201)
 
 

@@ -143,5 +143,5 @@ class Listener:
             stream = self._response.extensions["network_stream"]
             found: socket.socket = stream.get_extra_info("socket")
             found.shutdown(socket.SHUT_RDWR)
-        self._thread.join(20)
+        self._thread.join(30)
         assert not self._thread.is_alive()

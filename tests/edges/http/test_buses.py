@@ -144,7 +144,7 @@ async def client(server: Server, tokens: McpTokens, name: str) -> AsyncIterator[
 async def test_a_long_poll_goes_on_while_other_callers_come(server, tokens):
     async with client(server, tokens, "worker") as worker:
         await worker.put("/subscriptions/s", json={})
-        pull = asyncio.create_task(worker.post("/subscriptions/s/pull", json={"max": 1, "wait": "30s"}))
+        pull = asyncio.create_task(worker.post("/subscriptions/s/pull", json={"max": 1, "wait": "60s"}))
         await until(lambda: users(server) == 1)
         for n in range(3):
             async with client(server, tokens, f"c{n}") as other:

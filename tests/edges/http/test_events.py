@@ -255,6 +255,7 @@ def test_a_bad_last_event_id_is_a_problem(server):
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_a_stream_ends_soon_after_its_token_is_revoked(served, bus, tmp_path):
     buses, _ = served
     tokens = McpTokens(tmp_path / "tokens.yaml")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
@@ -10,6 +11,7 @@ import httpx2
 import pytest
 
 from scratchbus import Bus, NewObservation, document_of, new_id
+from scratchbus.engine.steps import ask
 
 
 def added(http: httpx2.Client, page: str, **fields: object) -> Any:
@@ -70,6 +72,19 @@ def test_a_batch_tells_whom_it_displaced(http, bus: Bus, page):
     batch = [{"type": "observation", "content": "x"}] * 3
     answer = http.post(f"/pages/{page}/observations/batch", json={"observations": batch}).json()
     assert sorted(answer["displaced"]) == sorted(oldest)
+
+
+def test_whom_a_large_batch_displaced_is_asked_once(http, bus: Bus, page):
+    def calls() -> int:
+        stats = bus.converse(ask(0, "INFO", "commandstats")).decode()
+        return sum(map(int, re.findall(r"^cmdstat_eval\w*:calls=(\d+)", stats, re.MULTILINE)))
+
+    bus.page(page).add_many([NewObservation(type="observation", content=str(number)) for number in range(100)])
+    before = calls()
+    batch = [{"type": "observation", "content": "x"}] * 60
+    answer = http.post(f"/pages/{page}/observations/batch", json={"observations": batch}).json()
+    assert len(answer["displaced"]) == 60
+    assert calls() - before < 60
 
 
 def test_a_write_with_the_etag_of_an_older_read_is_refused(http, page):

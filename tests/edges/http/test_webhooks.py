@@ -233,12 +233,12 @@ async def test_a_webhook_that_is_removed_gets_no_more(bus, embedded_url):
 @pytest.mark.slow
 def test_a_server_that_was_killed_leaves_its_deliveries_to_another(embedded_url):
     """The receiver is served by whole processes, the first of which dies with a delivery on its way."""
-    receiver, arrived = Receiver(), threading.Event()
+    receiver, arrived, is_dead = Receiver(), threading.Event(), threading.Event()
 
     class Hanging(Receiver):
         def take(self, headers, content):
             arrived.set()
-            time.sleep(3)
+            is_dead.wait(30)
             return 204
 
     with open_bus(embedded_url) as buses, receiving(Hanging()) as hanging, receiving(receiver) as url:
@@ -248,6 +248,7 @@ def test_a_server_that_was_killed_leaves_its_deliveries_to_another(embedded_url)
             buses.bus.page().add("risk_alert", "x")
             assert arrived.wait(20)
             first.kill()
+            is_dead.set()
         buses.bus.declare_subscription("hook", url=url)
         with buses.serve("--allow-private-webhooks"):
             eventually(lambda: receiver.events, within=45)
