@@ -247,9 +247,7 @@ def _print(title: str, sizes: list[int], columns: list[list[Cost]]) -> None:
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--size", "maximum", type=int, default=1_000_000, show_default=True, help="The largest page and log.")
 @click.option("--pages", type=int, default=10_000, show_default=True, help="The largest number of pages.")
-@click.option(
-    "--archived", "max_archived", type=int, default=1_000_000, show_default=True, help="The largest archive."
-)
+@click.option("--archived", "max_archived", type=int, default=1_000_000, show_default=True, help="The largest archive.")
 def main(maximum: int, pages: int, max_archived: int) -> None:
     """Measure how costs grow with the size of pages, logs, buses and archives."""
     measured: tuple[tuple[str, Callable[[Stage, int], list[Cost]], list[int]], ...] = (
