@@ -4,7 +4,7 @@ import { useKeys } from "../lib/keys.js";
 import { fits, parseQuery, toggleTerm } from "../lib/query.js";
 import { go, param } from "../lib/route.js";
 import { may, page, selected } from "../lib/state.js";
-import { count, Text, visible } from "../lib/text.js";
+import { count, countShown, Text, visible } from "../lib/text.js";
 import { isPast } from "../lib/time.js";
 import { narrow } from "../lib/screen.js";
 import { addObservation, keysOfActions } from "../ui/actions.js";
@@ -49,7 +49,7 @@ export default function Now() {
       <div class="toolbar">
         <${Filter} value=${query.value} onValue=${setFilter} names=${NAMES} placeholder="Filter: words, type:, tag:, owner:, source:, status:"
           suggest=${(name) => (name === "status" ? STATUS_NAMES : [...new Set(rows.flatMap((each) => valuesOf(each)(name)))].sort())} />
-        <span class="toolbar-count" role="status">${loaded ? countText(shown.length, rows.length, more) : ""}</span>
+        <span class="toolbar-count" role="status">${loaded ? countShown(shown.length, rows.length, "observation", more) : ""}</span>
         <label class="check now-closed"><input type="checkbox" checked=${showsClosed(terms)} onChange=${toggleClosed} /> Also closed ones</label>
         ${may("publish") && html`<button type="button" class="primary" title="Add an observation (a)" disabled=${isPast.value}
           onClick=${() => addObservation()}>Add</button>`}
@@ -71,9 +71,6 @@ export default function Now() {
 
 const STATUS_NAMES = ["open", "active", "pending_review", "resolved", "archived", "all"];
 const anyStatus = ({ name, value, not }) => name !== "status" || not || !["open", "all"].includes(value);
-
-const countText = (shown, all, more) =>
-  `${shown === all ? count(all, "observation") : `${shown.toLocaleString("en")} of ${all.toLocaleString("en")}`}${more ? ", the newest" : ""}`;
 
 const showsClosed = (terms) => terms.some(({ name, value, not }) => name === "status" && value === "all" && !not);
 const toggleClosed = () => setFilter(toggleTerm(query.peek(), "status", "all"));
