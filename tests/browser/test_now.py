@@ -14,7 +14,7 @@ def test_a_new_observation_appears_by_itself(console: Console, bus: Bus) -> None
     """What another client adds, changes and resolves shows without a reload."""
     page = bus.page("now:live")
     window = console.open("#/now?page=now:live")
-    expect(window.get_by_role("heading", name="Nothing is open on now:live")).to_be_visible()
+    expect(window.get_by_role("heading", name="Nothing is open on the page now:live")).to_be_visible()
     low = page.add("observation", "the low one")
     high = page.add("risk_alert", "the high one", tags=["card"])
     expect(window.get_by_role("row", name=re.compile("the low one"))).to_be_visible()
@@ -115,6 +115,6 @@ def test_closing_the_last_observation_once_it_has_left(console: Console, bus: Bu
     console.expect_rows("the only one")
     window.locator(".table-body .table-row").focus()
     page.resolve(id)
-    expect(window.get_by_role("heading", name="Nothing is open on now:last")).to_be_visible()
+    expect(window.get_by_role("heading", name="Nothing is open on the page now:last")).to_be_visible()
     window.keyboard.press("Escape")
     expect(window.locator(".detail")).to_be_hidden()

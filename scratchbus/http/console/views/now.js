@@ -117,7 +117,7 @@ function Nothing({ total }) {
   if (isPast.value) {
     return html`<${Empty} title="The page was empty then"><p>Step on with <kbd>→</kbd>, or go back to live with <kbd>l</kbd>.</p><//>`;
   }
-  return html`<${Empty} title="Nothing is open on ${visible(page.value)}">
+  return html`<${Empty} title="Nothing is open on the page ${visible(page.value)}">
     <p>What daemons and agents add appears here by itself, the most urgent first.</p>
     ${may("publish") && html`<p><button type="button" class="primary" onClick=${() => addObservation()}>Add an observation</button></p>`}
     <p>From a shell:</p><pre>scratchbus add risk_alert "Card 4242 was used in two countries" --source me${page.value === "main" ? "" : ` --page ${page.value}`}</pre>
