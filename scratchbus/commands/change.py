@@ -66,6 +66,8 @@ class Update(Command):
             if before is not None and not FIELDS.isdisjoint(fields):
                 schedule = rescheduled(self.changes, before, kind, occasion)
                 fields |= schedule.fields
+            elif fields.get("every", "") is None:  # no update that succeeded had that, so it is no retry of one
+                raise InvalidField("every", f"None is not how often {self.id} recurs; leave it out")
             if "blocked_by" in fields and before is not None and before.every is not None:
                 raise InvalidField("blocked_by", f"{self.id} recurs and is never active; nothing can block it")
             _check_changes(fields, kind, occasion)

@@ -69,6 +69,15 @@ def test_every_event_says_what_happened(console: Console, bus: Bus) -> None:
     )
 
 
+def test_a_long_log_says_that_there_is_more(console: Console, served: Served) -> None:
+    """The count is of what is loaded, and says so."""
+    rows = [NewObservation(type="observation", content=f"row {each}") for each in range(501)]
+    with Bus.connect(served.url, source="daemon", max_observations=1000) as bus:
+        bus.page("log:long").add_many(rows)
+    window = console.open("#/log")
+    expect(window.locator(".toolbar-count")).to_have_text("the newest 500 events")
+
+
 @pytest.mark.browser
 def test_hostile_text_is_shown_as_text(console: Console, bus: Bus) -> None:
     """Markup, scripts, escape sequences and characters that reorder text do nothing, and are seen."""

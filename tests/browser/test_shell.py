@@ -248,6 +248,7 @@ def test_narrow_window_does_not_scroll_sideways(open_console: Opened, served: Se
         if address == "#/operations":
             window.get_by_role("region", name="Subscriptions").get_by_role("table").wait_for()
         assert window.evaluate("document.documentElement.scrollWidth") <= 360
+        assert window.evaluate("(nav => nav.scrollWidth - nav.clientWidth)(document.querySelector('nav'))") == 0
     window = console.open("#/now?page=shell:narrow")
     window.get_by_role("row", name=re.compile("has everything")).click()
     expect(window.get_by_role("button", name="Resolve")).to_be_visible()

@@ -121,6 +121,17 @@ def test_slider_shows_the_page_as_it_was_at_200_moments(open_console: Opened, se
     slide(open_console, served, bus, "time:many", 200)
 
 
+def test_ends_of_a_short_bar_differ(console: Console, bus: Bus) -> None:
+    """All that happened within one second still has a beginning and an end."""
+    page = bus.page("time:short")
+    page.add("observation", "first")
+    page.add("observation", "second")
+    window = console.open("#/now?page=time:short")
+    start, end = window.locator(".slider-end.start"), window.locator(".slider-end.end")
+    expect(start).to_be_visible()
+    assert start.inner_text() != end.inner_text()
+
+
 @pytest.mark.slow
 def test_stepping_by_keys_and_back_to_live(console: Console, bus: Bus) -> None:
     """Arrow keys go from event to event; a link shows a colleague the same; `l` is live again."""

@@ -314,3 +314,12 @@ def test_an_expected_version_is_kept_to_and_a_retry_changes_nothing(bus, page, c
     with pytest.raises(EventIdReused):
         page.update(one.id, not_before="3h", expected_version=1, event_id="EV-1")
     assert log_length(bus) == length
+
+
+def test_a_cleared_one_refuses_no_interval_like_any_other(page):
+    added = page.add("observation", "look")
+    page.resolve(added.id)
+    page.clear_resolved([added.id])
+    with pytest.raises(InvalidField) as refused:
+        page.update(added.id, every=None, event_id="once")
+    assert refused.value.field == "every"

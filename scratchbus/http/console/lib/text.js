@@ -33,6 +33,12 @@ function sign(character) {
 /** Return "1 event", "2 events", "1,234 events". */
 export const count = (number, one, many = `${one}s`) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
 
+/** Return how many rows of all are shown: "3 events", "2 of 3"; if there are older ones, "2 of the newest 1,000". */
+export function countShown(shown, all, one, areOlder) {
+  const newest = areOlder ? "the newest " : "";
+  return shown === all ? `${newest}${count(all, one)}` : `${shown.toLocaleString("en")} of ${newest}${all.toLocaleString("en")}`;
+}
+
 /** Return the last part of an id, which differs most: …4AC54WT0M. */
 export const shortId = (id) => (id && id.length > 12 ? `…${id.slice(-6)}` : id);
 

@@ -7,7 +7,7 @@ import { useLoad } from "../lib/load.js";
 import { received } from "../lib/live.js";
 import { go, param } from "../lib/route.js";
 import { isDark, page, selected } from "../lib/state.js";
-import { clock, isPast, millisOf, moment, now, stamp } from "../lib/time.js";
+import { clock, day, isPast, millisOf, moment, now, stamp } from "../lib/time.js";
 import { isSignedOut, messageOf } from "./problem.js";
 import { Menu } from "./menu.js";
 import { TimeField } from "./times.js";
@@ -182,13 +182,21 @@ function Slider({ bounds, jump, stepBy }) {
     <span class="slider-after" style=${{ left: `${part * 100}%` }}></span>
     <span class="slider-thumb" style=${{ left: `${part * 100}%` }}></span>
     ${shownAt !== null && html`<span class="slider-hint number" style=${{ left: `${Math.max(6, Math.min(94, ((shownAt - bounds.since) / (bounds.until - bounds.since)) * 100))}%` }}>
-      ${bounds.until - bounds.since > 864e5 ? stamp(shownAt) : clock(shownAt)}</span>`}
+      ${bounds.until - bounds.since > 864e5 ? stamp(shownAt) : clock(shownAt, isShort(bounds))}</span>`}
     <span class="slider-end start number">${stampShort(bounds.since, bounds)}</span>
     <span class="slider-end end number">${stampShort(bounds.until, bounds)}</span>
   </div>`;
 }
 
-const stampShort = (ms, { since, until }) => (until - since > 432e5 || new Date(ms).getDate() !== new Date().getDate() ? stamp(ms).slice(5, 16) : clock(ms));
+/** Whether both ends of the bar may be the same to the second. */
+const isShort = ({ since, until }) => until - since < 2000;
+
+/** Return a time at an end of the bar: without the day if that is today, and as exact as the length of the bar asks for. */
+function stampShort(ms, bounds) {
+  if (bounds.until - bounds.since > 432e5) return stamp(ms).slice(5, 16);
+  const time = clock(ms, isShort(bounds));
+  return day(ms) === day(Date.now()) ? time : `${day(ms).slice(5)} ${time}`;
+}
 
 /** Call `run` with the newest value, one call at a time. */
 function useLatest(run) {

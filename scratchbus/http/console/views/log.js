@@ -8,7 +8,7 @@ import { onEvents } from "../lib/live.js";
 import { fits, parseQuery } from "../lib/query.js";
 import { go, param } from "../lib/route.js";
 import { pages, selected } from "../lib/state.js";
-import { count, shortId, Text, visible } from "../lib/text.js";
+import { countShown, shortId, Text, visible } from "../lib/text.js";
 import { isPast, millisOf, moment, positionOf } from "../lib/time.js";
 import { narrow } from "../lib/screen.js";
 import { Filter, setFilter } from "../ui/filter.js";
@@ -55,7 +55,7 @@ export default function Log() {
   return html`<section class="log" aria-label="Events">
     <div class="toolbar">
       <${Filter} value=${query.value} onValue=${setFilter} names=${NAMES} placeholder="Filter: words, kind:, type:, page:, by:" suggest=${suggest} />
-      <span class="toolbar-count">${events.length > 0 || atStart ? countText(rows.length, events.length, atStart) : ""}</span>
+      <span class="toolbar-count">${events.length > 0 || atStart ? countShown(rows.length, events.length, "event", !atStart) : ""}</span>
       ${!isPast.value && html`<button type="button" aria-pressed=${paused.value !== ""} title="Pause without losing an event (z)" onClick=${pause}>
         ${paused.value ? `Go on${waiting ? `, ${waiting.toLocaleString("en")} new` : ""}` : "Pause"}</button>`}
     </div>
@@ -68,9 +68,6 @@ export default function Log() {
           ${events.length > 0 ? html`<p><button type="button" onClick=${() => setFilter("")}>Clear the filter</button></p>` : html`<p>Events appear here as they are written.</p>`}<//>`}
   </section>`;
 }
-
-const countText = (shown, all, atStart) =>
-  `${shown === all ? count(all, "event") : `${shown.toLocaleString("en")} of ${all.toLocaleString("en")}`}${atStart ? "" : ", the newest"}`;
 
 const COLUMNS = [
   { name: "time", title: "Time", cell: (row) => html`<${Moment} at=${row.at} precise />` },

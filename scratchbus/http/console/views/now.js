@@ -4,7 +4,7 @@ import { useKeys } from "../lib/keys.js";
 import { fits, parseQuery, toggleTerm } from "../lib/query.js";
 import { go, param } from "../lib/route.js";
 import { may, page, selected } from "../lib/state.js";
-import { count, Text, visible } from "../lib/text.js";
+import { count, countShown, Text, visible } from "../lib/text.js";
 import { isPast } from "../lib/time.js";
 import { narrow } from "../lib/screen.js";
 import { addObservation, keysOfActions } from "../ui/actions.js";
@@ -49,7 +49,7 @@ export default function Now() {
       <div class="toolbar">
         <${Filter} value=${query.value} onValue=${setFilter} names=${NAMES} placeholder="Filter: words, type:, tag:, owner:, source:, status:"
           suggest=${(name) => (name === "status" ? STATUS_NAMES : [...new Set(rows.flatMap((each) => valuesOf(each)(name)))].sort())} />
-        <span class="toolbar-count" role="status">${loaded ? countText(shown.length, rows.length, more) : ""}</span>
+        <span class="toolbar-count" role="status">${loaded ? countShown(shown.length, rows.length, "observation", more) : ""}</span>
         <label class="check now-closed"><input type="checkbox" checked=${showsClosed(terms)} onChange=${toggleClosed} /> Also closed ones</label>
         ${may("publish") && html`<button type="button" class="primary" title="Add an observation (a)" disabled=${isPast.value}
           onClick=${() => addObservation()}>Add</button>`}
@@ -71,9 +71,6 @@ export default function Now() {
 
 const STATUS_NAMES = ["open", "active", "pending_review", "resolved", "archived", "all"];
 const anyStatus = ({ name, value, not }) => name !== "status" || not || !["open", "all"].includes(value);
-
-const countText = (shown, all, more) =>
-  `${shown === all ? count(all, "observation") : `${shown.toLocaleString("en")} of ${all.toLocaleString("en")}`}${more ? ", the newest" : ""}`;
 
 const showsClosed = (terms) => terms.some(({ name, value, not }) => name === "status" && value === "all" && !not);
 const toggleClosed = () => setFilter(toggleTerm(query.peek(), "status", "all"));
@@ -120,7 +117,7 @@ function Nothing({ total }) {
   if (isPast.value) {
     return html`<${Empty} title="The page was empty then"><p>Step on with <kbd>→</kbd>, or go back to live with <kbd>l</kbd>.</p><//>`;
   }
-  return html`<${Empty} title="Nothing is open on ${visible(page.value)}">
+  return html`<${Empty} title="Nothing is open on the page ${visible(page.value)}">
     <p>What daemons and agents add appears here by itself, the most urgent first.</p>
     ${may("publish") && html`<p><button type="button" class="primary" onClick=${() => addObservation()}>Add an observation</button></p>`}
     <p>From a shell:</p><pre>scratchbus add risk_alert "Card 4242 was used in two countries" --source me${page.value === "main" ? "" : ` --page ${page.value}`}</pre>

@@ -5,7 +5,7 @@ import { useKeys } from "../lib/keys.js";
 import { useLoad } from "../lib/load.js";
 import { go, param } from "../lib/route.js";
 import { page } from "../lib/state.js";
-import { count, Text, visible } from "../lib/text.js";
+import { count, countShown, Text, visible } from "../lib/text.js";
 import { isPast } from "../lib/time.js";
 import { FieldDiff } from "../ui/diff.js";
 import { ObservationBadge, Status } from "../ui/observation.js";
@@ -35,7 +35,7 @@ export default function WhatIf() {
     <${Sources} sources=${data.sources} silent=${silent} toggle=${toggle} clear=${clear} />
     ${error && html`<${ProblemNote} error=${error} retry=${reload} />`}
     <div class="what-if-options">
-      <p role="status" class="what-if-sum">${data.silent.length ? html`<${Sum} rows=${data.rows} differing=${differing} />` : count(data.rows.length, "observation")}${data.more ? ", the newest" : ""}${loading ? " …" : ""}</p>
+      <p role="status" class="what-if-sum">${data.silent.length ? html`<${Sum} rows=${data.rows} differing=${differing} areOlder=${data.more} />` : countShown(data.rows.length, data.rows.length, "observation", data.more)}${loading ? " …" : ""}</p>
       ${silent.length > 0 && html`<label class="check"><input type="checkbox" checked=${all.value !== ""} onChange=${(event) => go({ all: event.target.checked ? "yes" : null }, { replace: true })} /> Also what is the same</label>`}
       <label class="check"><input type="checkbox" checked=${closed.value !== ""} onChange=${(event) => go({ closed: event.target.checked ? "yes" : null }, { replace: true })} /> Also closed ones</label>
     </div>
@@ -55,10 +55,10 @@ function Sources({ sources, silent, toggle, clear }) {
       ${silent.length > 0 && html`<button type="button" class="source-clear" title="Switch all sources on (n)" onClick=${clear}>All on</button>`}</div></div>`;
 }
 
-function Sum({ rows, differing }) {
+function Sum({ rows, differing, areOlder }) {
   const of = (kind) => differing.filter((each) => each.kind === kind).length;
   const parts = [[of("gone"), "gone"], [of("changed"), "another"], [of("added"), "only without"]].filter(([number]) => number);
-  return parts.length ? html`<strong>${parts.map(([number, word]) => count(number, word, word)).join(", ")}</strong> of ${rows.length}` : `Nothing differs; ${count(rows.length, "observation")}`;
+  return parts.length ? html`<strong>${parts.map(([number, word]) => count(number, word, word)).join(", ")}</strong> of ${areOlder ? "the newest " : ""}${rows.length.toLocaleString("en")}` : `Nothing differs; ${countShown(rows.length, rows.length, "observation", areOlder)}`;
 }
 
 function Sides({ rows, all: every, silent, at }) {

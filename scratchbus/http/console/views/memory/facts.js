@@ -7,7 +7,7 @@ import { parseQuery } from "../../lib/query.js";
 import { go, param } from "../../lib/route.js";
 import { narrow } from "../../lib/screen.js";
 import { may } from "../../lib/state.js";
-import { count, Text, visible } from "../../lib/text.js";
+import { countShown, Text, visible } from "../../lib/text.js";
 import { isPast, now, stamp } from "../../lib/time.js";
 import { Field } from "../../ui/dialog.js";
 import { Filter, setFilter } from "../../ui/filter.js";
@@ -48,7 +48,7 @@ export function Facts({ scope }) {
   return html`<div class="facts ${chosen.value ? "with-detail" : ""}"><div class="facts-list">
     <div class="toolbar">
       <${Filter} value=${query.value} onValue=${setFilter} names=${NAMES} suggest=${suggest} placeholder="Filter: words, subject:, relation:, object:, by:" />
-      <span class="toolbar-count" role="status">${rows.length === data.spans.length ? count(rows.length, "fact") : `${rows.length.toLocaleString("en")} of ${data.spans.length.toLocaleString("en")}`}${data.isFull ? ", the newest" : ""}</span>
+      <span class="toolbar-count" role="status">${countShown(rows.length, data.spans.length, "fact", data.isFull)}</span>
       <span class="facts-when"><span class="quiet" aria-hidden="true">true at</span><${TimeField} label="True at" value=${valid.value ? stamp(Date.parse(valid.value)).slice(0, 16) : isPast.value ? stamp(now.value).slice(0, 16) : "now"} onTime=${(ms) => go({ valid: new Date(ms).toISOString() }, { replace: true })} />
         ${valid.value && html`<button type="button" class="icon" aria-label="True at the moment shown" title="True at the moment shown" onClick=${() => go({ valid: null }, { replace: true })}>✕</button>`}</span>
       ${may("memory") && html`<button type="button" disabled=${isPast.value} title="Assert a fact (a)" onClick=${() => assert(scope)}>Assert</button>`}

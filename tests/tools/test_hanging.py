@@ -1,0 +1,43 @@
+"""The plugin that ends a run in which a test hangs."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RUN = ("-m", "pytest", "-q", "-p", "tests.hanging", "-o", "timeout=60", "-o", "faulthandler_exit_on_timeout=true")
+LONG = """import pytest, time
+@pytest.mark.timeout({timeout})
+def test_takes_two_seconds():
+    time.sleep(2)
+"""
+
+
+def run(directory: Path, timeout: float, patience: float) -> subprocess.CompletedProcess[str]:
+    """Run a test of two seconds that a mark gives a timeout, beside others that may take `patience` seconds."""
+    (directory / "test_it.py").write_text(LONG.format(timeout=timeout))
+    command = [
+        sys.executable,
+        *RUN,
+        "-o",
+        f"faulthandler_timeout={patience}",
+        "--rootdir",
+        str(directory),
+        str(directory),
+    ]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.slow
+def test_a_test_has_the_time_that_its_mark_allows(tmp_path):
+    done = run(tmp_path, timeout=100, patience=0.5)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_a_test_that_hangs_beyond_its_time_ends_the_run(tmp_path):
+    done = run(tmp_path, timeout=60.5, patience=0.5)
+    assert "test_takes_two_seconds" in done.stderr
+    assert done.returncode != 0
