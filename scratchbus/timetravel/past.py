@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from typing import NamedTuple
 
 from scratchbus.commands.observations import not_found
 from scratchbus.commands.read import Reads, StoredPage
@@ -13,8 +14,9 @@ from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
 from scratchbus.domain.values import check_id, check_source, moment
-from scratchbus.engine.steps import Step, ask
+from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import InvalidSource, PositionLost, shown
+from scratchbus.eventlog.below_floor import Floor
 from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.keys import PageKeys
@@ -128,17 +130,20 @@ def _read_past(core: Core, page: str, cut: Cut, progress: Progress | None) -> St
         return _folded_page(page, {}, cut)
     keys = log.keys(end.shard)
     checkpoint = yield from read_checkpoint(keys)
-    log_end = end_of((yield from ask(end.shard, "GET", keys.tail)), end.shard)
+    tail, floor, origin = yield from ask_all(end.shard, [("GET", key) for key in (keys.tail, keys.floor, keys.origin)])
+    log_end, archived = end_of(tail, end.shard), Floor.parse(floor, origin, end.shard).position
     names = PageKeys(keys, page, checkpoint.build)
-    events_before, indexed = yield from count_positions(end.shard, names.positions, end)
-    events_after = indexed - events_before + log_end.seq - max(checkpoint.position, end).seq
-    read_whole = partial(_read_whole, core, names, cut, log_end, events_before, events_after, progress)
+    in_log, indexed = yield from count_positions(end.shard, names.positions, end)
+    events = _PageEvents.of(names, indexed, archived, checkpoint.position, log_end)
+    events_before = events.estimate(in_log, end)
+    events_after = events.total - events_before
+    read_whole = partial(_read_whole, core, names, cut, log_end, events, events_before, progress)
     if events_after * UNDO_COST <= CHEAP_EVENTS:
         return (yield from read_whole())
     snapshot = yield from snapshots.nearest_open(keys, names, end)
     if snapshot is None:
         return (yield from read_whole())
-    snapshot_events, _ = yield from count_positions(end.shard, names.positions, snapshot[0])
+    snapshot_events = yield from events.until(snapshot[0])
     if events_after * UNDO_COST <= events_before - snapshot_events and events_after <= MAX_UNDONE:
         return (yield from read_whole())
     return (yield from read_open(core, names, cut, snapshot, read_whole))
@@ -149,30 +154,62 @@ def _read_whole(
     names: PageKeys,
     cut: Cut,
     log_end: Position,
+    events: _PageEvents,
     events_before: int,
-    events_after: int,
     progress: Progress | None,
 ) -> Step[Reads]:
-    """Return the whole page; `events_before` and `events_after` count its events before and after the moment."""
+    """Return the whole page; `events_before` are its events up to the moment."""
     log, page, end = core.log, names.page, cut.position
     base = yield from snapshots.nearest(log.keys(end.shard), names, end)
     start = base.position if base else START
-    snapshot_events, _ = (yield from count_positions(end.shard, names.positions, start)) if base else (0, 0)
+    snapshot_events = (yield from events.until(start)) if base else 0
     max_cost = max(CHEAP_EVENTS, events_before - snapshot_events + (base.documents if base else 0))
-    if events_after <= min(max_cost, MAX_UNDONE):
+    if events.total - events_before <= min(max_cost, MAX_UNDONE):
         undone = yield from _undo_later(core, names, cut, log_end, max_cost)
         if undone is not None:
             return undone
-    share = (events_before - snapshot_events) / max(1, end.seq - start.seq)
+    share = (events_before - snapshot_events) / max(1, end.seq - start.seq) if events.share else 0.0
     return _folded_page(page, (yield from fold_page(log, names, cut, base, share, progress)), cut)
+
+
+class _PageEvents(NamedTuple):
+    """How many events a page has. The history index has those in the log, up to `folded`; the others are estimated.
+
+    `share` is the page's share of the events in the log, and taken for that of the events up to `archived`; if it is 0,
+    they may all be the page's, and so may those after `folded`.
+    """
+
+    names: PageKeys
+    archived: Position
+    folded: Position
+    share: float
+    total: int
+
+    @classmethod
+    def of(cls, names: PageKeys, indexed: int, archived: Position, folded: Position, log_end: Position) -> _PageEvents:
+        """Return the number of events of a page of which so many are indexed."""
+        share = min(1.0, indexed / max(1, folded.seq - archived.seq))
+        events = cls(names, archived, folded, share, 0)
+        return events._replace(total=events.estimate(indexed, log_end))
+
+    def estimate(self, indexed: int, until: Position) -> int:
+        """Return how many there are up to a position, up to which so many are indexed."""
+        return (
+            indexed + int((self.share or 1.0) * min(self.archived.seq, until.seq)) + max(0, until.seq - self.folded.seq)
+        )
+
+    def until(self, position: Position) -> Step[int]:
+        """Return how many there are up to a position."""
+        indexed, _ = yield from count_positions(position.shard, self.names.positions, position)
+        return self.estimate(indexed, position)
 
 
 def _undo_later(core: Core, names: PageKeys, cut: Cut, log_end: Position, max_cost: int) -> Step[StoredPage | None]:
     """Undo later events; return None if there are too many, or if they do not record their predecessors."""
     log, page = core.log, names.page
     (cursor,) = yield from cursors(log, cut.position, [page])
-    changed = yield from changed_since(log, page, cursor, log_end)
-    if not changed.is_linked:
+    changed = yield from changed_since(log, page, cursor, log_end, max_cost)
+    if not changed.is_linked or changed.events > max_cost:
         return None
     older = [id for id, before in changed.before.items() if before]
     cost = changed.events

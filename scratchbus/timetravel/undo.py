@@ -7,6 +7,7 @@ appended meanwhile.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -62,12 +63,12 @@ class Changed(NamedTuple):
     is_linked: bool
 
 
-def changed_since(log: Log, page: str, cursor: Cursor, tail: Position) -> Step[Changed]:
-    """Read the events of a page after a cursor, at least up to this end of the log."""
+def changed_since(log: Log, page: str, cursor: Cursor, tail: Position, max_events: int = sys.maxsize) -> Step[Changed]:
+    """Read the events of a page after a cursor, at least up to this end of the log, or to more than `max_events`."""
     is_far = tail.seq - cursor.position.seq > CHUNK
     cursor = replace(cursor, page=page if is_far else "")
     name, before, events, is_linked = page.encode(), dict[str, str](), 0, True
-    while cursor.position < tail and (chunks := (yield from read(log, [cursor]))):
+    while cursor.position < tail and events <= max_events and (chunks := (yield from read(log, [cursor]))):
         for _, entries in chunks:
             for entry in entries:
                 fields = entry_fields(entry)

@@ -372,6 +372,25 @@ def test_a_page_of_the_past_is_as_it_was_before_it_was_archived(bus, clock, way)
             page.as_of(added[4].position._replace(ms=added[4].position.ms + 1))
 
 
+@pytest.mark.parametrize("pages", [["main"], ["main", "other"], ["other"]], ids=" and ".join)
+def test_a_moment_long_ago_costs_what_came_before_it(bus, connect, directory, monkeypatch, pages):
+    monkeypatch.setattr("scratchbus.timetravel.past.CHEAP_EVENTS", 10)
+    early = fill(bus, 8)
+    later = [fill(bus, 4, page) for _ in range(10) for page in pages]
+    archive(bus)
+    read = []
+    get_part = DirectoryStore.get_part
+
+    def noted(store, name, start, length):
+        read.append(int(name.rpartition("/")[2][:16]))
+        return get_part(store, name, start, length)
+
+    monkeypatch.setattr(DirectoryStore, "get_part", noted)
+    past = connect(archive_url=directory).page().as_of(early[-1].position)
+    assert past.list(limit=None) == early[::-1]
+    assert max(read) <= early[-1].position.seq < later[0][0].position.seq, "no segment of what came later"
+
+
 def test_what_was_erased_from_the_log_is_a_line_without_content(bus, directory):
     added = bus.page().add_many([NewObservation(type="observation", content=f"secret {n}") for n in range(6)])
     fill(bus, 10)
