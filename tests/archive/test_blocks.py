@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from scratchbus import Bus
 from scratchbus.archive import blocks
 from scratchbus.archive.archive_check import verify
-from scratchbus.archive.blocks import BlockPacker, Packed, pack, unpack, unpack_block
+from scratchbus.archive.blocks import BlockPacker, Packed, pack, unpack
 from scratchbus.archive.manifest import END, Block, Manifest, StoredFile
 from scratchbus.archive.stores import DirectoryStore, open_store
+from scratchbus.errors import ArchiveDamaged
 
 LINES = st.lists(st.binary(min_size=20, max_size=60).map(lambda line: line.replace(b"\n", b" ")), min_size=1)
 
@@ -88,7 +89,7 @@ def test_the_blocks_of_a_segment_unpack_to_no_more_than_the_limit_together(monke
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 100)
     packed = pack([b"%030d" % number for number in range(10)])
     monkeypatch.setattr(blocks, "MAX_UNPACKED", 250)
-    assert unpack_block(packed.content[: packed.blocks[0].size], packed.blocks[0])
+    assert unpack(packed.content[: packed.blocks[0].size], packed.blocks[:1])
     with pytest.raises(ValueError, match="more than"):
         unpack(*packed)
 
@@ -103,6 +104,23 @@ def test_the_history_of_one_observation_reads_its_block(archived: Bus, directory
     (read,) = reads
     assert read[0].endswith(manifest.files.segment.name)
     assert read[2] in [block.size for block in manifest.blocks]
+
+
+def test_events_in_blocks_side_by_side_are_read_block_by_block(archived: Bus, directory: Path, reads) -> None:
+    manifest = manifests(directory)[2]
+    first = manifest.chain.first.seq
+    events = {event.seq: event for event in archived.events()}
+    with reader(archived) as bus:
+        reads.clear()
+        for seq in range(first, first + manifest.chain.count):
+            assert bus.page(events[seq].page).history(events[seq].subject) == [events[seq]]
+    assert [length for _, _, length in reads] == [block.size for block in manifest.blocks]
+
+
+def test_the_rest_of_a_segment_unpacks_to_no_more_than_the_limit(archived: Bus, monkeypatch) -> None:
+    monkeypatch.setattr(blocks, "MAX_UNPACKED", 2_000)
+    with reader(archived) as bus, pytest.raises(ArchiveDamaged, match="unpacks to more than"):
+        list(bus.events())
 
 
 def test_who_reads_on_reads_each_segment_in_two_parts(archived: Bus, directory: Path, reads) -> None:
