@@ -178,6 +178,18 @@ def test_a_manifest_whose_blocks_do_not_add_up_is_refused(archive: Path) -> None
             Manifest.parse(Manifest(manifest.chain, files).encode())
 
 
+@pytest.mark.parametrize(("size", "lines"), [(0, 1), (1, 0), (-1, 1), (1, -1), (2**70, 1)])
+def test_a_block_of_an_impossible_size_is_refused(archive: Path, size: int, lines: int) -> None:
+    """However well the blocks add up, no reader asks a store for a part that no file has."""
+    manifest = manifests(archive)[1]
+    segment, count = manifest.files.segment, manifest.chain.count
+    odd = Block(lines=lines, size=size, sha256=segment.sha256)
+    rest = Block(lines=count - lines, size=max(1, segment.size - size), sha256=segment.sha256)
+    changed = {"segment": segment.model_copy(update={"size": odd.size + rest.size}), "blocks": [odd, rest]}
+    with pytest.raises(ValueError, match=r"is empty|none has more"):
+        Manifest.parse(Manifest(manifest.chain, manifest.files.model_copy(update=changed)).encode())
+
+
 def test_a_block_that_is_not_the_segments_is_found(archive: Path) -> None:
     file = sorted(folder(archive).glob("*.manifest.json"))[1]
     manifest = Manifest.parse(file.read_bytes())
