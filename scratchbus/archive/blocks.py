@@ -54,8 +54,16 @@ class BlockPacker:
 
     def _compress(self) -> None:
         for lines in _divide(self._lines, self._bytes):
-            self._packed.append(self._thread.submit(_pack, lines))
+            self._packed.append(self._submit(lines))
         self._lines, self._bytes = [], 0
+
+    def _submit(self, lines: Sequence[bytes]) -> Future[Packed]:
+        try:
+            return self._thread.submit(_pack, lines)
+        except RuntimeError:  # once the main thread has ended, executors accept nothing; other threads still run
+            packed: Future[Packed] = Future()
+            packed.set_result(_pack(lines))
+            return packed
 
 
 def pack(lines: Sequence[bytes], format: int = FORMAT) -> Packed:

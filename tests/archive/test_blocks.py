@@ -66,6 +66,13 @@ def test_what_is_packed_unpacks(lines: list[bytes], size: int) -> None:
             assert sum(block.lines for block in packed.blocks) == len(lines)
 
 
+def test_lines_are_packed_though_the_main_thread_has_ended(monkeypatch) -> None:
+    monkeypatch.setattr("concurrent.futures.thread._shutdown", True)
+    packer, lines = BlockPacker(), [b"%030d" % number for number in range(10)]
+    packer.add(lines, 310)
+    assert unpack(*packer.finish()) == lines
+
+
 @pytest.mark.parametrize(
     "change",
     [
