@@ -67,7 +67,7 @@ class Archive:
                 start = max(after.seq + 1, manifest.chain.first.seq)
                 at = min(start + limit - 1, end_seq)
                 selected = list(range(start, at + 1))
-            found = self._restored(catalog, manifest, [seq for seq in selected if seq <= at])
+            found = self._restored(catalog, manifest, [seq for seq in selected if seq <= at], reads_on=True)
             end = self._end_of_read(catalog, manifest, at, shard)
         return EntryChunk([entry for entry in found if entry is not None and _is_behind(entry, after)], *end)
 
@@ -187,13 +187,15 @@ class Archive:
                 raise
             return read(rewritten)
 
-    def _restored(self, catalog: SegmentCatalog, manifest: Manifest, seqs: Sequence[int]) -> list[RawEntry | None]:
+    def _restored(
+        self, catalog: SegmentCatalog, manifest: Manifest, seqs: Sequence[int], *, reads_on: bool = False
+    ) -> list[RawEntry | None]:
         """Return the entries of events of a segment, None for the erased ones."""
         name, first, lines = manifest.files.segment.name, 0, list[bytes]()
         found = []
         for seq in seqs:
             if not 0 <= seq - first < len(lines):
-                first, lines = self._block(catalog, manifest, seq)
+                first, lines = self._block(catalog, manifest, seq, reads_on=reads_on)
             try:
                 entry = restore(lines[seq - first])
             except ValueError as problem:
@@ -203,8 +205,10 @@ class Archive:
             found.append(entry)
         return found
 
-    def _block(self, catalog: SegmentCatalog, manifest: Manifest, seq: int) -> tuple[int, list[bytes]]:
-        return self._read(catalog, manifest, lambda manifest: catalog.block(manifest, seq))
+    def _block(
+        self, catalog: SegmentCatalog, manifest: Manifest, seq: int, *, reads_on: bool = False
+    ) -> tuple[int, list[bytes]]:
+        return self._read(catalog, manifest, lambda manifest: catalog.block(manifest, seq, reads_on=reads_on))
 
     def _time(self, catalog: SegmentCatalog, manifest: Manifest, seq: int) -> int:
         """Return the time (ms) of an event of a segment, which may be erased."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import sha256
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 from scratchbus.archive.manifest import DIVIDED, FORMAT, Block
@@ -54,8 +54,16 @@ class BlockPacker:
 
     def _compress(self) -> None:
         for lines in _divide(self._lines, self._bytes):
-            self._packed.append(self._thread.submit(_pack, lines))
+            self._packed.append(self._submit(lines))
         self._lines, self._bytes = [], 0
+
+    def _submit(self, lines: Sequence[bytes]) -> Future[Packed]:
+        try:
+            return self._thread.submit(_pack, lines)
+        except RuntimeError:  # once the main thread has ended, executors accept nothing; other threads still run
+            packed: Future[Packed] = Future()
+            packed.set_result(_pack(lines))
+            return packed
 
 
 def pack(lines: Sequence[bytes], format: int = FORMAT) -> Packed:
@@ -67,22 +75,26 @@ def pack(lines: Sequence[bytes], format: int = FORMAT) -> Packed:
 
 def unpack(content: bytes, blocks: Sequence[Block]) -> list[bytes]:
     """Return the lines of a segment's file. Raises ValueError unless it consists of these blocks."""
+    return [*chain.from_iterable(unpack_each(content, blocks))]
+
+
+def unpack_each(content: bytes, blocks: Sequence[Block]) -> Iterator[list[bytes]]:
+    """Yield the lines of each of these blocks, which follow one another and unpack to MAX_UNPACKED bytes at most.
+
+    Raises ValueError unless the content consists of them.
+    """
     ends = [*accumulate(block.size for block in blocks)]
     if not ends or ends[-1] != len(content):
         raise ValueError("its size is not that of its blocks")
-    lines: list[bytes] = []
     left = MAX_UNPACKED
     for block, end in zip(blocks, ends, strict=True):
-        unpacked = unpack_block(content[end - block.size : end], block, left)
-        lines += unpacked
-        left -= sum(map(len, unpacked)) + len(unpacked)
-    return lines
+        lines = _unpack(content[end - block.size : end], block, left)
+        left -= sum(map(len, lines)) + len(lines)
+        yield lines
 
 
-def unpack_block(content: bytes, block: Block, limit: int = MAX_UNPACKED) -> list[bytes]:
-    """Return the lines of a block of at most `limit` bytes. Raises ValueError if its content is another."""
-    if len(content) != block.size:
-        raise ValueError(f"a block has {len(content):,} bytes; its manifest says {block.size:,}")
+def _unpack(content: bytes, block: Block, limit: int) -> list[bytes]:
+    """Return the lines of a block of at most `limit` bytes. Raises ValueError if its content was changed."""
     if sha256(content).hexdigest() != block.sha256:
         raise ValueError("the SHA-256 of a block differs from the one in its manifest: it was changed")
     text = decompress(content, limit)

@@ -7,9 +7,10 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from hashlib import sha256
 from itertools import chain
+from threading import Lock
 from typing import Generic, NamedTuple, TypeVar
 
-from scratchbus.archive.blocks import unpack_block
+from scratchbus.archive.blocks import unpack_each
 from scratchbus.archive.manifest import (
     END,
     Block,
@@ -31,9 +32,13 @@ _INDEX_SIZE = 10  # bytes in memory for each in the file, approximately
 
 
 class LRUCache(Generic[T]):
-    """A cache of the most recently used values, up to `maximum` bytes; the newest value always stays."""
+    """A cache of the most recently used values, up to `maximum` bytes; the newest value always stays.
+
+    Threads may share it: `scratchbus up` archives and reads in one process.
+    """
 
     def __init__(self, maximum: int) -> None:
+        self._lock = Lock()
         self._max_bytes = maximum
         self._cached: OrderedDict[str, tuple[T, int]] = OrderedDict()
         self._bytes = 0
@@ -43,25 +48,31 @@ class LRUCache(Generic[T]):
 
     def get(self, name: str) -> T | None:
         """Return the value of a name, None if it is not cached."""
-        if name not in self._cached:
-            return None
-        self._cached.move_to_end(name)
-        return self._cached[name][0]
+        with self._lock:
+            if name not in self._cached:
+                return None
+            self._cached.move_to_end(name)
+            return self._cached[name][0]
 
     def put(self, name: str, value: T, size: int) -> None:
         """Cache the value of a name, which has so many bytes."""
-        self.drop(name)
-        self._cached[name] = value, size
-        self._bytes += size
-        while self._bytes > self._max_bytes and len(self._cached) > 1:
-            _, (_, dropped) = self._cached.popitem(last=False)
-            self._bytes -= dropped
+        with self._lock:
+            self._drop(name)
+            self._cached[name] = value, size
+            self._bytes += size
+            while self._bytes > self._max_bytes and len(self._cached) > 1:
+                _, (_, dropped) = self._cached.popitem(last=False)
+                self._bytes -= dropped
 
     def drop(self, *names: str) -> None:
         """Remove names."""
-        for name in names:
-            if name in self._cached:
-                self._bytes -= self._cached.pop(name)[1]
+        with self._lock:
+            for name in names:
+                self._drop(name)
+
+    def _drop(self, name: str) -> None:
+        if name in self._cached:
+            self._bytes -= self._cached.pop(name)[1]
 
 
 def read_file(store: Store, folder: str, file: StoredFile) -> bytes:
@@ -76,8 +87,8 @@ def read_file(store: Store, folder: str, file: StoredFile) -> bytes:
     return found
 
 
-class _Place(NamedTuple):
-    """Where a block is: its name in the cache, the number of its first event, and its first byte in the file."""
+class _StoredBlock(NamedTuple):
+    """A block in its segment: its name in the cache, the number of its first event, and its first byte in the file."""
 
     name: str
     block: Block
@@ -116,10 +127,10 @@ class SegmentCatalog:
         first, files = stored.manifest.chain.first.seq, stored.manifest.files
         self.firsts.append(first)
         self._manifests[first] = stored.manifest
-        for place in self._places(stored.manifest):
-            at = place.first - first
-            lines = stored.lines[at : at + place.block.lines]
-            self._blocks.put(place.name, lines, sum(map(len, lines)))
+        for each in self._stored_blocks(stored.manifest):
+            at = each.first - first
+            lines = stored.lines[at : at + each.block.lines]
+            self._blocks.put(each.name, lines, sum(map(len, lines)))
         self._indexes.put(self.folder + files.index.name, stored.event_index, _INDEX_SIZE * files.index.size)
 
     def put(self, file: StoredFile, content: bytes) -> None:
@@ -137,7 +148,7 @@ class SegmentCatalog:
         """Replace a manifest by one that names other files, and drop the old files from the cache."""
         self.store.replace(self.folder + new.name, new.encode())
         self._manifests[new.chain.first.seq] = new
-        self._blocks.drop(*(place.name for place in self._places(old)))
+        self._blocks.drop(*(each.name for each in self._stored_blocks(old)))
         self._indexes.drop(self.folder + old.files.index.name)
 
     def sweep(self, manifest: Manifest) -> None:
@@ -148,7 +159,8 @@ class SegmentCatalog:
 
     def manifest(self, first: int) -> Manifest:
         """Return the manifest of the segment that begins with this event. Raises ArchiveDamaged or ArchiveForeign."""
-        if first not in self._manifests:
+        found = self._manifests.get(first)  # held, since another thread may refresh the catalog at any time
+        if found is None:
             name = self.folder + manifest_name(first)
             content = self.store.get(name)
             if content is None:
@@ -165,7 +177,7 @@ class SegmentCatalog:
             if found.chain.first.seq != first:
                 raise self.damaged(manifest_name(first), f"it is the manifest of event {found.chain.first.seq}")
             self._manifests[first] = found
-        return self._manifests[first]
+        return found
 
     def last(self) -> Manifest | None:
         """Return the manifest of the last segment, None if there is none. Raises ArchiveDamaged or ArchiveForeign."""
@@ -176,9 +188,10 @@ class SegmentCatalog:
         for is_fresh in (False, True):
             if is_fresh:
                 self.refresh()
-            at = bisect_right(self.firsts, seq) - 1
-            if at >= 0 and self.manifest(self.firsts[at]).chain.last.seq >= seq:
-                return self._manifests[self.firsts[at]]
+            firsts = self.firsts
+            at = bisect_right(firsts, seq) - 1
+            if at >= 0 and (found := self.manifest(firsts[at])).chain.last.seq >= seq:
+                return found
         raise ArchiveDamaged(
             f"{self.where} does not have event {seq}, which was archived; set archive_url to the location of its"
             " segment, or restore the segment"
@@ -186,23 +199,23 @@ class SegmentCatalog:
 
     def lines(self, manifest: Manifest) -> list[bytes]:
         """Return the lines of a segment. Raises ArchiveDamaged."""
-        places = self._places(manifest)
-        cached = [self._blocks.get(place.name) for place in places]
+        stored = self._stored_blocks(manifest)
+        cached = [self._blocks.get(each.name) for each in stored]
         blocks = [lines for lines in cached if lines is not None]
-        return [*chain.from_iterable(blocks if len(blocks) == len(places) else self._load(manifest, places))]
+        return [*chain.from_iterable(blocks if len(blocks) == len(stored) else self._load(manifest, stored))]
 
-    def block(self, manifest: Manifest, seq: int) -> tuple[int, list[bytes]]:
+    def block(self, manifest: Manifest, seq: int, *, reads_on: bool = False) -> tuple[int, list[bytes]]:
         """Return the number of the first event in the block that has an event, and the lines of that block.
 
-        Who goes on to the next block probably reads on: the rest of the segment is then read at once.
+        If a reader that `reads_on` to later events has read the block before, the rest of the segment is read at once.
         """
-        places = self._places(manifest)
-        at = bisect_right(places, seq, key=lambda place: place.first) - 1
-        lines = self._blocks.get(places[at].name)
+        stored = self._stored_blocks(manifest)
+        at = bisect_right(stored, seq, key=lambda each: each.first) - 1
+        lines = self._blocks.get(stored[at].name)
         if lines is None:
-            goes_on = at > 0 and places[at - 1].name in self._blocks
-            lines = self._load(manifest, places[at:] if goes_on else [places[at]])[0]
-        return places[at].first, lines
+            reads_rest = reads_on and at > 0 and stored[at - 1].name in self._blocks
+            lines = self._load(manifest, stored[at:] if reads_rest else [stored[at]])[0]
+        return stored[at].first, lines
 
     def index(self, manifest: Manifest) -> Index:
         """Return the index of a segment. Raises ArchiveDamaged."""
@@ -223,30 +236,27 @@ class SegmentCatalog:
         """Return the error for a damaged file."""
         return ArchiveDamaged(f"{self.where}/{name}: {problem}; restore it from a copy of the archive")
 
-    def _places(self, manifest: Manifest) -> list[_Place]:
-        """Return where the blocks of a segment are."""
+    def _stored_blocks(self, manifest: Manifest) -> list[_StoredBlock]:
+        """Return the blocks of a segment, in order."""
         file, first, start = self.folder + manifest.files.segment.name, manifest.chain.first.seq, 0
-        places = []
+        stored = []
         for block in manifest.blocks:
-            places.append(_Place(f"{file}:{start}", block, first, start))
+            stored.append(_StoredBlock(f"{file}:{block.lines}:{block.sha256}", block, first, start))
             first, start = first + block.lines, start + block.size
-        return places
+        return stored
 
-    def _load(self, manifest: Manifest, places: Sequence[_Place]) -> list[list[bytes]]:
+    def _load(self, manifest: Manifest, stored: Sequence[_StoredBlock]) -> list[list[bytes]]:
         """Read and cache blocks of a segment that follow one another; return their lines."""
-        name, start, last = manifest.files.segment.name, places[0].start, places[-1]
+        name, start, last = manifest.files.segment.name, stored[0].start, stored[-1]
         content = self.store.get_part(self.folder + name, start, last.start + last.block.size - start)
         if content is None:
             raise self.damaged(name, "it is missing")
-        loaded = []
-        for place in places:
-            at = place.start - start
-            try:
-                lines = unpack_block(content[at : at + place.block.size], place.block)
-            except ValueError as problem:
-                raise self.damaged(name, f"it cannot be unpacked: {problem}") from None
-            self._blocks.put(place.name, lines, sum(map(len, lines)))
-            loaded.append(lines)
+        try:
+            loaded = [*unpack_each(content, [each.block for each in stored])]
+        except ValueError as problem:
+            raise self.damaged(name, f"it cannot be unpacked: {problem}") from None
+        for each, lines in zip(stored, loaded, strict=True):
+            self._blocks.put(each.name, lines, sum(map(len, lines)))
         return loaded
 
     def _parsed(self, manifest: Manifest) -> Index:

@@ -25,6 +25,9 @@ DIVIDED = 2
 MAX_BYTES = 64 * 1024 * 1024
 """The most bytes in a manifest, which lists the numbers of all erased events."""
 
+MAX_SEGMENT_BYTES = 256 * 1024 * 1024
+"""The most bytes in the file of a segment; more than any has, as none unpacks to half as many."""
+
 FILES = 3
 """The number of files of a segment: the segment itself, its index and its manifest."""
 
@@ -149,21 +152,17 @@ class Manifest(NamedTuple):
             raise ValueError(f"it has {len(content):,} bytes; no manifest has more than {MAX_BYTES:,}")
         try:
             parsed = json.loads(content)
-            manifest = cls(Chain.model_validate(parsed["chain"]), SegmentFiles.model_validate(parsed["files"]))
+            chain, files = parsed["chain"], parsed["files"]
+            format = chain["format"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise ValueError("it is not a manifest") from None
+        if isinstance(format, int) and format > FORMAT:  # before the other fields, which may be new
+            raise ValueError(f"its format is {format}; this version reads up to {FORMAT}: upgrade scratchbus")
+        try:
+            manifest = cls(Chain.model_validate(chain), SegmentFiles.model_validate(files))
         except ValidationError as problem:
             first = problem.errors(include_url=False, include_input=False)[0]
             raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from None
-        except (ValueError, KeyError, TypeError, RecursionError):
-            raise ValueError("it is not a manifest") from None
-        if manifest.chain.format > FORMAT:
-            raise ValueError(
-                f"its format is {manifest.chain.format}; this version reads up to {FORMAT}: upgrade scratchbus"
-            )
-        if (sum(block.lines for block in manifest.blocks), sum(block.size for block in manifest.blocks)) != (
-            manifest.chain.count,
-            manifest.files.segment.size,
-        ):
-            raise ValueError("its blocks do not add up to its segment")
         if manifest.encode() != content:
             raise ValueError("its text is not canonical or does not match its hash: it was changed")
         manifest._check()
@@ -174,6 +173,18 @@ class Manifest(NamedTuple):
         chain, files = self.chain, self.files
         if chain.count != chain.last.seq - chain.first.seq + 1 or chain.count < 1 or chain.first.seq < 1:
             raise ValueError(f"it says that there are {chain.count:,} events from {chain.first.at} to {chain.last.at}")
+        if files.segment.size > MAX_SEGMENT_BYTES:
+            raise ValueError(
+                f"it says that its segment has {files.segment.size:,} bytes; none has more than {MAX_SEGMENT_BYTES:,}"
+            )
+        blocks = self.blocks
+        if any(block.lines < 1 or block.size < 1 for block in blocks):
+            raise ValueError("it says that a block of its segment is empty")
+        if (sum(block.lines for block in blocks), sum(block.size for block in blocks)) != (
+            chain.count,
+            files.segment.size,
+        ):
+            raise ValueError("its blocks do not add up to its segment")
         for file in (files.segment, files.index):
             if "/" in file.name or number_of(file.name) != chain.first.seq:
                 raise ValueError(f"it names {shown(file.name)}, which is not a file of its segment")

@@ -34,7 +34,7 @@ class Store(Protocol):
         ...
 
     def get_part(self, name: str, start: int, length: int) -> bytes | None:
-        """Return so many bytes of a file, fewer if it ends before, or None if there is none."""
+        """Return up to `length` bytes of a file from `start` on, fewer if it ends before; None if there is no file."""
         ...
 
     def put_new(self, name: str, content: bytes) -> bool:
@@ -102,7 +102,7 @@ class DirectoryStore:
                 return None
 
     def get_part(self, name: str, start: int, length: int) -> bytes | None:
-        """Return so many bytes of a file, fewer if it ends before, or None if there is none."""
+        """Return up to `length` bytes of a file from `start` on, fewer if it ends before; None if there is no file."""
         with self._explained(name):
             try:
                 with (self._directory / name).open("rb") as file:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict
@@ -209,14 +210,16 @@ def _made_room(log: Log, asked: list[Position]) -> Step[list[str]]:
     """
     newcomers: set[tuple[str, int]] = set()
     ends: dict[int, Position] = {}  # by the seq of the first event of each batch
-    for event in (yield from read_events(log, asked)):
+    events = yield from read_events(log, asked)
+    for event in events:
         first = _first_of_batch(event)
         newcomers.add((event.subject, first))
         ends[first] = max(event.position, ends.get(first, event.position))
     before = {end._replace(seq=seq) for first, end in ends.items() for seq in range(first, end.seq)}
+    events += yield from read_events(log, sorted(before.difference(asked)))
     return [
         event.subject
-        for event in (yield from read_events(log, sorted(before.difference(asked))))
+        for event in sorted(events, key=attrgetter("position"))
         if isinstance(event, StatusChanged)
         and event.reason_code == "displaced"
         and ((event.reason or "").rpartition(" ")[2], _first_of_batch(event)) in newcomers

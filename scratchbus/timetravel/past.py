@@ -168,7 +168,9 @@ def _read_whole(
         undone = yield from _undo_later(core, names, cut, log_end, max_cost)
         if undone is not None:
             return undone
-    share = (events_before - snapshot_events) / max(1, end.seq - start.seq) if events.share else 0.0
+    in_archive = events.archived_until(end) - events.archived_until(start)  # and read there by the page's index
+    in_log = events_before - snapshot_events - in_archive
+    share = in_log / max(1, end.seq - start.seq) if events.share else 0.0
     return _folded_page(page, (yield from fold_page(log, names, cut, base, share, progress)), cut)
 
 
@@ -194,9 +196,11 @@ class _PageEvents(NamedTuple):
 
     def estimate(self, indexed: int, until: Position) -> int:
         """Return how many there are up to a position, up to which so many are indexed."""
-        return (
-            indexed + int((self.share or 1.0) * min(self.archived.seq, until.seq)) + max(0, until.seq - self.folded.seq)
-        )
+        return indexed + self.archived_until(until) + max(0, until.seq - self.folded.seq)
+
+    def archived_until(self, position: Position) -> int:
+        """Return how many archived ones there are up to a position, as estimated."""
+        return int((self.share or 1.0) * min(self.archived.seq, position.seq))
 
     def until(self, position: Position) -> Step[int]:
         """Return how many there are up to a position."""
@@ -208,8 +212,9 @@ def _undo_later(core: Core, names: PageKeys, cut: Cut, log_end: Position, max_co
     """Undo later events; return None if there are too many, or if they do not record their predecessors."""
     log, page = core.log, names.page
     (cursor,) = yield from cursors(log, cut.position, [page])
-    changed = yield from changed_since(log, page, cursor, log_end, max_cost)
-    if not changed.is_linked or changed.events > max_cost:
+    max_events = min(max_cost, MAX_UNDONE)
+    changed = yield from changed_since(log, page, cursor, log_end, max_events)
+    if not changed.is_linked or changed.events > max_events:
         return None
     older = [id for id, before in changed.before.items() if before]
     cost = changed.events

@@ -53,6 +53,9 @@ def _handler_of(bucket: Bucket) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             self._answer()
 
+        def do_HEAD(self) -> None:
+            self._answer()
+
         def do_PUT(self) -> None:
             self._answer()
 
@@ -73,7 +76,11 @@ def _handler_of(bucket: Bucket) -> type[BaseHTTPRequestHandler]:
             part = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
             if part and code == 200:
                 first, last, size = int(part[1]), min(int(part[2]), len(body) - 1), len(body)
-                code, body = 206, body[first : last + 1]
+                code, body = (
+                    (206, body[first : last + 1])
+                    if first < size
+                    else (416, b"<Error><Code>InvalidRange</Code></Error>")
+                )
             self.send_response(code)
             if part and code == 206:
                 self.send_header("Content-Range", f"bytes {first}-{last}/{size}")
@@ -81,7 +88,8 @@ def _handler_of(bucket: Bucket) -> type[BaseHTTPRequestHandler]:
             self.send_header("ETag", '"1"')
             self.send_header("Last-Modified", "Sat, 01 Jan 2028 00:00:00 GMT")
             self.end_headers()
-            self.wfile.write(body)
+            if self.command != "HEAD":
+                self.wfile.write(body)
 
         def _do(self, name: str, query: dict[str, list[str]], content: bytes) -> tuple[int, bytes]:
             match self.command:

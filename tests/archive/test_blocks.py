@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from scratchbus import Bus
 from scratchbus.archive import blocks
 from scratchbus.archive.archive_check import verify
-from scratchbus.archive.blocks import BlockPacker, Packed, pack, unpack, unpack_block
+from scratchbus.archive.blocks import BlockPacker, Packed, pack, unpack
 from scratchbus.archive.manifest import END, Block, Manifest, StoredFile
 from scratchbus.archive.stores import DirectoryStore, open_store
+from scratchbus.errors import ArchiveDamaged
 
 LINES = st.lists(st.binary(min_size=20, max_size=60).map(lambda line: line.replace(b"\n", b" ")), min_size=1)
 
@@ -65,6 +66,13 @@ def test_what_is_packed_unpacks(lines: list[bytes], size: int) -> None:
             assert sum(block.lines for block in packed.blocks) == len(lines)
 
 
+def test_lines_are_packed_though_the_main_thread_has_ended(monkeypatch) -> None:
+    monkeypatch.setattr("concurrent.futures.thread._shutdown", True)
+    packer, lines = BlockPacker(), [b"%030d" % number for number in range(10)]
+    packer.add(lines, 310)
+    assert unpack(*packer.finish()) == lines
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -88,7 +96,7 @@ def test_the_blocks_of_a_segment_unpack_to_no_more_than_the_limit_together(monke
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 100)
     packed = pack([b"%030d" % number for number in range(10)])
     monkeypatch.setattr(blocks, "MAX_UNPACKED", 250)
-    assert unpack_block(packed.content[: packed.blocks[0].size], packed.blocks[0])
+    assert unpack(packed.content[: packed.blocks[0].size], packed.blocks[:1])
     with pytest.raises(ValueError, match="more than"):
         unpack(*packed)
 
@@ -103,6 +111,23 @@ def test_the_history_of_one_observation_reads_its_block(archived: Bus, directory
     (read,) = reads
     assert read[0].endswith(manifest.files.segment.name)
     assert read[2] in [block.size for block in manifest.blocks]
+
+
+def test_events_in_blocks_side_by_side_are_read_block_by_block(archived: Bus, directory: Path, reads) -> None:
+    manifest = manifests(directory)[2]
+    first = manifest.chain.first.seq
+    events = {event.seq: event for event in archived.events()}
+    with reader(archived) as bus:
+        reads.clear()
+        for seq in range(first, first + manifest.chain.count):
+            assert bus.page(events[seq].page).history(events[seq].subject) == [events[seq]]
+    assert [length for _, _, length in reads] == [block.size for block in manifest.blocks]
+
+
+def test_the_rest_of_a_segment_unpacks_to_no_more_than_the_limit(archived: Bus, monkeypatch) -> None:
+    monkeypatch.setattr(blocks, "MAX_UNPACKED", 2_000)
+    with reader(archived) as bus, pytest.raises(ArchiveDamaged, match="unpacks to more than"):
+        list(bus.events())
 
 
 def test_who_reads_on_reads_each_segment_in_two_parts(archived: Bus, directory: Path, reads) -> None:
@@ -158,6 +183,18 @@ def test_a_manifest_whose_blocks_do_not_add_up_is_refused(archive: Path) -> None
         files = manifest.files.model_copy(update={"blocks": wrong})
         with pytest.raises(ValueError, match="do not add up"):
             Manifest.parse(Manifest(manifest.chain, files).encode())
+
+
+@pytest.mark.parametrize(("size", "lines"), [(0, 1), (1, 0), (-1, 1), (1, -1), (2**70, 1)])
+def test_a_block_of_an_impossible_size_is_refused(archive: Path, size: int, lines: int) -> None:
+    """However well the blocks add up, no reader asks a store for a part that no file has."""
+    manifest = manifests(archive)[1]
+    segment, count = manifest.files.segment, manifest.chain.count
+    odd = Block(lines=lines, size=size, sha256=segment.sha256)
+    rest = Block(lines=count - lines, size=max(1, segment.size - size), sha256=segment.sha256)
+    changed = {"segment": segment.model_copy(update={"size": odd.size + rest.size}), "blocks": [odd, rest]}
+    with pytest.raises(ValueError, match=r"is empty|none has more"):
+        Manifest.parse(Manifest(manifest.chain, manifest.files.model_copy(update=changed)).encode())
 
 
 def test_a_block_that_is_not_the_segments_is_found(archive: Path) -> None:

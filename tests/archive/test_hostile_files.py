@@ -17,7 +17,7 @@ from backports import zstd
 from scratchbus import Bus
 from scratchbus.archive.archive_check import verify
 from scratchbus.archive.archiver import archive_bus
-from scratchbus.archive.manifest import END, Manifest, SegmentFiles, StoredFile
+from scratchbus.archive.manifest import END, Block, Manifest, SegmentFiles, StoredFile
 from scratchbus.archive.stores import open_store
 from scratchbus.errors import ArchiveDamaged, ScratchbusError
 
@@ -120,7 +120,9 @@ def odd_manifest(content: bytes, draw: random.Random) -> bytes:
     """Change a value in a manifest, and make its checksum fit again."""
     parts = json.loads(content)
     del parts["sha256"]
-    holder = draw.choice([parts, parts["chain"], parts["files"], parts["chain"]["first"], parts["files"]["segment"]])
+    files = parts["files"]
+    holders = [parts, parts["chain"], files, parts["chain"]["first"], files["segment"], *files["blocks"]]
+    holder = draw.choice(holders)
     odd: list[object] = [None, True, -1, 0, 2**70, "x", "", [], [None], {}, "9-9", "../../x", "1-1", "/etc/passwd"]
     holder[draw.choice(list(holder))] = draw.choice(odd)
     text = json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()
@@ -166,7 +168,10 @@ def test_a_changed_file_raises_nothing_but_our_errors(
                 for which in ("segment", "index"):
                     stored = getattr(manifest.files, which)
                     if stored.name == path.name:
-                        files = manifest.files.model_copy(update={which: StoredFile.of(path.name, content)})
+                        file = StoredFile.of(path.name, content)
+                        block = Block(lines=manifest.chain.count, size=file.size, sha256=file.sha256)
+                        update = {"segment": file, "blocks": [block]} if which == "segment" else {which: file}
+                        files = manifest.files.model_copy(update=update)
                         manifest_path.write_bytes(Manifest(manifest.chain, files).encode())
         path.write_bytes(content)
         verify(open_store(str(directory)))

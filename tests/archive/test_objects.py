@@ -14,7 +14,7 @@ from scratchbus.archive.archiver import archive_bus
 from scratchbus.archive.contents import archived_segments
 from scratchbus.archive.object_store import ObjectStore
 from scratchbus.archive.stores import open_store
-from scratchbus.errors import ArchiveUnavailable
+from scratchbus.errors import ArchiveDamaged, ArchiveUnavailable
 from tests.archive.buckets import Bucket, bucket
 from tests.inspection import settle
 
@@ -75,6 +75,21 @@ def test_one_that_fails_half_way_loses_nothing_and_is_gone_on_with(bus: Bus, obj
     assert list(bus.events()) == events
     assert problems(objects.url) == []
     assert len(objects.objects) == 3 * 4 + 1
+
+
+def test_an_object_that_was_cut_short_is_damaged_wherever_a_reader_begins(bus: Bus, objects: Bucket) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("scratchbus.archive.blocks.BLOCK_BYTES", 1_000)
+        archive_bus(bus)
+    events = [*bus.events()]
+    name = next(name for name in objects.objects if name.endswith("jsonl.zst"))
+    objects.objects[name] = objects.objects[name][:20]
+    for event in events[:10]:
+        with (
+            Bus.connect(bus.settings.url, bus="kept", archive_url=objects.url) as reader,
+            pytest.raises(ArchiveDamaged, match="its size is not that of its blocks"),
+        ):
+            reader.page().history(event.subject)
 
 
 @pytest.mark.parametrize("code", [401, 403, 507])

@@ -34,6 +34,14 @@ def test_what_is_put_is_there_until_it_is_deleted(store):
     assert store.list("a/") == ["a/0000/two"]
 
 
+def test_a_part_of_a_file_ends_with_the_file(store):
+    assert store.put_new("a/one", b"0123456789")
+    assert store.get_part("a/one", 2, 3) == b"234"
+    assert store.get_part("a/one", 8, 5) == b"89"
+    assert store.get_part("a/one", 10, 5) == store.get_part("a/one", 12, 5) == b""
+    assert store.get_part("a/two", 0, 5) is None
+
+
 def test_nothing_is_overwritten_but_on_purpose(store):
     assert store.put_new("a/one", b"1")
     assert not store.put_new("a/one", b"2")

@@ -225,6 +225,7 @@ def test_a_manifest_of_a_newer_format_says_what_to_do(archive: Path):
     file = manifests(archive)[0]
     parts = json.loads(file.read_bytes())
     parts["chain"]["format"] = FORMAT + 1
+    parts["files"]["a field of that format"] = []
     file.write_bytes(json.dumps(parts).encode())
     assert any("upgrade scratchbus" in each for each in problems(archive))
     with pytest.raises(ArchiveDamaged, match="archive verify"):

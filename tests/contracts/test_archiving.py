@@ -55,8 +55,28 @@ def bus(connect, directory):
     return connect(archive_url=directory, retain="1ms", retain_events=5, archive_segment=4)
 
 
+@pytest.fixture
+def read_segments(monkeypatch):
+    """A list that gets the number of the first event of a segment whenever a part of it is read."""
+    seen = []
+    get_part = DirectoryStore.get_part
+
+    def noted(store, name, start, length):
+        seen.append(int(name.rpartition("/")[2][:16]))
+        return get_part(store, name, start, length)
+
+    monkeypatch.setattr(DirectoryStore, "get_part", noted)
+    return seen
+
+
 def fill(bus, count=30, page="main"):
     return [bus.page(page).add("observation", f"{n}", tags=["t"]) for n in range(count)]
+
+
+def neighbour(bus, page="main"):
+    """Return the name of another page on the same shard."""
+    names = (f"beside-{number}" for number in range(1_000))
+    return next(name for name in names if bus.core.log.shard(name) == bus.core.log.shard(page))
 
 
 def floor_of(bus, page="main"):
@@ -373,22 +393,41 @@ def test_a_page_of_the_past_is_as_it_was_before_it_was_archived(bus, clock, way)
 
 
 @pytest.mark.parametrize("pages", [["main"], ["main", "other"], ["other"]], ids=" and ".join)
-def test_a_moment_long_ago_costs_what_came_before_it(bus, connect, directory, monkeypatch, pages):
+def test_a_moment_long_ago_costs_what_came_before_it(bus, connect, directory, read_segments, monkeypatch, pages):
     monkeypatch.setattr("scratchbus.timetravel.past.CHEAP_EVENTS", 10)
     early = fill(bus, 8)
     later = [fill(bus, 4, page) for _ in range(10) for page in pages]
     archive(bus)
-    read = []
-    get_part = DirectoryStore.get_part
-
-    def noted(store, name, start, length):
-        read.append(int(name.rpartition("/")[2][:16]))
-        return get_part(store, name, start, length)
-
-    monkeypatch.setattr(DirectoryStore, "get_part", noted)
+    read_segments.clear()
     past = connect(archive_url=directory).page().as_of(early[-1].position)
     assert past.list(limit=None) == early[::-1]
-    assert max(read) <= early[-1].position.seq < later[0][0].position.seq, "no segment of what came later"
+    assert max(read_segments) <= early[-1].position.seq < later[0][0].position.seq, "no segment of what came later"
+
+
+def test_a_page_whose_events_are_recent_is_not_looked_for_in_every_segment(bus, connect, read_segments, monkeypatch):
+    monkeypatch.setattr("scratchbus.timetravel.past.CHEAP_EVENTS", 10)
+    others = fill(bus, 40, neighbour(bus))
+    fill(bus, 60)
+    archive(bus)
+    read_segments.clear()
+    page = connect(archive_url=bus.settings.archive_url).page()
+    assert page.as_of(others[21].position).list(limit=None) == []
+    assert min(read_segments) == 21, "the one that has the moment"
+
+
+def test_no_more_events_are_undone_than_allowed_however_few_were_expected(bus, connect, directory, monkeypatch):
+    monkeypatch.setattr("scratchbus.timetravel.past.CHEAP_EVENTS", 30)
+    monkeypatch.setattr("scratchbus.timetravel.past.MAX_UNDONE", 20)
+    undone = []
+    monkeypatch.setattr("scratchbus.timetravel.past.states_before", lambda *given: undone.append(given))
+    early = fill(bus, 40)
+    fill(bus, 24)
+    fill(bus, 4, neighbour(bus))
+    fill(bus, 1)
+    archive(bus)
+    page = connect(archive_url=directory).page()
+    assert page.as_of(early[-1].position).list(limit=None) == early[::-1]
+    assert undone == []
 
 
 def test_what_was_erased_from_the_log_is_a_line_without_content(bus, directory):

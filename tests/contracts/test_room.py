@@ -114,6 +114,14 @@ def test_what_made_room_for_a_batch_is_asked_once_for_all(connect):
         page.displaced([*new, None])
 
 
+def test_what_made_room_is_told_though_it_is_asked_about_itself(three):
+    low = three.add("observation", "low")
+    three.add_many([NewObservation(type="observation", content=f"{n}") for n in range(2)])
+    new = three.add("observation", "new")
+    gone = three.get(low.id)
+    assert three.displaced([gone, new]) == three.displaced(new) == [gone]
+
+
 def answer_to(request):
     return (yield request)
 

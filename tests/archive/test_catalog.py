@@ -1,0 +1,67 @@
+"""The catalog of an archive and its cache, which the threads of a process share."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from scratchbus.archive.catalog import LRUCache, SegmentCatalog
+from scratchbus.archive.manifest import Manifest
+from scratchbus.archive.stores import open_store
+
+
+@contextmanager
+def hasty_threads() -> Iterator[None]:
+    """Let threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_threads_share_a_cache() -> None:
+    cache: LRUCache[int] = LRUCache(50)
+    problems: list[Exception] = []
+
+    def use(seed: int) -> None:
+        draw = Random(seed)
+        try:
+            for _ in range(5_000):
+                name = str(draw.randrange(12))
+                cache.put(name, seed, 10)
+                cache.get(str(draw.randrange(12)))
+                cache.drop(str(draw.randrange(12)))
+        except Exception as problem:
+            problems.append(problem)
+
+    threads = [threading.Thread(target=use, args=(seed,)) for seed in range(4)]
+    with hasty_threads():
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert problems == []
+    for number in range(12):
+        cache.put(str(number), number, 10)
+    assert [number for number in range(12) if str(number) in cache] == [7, 8, 9, 10, 11]
+
+
+def test_a_segment_is_found_while_another_thread_refreshes(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = SegmentCatalog(open_store(str(archive)), "kept", 0, LRUCache(1_000), LRUCache(1_000))
+    manifest = SegmentCatalog.manifest
+
+    def refreshed(self: SegmentCatalog, first: int) -> Manifest:
+        found = manifest(self, first)
+        self.refresh()
+        return found
+
+    monkeypatch.setattr(SegmentCatalog, "manifest", refreshed)
+    assert catalog.holding(15).chain.first.seq <= 15
