@@ -37,7 +37,8 @@ MAX_DIGITS = 308
 PLAIN_LABEL = rf"[!-~]{{1,{MAX_LABEL}}}"
 """The pattern that nearly all labels match."""
 
-_FLAT_SIZE, _FLAT_TEXT, _MAX_FLAT = 32, 4_096, 10**15
+_MAX_FLAT_ITEMS, _MAX_FLAT_TEXT = 32, 4_096  # far below MAX_BYTES, even if every character is escaped
+_MAX_FLAT_NUMBER = 10**15  # JSON has the same digits for it as Python, as an int and as a float
 _STR, _NUMBERS, _SCALARS = frozenset({str}), frozenset({int, float}), frozenset({str, int, float, bool, type(None)})
 
 _is_plain = re.compile(PLAIN_LABEL).fullmatch
@@ -130,14 +131,18 @@ def check_object(field: str, value: object) -> dict[str, Any]:
 
 def _is_flat(value: dict[Any, Any]) -> bool:
     """Return whether a mapping is so small and plain that JSON would read back the same, without writing it."""
-    if len(value) > _FLAT_SIZE or not _STR.issuperset(map(type, value)):
+    if len(value) > _MAX_FLAT_ITEMS or not _STR.issuperset(map(type, value)):
         return False
     values = value.values()
     if not _SCALARS.issuperset(map(type, values)):
         return False
     text = "".join([*value, *[each for each in values if type(each) is str]])
     numbers = [each for each in values if type(each) in _NUMBERS]
-    return len(text) <= _FLAT_TEXT and text.isascii() and all(-_MAX_FLAT <= each <= _MAX_FLAT for each in numbers)
+    return (
+        len(text) <= _MAX_FLAT_TEXT
+        and text.isascii()
+        and all(-_MAX_FLAT_NUMBER <= each <= _MAX_FLAT_NUMBER for each in numbers)
+    )
 
 
 def _from_json(field: str, text: str) -> Any:
