@@ -67,7 +67,7 @@ class Update(Command):
                 schedule = rescheduled(self.changes, before, kind, occasion)
                 fields |= schedule.fields
             elif fields.get("every", "") is None:  # no update that succeeded had that, so it is no retry of one
-                raise InvalidField("every", f"None is not how often {self.id} recurs; leave it out")
+                raise InvalidField("every", f"cannot be None; leave it out, or archive {self.id} to end its recurrence")
             if "blocked_by" in fields and before is not None and before.every is not None:
                 raise InvalidField("blocked_by", f"{self.id} recurs and is never active; nothing can block it")
             _check_changes(fields, kind, occasion)

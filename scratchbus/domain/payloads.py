@@ -56,7 +56,7 @@ def plain(place: str, value: object) -> Any:
 def read_payload(value: Any, model: type[Model], place: Place) -> Model:
     """Return the payload in a field of an observation or event. Raises InvalidField unless it fits the model."""
     if value is None:
-        raise InvalidField(place, "is empty here; observations and `added` events have it")
+        raise InvalidField(place, "has no value here; only observations and `added` events have one")
     try:
         return model.model_validate_json(value) if place == "content" else model.model_validate(value)
     except ValidationError as error:

@@ -66,7 +66,9 @@ def test_a_payload_that_does_not_fit_is_explained(page: Page):
     with pytest.raises(InvalidField, match=r"content\.card: .* does not fit FraudAlert: field required"):
         other.payload(FraudAlert)
     page.resolve(other.id)
-    with pytest.raises(InvalidField, match=r"content: is empty here; observations and `added` events have it"):
+    with pytest.raises(
+        InvalidField, match=r"content: has no value here; only observations and `added` events have one"
+    ):
         page.history(other.id)[-1].payload(Login)
 
 
