@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from hashlib import sha256 as hash_of
+from itertools import groupby
 from typing import TypeVar
 
 from scratchbus.archive.archive_check import LogCheck
@@ -74,29 +75,33 @@ class Archive:
     def at(self, shard: int, origin: str, positions: Sequence[Position]) -> list[RawEntry]:
         """Return the entries at these positions, without the erased ones."""
         with self._lock:
-            catalog = self.catalog(shard, origin)
-            found = [self._at(catalog, position) for position in positions]
-        pairs = zip(positions, found, strict=True)
+            found = self._entries(self.catalog(shard, origin), [position.seq for position in positions])
+        pairs = ((position, found[position.seq]) for position in positions)
         return [entry for position, entry in pairs if entry and entry[0].decode() == position.stream_id]
 
-    def back(self, shard: int, origin: str, at: Position, limit: int) -> tuple[list[RawEntry], str]:
-        """Return entries of a subject from a position back, newest first, and the stream id to continue at, or ""."""
-        entries: list[RawEntry] = []
-        next_id = at.stream_id
+    def back(self, shard: int, origin: str, ends: Sequence[Position], limit: int) -> list[tuple[list[RawEntry], str]]:
+        """Return up to so many entries back from each position: newest first, and the id to continue at, or ""."""
+        chains: list[list[RawEntry]] = [[] for _ in ends]
+        pending = {number: end.stream_id for number, end in enumerate(ends)}
+        next_ids = [""] * len(ends)
         with self._lock:
             catalog = self.catalog(shard, origin)
-            while next_id and len(entries) < limit:
-                entry = self._at(catalog, Position.parse(next_id))
-                if entry is None:
-                    return entries, ""  # the subject's events before an erased one were erased with it
-                if entry[0].decode() != next_id:
-                    raise ArchiveForeign(
-                        f"{catalog.where} has event {entry[0].decode()} instead of {next_id}: it is the archive of"
-                        " another log; set archive_url to the archive of this one"
-                    )
-                entries.append(entry)
-                next_id = text_of(entry_fields(entry).get(b"prev", b""))
-        return entries, next_id
+            while pending:
+                found = self._entries(catalog, [Position.parse(next_id).seq for next_id in pending.values()])
+                for number, next_id in [*pending.items()]:
+                    entry = found[Position.parse(next_id).seq]
+                    if entry is not None and entry[0].decode() != next_id:
+                        raise ArchiveForeign(
+                            f"{catalog.where} has event {entry[0].decode()} instead of {next_id}: it is the archive of"
+                            " another log; set archive_url to the archive of this one"
+                        )
+                    if entry is not None:
+                        chains[number].append(entry)
+                    # a subject's events before an erased one were erased with it
+                    pending[number] = text_of(entry_fields(entry).get(b"prev", b"")) if entry is not None else ""
+                    if not pending[number] or len(chains[number]) == limit:
+                        next_ids[number] = pending.pop(number)
+        return [*zip(chains, next_ids, strict=True)]
 
     def erase(self, shard: int, origin: str, seqs: Sequence[int]) -> Iterator[None]:
         """Erase the archived events among these numbers; yield before each step, for the caller to renew the lease."""
@@ -171,9 +176,13 @@ class Archive:
         at = bisect_left(catalog.firsts, after.ms, key=lambda first: catalog.manifest(first).chain.last.position.ms)
         return catalog.manifest(catalog.firsts[at])
 
-    def _at(self, catalog: SegmentCatalog, position: Position) -> RawEntry | None:
-        manifest = catalog.holding(position.seq)
-        return self._restored(catalog, manifest, [position.seq])[0]
+    def _entries(self, catalog: SegmentCatalog, seqs: Iterable[int]) -> dict[int, RawEntry | None]:
+        """Return the entries of these events, None for the erased ones."""
+        found: dict[int, RawEntry | None] = {}
+        for manifest, group in groupby(sorted(set(seqs)), catalog.holding):
+            in_segment = [*group]
+            found |= zip(in_segment, self._restored(catalog, manifest, in_segment), strict=True)
+        return found
 
     def _read(self, catalog: SegmentCatalog, manifest: Manifest, read: Callable[[Manifest], T]) -> T:
         """Read a file of a segment; if that fails and the segment was rewritten meanwhile, read the new file."""

@@ -51,8 +51,11 @@ class LogArchive(Protocol):
         """Return the entries at these positions, without erased ones."""
         ...
 
-    def back(self, shard: int, origin: str, at: Position, limit: int) -> tuple[list[RawEntry], str]:
-        """Return a subject's entries backwards from a position, newest first, and the stream id to go on at, or ""."""
+    def back(self, shard: int, origin: str, ends: Sequence[Position], limit: int) -> list[tuple[list[RawEntry], str]]:
+        """Return up to so many entries of a subject back from each of these positions.
+
+        They are newest first, each list with the stream id to continue at, or "".
+        """
         ...
 
     def erase(self, shard: int, origin: str, seqs: Sequence[int]) -> Iterator[None]:

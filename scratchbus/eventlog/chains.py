@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import chain, islice
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain as joined
+from itertools import islice
 
 from scratchbus.domain.events import AnyEvent, Event
-from scratchbus.domain.position import Position
+from scratchbus.domain.position import START, Position
 from scratchbus.engine.scripts import Command, Key, lua_script
-from scratchbus.engine.steps import Call, Step
+from scratchbus.engine.steps import Call, Step, ask
 from scratchbus.errors import PositionLost
 from scratchbus.eventlog.archive_protocol import LogArchive
 from scratchbus.eventlog.below_floor import from_archive, read_floor
@@ -16,7 +17,7 @@ from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.codec import decode_items
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.layouts import LUA
-from scratchbus.eventlog.raw_entries import RawEntry
+from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_position, text_of
 
 _CHAINS, _EVENTS, _LONG_READ = 50, 10, 500  # chains walked at once, events read of each, and of one that is longer
 
@@ -34,14 +35,14 @@ def continue_in_archive(
     Raises PositionLost if that is not archived, or the archive cannot be read.
     """
     floor = yield from read_floor(log, shard)
-    position = Position.parse(next_id)._replace(shard=shard)
+    position = _position(next_id, shard)
     if position > floor.position:
         raise _not_archived(what, next_id)
     archived, next_id = yield from from_archive(
         log,
         shard,
         f"the event {next_id} about {what}",
-        lambda archive: archive.back(shard, floor.origin, position, limit - len(entries)),
+        lambda archive: archive.back(shard, floor.origin, [position], limit - len(entries))[0],
     )
     return [*entries, *archived], next_id
 
@@ -53,37 +54,63 @@ def _not_archived(what: str, stream_id: str) -> PositionLost:
     )
 
 
-def walk_chains(log: Log, shard: int, ends: Iterable[str]) -> Step[dict[str, list[AnyEvent]]]:
-    """Return, by the stream id of its last event, all events of each chain, oldest first. Raises PositionLost."""
-    keys, last_ids, found = log.keys(shard), list(dict.fromkeys(ends)), dict[str, list[AnyEvent]]()
-    for first in range(0, len(last_ids), _CHAINS):
-        group = last_ids[first : first + _CHAINS]
-        replies = yield Call(shard, tuple(_read_from(keys, end, _EVENTS) for end in group))
+def walk_chains(
+    log: Log, shard: int, ends: Iterable[str], known: Mapping[str, RawEntry] | None = None
+) -> Step[dict[str, list[AnyEvent]]]:
+    """Return, by the stream id of its last event, all events of each chain, oldest first.
+
+    `known` are entries that need not be read again. Raises PositionLost.
+    """
+    last_ids, found = list(dict.fromkeys(ends)), dict[str, list[AnyEvent]]()
+    first = yield from _first_in_log(log, shard)
+    for begin in range(0, len(last_ids), _CHAINS):
+        group = last_ids[begin : begin + _CHAINS]
         chains: list[list[RawEntry]] = []
-        archived: dict[int, Position] = {}
-        for entries, next_id in replies:
-            collected, at, limit = list[RawEntry](entries), next_id.decode(), _EVENTS
-            while at and len(entries) == limit:
-                limit = _LONG_READ
-                ((entries, next_id),) = yield Call(shard, (_read_from(keys, at, limit),))
-                collected += entries
-                at = next_id.decode()
-            if at:
-                archived[len(chains)] = Position.parse(at)._replace(shard=shard)
-            chains.append(collected)
+        next_ids: list[str] = []
+        for end in group:
+            chain, at = list[RawEntry](), end
+            while at and (entry := (known or {}).get(at)) is not None:
+                chain.append(entry)
+                at = text_of(entry_fields(entry).get(b"prev", b""))
+            chains.append(chain)
+            next_ids.append(at)
+        yield from _walk_log(log, shard, first, chains, next_ids)
+        archived = {number: _position(at, shard) for number, at in enumerate(next_ids) if at}
         if archived:
-            for number, older in zip(
-                archived, (yield from _walk_archived(log, shard, [*archived.values()])), strict=True
-            ):
-                chains[number] += older
-        items = iter(decode_items([*chain.from_iterable(chains)], shard))
-        for end, collected in zip(group, chains, strict=True):
-            events = [item for _, item in islice(items, len(collected)) if isinstance(item, Event)]
+            older = yield from _walk_archived(log, shard, [*archived.values()])
+            for number, entries in zip(archived, older, strict=True):
+                chains[number] += entries
+        items = iter(decode_items([*joined.from_iterable(chains)], shard))
+        for end, chain in zip(group, chains, strict=True):
+            events = [item for _, item in islice(items, len(chain)) if isinstance(item, Event)]
             found[end] = events[::-1]
     return found
 
 
-def _walk_archived(log: Log, shard: int, starts: list[Position]) -> Step[list[list[RawEntry]]]:
+def _first_in_log(log: Log, shard: int) -> Step[Position]:
+    """Return the position of the first entry that may still be in the log."""
+    if log.archive is None:
+        return START
+    entries = yield from ask(shard, "XRANGE", log.keys(shard).log, "-", "+", "COUNT", 1)
+    return entry_position(entries[0], shard) if entries else START
+
+
+def _walk_log(log: Log, shard: int, first: Position, chains: list[list[RawEntry]], next_ids: list[str]) -> Step[None]:
+    """Continue chains in the log, at these stream ids, which are changed to those at which the archive continues."""
+    keys, limit = log.keys(shard), _EVENTS
+    going_on = [number for number, at in enumerate(next_ids) if at and _position(at, shard) >= first]
+    while going_on:
+        replies = yield Call(shard, tuple(_read_from(keys, next_ids[number], limit) for number in going_on))
+        longer = []
+        for number, (entries, next_id) in zip(going_on, replies, strict=True):
+            chains[number] += entries
+            next_ids[number] = next_id.decode()
+            if next_ids[number] and len(entries) == limit:
+                longer.append(number)
+        going_on, limit = longer, _LONG_READ
+
+
+def _walk_archived(log: Log, shard: int, starts: Sequence[Position]) -> Step[list[list[RawEntry]]]:
     """Return the archived rest of each chain, newest first. Raises PositionLost."""
     floor = yield from read_floor(log, shard)
     for position in starts:
@@ -91,18 +118,23 @@ def _walk_archived(log: Log, shard: int, starts: list[Position]) -> Step[list[li
             raise _not_archived("an observation", position.stream_id)
 
     def walk(archive: LogArchive) -> list[list[RawEntry]]:
-        chains: list[list[RawEntry]] = []
-        for position in starts:
-            entries, next_id = archive.back(shard, floor.origin, position, _LONG_READ)
-            while next_id:
-                more, next_id = archive.back(
-                    shard, floor.origin, Position.parse(next_id)._replace(shard=shard), _LONG_READ
-                )
-                entries += more
-            chains.append(entries)
+        chains: list[list[RawEntry]] = [[] for _ in starts]
+        pending = dict(enumerate(starts))
+        while pending:
+            more = archive.back(shard, floor.origin, [*pending.values()], _LONG_READ)
+            for number, (entries, next_id) in zip([*pending], more, strict=True):
+                chains[number] += entries
+                if next_id:
+                    pending[number] = _position(next_id, shard)
+                else:
+                    del pending[number]
         return chains
 
     return (yield from from_archive(log, shard, f"the event {starts[0].stream_id} about an observation", walk))
+
+
+def _position(stream_id: str, shard: int) -> Position:
+    return Position.parse(stream_id)._replace(shard=shard)
 
 
 def _read_from(keys: ShardKeys, begin: str, limit: int) -> Command:

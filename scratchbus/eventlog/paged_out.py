@@ -13,7 +13,7 @@ Every change moves the checkpoint, so a reader of both knows whether its data is
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from secrets import token_hex
 
@@ -37,6 +37,7 @@ from scratchbus.eventlog.index_entries import (
 )
 from scratchbus.eventlog.index_tables import TableName, find_in_tables, table_names
 from scratchbus.eventlog.keys import PageKeys
+from scratchbus.eventlog.raw_entries import RawEntry
 from scratchbus.projections.table import IN_PLACE
 
 _AT_ONCE = 500
@@ -159,20 +160,23 @@ def locate(log: Log, names: PageKeys, shard: int, ids: Collection[str]) -> Step[
     return {id: entry for id in ids if (entry := edit.find(id)) is not None}
 
 
-def rebuild(log: Log, shard: int, entries: Sequence[PagedOut]) -> Step[list[Observation]]:
+def rebuild(
+    log: Log, shard: int, entries: Sequence[PagedOut], known: Mapping[str, RawEntry] | None = None
+) -> Step[list[Observation]]:
     """Fold the documents of paged-out observations from their events; leave out those erased meanwhile.
 
-    Raises PositionLost if their events are in an archive that cannot be read.
+    `known` are entries, by stream id, that need not be read again. Raises PositionLost if events are in an archive that
+    cannot be read.
     """
     try:
-        chains = yield from walk_chains(log, shard, [entry.stream_id for entry in entries])
+        chains = yield from walk_chains(log, shard, [entry.stream_id for entry in entries], known)
     except PositionLost:
         ends = [Position(entry.ms, entry.seq, shard) for entry in entries]
         remaining = set((yield from not_erased(log.keys(shard), ends)))
         if len(remaining) == len(ends):
             raise
         kept = [entry for entry, end in zip(entries, ends, strict=True) if end in remaining]
-        return (yield from rebuild(log, shard, kept))
+        return (yield from rebuild(log, shard, kept, known))
     documents = []
     for entry in entries:
         document: Observation | None = None

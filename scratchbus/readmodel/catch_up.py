@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from scratchbus.domain.events import AnyEvent
-from scratchbus.domain.position import Position
+from scratchbus.domain.position import START, Position
 from scratchbus.engine.retry_limits import JITTER
 from scratchbus.engine.steps import Pause, Step, ask, ask_all
-from scratchbus.errors import LogRewound, PositionLost
+from scratchbus.errors import InvalidPosition, LogError, LogRewound, PositionLost
 from scratchbus.eventlog import paged_out
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import (
@@ -25,10 +26,12 @@ from scratchbus.eventlog.checkpoint import (
     checkpoint_key,
     not_folded_from,
     prepare_commit,
+    read_checkpoint,
 )
 from scratchbus.eventlog.codec import Poison, decode_bodies, decode_items
 from scratchbus.eventlog.gaps import find_gaps
 from scratchbus.eventlog.keys import ShardKeys
+from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.log_reader import CHUNK, Chunk, LogReader
 from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_id, entry_position, text_of
 from scratchbus.projections import scratch_page
@@ -45,6 +48,7 @@ from scratchbus.telemetry.logs import stderr_logger
 MAX_CHUNKS = 16
 """How many chunks a projector folds before it checks whether to stop."""
 
+_POLL = 0.02  # seconds
 _UNKNOWN = object()
 _TRACEPARENT = re.compile(rb'"traceparent":"([0-9a-f-]{55})"')
 
@@ -143,6 +147,26 @@ def catch_up(log: Log, shard: int) -> Step[Checkpoint]:
             yield Pause(JITTER.uniform(0.001, 0.02))  # jitter: another projector is folding
         elif folded.is_all:
             return checkpoint
+
+
+def await_fold(log: Log, shard: int, patience: float) -> Step[None]:
+    """Wait until a shard's log is folded up to its end when this began.
+
+    Others fold it as long as they go on; after they have stood still for `patience` (seconds) this folds the rest.
+    To fold what a projector folds at the same time takes both longer.
+    """
+    keys, at, waited = log.keys(shard), START, 0.0
+    end: Position | None = None
+    with suppress(LogError, InvalidPosition):  # `catch_up` reports what is wrong
+        while waited < patience:
+            checkpoint = yield from read_checkpoint(keys)
+            end = end or end_of((yield from ask(shard, "GET", keys.tail)), shard)
+            if checkpoint.origin and checkpoint.position >= end:
+                return
+            waited = waited + _POLL if checkpoint.position == at else 0.0
+            at = checkpoint.position
+            yield Pause(_POLL)
+    yield from catch_up(log, shard)
 
 
 def _read_chunk(

@@ -21,7 +21,7 @@ from scratchbus.eventlog.checkpoint import checkpoint_key
 from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.layouts import LUA, Head
 from scratchbus.eventlog.writes import Op, Write
-from scratchbus.readmodel.catch_up import catch_up
+from scratchbus.readmodel.catch_up import await_fold
 from scratchbus.readmodel.scope import Core, Host
 from scratchbus.scheduling.paging_out import page_out
 from scratchbus.scheduling.recurring import fill_slot, recurs
@@ -40,14 +40,21 @@ def read_due(*, checkpoint: Key, tail: Key, limit: int) -> None:
     """Read the due observations of a shard."""
 
 
-def sweep(core: Core) -> Step[int]:
-    """Append the events that have fallen due, on all shards; return their number."""
+_PATIENCE = 0.25
+"""Seconds for which an expirer waits for a projector that stands still before it folds the log itself."""
+
+
+def sweep(core: Core, patience: float = 0.0) -> Step[int]:
+    """Append the events that have fallen due, on all shards; return their number.
+
+    What is due is an index of the projection, which this waits for with `patience` (seconds): see `await_fold`.
+    """
     count = 0
     counts.sweeps += 1
     for shard in range(core.log.shards):
         due = handled = AT_ONCE
         while due == AT_ONCE and handled:  # recurring observations on a full page stay due
-            yield from catch_up(core.log, shard)  # due observations are an index of the projection
+            yield from await_fold(core.log, shard, patience)
             due, handled = yield from _sweep_batch(core, shard)
             count += handled
     return count
@@ -119,7 +126,7 @@ def run_expirer(bus: Host, stop: threading.Event) -> None:
         job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         timezone=UTC,
     )
-    scheduler.add_job(_sweep_job, "interval", (bus, failures), seconds=interval, next_run_time=datetime.now(UTC))
+    scheduler.add_job(_sweep_job, "interval", (bus, stop, failures), seconds=interval, next_run_time=datetime.now(UTC))
     scheduler.add_job(_evict_job, "interval", (bus,), hours=1, next_run_time=datetime.now(UTC))
     scheduler.start()
     try:
@@ -128,17 +135,20 @@ def run_expirer(bus: Host, stop: threading.Event) -> None:
         scheduler.shutdown()
 
 
-def _sweep_job(bus: Host, failures: list[Exception]) -> None:
-    try:
-        count = bus.converse(sweep(bus.core))
-        paged_out = bus.converse(page_out(bus.core, bus.core.settings.ms("keep_final")))
-    except Exception as problem:  # raised where reminders are followed
-        failures.append(problem)
-        return
-    if count:
-        logger.info("time has come", events=count)
-    if paged_out:
-        logger.debug("paged out", documents=paged_out)
+def _sweep_job(bus: Host, stop: threading.Event, failures: list[Exception]) -> None:
+    """Sweep and page out by turns until neither is behind, so that under load one does not hold up the other."""
+    core, is_all = bus.core, False
+    while not (is_all or stop.is_set()):
+        try:
+            count = bus.converse(sweep(core, _PATIENCE))
+            documents, is_all = bus.converse(page_out(core, core.settings.ms("keep_final")))
+        except Exception as problem:  # raised where reminders are followed
+            failures.append(problem)
+            return
+        if count:
+            logger.info("time has come", events=count)
+        if documents:
+            logger.debug("paged out", documents=documents)
 
 
 def _evict_job(bus: Host) -> None:

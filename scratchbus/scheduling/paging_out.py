@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from itertools import repeat
+from typing import NamedTuple
 
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
@@ -27,7 +28,7 @@ from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.lag import in_ms
 from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.log_reader import LogReader
-from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_position
+from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_position, text_of
 from scratchbus.eventlog.stored_documents import decode_observations
 from scratchbus.eventlog.unchanged import FieldRead, write_if_unchanged
 from scratchbus.projections import scratch_page
@@ -41,7 +42,7 @@ CHUNK = 500
 """The events examined at a time."""
 
 CHUNKS = 20
-"""How often that is done, per shard, in one call."""
+"""How often that is done, per shard, in one call, so that what falls due meanwhile need not wait for long."""
 
 _TRIES = 3
 """The attempts before it is left to others who are paging out."""
@@ -58,26 +59,35 @@ Documents = dict[tuple[str, str], bytes | None]
 """Documents as they are stored, by page and id."""
 
 
-def page_out(core: Core, keep_ms: int | None) -> Step[int]:
-    """Page out observations final and unchanged for this long (None: none); return the number of documents.
+class PageOut(NamedTuple):
+    """The number of documents that were paged out, and whether no more can be now."""
+
+    documents: int
+    is_all: bool
+
+
+def page_out(core: Core, keep_ms: int | None) -> Step[PageOut]:
+    """Page out observations final and unchanged for this long (None: none), as many as one call does.
 
     A user who may not write state pages nothing out.
     """
-    count = 0
+    documents, is_all = 0, True
     if keep_ms is None:
-        return count
+        return PageOut(documents, is_all)
     with suppress(EngineForbidden, EngineReadOnly):
         for shard in range(core.log.shards):
             pages = set[str]()
             for _ in range(CHUNKS):
-                final, is_all = yield from _page_out_batch(core.log, shard, keep_ms)
-                count += sum(map(len, final.values()))
+                final, is_end = yield from _page_out_batch(core.log, shard, keep_ms)
+                documents += sum(map(len, final.values()))
                 pages.update(final)
-                if is_all:
+                if is_end:
                     break
+            else:
+                is_all = False
             for page in pages:
                 yield from move_index(core.log, shard, page)
-    return count
+    return PageOut(documents, is_all)
 
 
 def _page_out_batch(log: Log, shard: int, keep_ms: int) -> Step[tuple[Final, bool]]:
@@ -97,7 +107,7 @@ def _page_out_batch(log: Log, shard: int, keep_ms: int) -> Step[tuple[Final, boo
         if not older:
             return {}, True
         final, documents = yield from _final_documents(keys, checkpoint, older, until)
-        final = yield from _provable(log, shard, final)
+        final = yield from _provable(log, shard, final, {text_of(entry[0]): entry for entry in older})
         cursor: Command = ("HSET", names.paging, "cursor", entry_position(older[-1], shard).stream_id)
         if final:
             yield from _drop_heads(keys, final)
@@ -162,12 +172,13 @@ def _final_documents(
     return final, stored
 
 
-def _provable(log: Log, shard: int, final: Final) -> Step[Final]:
-    """Return those of these documents that their events can rebuild."""
+def _provable(log: Log, shard: int, final: Final, known: Mapping[str, RawEntry]) -> Step[Final]:
+    """Return those of these documents that their events can rebuild; some of the events are known, by stream id."""
     provable: Final = {}
     for page, documents in final.items():
         try:
-            rebuilt = yield from paged_out.rebuild(log, shard, [PagedOut.of(document) for document in documents])
+            index_entries = [PagedOut.of(document) for document in documents]
+            rebuilt = yield from paged_out.rebuild(log, shard, index_entries, known)
         except PositionLost:
             continue  # without permission to read them, do not page them out
         by_id = {document.id: document for document in rebuilt}

@@ -21,10 +21,11 @@ from scratchbus.eventlog.paged_out import locate, read_index
 from scratchbus.eventlog.unchanged import write_if_unchanged
 from scratchbus.eventlog.writes import Op, Write
 from scratchbus.projections import scratch_page
+from scratchbus.scheduling import paging_out
 from scratchbus.scheduling.expiry import run_expirer
 from scratchbus.scheduling.paging_out import page_out
 from tests.engines import ALL
-from tests.inspection import archive, assert_sound, documents, forget, heads, keys_of, project, send
+from tests.inspection import archive, assert_sound, documents, forget, heads, keys_of, project, send, settle
 from tests.sweep import case
 from tests.waiting import eventually
 
@@ -43,7 +44,7 @@ def page_all_out(bus):
     eventually(lambda: send(bus, "TIME") > [clock[0], clock[1] + b"9"] or send(bus, "TIME")[0] > clock[0])
     count, some = 0, -1
     while some:
-        some = bus.converse(page_out(bus.core, 0))
+        some = bus.converse(page_out(bus.core, 0)).documents
         count += some
     return count
 
@@ -286,8 +287,8 @@ def test_verify_finds_what_is_neither_stored_nor_paged_out_and_what_is_both(bus,
 
 def test_what_is_young_or_not_final_stays(bus, page):
     fill(page)
-    assert bus.converse(page_out(bus.core, 3_600_000)) == 0
-    assert bus.converse(page_out(bus.core, None)) == 0
+    assert bus.converse(page_out(bus.core, 3_600_000)) == (0, True)
+    assert bus.converse(page_out(bus.core, None)) == (0, True)
     assert len(documents(bus)) == 0 or not send(bus, "EXISTS", names_of(bus).paged)
     one = page.add("observation", "resolved")
     page.resolve(one.id)
@@ -455,6 +456,22 @@ def test_an_expirer_pages_out(connect):
         stop.set()
         thread.join()
     assert {page.get(one.id).status for one in added} == {"active", "archived"}
+
+
+def test_an_expirer_that_is_behind_goes_on_until_all_is_paged_out(connect, monkeypatch):
+    monkeypatch.setattr(paging_out, "CHUNK", 2)
+    monkeypatch.setattr(paging_out, "CHUNKS", 1)
+    bus, stop = connect(keep_final="1ms", sweep_interval="1h"), threading.Event()
+    fill(bus.page("main"))
+    project(bus)
+    settle(bus)
+    thread = threading.Thread(target=run_expirer, args=(bus, stop))
+    thread.start()
+    try:
+        eventually(lambda: len(documents(bus)) == 5)
+    finally:
+        stop.set()
+        thread.join()
 
 
 def test_a_view_drops_what_has_been_final_for_long(connect):

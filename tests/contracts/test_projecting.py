@@ -3,9 +3,10 @@
 import pytest
 
 from scratchbus import NewObservation
+from scratchbus.engine.steps import Pause
 from scratchbus.errors import LogRewound, PositionLost
 from scratchbus.eventlog.checkpoint import Outcome
-from scratchbus.readmodel.catch_up import fold_once
+from scratchbus.readmodel.catch_up import await_fold, fold_once
 from tests.engines import ALL
 from tests.halting import Halted
 from tests.inspection import assert_sound, documents, folded, forget, keys_of, project, send
@@ -191,3 +192,49 @@ def test_additions_with_other_events_between_them_are_listed_and_due(bus, page):
     assert documents(bus) == folded(bus)
     assert_sound(bus)
     assert [each.content for each in page.list(owner="agent", tags=["b"])] == ["3", "2", "1", "0"]
+
+
+def pauses_of(bus, conversation, at_third):
+    """Run a conversation; call `at_third` at its third pause; return how many pauses there were."""
+
+    def counting():
+        pauses, reply = 0, None
+        while True:
+            try:
+                request = conversation.send(reply)
+            except StopIteration:
+                return pauses
+            if isinstance(request, Pause):
+                pauses, reply = pauses + 1, None
+                if pauses == 3:
+                    at_third()
+            else:
+                reply = yield request
+
+    return bus.converse(counting())
+
+
+def test_who_awaits_the_fold_leaves_it_to_those_who_go_on_with_it(connect):
+    bus, other = connect("one"), connect("other")
+    fill(bus.page(), 3)
+    waiting = await_fold(bus.core.log, keys_of(bus).shard, patience=60)
+    assert pauses_of(bus, waiting, lambda: project(other)) == 3
+    assert documents(bus) == folded(bus)
+
+
+def test_who_awaits_the_fold_folds_what_nobody_else_does(bus, page):
+    fill(page, 3)
+    waiting = await_fold(bus.core.log, keys_of(bus).shard, patience=0.1)
+    assert pauses_of(bus, waiting, lambda: None) > 3
+    assert len(documents(bus)) == 3
+    assert pauses_of(bus, await_fold(bus.core.log, keys_of(bus).shard, patience=60), lambda: None) == 0
+
+
+@pytest.mark.damages_the_log
+def test_who_awaits_the_fold_of_another_log_is_told(bus, page):
+    fill(page, 3)
+    project(bus)
+    send(bus, "DEL", keys_of(bus).log, keys_of(bus).tail)
+    fill(page, 1)
+    with pytest.raises(LogRewound):
+        bus.converse(await_fold(bus.core.log, keys_of(bus).shard, patience=0.1))

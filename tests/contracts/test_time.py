@@ -458,7 +458,7 @@ def test_reminders_go_on_behind_what_is_missing_from_the_log_and_say_so(bus, pag
 
 @pytest.mark.parametrize("error", [EngineUnreachable, CodeTooOld, ZeroDivisionError])
 def test_an_expirer_ends_with_what_its_sweep_raises(bus, monkeypatch, error):
-    def broken(core):
+    def broken(core, patience):
         yield Pause(0)
         raise error("no")
 

@@ -63,7 +63,7 @@ def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
         private.erase(private.add("observation", "private").id, reason="asked for")
         bus.page("user:45").add("observation", "stays", tags=["a#b"], owner="agent")
         project(bus)
-        eventually(lambda: bus.converse(page_out(bus.core, 0)))
+        eventually(lambda: bus.converse(page_out(bus.core, 0)).documents)
         lease = bus.converse(take(bus.core.log.keys(0), "tester"))
         bus.converse(fold_once(bus.core.log, 0, build=lease.build))
         bus.converse(Archiving(bus.core.log.keys(0), "0123", "tester", 60_000).take())

@@ -146,10 +146,10 @@ def test_roles_that_may_commit_page_out_and_every_role_reads_it(guarded: Guarded
     project(bus)
     with Bus.connect(guarded.url_of(role), source="subject") as mine:
         if role in COMMITS:
-            eventually(lambda: mine.converse(page_out(mine.core, 1)))
+            eventually(lambda: mine.converse(page_out(mine.core, 1)).documents)
         else:
-            assert mine.converse(page_out(mine.core, 1)) == 0
-            eventually(lambda: bus.converse(page_out(bus.core, 1)))
+            assert mine.converse(page_out(mine.core, 1)) == (0, True)
+            eventually(lambda: bus.converse(page_out(bus.core, 1)).documents)
         assert mine.page().get(one.id) == done
         assert mine.page().list(tags="t", status="archived") == [done]
         assert [event.kind for event in mine.page().history(one.id)] == ["added", "status_changed"]
