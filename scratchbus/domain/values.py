@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import Field
@@ -208,6 +209,7 @@ def check_confidence(value: object) -> float:
     raise InvalidField("confidence", f"{shown(value)} is not a number from 0 to 1")
 
 
+@lru_cache(maxsize=256)  # events of a batch have the same time
 def moment(ms: int) -> datetime:
     """Return the UTC time of a millisecond count since the epoch, exactly."""
     return _EPOCH + ms * _MS
