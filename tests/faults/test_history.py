@@ -15,6 +15,7 @@ from tests.faults.history.case import Case, History, Violation, Write
 from tests.faults.history.journal import Record
 from tests.faults.history.judge import KINDS, judge, violations
 from tests.faults.history.judging_heads import heads
+from tests.faults.history.judging_reads import reads
 from tests.faults.history.logbook import Entry, Logbook
 from tests.faults.history.plan import DECK, draw, playable
 from tests.faults.history.roles import CREW
@@ -386,6 +387,17 @@ def test_a_job_from_a_flushed_log_is_not_a_claim_in_the_next(history: History) -
     job = {"id": asked.told["id"], "fence": claim.told["fence"], "until": claim.told["until"] - 500}
     add(history, claim, what="job", who="worker-1.99", told=job)
     assert list(heads(Case(history))) == []
+
+
+def test_a_view_is_judged_by_the_log_it_saw_not_by_one_that_has_another_event_at_its_position(history: History) -> None:
+    before, saw = (record for record in told(history, "saw")[-2:])
+    reign = history.reigns[-1]
+    entries = [
+        entry._replace(id="other", subject="other", batch="1/2") if entry.seq == saw.told["at"][1] else entry
+        for entry in reign.log.entries
+    ]
+    history.reigns.append(reign._replace(log=Logbook(entries), begun=(before.t, before.t)))
+    assert [found for found in reads(Case(history)) if found.where == saw.who] == []
 
 
 def test_the_checker_of_heads_says_what_it_left_out(history: History) -> None:

@@ -99,21 +99,23 @@ class _Floor:
 
 def _views(case: Case, told: list[Record]) -> Iterator[Violation]:
     before: Record | None = None
+    logs_before: list[Logbook] = []
     for record in told:
         _, seq = record.told["at"]
         logs = [case.reigns[number].log for number in case.touched(0, record.t)]
         logs = [log for log in logs if not seq or log.has(record.told["at"])]
         places = [stretch_of(log, record.told["rows"]) for log in logs]
-        if not any(place and place.low <= seq <= place.high for place in places):
+        logs = [log for log, place in zip(logs, places, strict=True) if place and place.low <= seq <= place.high]
+        if not logs:
             yield Violation("torn read", record.who, f"{record}: no log was ever so: {places}")
-        if seq and logs and not logs[-1].by_seq[seq].is_batch_end:
+        elif seq and not any(log.by_seq[seq].is_batch_end for log in logs):
             yield Violation("torn read", record.who, f"{record}: in the middle of a batch")
         floor, asked = record.told["floor"], record.told["asked"]
         if floor and seq < floor and case.settled(asked - GRACE, record.t) is not None:
             yield Violation("stale read", record.who, f"{record}: it had seen {floor}, it said")
-        if before and logs and seq < before.told["at"][1] and logs[-1].has(before.told["at"]):
+        if before and logs and seq < before.told["at"][1] and logs[-1] in logs_before:
             yield Violation("non-monotonic", record.who, f"{record} after {before}")
-        before = record
+        before, logs_before = record, logs
 
 
 def _changes(case: Case, told: list[Record]) -> Iterator[Violation]:

@@ -172,7 +172,7 @@ class Logbook:
     def has(self, at: list[int], id: str | None = None) -> bool:
         """Say whether there is an event at this place (ms and seq), or whether it is this one.
 
-        A retry after a failover may well give an event the seq that it had on the old primary, but never the ms too.
+        A failover may give another event the seq that one had on the old primary, and the ms too behind a slow clock.
         """
         ms, seq = at
         entry = self.by_seq.get(seq)
