@@ -120,6 +120,7 @@ _ERRORS: Final[dict[str, tuple[errors.ScratchbusError, ...]]] = {
         errors.InvalidPosition("'x' is neither a position nor a time since 1970"),
         errors.PositionLost("shard 0: the log was trimmed to 1795387336012-4, after that time; ask for a later one"),
         errors.LogRewound("the log has no event at 1795387336012-9; it was replaced. Start again from its end"),
+        errors.LogGap("shard 0: event 1795387336012-9 is missing; restore the engine from a backup"),
         errors.EngineUnreachable("cannot reach the engine at redis://localhost:6379; start it, then try again"),
         errors.EngineLoading("the engine is loading its data; wait, then try again"),
         errors.EngineReadOnly("the engine is a replica, which takes no writes; use its master"),

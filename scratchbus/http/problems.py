@@ -47,6 +47,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (errors.ArchiveUnavailable, 503),
     (errors.PositionLost, 410),
     (errors.LogRewound, 410),
+    (errors.LogGap, 410),
     (errors.Behind, 503),
     (errors.LogBlocked, 503),
     (errors.BusClosed, 503),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import anyio
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import PlainTextResponse, Response
 
 from scratchbus import ArchiveStore, SegmentInfo, Status, archived_segments, open_archive, verify_archive
@@ -19,6 +19,8 @@ from scratchbus.http.models import schema_of
 from scratchbus.http.progress import STREAM, answer_with_progress
 from scratchbus.http.schemas import COUNT, STRING, document, record
 from scratchbus.http.server import AdminBus, CallerOf, ReadBus, ServerOf
+
+OverGaps = Annotated[bool, Query(description="Whether to give up events that the log has lost.")]
 
 router = APIRouter(tags=["operations"])
 metrics = APIRouter(tags=["operations"])
@@ -172,11 +174,14 @@ async def verify_bus(request: Request, bus: AdminBus) -> Response:
 
 
 @router.post("/rebuild", responses=problems.answers({200: _REBUILT}, 409, 410))
-async def rebuild_bus(request: Request, bus: AdminBus) -> Response:
-    """Fold the whole log into a new state, and switch to it; readers never see a gap."""
+async def rebuild_bus(request: Request, bus: AdminBus, over_gaps: OverGaps = False) -> Response:
+    """Fold the whole log into a new state, and switch to it; readers never see a gap.
+
+    If the log has lost events that the state contains, the state stays unchanged, unless `over_gaps` gives them up.
+    """
 
     async def rebuild(report: Any) -> dict[str, Any]:
-        return (await bus.rebuild(report))._asdict()
+        return (await bus.rebuild(report, over_gaps=over_gaps))._asdict()
 
     return await answer_with_progress(request, rebuild)
 

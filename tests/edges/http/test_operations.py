@@ -17,7 +17,7 @@ from scratchbus.engine.steps import ask
 from scratchbus.http.progress import _events
 from tests.edges.http.conftest import serving
 from tests.edges.http.tokens import serving_holders
-from tests.inspection import archive
+from tests.inspection import archive, project
 from tests.waiting import PATIENCE, eventually
 
 STREAM = {"Accept": "text/event-stream"}
@@ -82,6 +82,21 @@ def test_a_rebuilt_state_is_the_same(http, bus: Bus, page):
     assert (rebuilt["events"] > 0, rebuilt["seconds"] > 0) == (True, True)
     assert bus.page(page).get(seen.id) == seen
     assert bus.verify().is_sound
+
+
+@pytest.mark.damages_the_log
+def test_a_rebuild_over_what_the_log_has_lost_must_be_asked_for(embedded_url, own_bus):
+    with Bus.connect(embedded_url, bus=own_bus, source="beside") as bus:
+        page = bus.page("main")
+        first, lost, last = (page.add("observation", content) for content in ("first", "lost", "last"))
+        project(bus)
+        bus.converse(ask(0, "XDEL", bus.core.log.keys(0).log, lost.position.stream_id))
+        with serving(embedded_url, SCRATCHBUS_BUS=own_bus) as served, served.client() as http:
+            refused = http.post("/rebuild")
+            assert (refused.status_code, refused.json()["type"]) == (410, "urn:scratchbus:problem:log-gap")
+            assert page.get(lost.id) == lost
+            assert http.post("/rebuild", params={"over_gaps": True}).status_code == 200
+        assert page.list() == [last, first]
 
 
 @pytest.mark.parametrize(
