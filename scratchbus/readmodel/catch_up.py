@@ -149,24 +149,24 @@ def catch_up(log: Log, shard: int) -> Step[Checkpoint]:
             return checkpoint
 
 
-def await_fold(log: Log, shard: int, patience: float) -> Step[None]:
-    """Wait until a shard's log is folded up to its end when this began.
+def await_fold(log: Log, shard: int, patience: float) -> Step[bool]:
+    """Wait until a shard's log is folded up to its end when this began; return whether others did that.
 
-    Others fold it as long as they go on; after they have stood still for `patience` (seconds) this folds the rest.
-    To fold what a projector folds at the same time takes both longer.
+    As long as they go on this waits; after they have stood still for `patience` (seconds) it folds the rest. To fold
+    what a projector folds at the same time takes both longer.
     """
-    keys, at, waited = log.keys(shard), START, 0.0
-    end: Position | None = None
+    keys, at, waited, end = log.keys(shard), START, 0.0, None
     with suppress(LogError, InvalidPosition):  # `catch_up` reports what is wrong
         while waited < patience:
             checkpoint = yield from read_checkpoint(keys)
             end = end or end_of((yield from ask(shard, "GET", keys.tail)), shard)
-            if checkpoint.origin and checkpoint.position >= end:
-                return
+            if checkpoint.position >= end:
+                return True
             waited = waited + _POLL if checkpoint.position == at else 0.0
             at = checkpoint.position
             yield Pause(_POLL)
     yield from catch_up(log, shard)
+    return False
 
 
 def _read_chunk(

@@ -54,7 +54,8 @@ def sweep(core: Core, patience: float = 0.0) -> Step[int]:
     for shard in range(core.log.shards):
         due = handled = AT_ONCE
         while due == AT_ONCE and handled:  # recurring observations on a full page stay due
-            yield from await_fold(core.log, shard, patience)
+            if not (yield from await_fold(core.log, shard, patience)):
+                patience = 0.0  # no projector is at work
             due, handled = yield from _sweep_batch(core, shard)
             count += handled
     return count

@@ -7,6 +7,7 @@ from scratchbus.engine.steps import Pause
 from scratchbus.errors import LogRewound, PositionLost
 from scratchbus.eventlog.checkpoint import Outcome
 from scratchbus.readmodel.catch_up import await_fold, fold_once
+from scratchbus.scheduling.expiry import sweep
 from tests.engines import ALL
 from tests.halting import Halted
 from tests.inspection import assert_sound, documents, folded, forget, keys_of, project, send
@@ -228,6 +229,14 @@ def test_who_awaits_the_fold_folds_what_nobody_else_does(bus, page):
     assert pauses_of(bus, waiting, lambda: None) > 3
     assert len(documents(bus)) == 3
     assert pauses_of(bus, await_fold(bus.core.log, keys_of(bus).shard, patience=60), lambda: None) == 0
+
+
+def test_an_expirer_without_a_projector_waits_for_one_once(bus):
+    assert pauses_of(bus, sweep(bus.core, patience=60), lambda: None) == 0
+    for number in range(20):  # on all shards
+        fill(bus.page(f"page-{number}"), 1)
+    assert 0 < pauses_of(bus, sweep(bus.core, patience=0.1), lambda: None) < 10
+    assert len(documents(bus)) == 20
 
 
 @pytest.mark.damages_the_log
