@@ -84,7 +84,7 @@ def test_an_object_that_was_cut_short_is_damaged_wherever_a_reader_begins(bus: B
     events = [*bus.events()]
     name = next(name for name in objects.objects if name.endswith("jsonl.zst"))
     objects.objects[name] = objects.objects[name][:20]
-    for event in events[:10]:
+    for event in events[:10:4]:
         with (
             Bus.connect(bus.settings.url, bus="kept", archive_url=objects.url) as reader,
             pytest.raises(ArchiveDamaged, match="its size is not that of its blocks"),
