@@ -37,12 +37,12 @@ def workspace() -> None:
 )
 @_directory
 @click.option(
-    "--session", "session_id", required=True, envvar="SCRATCHBUS_SESSION", metavar="ID",
-    help="The id of the session.  [$SCRATCHBUS_SESSION]",
+    "--session", "session_id", envvar="SCRATCHBUS_SESSION", metavar="ID",
+    help="The id of the session.  [$SCRATCHBUS_SESSION, else one of the directory's own]",
 )  # fmt: skip
 @click.option("--watch", is_flag=True, help="Continue until Ctrl-C, whenever a file or the session changes.")
 @pass_invocation
-def sync(invocation: Invocation, directory: str, session_id: str, watch: bool) -> None:
+def sync(invocation: Invocation, directory: str, session_id: str | None, watch: bool) -> None:
     """Keep TODO.md and NOTES.md the same as the todo list and the notepad.
 
     Both ways: a box that is ticked in an editor is an event, and an event changes the file. What both sides changed is
@@ -67,7 +67,13 @@ def _show(invocation: Invocation, workspace_sync: WorkspaceSync, synced: Workspa
         "wrote": list(synced.wrote),
     }
     outcome = f"wrote {', '.join(synced.wrote)}" if synced.wrote else "nothing to do"
-    invocation.out.result(document, Cell("synced", "green"), Cell(str(workspace_sync.directory)), Cell(outcome))
+    invocation.out.result(
+        document,
+        Cell("synced", "green"),
+        Cell(str(workspace_sync.directory)),
+        Cell(f"session {workspace_sync.session}", "dim"),
+        Cell(outcome),
+    )
 
 
 @workspace.command("rules", examples=("scratchbus workspace rules .",), shared=OUTPUT)

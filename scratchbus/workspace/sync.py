@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -38,11 +41,12 @@ class WorkspaceSynced(NamedTuple):
 class WorkspaceSync:
     """The files of a directory and the memory of a session. Any number may sync one directory, one at a time."""
 
-    def __init__(self, bus: Bus, directory: str | Path, session: str) -> None:
-        """Take a directory that exists. Raises InvalidInput."""
+    def __init__(self, bus: Bus, directory: str | Path, session: str | None = None) -> None:
+        """Take a directory that exists, and a session; without one, the directory has its own. Raises InvalidInput."""
         self.directory = Path(directory).resolve()
         if not self.directory.is_dir():
             raise InvalidInput(f"{directory} is not a directory; pass the project's directory")
+        session = _session_of(self.directory) if session is None else session
         settings = bus.settings
         self.bus, self.session = bus, session
         self._todo, self._notepad = bus.todo(session), bus.notepad(session)
@@ -158,3 +162,10 @@ def _in_the_order_of_the_file(file: list[Entry], todos: list[Named]) -> dict[str
     for id, entry in todos:
         ids.setdefault(entry, []).append(id)
     return {ids[entry].pop(0): entry for entry in file}
+
+
+def _session_of(directory: Path) -> str:
+    """Return the id of a directory's own session: its name, and eight digits that depend on its path."""
+    name = re.sub(r"[^A-Za-z0-9_]+", "-", directory.name)[:64].strip("-")
+    digits = sha256(os.fsencode(directory)).hexdigest()[:8]
+    return f"{name}-{digits}" if name else digits

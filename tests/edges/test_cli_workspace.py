@@ -24,6 +24,18 @@ def test_a_sync_says_what_it_wrote(cli: Cli, tmp_path: Path):
     assert "[ ] 1 one" in cli("todo", "read", "--session", session).out
 
 
+def test_a_directory_has_a_session_of_its_own(cli: Cli, tmp_path: Path):
+    sessions = set()
+    for directory in (tmp_path / "one" / "Übung!", tmp_path / "other" / "Übung!", tmp_path / "!"):
+        directory.mkdir(parents=True)
+        (directory / "TODO.md").write_text(f"- [ ] {directory.parent.name}\n")
+        session = cli.json("workspace", "sync", str(directory)).document["session"]
+        assert f"[ ] 1 {directory.parent.name}" in cli("todo", "read", "--session", session).out
+        assert session == cli.json("workspace", "sync", str(directory)).document["session"]
+        sessions.add(session)
+    assert len(sessions) == 3
+
+
 def test_a_file_that_is_no_text_is_an_error_that_says_what_to_do(cli: Cli, tmp_path: Path):
     (tmp_path / "TODO.md").write_bytes(b"\xff")
     done = cli("workspace", "sync", str(tmp_path), "--session", "bad")
