@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import threading
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -444,34 +445,37 @@ def test_a_write_to_what_is_paged_in_or_out_meanwhile_is_refused_as_before(bus, 
     assert_sound(bus)
 
 
-def test_an_expirer_pages_out(connect):
-    bus, stop = connect(keep_final="1ms", sweep_interval="10ms"), threading.Event()
-    page = bus.page("main")
-    added = fill(page)
+@contextmanager
+def an_expirer(bus):
+    """Run an expirer in a thread."""
+    stop = threading.Event()
     thread = threading.Thread(target=run_expirer, args=(bus, stop))
     thread.start()
     try:
-        eventually(lambda: len(documents(bus)) == 5)
+        yield
     finally:
         stop.set()
         thread.join()
+
+
+def test_an_expirer_pages_out(connect):
+    bus = connect(keep_final="1ms", sweep_interval="10ms")
+    page = bus.page("main")
+    added = fill(page)
+    with an_expirer(bus):
+        eventually(lambda: len(documents(bus)) == 5)
     assert {page.get(one.id).status for one in added} == {"active", "archived"}
 
 
 def test_an_expirer_that_is_behind_goes_on_until_all_is_paged_out(connect, monkeypatch):
     monkeypatch.setattr(paging_out, "CHUNK", 2)
     monkeypatch.setattr(paging_out, "CHUNKS", 1)
-    bus, stop = connect(keep_final="1ms", sweep_interval="1h"), threading.Event()
+    bus = connect(keep_final="1ms", sweep_interval="1h")
     fill(bus.page("main"))
     project(bus)
     settle(bus)
-    thread = threading.Thread(target=run_expirer, args=(bus, stop))
-    thread.start()
-    try:
+    with an_expirer(bus):
         eventually(lambda: len(documents(bus)) == 5)
-    finally:
-        stop.set()
-        thread.join()
 
 
 def test_a_view_drops_what_has_been_final_for_long(connect):
