@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from msgspec import Struct
 from pydantic import ValidationError
 from pydantic_core import SchemaValidator, core_schema
 
@@ -33,7 +32,7 @@ from scratchbus.eventlog.bus_log import bounded_event_id
 from scratchbus.eventlog.causes import reasons, untraced_reasons
 from scratchbus.eventlog.codec import encode_body, encode_fields
 from scratchbus.eventlog.ids import bound_of
-from scratchbus.eventlog.writes import Draft, Op, Write, Written
+from scratchbus.eventlog.writes import Draft, Ids, Op, Write, Written
 from scratchbus.projections import scratch_page
 from scratchbus.readmodel import scope
 from scratchbus.readmodel.queries import get
@@ -164,18 +163,6 @@ def _check_keys(writes: list[Write], found: list[Observation]) -> None:
             raise EventIdReused(writes[0].event.id)
 
 
-class Ids(Struct, frozen=True, gc=False):
-    """The ids of an observation and of the event that adds it.
-
-    `batch_size` is the number of events whose ids derive from one id of their caller: all but the first have a number
-    appended to it. It is 0 without such an id.
-    """
-
-    subject: str
-    event: str
-    batch_size: int = 0
-
-
 def decide(
     now: datetime,
     ids: Ids,
@@ -194,7 +181,8 @@ def decide(
     start = start_of(now, value_of) if "not_before" in arguments or "every" in arguments else None
     ttl, expires_at = _lifetime(now, settings, kind, value_of("ttl"), value_of("expires_at"))
     if start is not None:
-        ttl, expires_at = None, end_after(start, now, ttl, expires_at, recurs="every" in arguments)
+        expires_at = end_after(start, now, ttl, expires_at, recurs="every" in arguments)
+        ttl = None
     status = value_of("status", kind.initial_status)
     due = start or (settle(value_of("remind_at")) if "remind_at" in arguments else None)
     fence, argument = value_of("fence"), ""
@@ -269,7 +257,7 @@ def _digest(page: str, arguments: Mapping[str, Any], settings: Settings, batch_s
     )
 
 
-def _check_values(settings: Settings, kind: ObservationType, status: str, value_of: Callable[..., Any]) -> None:
+def _check_values(settings: Settings, kind: ObservationType, status: object, value_of: Callable[..., Any]) -> None:
     """Raise InvalidInput for values that the type or the settings do not allow."""
     content, tags, limit = value_of("content"), value_of("tags", ()), min(kind.max_content, settings.max_content)
     if status not in kind.lifecycle.initial:

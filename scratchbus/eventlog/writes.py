@@ -120,6 +120,18 @@ def check_size(arguments: tuple[object, ...], count: int) -> None:
         raise TooLarge("batch", size, MAX_BATCH_BYTES, advice=SPLIT_BATCH)
 
 
+class Ids(Struct, frozen=True, gc=False):
+    """The ids of an observation and of the event that adds it.
+
+    `batch_size` is the number of events whose ids derive from one id of their caller: all but the first have a number
+    appended to it. It is 0 without such an id.
+    """
+
+    subject: str
+    event: str
+    batch_size: int = 0
+
+
 class Draft(Struct, frozen=True, gc=False):
     """An event that is made on first use; most additions are appended without it.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from scratchbus.commands.add import Ids, decide
+from scratchbus.commands.add import decide
 from scratchbus.domain.events import Due
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.recurrence import next_slot
@@ -18,7 +18,7 @@ from scratchbus.errors import Conflict, EventIdReused, InvalidInput, VersionConf
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.ids import new_id
 from scratchbus.eventlog.layouts import Head
-from scratchbus.eventlog.writes import Op, Write
+from scratchbus.eventlog.writes import Ids, Op, Write
 from scratchbus.readmodel.queries import get
 from scratchbus.readmodel.scope import Core, type_of
 from scratchbus.telemetry.counters import counts

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from scratchbus import NewObservation
-from scratchbus.commands.add import Ids, decide, parse
+from scratchbus.commands.add import decide, parse
 from scratchbus.errors import EventIdReused, InvalidField, PageFull, TooLarge
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.ids import new_id
+from scratchbus.eventlog.writes import Ids
 from tests.engines import ALL
 from tests.inspection import assert_sound, entries, heads, keys_of, log_length, send
 
