@@ -5,17 +5,25 @@ from __future__ import annotations
 import tempfile
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from anthropic.tools import BetaLocalFilesystemMemoryTool, ToolError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scratchbus import AsyncBus, Bus
-from scratchbus.adapters.anthropic import AsyncScratchbusMemoryTool, ScratchbusMemoryTool
 from scratchbus.adapters.memory_tool import MemoryTool
 from scratchbus.adapters.memory_tool_async import AsyncMemoryTool
+from scratchbus.telemetry.lazy import lazy
 from tests.inspection import log_length
+
+if TYPE_CHECKING:
+    from anthropic import tools as sdk
+
+    from scratchbus.adapters import anthropic as adapter
+else:  # the SDK takes two seconds to import, in every process that collects tests
+    sdk = lazy("anthropic.tools")
+    adapter = lazy("scratchbus.adapters.anthropic")
 
 pytestmark = pytest.mark.engines("memory")
 
@@ -293,13 +301,13 @@ CALLS = st.one_of(
 @settings(max_examples=40)
 def test_files_are_what_the_sdk_makes_of_the_same_calls(any_bus, calls):
     with tempfile.TemporaryDirectory() as base:
-        theirs = BetaLocalFilesystemMemoryTool(base)
+        theirs = sdk.BetaLocalFilesystemMemoryTool(base)
         ours = MemoryTool(any_bus, f"sdk-{Path(base).name}")
         for call in calls:
             answer = ours.answer(call)
             try:
                 said = theirs.call(call)
-            except (ToolError, NotADirectoryError, FileExistsError):
+            except (sdk.ToolError, NotADirectoryError, FileExistsError):
                 assert answer.is_error, call
             else:
                 assert not answer.is_error, call
@@ -311,19 +319,19 @@ def test_files_are_what_the_sdk_makes_of_the_same_calls(any_bus, calls):
 
 
 def test_the_sdk_runs_it(bus):
-    tool = ScratchbusMemoryTool(bus, "s", cache_control={"type": "ephemeral"})
+    tool = adapter.ScratchbusMemoryTool(bus, "s", cache_control={"type": "ephemeral"})
     assert tool.to_dict() == {"type": "memory_20250818", "name": "memory", "cache_control": {"type": "ephemeral"}}
     create = {"command": "create", "path": "/memories/a", "file_text": "1"}
     assert tool.call(create) == "File created successfully at: /memories/a"
-    with pytest.raises(ToolError, match="File /memories/a already exists"):
+    with pytest.raises(sdk.ToolError, match="File /memories/a already exists"):
         tool.call(create)
-    with pytest.raises(ToolError, match="Unknown command"):
+    with pytest.raises(sdk.ToolError, match="Unknown command"):
         tool.call({"command": "format"})
 
 
 async def test_the_sdk_runs_it_with_asyncio():
     async with AsyncBus.connect("memory://", bus="memory-tool", source="tester") as bus:
-        tool = AsyncScratchbusMemoryTool(bus, "s")
+        tool = adapter.AsyncScratchbusMemoryTool(bus, "s")
         create = {"command": "create", "path": "/memories/a", "file_text": "1"}
         assert await tool.call(create) == "File created successfully at: /memories/a"
         assert (await AsyncMemoryTool(bus, "s")({"command": "view", "path": "/memories/a"})).endswith("     1\t1")
