@@ -33,9 +33,12 @@ def _at_root(markdown: str) -> str:
     return _LINK.sub(lambda link: PAGES.get(link[1], link[1].removeprefix("docs/")), markdown)
 
 
-def _in_docs(link: re.Match[str]) -> str:
+def _in_docs(link: re.Match[str], depth: int) -> str:
+    """Return a link of a page so many folders deep in docs/; on the site, what leaves docs/ has a folder less."""
     up, _, target = link[1].rpartition("../")
-    return f"{up and up + '../'}{PAGES.get(target, target)}" if link[1].startswith("../") else link[1]
+    if link[1].count("../") <= depth:
+        return link[1]
+    return f"{up and up + '../'}{PAGES.get(target, target)}"
 
 
 def _api(name: str) -> str:
@@ -69,4 +72,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Let links out of docs/ lead to the pages added above."""
-    return markdown if page.file.generated_by else _LINK.sub(_in_docs, markdown)
+    if page.file.generated_by:
+        return markdown
+    depth = page.file.src_uri.count("/")
+    return _LINK.sub(lambda link: _in_docs(link, depth), markdown)
