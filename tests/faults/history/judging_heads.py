@@ -45,7 +45,8 @@ def heads(
     tally = Counter() if tally is None else tally
     deadline = time.monotonic() + seconds
     for number in range(len(case.reigns)):
-        for subject, operations in _Reign(case, number).histories().items():
+        reign = _Reign(case, number)
+        for subject, operations in reign.histories().items():
             if time.monotonic() > deadline:
                 tally["observations skipped"] += 1
                 continue
@@ -53,7 +54,8 @@ def heads(
             tally["observations undecided" if verdict.answer == "undecided" else "observations linearized"] += 1
             tally["steps of linearization"] += verdict.steps
             if verdict.answer == "no":
-                yield Violation("not linearizable", f"{subject} in log {number}", str(verdict))
+                evidence = [str(verdict), "of these operations:", *map(str, operations), *reign.events_of(subject)]
+                yield Violation("not linearizable", f"{subject} in log {number}", "\n  ".join(evidence))
 
 
 class _Reign:
@@ -84,6 +86,14 @@ class _Reign:
                 for id, version, _ in record.told["rows"]:
                     self._add(id, record.told["begun"], record.t, Act("read", record.who, version=version))
         return {id: found for id, found in self._found.items() if len(found) > 1}
+
+    def events_of(self, id: str) -> list[str]:
+        """Return the events about an observation in this log, and whether an operation is known to be theirs."""
+        return [
+            f"{entry}, {'noted' if seq in self._noted else 'not noted'}: {entry.text}"
+            for seq, (entry, _, _) in self._log.turns.items()
+            if entry.subject == id
+        ]
 
     def _add(self, id: str, call: float, ret: float, act: Act, *, optional: bool = False) -> None:
         if act.kind == "claim" or act.holder:
