@@ -14,6 +14,16 @@ UV := uv pip compile --no-config --quiet --universal --python-version 3.11 --gen
 PIP = $$(test -x $(BIN)/pip && echo $(BIN)/pip || echo $(PYTHON) -m pip) --python $(BIN)/python --quiet \
 	--disable-pip-version-check --no-input
 
+# With COMPILED=1, tests and benchmarks run the wheel whose hot modules are compiled, and not the checkout.
+COMPILED ?=
+COMPILED_SITE := build/compiled
+ifneq ($(COMPILED),)
+export PYTHONSAFEPATH := 1
+export PYTHONPATH := $(CURDIR)/$(COMPILED_SITE):$(CURDIR)
+BUILT := $(COMPILED_SITE)/.built
+TESTED := --override-ini pythonpath=$(COMPILED_SITE)
+endif
+
 # Runs a command; what it says is shown only when it fails.
 quietly = said=$$($(1) 2>&1) || { printf '%s\n' "$$said" >&2; exit 1; }
 
@@ -21,7 +31,7 @@ quietly = said=$$($(1) 2>&1) || { printf '%s\n' "$$said" >&2; exit 1; }
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check generate house bench bench-growth bench-memory-server bench-peers bench-scaling bench-soak bench-stages faults soak soak-hour browser strangers docs release-check lock clean
+.PHONY: help setup demo test test-slow check generate house compiled bench bench-growth bench-memory-server bench-peers bench-scaling bench-soak bench-stages faults soak soak-hour browser strangers docs release-check lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,11 +42,11 @@ setup: $(VENV)/.installed ## create .venv and install everything pinned; costs n
 demo: $(VENV)/.demo ## show the whole pipeline at work; ARGS="--log FILE" to use a log of your own
 	@$(BIN)/scratchbus demo $(ARGS)
 
-test: setup ## run the tests, several at a time; ARGS goes to pytest
-	@$(BIN)/python -m pytest --numprocesses 4 --dist worksteal $(ARGS)
+test: setup $(BUILT) ## run the tests, several at a time; ARGS goes to pytest
+	@$(BIN)/python -m pytest $(TESTED) --numprocesses 4 --dist worksteal $(ARGS)
 
-test-slow: setup ## run the tests that take seconds each: kills, floods, whole daemons; ARGS goes to pytest
-	@$(BIN)/python -m pytest --numprocesses 4 --dist worksteal -m "slow and not (faults or browser)" $(ARGS)
+test-slow: setup $(BUILT) ## run the tests that take seconds each: kills, floods, whole daemons; ARGS goes to pytest
+	@$(BIN)/python -m pytest $(TESTED) --numprocesses 4 --dist worksteal -m "slow and not (faults or browser)" $(ARGS)
 
 check: setup ## check format, lint, types, and the direction of imports
 	@$(BIN)/ruff format --check
@@ -59,29 +69,29 @@ generate: setup ## write what is derived from the code: blocking facades, help, 
 house: setup ## measure the code: its size, its rooms, and what one add and one active pass through
 	@$(BIN)/python tools/house.py
 
-bench: setup ## measure against bare redis-py; ARGS goes to the benchmark
+bench: setup $(BUILT) ## measure against bare redis-py; ARGS goes to the benchmark, COMPILED=1 measures compiled modules
 	@$(BIN)/python -m tests.benchmarks $(ARGS)
 
 bench-growth: setup ## measure how costs grow with the size of pages, logs and archives; ARGS="--size 100000"
 	@$(BIN)/python -m tests.benchmarks.growing $(ARGS)
 
-bench-peers: $(PEERS)/.installed ## measure against other libraries, in an environment of its own; ARGS="--rounds 7"
+bench-peers: $(PEERS)/.installed $(BUILT) ## measure against other libraries, in an environment of its own; ARGS="--rounds 7"
 	@$(PEERS)/bin/python -m tests.benchmarks.peers $(ARGS)
 
 bench-memory-server: setup ## measure the tools for facts against the MCP memory server; needs npm; ARGS="--rounds 7"
 	@$(call quietly,npm install --no-audit --no-fund --no-package-lock --prefix build/memory-server $(MEMORY_SERVER))
 	@$(BIN)/python -m tests.benchmarks.memory_server $(ARGS) build/memory-server
 
-bench-soak: setup ## work for half an hour at half the highest rate, and draw what that takes; ARGS="--seconds 600"
+bench-soak: setup $(BUILT) ## work for half an hour at half the highest rate, and draw what that takes; ARGS="--seconds 600"
 	@$(BIN)/python -m tests.benchmarks.soak --svg build/soak.svg $(ARGS)
 
 bench-scaling: setup ## measure what an event costs on clusters of one, two and three masters; ARGS="--events 10000"
 	@$(BIN)/python -m tests.benchmarks.scaling $(ARGS)
 
-bench-stages: setup ## show where the time of one addition, fold, read and delivery goes; ARGS=--quick
+bench-stages: setup $(BUILT) ## show where the time of one addition, fold, read and delivery goes; ARGS=--quick
 	@$(BIN)/python -m tests.benchmarks.stages $(ARGS)
 
-faults: setup ## kill, halt and cut off for minutes, and judge what all were told; ARGS="--seconds 600 --seed 7"
+faults: setup $(BUILT) ## kill, halt and cut off for minutes, and judge what all were told; ARGS="--seconds 600 --seed 7"
 	@$(BIN)/python -m tests.faults.history $(ARGS)
 
 soak-hour: setup ## work for an hour with limits on memory and disk; ARGS="--seconds 600 --memory-limit 200"
@@ -98,6 +108,15 @@ strangers: setup ## send 10,000 requests made from the OpenAPI document; ARGS go
 
 docs: $(TOOLS)/.installed ## build the documents and the API reference as a site in build/site; fails at a broken link
 	@$(call quietly,NO_MKDOCS_2_WARNING=1 $(TOOLS)/bin/mkdocs build $(ARGS))  # --quiet would not fail at a warning
+
+compiled: setup $(COMPILED_SITE)/.built ## compile the modules that every addition passes, for `make test COMPILED=1`; needs a C compiler
+	@:
+
+$(COMPILED_SITE)/.built: $(VENV)/.installed pyproject.toml tools/compile_hook.py $(shell find scratchbus daemons config -name '*.py' -o -name '*.lua' -o -name '*.yaml')
+	@rm -rf $(COMPILED_SITE)
+	@$(call quietly,SCRATCHBUS_COMPILE=1 $(BIN)/python -m hatchling build --target wheel --directory $(COMPILED_SITE))
+	@$(BIN)/python -m zipfile --extract $(COMPILED_SITE)/*.whl $(COMPILED_SITE)
+	@touch $@
 
 release-check: setup $(TOOLS)/.installed ## build what a release would be, and use it on every Python there is; ARGS=--quick
 	@$(BIN)/python tools/release_check.py $(ARGS)

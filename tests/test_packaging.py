@@ -85,7 +85,8 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv.create(home)
     programs = home / "bin"
     pip = [sys.executable, "-m", "pip", "--quiet", "--python", str(programs / "python"), "install", "--no-index"]
-    subprocess.run([*pip, "--no-deps", str(wheel)], check=True, capture_output=True)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run([*pip, "--no-deps", str(wheel)], check=True, capture_output=True, env=environment)
     (site,) = home.glob("lib/python*/site-packages")
     (site / "borrowed.pth").write_text(
         sysconfig.get_path("purelib")

