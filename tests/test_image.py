@@ -53,7 +53,9 @@ def _context() -> set[str]:
 def test_the_context_of_the_build_has_nothing_but_what_is_copied():
     copied = {word for step in _steps(BUILD, "COPY") for word in step.split()[:-1]}
     context = _context()
-    assert {path.partition("/")[0] for path in context} == copied
+    covering = {path: [each for each in copied if f"{path}/".startswith(f"{each}/")] for path in context}
+    assert [path for path, found in covering.items() if not found] == []
+    assert {each for found in covering.values() for each in found} == copied
     assert not [path for path in context if path.startswith(("tests", ".git", ".venv")) or path.endswith(".env")]
 
 
