@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from scratchbus import Context, ContextPart, Note, Observation, Surfaced, TodoItem, document_of, estimate_tokens
 from scratchbus.daemon import counts
-from scratchbus.http import patterns, problems
+from scratchbus.http import patterns
 from scratchbus.http.callers import Caller
 from scratchbus.http.documents import answer, check_source
 from scratchbus.http.models import Body, optional, takes, whole_number
@@ -131,7 +131,7 @@ _SURFACED: Final = document(
 
 @router.post(
     "/context/assemble",
-    responses=problems.answers({200: _ASSEMBLED}, 400, 409, 413, 415, 422),
+    responses={200: _ASSEMBLED},
     openapi_extra=takes({"session": "s1", "page": "main", "budget": 4000}, ContextRequest),
 )
 async def assemble_context(request: Request, bus: MemoryBus, caller: CallerOf, guards: Once) -> Response:
@@ -149,7 +149,7 @@ async def assemble_context(request: Request, bus: MemoryBus, caller: CallerOf, g
 
 @router.post(
     "/context/surface",
-    responses=problems.answers({200: _SURFACED}, 400, 409, 413, 415, 422),
+    responses={200: _SURFACED},
     openapi_extra=takes({"query": "missing payment", "session": "s1", "page": "main"}, Question),
 )
 async def surface_context(request: Request, bus: MemoryBus, caller: CallerOf, guards: Once) -> Response:

@@ -134,7 +134,7 @@ async def _filter(
 QueryFilter = Annotated[EventFilter, Depends(_filter)]
 
 
-@router.get("/events", responses=problems.answers({200: _EVENTS}, 404, 406, 409, 410, 422))
+@router.get("/events", responses=problems.answers({200: _EVENTS}, 406, 409, 410))
 async def list_events(
     request: Request,
     bus: ReadBus,
@@ -174,7 +174,7 @@ async def list_events(
     return await _forward(request, kind, bus, event_filter, after, limit)
 
 
-@router.get("/events/histogram", responses=problems.answers({200: _HISTOGRAM}, 404, 422))
+@router.get("/events/histogram", responses={200: _HISTOGRAM})
 async def get_histogram(
     bus: ReadBus,
     since: Annotated[AnyTime | Absent, Query(description="The start; by default the first event.")] = None,

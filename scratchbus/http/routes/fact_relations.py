@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from scratchbus import parse_relations
-from scratchbus.http import patterns, problems
+from scratchbus.http import patterns
 from scratchbus.http.documents import answer
 from scratchbus.http.memories import Based
 from scratchbus.http.schemas import document, record
@@ -78,7 +78,7 @@ _TO_PUBLISH: Final = yaml_or_json(
 )
 
 
-@router.get("/relations", responses=problems.answers({200: _RELATIONS}))
+@router.get("/relations", responses={200: _RELATIONS})
 async def list_relations(bus: MemoryBus) -> Response:
     """List the relations that facts may use: the published ones, by default those of the server's file."""
     found = await bus.relations()
@@ -88,11 +88,7 @@ async def list_relations(bus: MemoryBus) -> Response:
     return answer(body, headers={"ETag": f'"{version}"'})
 
 
-@router.put(
-    "/relations",
-    responses=problems.answers({200: _PUBLISHED}, 400, 409, 412, 413, 415, 422),
-    openapi_extra=_TO_PUBLISH,
-)
+@router.put("/relations", responses={200: _PUBLISHED}, openapi_extra=_TO_PUBLISH)
 async def push_relations(request: Request, bus: AdminBus, guards: Based) -> Response:
     """Publish relations to the whole bus; with If-Match, only if nobody else has published since."""
     relations = await parsed(request, parse_relations, "relations")

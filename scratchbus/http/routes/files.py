@@ -51,21 +51,21 @@ _BODY: Final = {"requestBody": {"required": True, "content": _RAW}}
 _GONE: Final = {"description": "It is deleted"}
 
 
-@router.get(PATH, responses=problems.answers({200: _FILES}, 404, 410, 422))
+@router.get(PATH, responses={200: _FILES})
 async def list_files(bus: MemoryBus, session: SessionName, at: When = None) -> Response:
     """Return the files of a session; a spawned session shares those of its parent."""
     files = bus.files(session)
     return answer(listing(await (files.list() if at is None else files.as_of(at))))
 
 
-@router.get(ONE, response_class=Response, responses=problems.answers({200: _CONTENT}, 404, 422))
+@router.get(ONE, response_class=Response, responses={200: _CONTENT})
 async def read_file(bus: MemoryBus, session: SessionName, path: FilePath) -> Response:
     """Return the content of a file."""
     content = await bus.files(session).read(path)
     return Response(content, headers={"Content-Disposition": "attachment"}, media_type=BYTES)
 
 
-@router.put(ONE, responses=problems.answers({200: _FILE}, 409, 413, 415, 422), openapi_extra=_BODY)
+@router.put(ONE, responses={200: _FILE}, openapi_extra=_BODY)
 async def write_file(request: Request, bus: MemoryBus, session: SessionName, path: FilePath, guards: Once) -> Response:
     """Write a file as a whole; files that are too old or too large together are evicted."""
     kind = request.headers.get("content-type", BYTES).partition(";")[0].strip().lower()
@@ -75,14 +75,14 @@ async def write_file(request: Request, bus: MemoryBus, session: SessionName, pat
     return answer(document_of(await bus.files(session).write(path, content, event_id=guards.event_id)))
 
 
-@router.delete(ONE, status_code=204, responses=problems.answers({204: _GONE}, 404, 409, 422))
+@router.delete(ONE, status_code=204, responses={204: _GONE})
 async def delete_file(bus: MemoryBus, session: SessionName, path: FilePath, guards: Once) -> Response:
     """Delete a file."""
     await bus.files(session).delete(path, event_id=guards.event_id)
     return Response(status_code=204)
 
 
-@router.get(PATH + "/history", responses=problems.answers({200: EVENTS}, 404, 410, 422))
+@router.get(PATH + "/history", responses=problems.answers({200: EVENTS}, 410))
 async def get_file_history(bus: MemoryBus, session: SessionName, path: FilePath) -> Response:
     """Return the events about a path, oldest first."""
     return answer(listing(await bus.files(session).history(path)))

@@ -126,13 +126,13 @@ _REBUILT: Final = _with_stream(
 )
 
 
-@router.get("/status", responses=problems.answers({200: _STATUS}))
+@router.get("/status", responses={200: _STATUS})
 async def get_status(bus: ReadBus) -> Response:
     """Return the status of the engine, the logs, the projection, the subscriptions and the busiest pages."""
     return answer((await bus.status()).model_dump(mode="json"))
 
 
-@router.get("/archive", responses=problems.answers({200: _ARCHIVE}))
+@router.get("/archive", responses={200: _ARCHIVE})
 async def get_archive(bus: ReadBus) -> Response:
     """Return the segments of the archive, and whether their chain of hashes is whole; no segment is read."""
     url = bus.settings.archive_url

@@ -7,7 +7,6 @@ from typing import Final
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from scratchbus.http import problems
 from scratchbus.http.documents import answer
 from scratchbus.http.moments import At, When
 from scratchbus.http.parameters import PageName
@@ -45,14 +44,14 @@ _COUNTED: Final = document(
 )
 
 
-@router.get("/pages", responses=problems.answers({200: _PAGES}, 404, 410, 422))
+@router.get("/pages", responses={200: _PAGES})
 async def list_pages(bus: ReadBus, at: When = None) -> Response:
     """List all pages, those with the most open observations first; with `at`, those that there were."""
     found = await bus.pages(at)
     return answer({"items": [{"name": each.page, "open": each.open, "claimed": each.claimed} for each in found]})
 
 
-@router.get("/pages/{page}", responses=problems.answers({200: _COUNTED}, 404, 410, 422))
+@router.get("/pages/{page}", responses={200: _COUNTED})
 async def count_page(bus: ReadBus, page: PageName, moment: At) -> Response:
     """Count the observations of a page by status and by type."""
     reads = await moment.page(bus, page)

@@ -9,7 +9,7 @@ from pydantic import StringConstraints
 from starlette.responses import Response
 
 from scratchbus import document_of
-from scratchbus.http import examples, patterns, problems
+from scratchbus.http import examples, patterns
 from scratchbus.http.documents import answer
 from scratchbus.http.moments import When
 from scratchbus.http.parameters import Absent, AnyPage, Limit
@@ -51,7 +51,7 @@ _RECALLED: Final = document(
 )
 
 
-@router.get("/recall", responses=problems.answers({200: _RECALLED}, 404, 410, 422))
+@router.get("/recall", responses={200: _RECALLED})
 async def recall(
     bus: MemoryBus,
     caller: CallerOf,

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, StringConstraints
 from starlette.responses import Response
 
 from scratchbus import document_of
-from scratchbus.http import patterns, problems
+from scratchbus.http import patterns
 from scratchbus.http.documents import answer, listing, paged
 from scratchbus.http.memories import events_answer, memory_example, memory_fields
 from scratchbus.http.models import Body, NotBlank, optional, takes, whole_number
@@ -80,7 +80,7 @@ _SHOWN: Final = document(
 )
 
 
-@router.get(PATH, responses=problems.answers({200: _TURNS}, 404, 410, 422))
+@router.get(PATH, responses={200: _TURNS})
 async def list_turns(
     request: Request,
     bus: MemoryBus,
@@ -97,7 +97,7 @@ async def list_turns(
 @router.post(
     PATH,
     status_code=201,
-    responses=problems.answers({201: _TURN}, 400, 409, 413, 415, 422),
+    responses={201: _TURN},
     openapi_extra=takes({"role": "user", "content": "Why does the payment fail?", "tokens": 6}, NewTurn),
 )
 async def append_turn(request: Request, bus: MemoryBus, session: SessionName, guards: Once) -> Response:
@@ -106,7 +106,7 @@ async def append_turn(request: Request, bus: MemoryBus, session: SessionName, gu
     return answer(document_of(await bus.turns(session).append(**given, event_id=guards.event_id)), 201)
 
 
-@router.get(PATH + "/shown", responses=problems.answers({200: _SHOWN}, 404, 410, 422))
+@router.get(PATH + "/shown", responses={200: _SHOWN})
 async def list_shown_turns(bus: MemoryBus, session: SessionName, at: When = None) -> Response:
     """Return the turns that an agent is shown, with summaries in place of the turns they replace."""
     turns = bus.turns(session)
@@ -116,7 +116,7 @@ async def list_shown_turns(bus: MemoryBus, session: SessionName, at: When = None
 @router.post(
     PATH + "/compact",
     status_code=201,
-    responses=problems.answers({201: _COMPACTED}, 400, 404, 409, 413, 415, 422),
+    responses={201: _COMPACTED},
     openapi_extra=takes({"summary": "The bank is closed."}, Compaction),
 )
 async def compact_turns(request: Request, bus: MemoryBus, session: SessionName, guards: Once) -> Response:
@@ -125,7 +125,7 @@ async def compact_turns(request: Request, bus: MemoryBus, session: SessionName, 
     return answer(document_of(await bus.turns(session).compact(**given, event_id=guards.event_id)), 201)
 
 
-@router.get(PATH + "/history", responses=problems.answers({200: EVENTS}, 404, 410, 422))
+@router.get(PATH + "/history", responses={200: EVENTS})
 async def get_turns_history(bus: MemoryBus, session: SessionName, at: When = None) -> Response:
     """Return the turns and compactions as events, oldest first, also after the session has ended."""
     return await events_answer(bus, f"session:{session}", await bus.turns(session).history(), at)

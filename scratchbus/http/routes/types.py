@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from scratchbus import ObservationType, RegistryChanges, document_of, parse_registry
 from scratchbus.errors import RegistryError
-from scratchbus.http import patterns, problems
+from scratchbus.http import patterns
 from scratchbus.http.documents import answer
 from scratchbus.http.memories import Based
 from scratchbus.http.schemas import COUNT, STRING, document, record
@@ -152,7 +152,7 @@ _TO_CHECK: Final = _body("What may be a registry, in YAML or JSON.", is_checked=
 _TO_PUBLISH: Final = _body("A registry, in YAML as `config/observation_types.yaml`, or in JSON.", is_checked=True)
 
 
-@router.get("/types", responses=problems.answers({200: _TYPES}))
+@router.get("/types", responses={200: _TYPES})
 async def list_types(bus: ReadBus) -> Response:
     """List the observation types, the highest priority first."""
     await bus.refresh_types()
@@ -161,7 +161,7 @@ async def list_types(bus: ReadBus) -> Response:
     return answer(found, headers={"ETag": f'"{bus.types_version}"'})
 
 
-@router.post("/types/check", responses=problems.answers({200: _CHECKED}, 400, 413, 415, 422), openapi_extra=_TO_CHECK)
+@router.post("/types/check", responses={200: _CHECKED}, openapi_extra=_TO_CHECK)
 async def check_types(request: Request, bus: ReadBus) -> Response:
     """Check a registry without publishing it."""
     await bus.refresh_types()
@@ -173,9 +173,7 @@ async def check_types(request: Request, bus: ReadBus) -> Response:
     return answer({"is_valid": True, "problems": [], **_said(registry.changes_from(bus.types))})
 
 
-@router.put(
-    "/types", responses=problems.answers({200: _PUBLISHED}, 400, 409, 412, 413, 415, 422), openapi_extra=_TO_PUBLISH
-)
+@router.put("/types", responses={200: _PUBLISHED}, openapi_extra=_TO_PUBLISH)
 async def push_types(request: Request, bus: AdminBus, guards: Based) -> Response:
     """Publish a registry to the whole bus; with If-Match, only if nobody else has published since."""
     await bus.refresh_types()
