@@ -15,7 +15,7 @@ from scratchbus.http.callers import Caller
 from scratchbus.http.documents import answer, check_source
 from scratchbus.http.models import Body, optional, takes, whole_number
 from scratchbus.http.parameters import Once
-from scratchbus.http.schemas import COUNT, STRING, document, record
+from scratchbus.http.schemas import COUNT, STRING, document, exact, listed, record
 from scratchbus.http.server import CallerOf, MemoryBus
 
 router = APIRouter(tags=["context"])
@@ -66,13 +66,12 @@ _ITEM: Final = record(
     version=COUNT,
     position=STRING,
 )
-_SECTION: Final = record(
-    ("name", "text", "tokens", "left_out", "items"),
+_SECTION: Final = exact(
     name=STRING,
     text=STRING,
     tokens=COUNT,
     left_out=COUNT,
-    items={"type": "array", "items": _ITEM},
+    items=listed(_ITEM),
 )
 _FIELDS: Final[dict[str, Any]] = {
     "text": STRING,
@@ -81,7 +80,7 @@ _FIELDS: Final[dict[str, Any]] = {
     "left_out": _COUNTS,
     "exposed": _COUNTS,
     "position": {"type": ["string", "null"]},
-    "sections": {"type": "array", "items": _SECTION},
+    "sections": listed(_SECTION),
 }
 _LINE: Final = "- risk_alert from fraud_detector: 01M82NHKCCEBT4DDKQ2K3C35T3 v1, priority 90, …\n> A fraud ring …"
 _EXAMPLE: Final[dict[str, Any]] = {
@@ -113,18 +112,17 @@ _EXAMPLE: Final[dict[str, Any]] = {
 }
 _ASSEMBLED: Final = document(
     "The text, its sections with their items, the items left out, and the observations in it",
-    record(tuple(_FIELDS), **_FIELDS),
+    exact(**_FIELDS),
     _EXAMPLE,
 )
-_MATCH: Final = record(
-    ("score", "kind", "item"),
+_MATCH: Final = exact(
     score={"type": "number"},
     kind={"enum": ["observation", "note"]},
     item={"type": "object", "required": ["id", "content"]},
 )
 _SURFACED: Final = document(
     "The same, and the matches in it, best first",
-    record((*_FIELDS, "matches"), **_FIELDS, matches={"type": "array", "items": _MATCH}),
+    exact(**_FIELDS, matches=listed(_MATCH)),
     {**_EXAMPLE, "matches": []},
 )
 

@@ -20,7 +20,7 @@ from scratchbus.http.metrics import open_stream
 from scratchbus.http.parameters import Absent, AnyPage, AnyTime, AnyTypeName, Limit, Positive
 from scratchbus.http.problems import Refusal
 from scratchbus.http.responses import EVENT, EVENT_KINDS
-from scratchbus.http.schemas import DATE_TIME, component, document, listed, record
+from scratchbus.http.schemas import DATE_TIME, component, document, exact, listed
 from scratchbus.http.server import ReadBus, caller_of, server_of
 from scratchbus.http.stream_group import EventStream
 from scratchbus.http.streams import Streams
@@ -57,8 +57,7 @@ _CLOUD_EVENT: Final = component(
 _EVENTS: Final = document(
     "The events, oldest first. `next` is the cursor of later events, null at the end; `previous` that of earlier"
     " ones, when the last ones were requested; a stream continues after `position`",
-    record(
-        ("items", "next", "previous", "position"),
+    exact(
         items=listed(EVENT),
         next=_TEXT_OR_NULL,
         previous=_TEXT_OR_NULL,
@@ -70,8 +69,7 @@ _EVENTS["content"] |= {
     SSE: {"schema": {"type": "string"}, "example": "id: 1795386035607-1\nevent: added\ndata: {…}\n\n"},
     cloudevents.BATCH: {"schema": listed(_CLOUD_EVENT), "example": [_CLOUD_EXAMPLE]},
 }
-_BUCKET: Final = record(
-    ("at", "position", "count", "kinds"),
+_BUCKET: Final = exact(
     at=DATE_TIME,
     position=_TEXT_OR_NULL,
     count={"type": "integer"},
@@ -80,11 +78,10 @@ _BUCKET: Final = record(
 _TIME_OR_NULL: Final = {"type": ["string", "null"], "format": "date-time"}
 _HISTOGRAM: Final = document(
     "The number of events over time",
-    record(
-        ("since", "until", "buckets", "first", "last", "archived", "sampled"),
+    exact(
         since=DATE_TIME,
         until=DATE_TIME,
-        buckets={"type": "array", "items": _BUCKET},
+        buckets=listed(_BUCKET),
         first=_TIME_OR_NULL,
         last=_TIME_OR_NULL,
         archived={"type": "integer", "description": "Events that are only in the archive, and are not counted."},

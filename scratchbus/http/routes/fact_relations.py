@@ -12,19 +12,18 @@ from scratchbus import parse_relations
 from scratchbus.http import patterns
 from scratchbus.http.documents import answer
 from scratchbus.http.memories import Based
-from scratchbus.http.schemas import document, record
+from scratchbus.http.schemas import document, exact, listed, record
 from scratchbus.http.server import AdminBus, MemoryBus
 from scratchbus.http.yaml_bodies import parsed, yaml_or_json
 
 router = APIRouter(tags=["relations"])
 
 _TEXT: Final = {"type": "string"}
-_NAMES: Final = {"type": "array", "items": _TEXT}
+_NAMES: Final = listed(_TEXT)
 _FLAG: Final = {"type": "boolean"}
 _COUNT: Final = {"type": "integer", "minimum": 0}
 _VALUES: Final = {"enum": ["one", "many"]}
-_RELATION: Final = record(
-    ("name", "description", "values", "inverse", "symmetric", "transitive", "aliases"),
+_RELATION: Final = exact(
     name=_TEXT,
     description=_TEXT,
     values=_VALUES,
@@ -44,12 +43,12 @@ _EXAMPLE: Final[dict[str, Any]] = {
 }
 _RELATIONS: Final = document(
     "The relations by name, their version, also as ETag (0 if none were published), and their text in YAML",
-    record(("items", "version", "text"), items={"type": "array", "items": _RELATION}, version=_COUNT, text=_TEXT),
+    exact(items=listed(_RELATION), version=_COUNT, text=_TEXT),
     {"items": [_EXAMPLE], "version": 2, "text": "relations:\n  runs_on:\n    values: one\n"},
 )
 _PUBLISHED: Final = document(
     "Whether anything changed, the version of the relations, also as ETag, and their names",
-    record(("has_changed", "version", "relations"), has_changed=_FLAG, version=_COUNT, relations=_NAMES),
+    exact(has_changed=_FLAG, version=_COUNT, relations=_NAMES),
     {"has_changed": True, "version": 3, "relations": ["runs_on", "same_as"]},
 )
 _NAME: Final = {"type": "string", "pattern": patterns.TYPE}
@@ -59,16 +58,15 @@ _NEW: Final = record(
     inverse=_NAME,
     symmetric=_FLAG,
     transitive=_FLAG,
-    aliases={"type": "array", "items": _NAME},
+    aliases=listed(_NAME),
 )
-_FILE: Final = record(
-    ("relations",),
+_FILE: Final = exact(
     relations={
         "type": "object",
         "additionalProperties": _NEW | {"type": ["object", "null"]},
         "propertyNames": _NAME,
         "minProperties": 1,
-    },
+    }
 )
 _TO_PUBLISH: Final = yaml_or_json(
     "Relations, in YAML like `config/relations.yaml`, or in JSON.",

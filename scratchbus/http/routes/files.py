@@ -16,7 +16,7 @@ from scratchbus.http.moments import When
 from scratchbus.http.parameters import Once, SessionName
 from scratchbus.http.problems import Refusal
 from scratchbus.http.responses import EVENTS
-from scratchbus.http.schemas import COUNT, component, document, listed, record
+from scratchbus.http.schemas import COUNT, component, document, exact, items_of
 from scratchbus.http.server import MemoryBus
 
 router = APIRouter(tags=["files"])
@@ -40,11 +40,9 @@ _EXAMPLE: Final = memory_example(
     size=17,
     sha256="5b1f5bdb1bd2a2a0a1a1e9b4f0f4a3d0c7e1b7ef8c8a5b1f5bdb1bd2a2a0a1a1",
 )
-_SCHEMA: Final = component("PrivateFile", record(tuple(_FIELDS), **_FIELDS))
+_SCHEMA: Final = component("PrivateFile", exact(**_FIELDS))
 _FILE: Final = document("The file as the log lists it", _SCHEMA, _EXAMPLE)
-_FILES: Final = document(
-    "The recorded files, by path", record(("items",), items=listed(_SCHEMA)), {"items": [_EXAMPLE]}
-)
+_FILES: Final = items_of("The recorded files, by path", _SCHEMA, _EXAMPLE)
 _RAW: Final = {BYTES: {"schema": {"type": "string", "format": "binary"}, "example": "print('checked')"}}
 _CONTENT: Final = {"description": "The bytes of the file", "content": _RAW}
 _BODY: Final = {"requestBody": {"required": True, "content": _RAW}}

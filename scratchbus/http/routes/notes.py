@@ -18,7 +18,7 @@ from scratchbus.http.moments import When
 from scratchbus.http.parameters import Absent, Once, SessionName
 from scratchbus.http.problems import Refusal
 from scratchbus.http.responses import EVENTS
-from scratchbus.http.schemas import STRING, document, listed, record
+from scratchbus.http.schemas import STRING, document, exact, listed
 from scratchbus.http.server import MemoryBus
 from scratchbus.settings import Settings
 
@@ -49,20 +49,15 @@ class NoteChange(Body):
 
 _EXAMPLE: Final = memory_example("note_1795386035607", content="The bank answers on Mondays only.", tags=["bank"])
 _FIELDS: Final = memory_fields("content", tags=listed(STRING))
-_NOTE: Final = document("The note; its version is the ETag", record(tuple(_FIELDS), **_FIELDS), _EXAMPLE)
+_NOTE: Final = document("The note; its version is the ETag", exact(**_FIELDS), _EXAMPLE)
 _METADATA: Final = {"type": "object", "additionalProperties": True}
 _NOTES: Final = document(
     "The notes, a summary, and the numbers of matches",
-    record(
-        ("items", "message", "metadata"),
-        items={"type": "array", "items": record(tuple(_FIELDS), **_FIELDS)},
-        message=STRING,
-        metadata=_METADATA,
-    ),
+    exact(items=listed(exact(**_FIELDS)), message=STRING, metadata=_METADATA),
     {"items": [_EXAMPLE], "message": "1 note found.", "metadata": {"note_count": 1, "tag_filter": None}},
 )
 _COUNTS: Final = {"type": "object", "additionalProperties": {"type": "integer", "minimum": 1}}
-_IN_USE: Final = document("The tags, each with its notes", record(("tags",), tags=_COUNTS), {"tags": {"bank": 3}})
+_IN_USE: Final = document("The tags, each with its notes", exact(tags=_COUNTS), {"tags": {"bank": 3}})
 
 Tag = Annotated[Label | Absent, Query(description="This tag, in any case.", examples=["bank"])]
 Tags = Annotated[list[Label], Query(alias="tag", description="All of these, in any case.", examples=[["bank"]])]

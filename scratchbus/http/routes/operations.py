@@ -17,7 +17,7 @@ from scratchbus.http import problems
 from scratchbus.http.documents import answer
 from scratchbus.http.models import schema_of
 from scratchbus.http.progress import STREAM, answer_with_progress
-from scratchbus.http.schemas import COUNT, STRING, document, record
+from scratchbus.http.schemas import COUNT, STRING, document, exact, listed
 from scratchbus.http.server import AdminBus, CallerOf, ReadBus, ServerOf
 
 OverGaps = Annotated[bool, Query(description="Whether to give up events that the log has lost.")]
@@ -66,8 +66,7 @@ _STATUS: Final = document(
     },
 )
 _SEGMENT: Final = schema_of(SegmentInfo, "serialization")
-_LOG: Final = record(
-    ("shard", "segments", "events", "erased", "bytes", "first", "last", "problems"),
+_LOG: Final = exact(
     shard=COUNT,
     segments=COUNT,
     events=COUNT,
@@ -75,16 +74,15 @@ _LOG: Final = record(
     bytes=COUNT,
     first={"type": ["string", "null"]},
     last={"type": ["string", "null"]},
-    problems={"type": "array", "items": record(("file", "problem"), file=STRING, problem=STRING)},
+    problems=listed(exact(file=STRING, problem=STRING)),
 )
 _ARCHIVE: Final = document(
     "The archive of this bus, null without one: its segments, and for each log whether its chain is complete",
-    record(
-        ("where", "is_sound", "segments", "logs"),
+    exact(
         where={"type": ["string", "null"]},
         is_sound={"type": "boolean"},
-        segments={"type": "array", "items": _SEGMENT},
-        logs={"type": "array", "items": _LOG},
+        segments=listed(_SEGMENT),
+        logs=listed(_LOG),
     ),
     {"where": None, "is_sound": True, "segments": [], "logs": []},
 )
@@ -105,13 +103,12 @@ def _with_stream(described: dict[str, Any]) -> dict[str, Any]:
 _VERIFIED: Final = _with_stream(
     document(
         "How much was compared, and the differences; the first 1,000 of them are listed",
-        record(
-            ("is_sound", "events", "documents", "pages", "count", "findings"),
+        exact(
             is_sound={"type": "boolean"},
             **dict.fromkeys(("events", "documents", "pages", "count"), COUNT),
             findings={
                 "type": "array",
-                "items": record(("kind", "where", "what"), kind=STRING, where=STRING, what=STRING),
+                "items": exact(kind=STRING, where=STRING, what=STRING),
             },
         ),
         {"is_sound": True, "events": 1000, "documents": 61, "pages": 4, "count": 0, "findings": []},
@@ -120,7 +117,7 @@ _VERIFIED: Final = _with_stream(
 _REBUILT: Final = _with_stream(
     document(
         "How many events were folded, in how many seconds",
-        record(("events", "seconds"), events=COUNT, seconds={"type": "number", "minimum": 0}),
+        exact(events=COUNT, seconds={"type": "number", "minimum": 0}),
         {"events": 1000, "seconds": 0.4},
     )
 )

@@ -10,24 +10,22 @@ from starlette.responses import Response
 from scratchbus.http.documents import answer
 from scratchbus.http.moments import At, When
 from scratchbus.http.parameters import PageName
-from scratchbus.http.schemas import COUNT, document, record
+from scratchbus.http.schemas import COUNT, document, exact, items_of
 from scratchbus.http.server import ReadBus
 
 router = APIRouter(tags=["pages"])
 
 _COUNTS: Final = {"type": "object", "additionalProperties": COUNT}
-_PAGE: Final = record(
-    ("name", "open", "claimed"), name={"type": "string"}, open=COUNT, claimed={"type": ["integer", "null"]}
-)
-_PAGES: Final = document(
+_PAGE: Final = exact(name={"type": "string"}, open=COUNT, claimed={"type": ["integer", "null"]})
+_PAGES: Final = items_of(
     "The pages; `claimed` is null for one with too many open observations to count their claims",
-    record(("items",), items={"type": "array", "items": _PAGE}),
-    {"items": [{"name": "main", "open": 17, "claimed": 2}, {"name": "session:s1", "open": 0, "claimed": 0}]},
+    _PAGE,
+    {"name": "main", "open": 17, "claimed": 2},
+    {"name": "session:s1", "open": 0, "claimed": 0},
 )
 _COUNTED: Final = document(
     "The counts; `is_all` is false if only the newest `total` were counted",
-    record(
-        ("name", "total", "is_all", "statuses", "types"),
+    exact(
         name={"type": "string"},
         total=COUNT,
         is_all={"type": "boolean"},

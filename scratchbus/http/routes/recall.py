@@ -13,7 +13,7 @@ from scratchbus.http import examples, patterns
 from scratchbus.http.documents import answer
 from scratchbus.http.moments import When
 from scratchbus.http.parameters import Absent, AnyPage, Limit
-from scratchbus.http.schemas import STRING, component, document, listed, record
+from scratchbus.http.schemas import STRING, component, document, exact, listed
 from scratchbus.http.server import CallerOf, MemoryBus
 
 router = APIRouter(tags=["recall"])
@@ -27,7 +27,7 @@ Sessions = Annotated[
     list[_Session], Query(alias="session", description="Their notes, notepads and others.", examples=[["s1"]])
 ]
 
-_REASON: Final = record(("list", "rank", "by"), list=STRING, rank={"type": "integer", "minimum": 1}, by=STRING)
+_REASON: Final = exact(list=STRING, rank={"type": "integer", "minimum": 1}, by=STRING)
 _FIELDS: Final[dict[str, Any]] = {
     **dict.fromkeys(("kind", "page", "id", "text"), STRING),
     "score": {"type": "number"},
@@ -35,7 +35,7 @@ _FIELDS: Final[dict[str, Any]] = {
 }
 _RECALLED: Final = document(
     "The matches, best first, each with the relevant part of its text and why it was found",
-    record(("items",), items=listed(component("Recalled", record(tuple(_FIELDS), **_FIELDS)))),
+    exact(items=listed(component("Recalled", exact(**_FIELDS)))),
     {
         "items": [
             {

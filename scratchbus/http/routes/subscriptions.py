@@ -17,7 +17,20 @@ from scratchbus.http.patterns import text
 from scratchbus.http.problems import Refusal
 from scratchbus.http.pull import pull_for
 from scratchbus.http.responses import EVENT, EVENT_KINDS
-from scratchbus.http.schemas import COMPONENTS, LABEL, POSITION, body, document, link, listed, of_model, or_null, record
+from scratchbus.http.schemas import (
+    COMPONENTS,
+    LABEL,
+    POSITION,
+    body,
+    document,
+    exact,
+    items_of,
+    link,
+    listed,
+    of_model,
+    or_null,
+    record,
+)
 from scratchbus.http.server import ActBus, AdminBus, CallerOf, ReadBus, ServerOf
 from scratchbus.http.webhooks import check_host
 
@@ -80,20 +93,10 @@ _PULL: Final = record(
     wait=_duration(0, 60, "^([0-9]{1,3}ms|[1-5]?[0-9]s)$"),
     lease=_duration(1, 43_200, "^([1-9][0-9]{0,2}[sm]|[1-9]h)$"),
 )
-_DELIVERY: Final = record(
-    ("position", "attempt", "event"),
-    position=_POSITION,
-    attempt={"type": "integer"},
-    event=EVENT,
-)
+_DELIVERY: Final = exact(position=_POSITION, attempt={"type": "integer"}, event=EVENT)
 _PULLED: Final = document(
     "The events, oldest first; without any, `token` is null",
-    record(
-        ("token", "until", "deliveries"),
-        token=_TEXT_OR_NULL,
-        until={"type": ["string", "null"], "format": "date-time"},
-        deliveries={"type": "array", "items": _DELIVERY},
-    ),
+    exact(token=_TEXT_OR_NULL, until={"type": ["string", "null"], "format": "date-time"}, deliveries=listed(_DELIVERY)),
     examples.PULLED,
     ack=link(
         "ack_events",
@@ -117,18 +120,10 @@ _NACK: Final = record(
     delay=or_null(_duration(0, 3_153_600_000, "^[0-9]{1,3}(ms|s|m)$")),
 )
 _POSITIONS: Final = record(example={}, positions=or_null(listed(_POSITION)))
-_COUNT: Final = document("How many", record(("count",), count={"type": "integer"}), {"count": 2})
-_ITEMS: Final = document(
-    "The subscriptions",
-    record(("items",), items={"type": "array", "items": _STATUS}),
-    {"items": [examples.SUBSCRIPTION]},
-)
+_COUNT: Final = document("How many", exact(count={"type": "integer"}), {"count": 2})
+_ITEMS: Final = items_of("The subscriptions", _STATUS, examples.SUBSCRIPTION)
 _DEAD_LETTER: Final = of_model(DeadLetter, "DeadLetter")
-_DEAD_LETTERS: Final = document(
-    "The dead letters",
-    record(("items",), items={"type": "array", "items": _DEAD_LETTER}),
-    {"items": [examples.DEAD_LETTER]},
-)
+_DEAD_LETTERS: Final = items_of("The dead letters", _DEAD_LETTER, examples.DEAD_LETTER)
 
 
 @router.get("/subscriptions", responses={200: _ITEMS})

@@ -17,7 +17,7 @@ from scratchbus.http.moments import When
 from scratchbus.http.parameters import Absent, AnyLimit, Once, SessionName
 from scratchbus.http.patterns import MAX_SAFE_INTEGER
 from scratchbus.http.responses import EVENTS, LINK
-from scratchbus.http.schemas import COUNT, STRING, component, document, listed, or_null, record
+from scratchbus.http.schemas import COUNT, STRING, component, document, exact, items_of, listed, or_null
 from scratchbus.http.server import MemoryBus
 from scratchbus.settings import Settings
 
@@ -64,20 +64,16 @@ _EXAMPLE: Final = memory_example(
     "turn_1795386035607", role="user", content="Why does the payment fail?", tokens=6, task=None, replaces=[]
 )
 _SUMMARY: Final = {**_EXAMPLE, "role": "summary", "content": "The bank is closed.", "replaces": ["turn_1795386035606"]}
-_SCHEMA: Final = component("Turn", record(tuple(_FIELDS), **_FIELDS))
+_SCHEMA: Final = component("Turn", exact(**_FIELDS))
 _TURN: Final = document("The turn", _SCHEMA, _EXAMPLE)
 _COMPACTED: Final = document("The summary, which is a turn", _SCHEMA, _SUMMARY)
 _TURNS: Final = document(
     "The turns, oldest first; `next` is the cursor of later turns, null at the end",
-    record(("items", "next"), items=listed(_SCHEMA), next=or_null(STRING)),
+    exact(items=listed(_SCHEMA), next=or_null(STRING)),
     {"items": [_EXAMPLE], "next": None},
     {"Link": LINK},
 )
-_SHOWN: Final = document(
-    "The turns, with summaries in place of the turns they replace",
-    record(("items",), items=listed(_SCHEMA)),
-    {"items": [_SUMMARY]},
-)
+_SHOWN: Final = items_of("The turns, with summaries in place of the turns they replace", _SCHEMA, _SUMMARY)
 
 
 @router.get(PATH, responses={200: _TURNS})

@@ -12,13 +12,13 @@ from scratchbus.errors import RegistryError
 from scratchbus.http import patterns
 from scratchbus.http.documents import answer
 from scratchbus.http.memories import Based
-from scratchbus.http.schemas import COUNT, STRING, document, record
+from scratchbus.http.schemas import COUNT, STRING, document, exact, listed, record
 from scratchbus.http.server import AdminBus, ReadBus
 from scratchbus.http.yaml_bodies import parsed, yaml_or_json
 
 router = APIRouter(tags=["types"])
 
-_NAMES: Final = {"type": "array", "items": STRING}
+_NAMES: Final = listed(STRING)
 _OR_NULL: Final = {"type": ["string", "null"]}
 _TYPE: Final = record(
     ("name", "description", "priority", "lifecycle", "max_content", "max_tags"),
@@ -28,8 +28,7 @@ _TYPE: Final = record(
     default_ttl=_OR_NULL,
     default_owner=_OR_NULL,
     initial_status=STRING,
-    lifecycle=record(
-        ("name", "statuses", "initial", "transitions"),
+    lifecycle=exact(
         name=STRING,
         statuses={"type": "object", "additionalProperties": {"enum": ["open", "closed", "final"]}},
         initial=_NAMES,
@@ -64,12 +63,11 @@ _EXAMPLE: Final[dict[str, Any]] = {
 }
 _TYPES: Final = document(
     "The types by priority, the version of the registry, also as ETag, and its text in YAML",
-    record(("items", "version", "text"), items={"type": "array", "items": _TYPE}, version=COUNT, text=STRING),
+    exact(items=listed(_TYPE), version=COUNT, text=STRING),
     {"items": [_EXAMPLE], "version": 3, "text": "types:\n  risk_alert:\n    priority: 90\n"},
 )
 _CHANGES: Final = dict.fromkeys(("added", "removed", "changed"), _NAMES)
-_PROBLEM: Final = record(
-    ("line", "column", "key", "problem", "allowed"),
+_PROBLEM: Final = exact(
     line={"type": ["integer", "null"]},
     column={"type": ["integer", "null"]},
     key=_OR_NULL,
@@ -78,10 +76,9 @@ _PROBLEM: Final = record(
 )
 _CHECKED: Final = document(
     "Whether the text is valid, what is wrong with it, and how its types differ from those in use",
-    record(
-        ("is_valid", "problems", "added", "removed", "changed"),
+    exact(
         is_valid={"type": "boolean"},
-        problems={"type": "array", "items": _PROBLEM},
+        problems=listed(_PROBLEM),
         **_CHANGES,
     ),
     {
@@ -102,7 +99,7 @@ _CHECKED: Final = document(
 )
 _PUBLISHED: Final = document(
     "The version of the registry, also as ETag, and its changes",
-    record(("has_changed", "version", *_CHANGES), has_changed={"type": "boolean"}, version=COUNT, **_CHANGES),
+    exact(has_changed={"type": "boolean"}, version=COUNT, **_CHANGES),
     {"has_changed": True, "version": 4, "added": ["price_alert"], "removed": [], "changed": []},
 )
 _EXAMPLE_REGISTRY: Final = {"types": {"price_alert": {"description": "A price has moved", "priority": 60}}}
@@ -113,7 +110,7 @@ _LIFECYCLE: Final = record(
     ("statuses", "initial"),
     statuses={"type": "object", "additionalProperties": {"enum": ["open", "closed", "final"]}, "propertyNames": _NAME},
     initial={"type": "array", "items": _NAME, "minItems": 1},
-    transitions={"type": "object", "additionalProperties": {"type": "array", "items": _NAME}},
+    transitions={"type": "object", "additionalProperties": listed(_NAME)},
 )
 _NEW_TYPE: Final = record(
     description=_SAYS,
