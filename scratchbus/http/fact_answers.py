@@ -12,6 +12,7 @@ from scratchbus.http.responses import EVENT, KEPT
 from scratchbus.http.schemas import (
     COUNT,
     DATE_TIME,
+    FLAG,
     STRING,
     component,
     document,
@@ -54,7 +55,7 @@ _FIELDS: Final[dict[str, Any]] = {
     "source_text": or_null(STRING),
     "retraction": or_null(_RETRACTION),
     "version": {"type": "integer", "minimum": 1},
-    "damaged": {"type": "boolean"},
+    "damaged": FLAG,
 }
 _FACT: Final = component("Fact", exact(**_FIELDS))
 _EXAMPLE: Final[dict[str, Any]] = {

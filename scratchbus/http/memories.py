@@ -15,7 +15,7 @@ from scratchbus.http import patterns
 from scratchbus.http.documents import answer
 from scratchbus.http.parameters import Absent, Name, WriteHeaders, idempotency, in_path
 from scratchbus.http.problems import Refusal
-from scratchbus.http.schemas import DATE_TIME, STRING, Schema, document, exact
+from scratchbus.http.schemas import COUNT, DATE_TIME, FLAG, STRING, Schema, document, exact
 
 _IF_MATCH: Final = (
     'The ETag of a read: the write is refused (412) if the revision has changed since. "0" is one that nobody has'
@@ -68,7 +68,7 @@ def memory_fields(*texts: str, **own: Schema) -> dict[str, Schema]:
         **dict.fromkeys(("created_at", "updated_at"), DATE_TIME),
         **own,
         "version": {"type": "integer", "minimum": 1},
-        "damaged": {"type": "boolean"},
+        "damaged": FLAG,
     }
 
 
@@ -86,11 +86,11 @@ def memory_example(id: str, **own: Any) -> dict[str, Any]:
     }
 
 
-WRITTEN: Final[dict[str, Any]] = exact(revision={"type": "integer", "minimum": 0})
+WRITTEN: Final[dict[str, Any]] = exact(revision=COUNT)
 REVISED: Final = document("The new revision, also as ETag", WRITTEN, {"revision": 4})
 TEXT: Final = document(
     "The text, and its revision, also as ETag; a past text has no revision",
-    exact(content={"type": "string"}, revision={"type": ["integer", "null"], "minimum": 0}),
+    exact(content=STRING, revision={"type": ["integer", "null"], "minimum": 0}),
     {"content": "The bank answers on Mondays only.", "revision": 3},
 )
 

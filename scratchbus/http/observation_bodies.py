@@ -13,6 +13,7 @@ from scratchbus.http.schemas import (
     LIFE,
     OBJECT,
     SOURCE,
+    STRING,
     TIME,
     TYPE,
     Schema,
@@ -142,4 +143,4 @@ NEXT: Final = component(
     ),
 )
 IDS: Final = component("Ids", exact(ids=listed(ID, maxItems=1_000)))
-LOGIN: Final = component("Login", exact(token={"type": "string"}))
+LOGIN: Final = component("Login", exact(token=STRING))

@@ -29,6 +29,7 @@ _PLACES: Final = ("shard", "ms", "seq", "added_ms", "added_seq", "prev")
 STRING: Final[Schema] = {"type": "string"}
 DATE_TIME: Final[Schema] = {"type": "string", "format": "date-time"}
 COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
+FLAG: Final[Schema] = {"type": "boolean"}
 
 
 def component(name: str, schema: Schema) -> Schema:

@@ -15,7 +15,7 @@ from scratchbus.http.callers import Caller
 from scratchbus.http.documents import answer, check_source
 from scratchbus.http.models import Body, optional, takes, whole_number
 from scratchbus.http.parameters import Once
-from scratchbus.http.schemas import COUNT, STRING, document, exact, listed, record
+from scratchbus.http.schemas import COUNT, STRING, document, exact, listed, or_null, record
 from scratchbus.http.server import CallerOf, MemoryBus
 
 router = APIRouter(tags=["context"])
@@ -79,7 +79,7 @@ _FIELDS: Final[dict[str, Any]] = {
     "budget": COUNT,
     "left_out": _COUNTS,
     "exposed": _COUNTS,
-    "position": {"type": ["string", "null"]},
+    "position": or_null(STRING),
     "sections": listed(_SECTION),
 }
 _LINE: Final = "- risk_alert from fraud_detector: 01M82NHKCCEBT4DDKQ2K3C35T3 v1, priority 90, …\n> A fraud ring …"

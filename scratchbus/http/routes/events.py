@@ -20,7 +20,7 @@ from scratchbus.http.metrics import open_stream
 from scratchbus.http.parameters import Absent, AnyPage, AnyTime, AnyTypeName, Limit, Positive
 from scratchbus.http.problems import Refusal
 from scratchbus.http.responses import EVENT, EVENT_KINDS
-from scratchbus.http.schemas import DATE_TIME, component, document, exact, listed
+from scratchbus.http.schemas import DATE_TIME, STRING, component, document, exact, listed, or_null
 from scratchbus.http.server import ReadBus, caller_of, server_of
 from scratchbus.http.stream_group import EventStream
 from scratchbus.http.streams import Streams
@@ -32,7 +32,7 @@ SSE: Final = "text/event-stream"
 BUFFERED: Final = 16 * 1024
 """The most bytes that wait for a client which reads slowly."""
 
-_TEXT_OR_NULL: Final = {"type": ["string", "null"]}
+_TEXT_OR_NULL: Final = or_null(STRING)
 _CLOUD_EXAMPLE: Final = {
     "specversion": "1.0",
     "id": "1795386035607-1",
@@ -51,7 +51,7 @@ _CLOUD_EVENT: Final = component(
     {
         "type": "object",
         "required": ["specversion", "id", "source", "type"],
-        "properties": {name: {"type": "string"} for name in _CLOUD_EXAMPLE if name != "data"} | {"data": EVENT},
+        "properties": {name: STRING for name in _CLOUD_EXAMPLE if name != "data"} | {"data": EVENT},
     },
 )
 _EVENTS: Final = document(
@@ -61,12 +61,12 @@ _EVENTS: Final = document(
         items=listed(EVENT),
         next=_TEXT_OR_NULL,
         previous=_TEXT_OR_NULL,
-        position={"type": "string"},
+        position=STRING,
     ),
     {"items": [examples.ADDED_EVENT], "next": None, "previous": None, "position": "1795386035607-1"},
 )
 _EVENTS["content"] |= {
-    SSE: {"schema": {"type": "string"}, "example": "id: 1795386035607-1\nevent: added\ndata: {…}\n\n"},
+    SSE: {"schema": STRING, "example": "id: 1795386035607-1\nevent: added\ndata: {…}\n\n"},
     cloudevents.BATCH: {"schema": listed(_CLOUD_EVENT), "example": [_CLOUD_EXAMPLE]},
 }
 _BUCKET: Final = exact(
@@ -75,7 +75,7 @@ _BUCKET: Final = exact(
     count={"type": "integer"},
     kinds={"type": "object", "additionalProperties": {"type": "integer"}},
 )
-_TIME_OR_NULL: Final = {"type": ["string", "null"], "format": "date-time"}
+_TIME_OR_NULL: Final = or_null(DATE_TIME)
 _HISTOGRAM: Final = document(
     "The number of events over time",
     exact(

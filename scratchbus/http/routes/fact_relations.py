@@ -12,24 +12,21 @@ from scratchbus import parse_relations
 from scratchbus.http import patterns
 from scratchbus.http.documents import answer
 from scratchbus.http.memories import Based
-from scratchbus.http.schemas import document, exact, listed, record
+from scratchbus.http.schemas import COUNT, FLAG, STRING, document, exact, listed, record
 from scratchbus.http.server import AdminBus, MemoryBus
 from scratchbus.http.yaml_bodies import parsed, yaml_or_json
 
 router = APIRouter(tags=["relations"])
 
-_TEXT: Final = {"type": "string"}
-_NAMES: Final = listed(_TEXT)
-_FLAG: Final = {"type": "boolean"}
-_COUNT: Final = {"type": "integer", "minimum": 0}
+_NAMES: Final = listed(STRING)
 _VALUES: Final = {"enum": ["one", "many"]}
 _RELATION: Final = exact(
-    name=_TEXT,
-    description=_TEXT,
+    name=STRING,
+    description=STRING,
     values=_VALUES,
-    inverse=_TEXT,
-    symmetric=_FLAG,
-    transitive=_FLAG,
+    inverse=STRING,
+    symmetric=FLAG,
+    transitive=FLAG,
     aliases=_NAMES,
 )
 _EXAMPLE: Final[dict[str, Any]] = {
@@ -43,12 +40,12 @@ _EXAMPLE: Final[dict[str, Any]] = {
 }
 _RELATIONS: Final = document(
     "The relations by name, their version, also as ETag (0 if none were published), and their text in YAML",
-    exact(items=listed(_RELATION), version=_COUNT, text=_TEXT),
+    exact(items=listed(_RELATION), version=COUNT, text=STRING),
     {"items": [_EXAMPLE], "version": 2, "text": "relations:\n  runs_on:\n    values: one\n"},
 )
 _PUBLISHED: Final = document(
     "Whether anything changed, the version of the relations, also as ETag, and their names",
-    exact(has_changed=_FLAG, version=_COUNT, relations=_NAMES),
+    exact(has_changed=FLAG, version=COUNT, relations=_NAMES),
     {"has_changed": True, "version": 3, "relations": ["runs_on", "same_as"]},
 )
 _NAME: Final = {"type": "string", "pattern": patterns.TYPE}
@@ -56,8 +53,8 @@ _NEW: Final = record(
     description={"type": "string", "pattern": patterns.NOT_BLANK},
     values=_VALUES,
     inverse=_NAME,
-    symmetric=_FLAG,
-    transitive=_FLAG,
+    symmetric=FLAG,
+    transitive=FLAG,
     aliases=listed(_NAME),
 )
 _FILE: Final = exact(

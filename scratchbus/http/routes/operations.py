@@ -17,7 +17,7 @@ from scratchbus.http import problems
 from scratchbus.http.documents import answer
 from scratchbus.http.models import schema_of
 from scratchbus.http.progress import STREAM, answer_with_progress
-from scratchbus.http.schemas import COUNT, STRING, document, exact, listed
+from scratchbus.http.schemas import COUNT, FLAG, STRING, document, exact, listed, or_null
 from scratchbus.http.server import AdminBus, CallerOf, ReadBus, ServerOf
 
 OverGaps = Annotated[bool, Query(description="Whether to give up events that the log has lost.")]
@@ -72,15 +72,15 @@ _LOG: Final = exact(
     events=COUNT,
     erased=COUNT,
     bytes=COUNT,
-    first={"type": ["string", "null"]},
-    last={"type": ["string", "null"]},
+    first=or_null(STRING),
+    last=or_null(STRING),
     problems=listed(exact(file=STRING, problem=STRING)),
 )
 _ARCHIVE: Final = document(
     "The archive of this bus, null without one: its segments, and for each log whether its chain is complete",
     exact(
-        where={"type": ["string", "null"]},
-        is_sound={"type": "boolean"},
+        where=or_null(STRING),
+        is_sound=FLAG,
         segments=listed(_SEGMENT),
         logs=listed(_LOG),
     ),
@@ -104,7 +104,7 @@ _VERIFIED: Final = _with_stream(
     document(
         "How much was compared, and the differences; the first 1,000 of them are listed",
         exact(
-            is_sound={"type": "boolean"},
+            is_sound=FLAG,
             **dict.fromkeys(("events", "documents", "pages", "count"), COUNT),
             findings={
                 "type": "array",

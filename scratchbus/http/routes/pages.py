@@ -10,13 +10,13 @@ from starlette.responses import Response
 from scratchbus.http.documents import answer
 from scratchbus.http.moments import At, When
 from scratchbus.http.parameters import PageName
-from scratchbus.http.schemas import COUNT, document, exact, items_of
+from scratchbus.http.schemas import COUNT, FLAG, STRING, document, exact, items_of
 from scratchbus.http.server import ReadBus
 
 router = APIRouter(tags=["pages"])
 
 _COUNTS: Final = {"type": "object", "additionalProperties": COUNT}
-_PAGE: Final = exact(name={"type": "string"}, open=COUNT, claimed={"type": ["integer", "null"]})
+_PAGE: Final = exact(name=STRING, open=COUNT, claimed={"type": ["integer", "null"]})
 _PAGES: Final = items_of(
     "The pages; `claimed` is null for one with too many open observations to count their claims",
     _PAGE,
@@ -26,9 +26,9 @@ _PAGES: Final = items_of(
 _COUNTED: Final = document(
     "The counts; `is_all` is false if only the newest `total` were counted",
     exact(
-        name={"type": "string"},
+        name=STRING,
         total=COUNT,
-        is_all={"type": "boolean"},
+        is_all=FLAG,
         statuses=_COUNTS,
         types=_COUNTS,
     ),

@@ -18,7 +18,7 @@ from scratchbus.http.moments import When
 from scratchbus.http.parameters import Once, SessionName
 from scratchbus.http.problems import Refusal
 from scratchbus.http.responses import OBSERVATION
-from scratchbus.http.schemas import document, exact, listed
+from scratchbus.http.schemas import STRING, document, exact, listed
 from scratchbus.http.server import MemoryBus
 
 router = APIRouter(tags=["sessions"])
@@ -73,17 +73,17 @@ _SESSION: Final = document(
 )
 _SESSIONS: Final = document(
     "All sessions, each with its parent and its children, and the agents that have a scratchpad",
-    exact(items={"type": "array", "items": _INFO | {"additionalProperties": False}}, agents=listed({"type": "string"})),
+    exact(items={"type": "array", "items": _INFO | {"additionalProperties": False}}, agents=listed(STRING)),
     {"items": [_EXAMPLE], "agents": ["analyst"]},
 )
 _BEGUN: Final = document(
     "The id of the task, needed to end it",
-    exact(task={"type": "string"}),
+    exact(task=STRING),
     {"task": "task_1795386035607@s1"},
 )
 _ENDED: Final = document(
     "The text that replaces the task's part of the conversation",
-    exact(text={"type": "string"}),
+    exact(text=STRING),
     {"text": "[Task ended: Find the missing payment — this summary replaces its steps]\nThe bank had returned it."},
 )
 

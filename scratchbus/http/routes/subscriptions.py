@@ -19,8 +19,10 @@ from scratchbus.http.pull import pull_for
 from scratchbus.http.responses import EVENT, EVENT_KINDS
 from scratchbus.http.schemas import (
     COMPONENTS,
+    DATE_TIME,
     LABEL,
     POSITION,
+    STRING,
     body,
     document,
     exact,
@@ -42,7 +44,7 @@ MAX_WAIT_MS: Final = 60_000
 SubscriptionName = Annotated[str, in_path("The name of a subscription"), Name(patterns.PAGE, "router")]
 
 _TEXT: Final = {"type": "string", "minLength": 1}
-_TEXTS: Final = or_null(listed({"type": "string"}, minItems=1))
+_TEXTS: Final = or_null(listed(STRING, minItems=1))
 
 
 def _duration(minimum: float, maximum: float, text: str) -> dict[str, Any]:
@@ -52,7 +54,7 @@ def _duration(minimum: float, maximum: float, text: str) -> dict[str, Any]:
 
 
 _POSITION: Final = POSITION
-_TEXT_OR_NULL: Final = {"type": ["string", "null"]}
+_TEXT_OR_NULL: Final = or_null(STRING)
 _DEFINITION: Final = record(
     example={"types": ["risk_alert"], "max_attempts": 5, "retry_delay": "1s"},
     pages=or_null(listed(text(patterns.PAGE), minItems=1)),
@@ -96,7 +98,7 @@ _PULL: Final = record(
 _DELIVERY: Final = exact(position=_POSITION, attempt={"type": "integer"}, event=EVENT)
 _PULLED: Final = document(
     "The events, oldest first; without any, `token` is null",
-    exact(token=_TEXT_OR_NULL, until={"type": ["string", "null"], "format": "date-time"}, deliveries=listed(_DELIVERY)),
+    exact(token=_TEXT_OR_NULL, until=or_null(DATE_TIME), deliveries=listed(_DELIVERY)),
     examples.PULLED,
     ack=link(
         "ack_events",

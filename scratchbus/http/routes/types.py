@@ -12,14 +12,14 @@ from scratchbus.errors import RegistryError
 from scratchbus.http import patterns
 from scratchbus.http.documents import answer
 from scratchbus.http.memories import Based
-from scratchbus.http.schemas import COUNT, STRING, document, exact, listed, record
+from scratchbus.http.schemas import COUNT, FLAG, STRING, document, exact, listed, or_null, record
 from scratchbus.http.server import AdminBus, ReadBus
 from scratchbus.http.yaml_bodies import parsed, yaml_or_json
 
 router = APIRouter(tags=["types"])
 
 _NAMES: Final = listed(STRING)
-_OR_NULL: Final = {"type": ["string", "null"]}
+_OR_NULL: Final = or_null(STRING)
 _TYPE: Final = record(
     ("name", "description", "priority", "lifecycle", "max_content", "max_tags"),
     name=STRING,
@@ -77,7 +77,7 @@ _PROBLEM: Final = exact(
 _CHECKED: Final = document(
     "Whether the text is valid, what is wrong with it, and how its types differ from those in use",
     exact(
-        is_valid={"type": "boolean"},
+        is_valid=FLAG,
         problems=listed(_PROBLEM),
         **_CHANGES,
     ),
@@ -99,7 +99,7 @@ _CHECKED: Final = document(
 )
 _PUBLISHED: Final = document(
     "The version of the registry, also as ETag, and its changes",
-    exact(has_changed={"type": "boolean"}, version=COUNT, **_CHANGES),
+    exact(has_changed=FLAG, version=COUNT, **_CHANGES),
     {"has_changed": True, "version": 4, "added": ["price_alert"], "removed": [], "changed": []},
 )
 _EXAMPLE_REGISTRY: Final = {"types": {"price_alert": {"description": "A price has moved", "priority": 60}}}

@@ -16,7 +16,7 @@ from scratchbus.http.memories import Based
 from scratchbus.http.models import schema_of
 from scratchbus.http.problems import MEDIA_TYPE, Refusal, problem
 from scratchbus.http.routes.scratchpads import MAX_CHARACTERS, ScratchpadText
-from scratchbus.http.schemas import STRING, exact, listed, record
+from scratchbus.http.schemas import COUNT, STRING, exact, listed, record
 from scratchbus.http.server import CallerOf, ServerOf
 
 router = APIRouter(tags=["whoami"])
@@ -70,7 +70,7 @@ _WHO: Final = record(
     kind={"enum": ["subagent", "person", "daemon"]},
     scopes=listed({"enum": list(SCOPES)}),
     text=STRING,
-    scratchpad=exact(content=STRING, revision={"type": "integer", "minimum": 0}),
+    scratchpad=exact(content=STRING, revision=COUNT),
     actions=listed(_SHORT),
 )
 _WHO_TEXT: Final = "You are analyst, a subagent.\n\n## Your Scratchpad\n\nAsk for the account number first."
