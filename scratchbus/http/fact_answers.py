@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 from pydantic import WithJsonSchema
 
 from scratchbus.http import examples, patterns
-from scratchbus.http.models import Label
+from scratchbus.http.parameters import Label
 from scratchbus.http.responses import EVENT, KEPT
 from scratchbus.http.schemas import (
     COUNT,

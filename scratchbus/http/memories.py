@@ -7,13 +7,12 @@ from typing import Annotated, Any, Final
 
 from fastapi import Depends, Header, Path
 from pydantic import StringConstraints, WithJsonSchema
-from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.responses import Response
 
 from scratchbus import AsyncBus, Event, document_of
 from scratchbus.http import patterns
 from scratchbus.http.documents import answer
-from scratchbus.http.parameters import Absent, Name, WriteHeaders, idempotency, in_path
+from scratchbus.http.parameters import Absent, Name, WriteHeaders, idempotency, in_path, register_id
 from scratchbus.http.problems import Refusal
 from scratchbus.http.schemas import COUNT, DATE_TIME, FLAG, STRING, Schema, document, exact
 
@@ -46,13 +45,7 @@ Based = Annotated[WriteHeaders, Depends(_based)]
 """The guards of a write that replaces a revision."""
 
 
-class _Note(StringConvertor):
-    """The part of a path that is the id of a note; what else may stand there, such as `search`, is none."""
-
-    regex = patterns.NOTE[1:-1]
-
-
-register_url_convertor("note", _Note())
+register_id("note", patterns.NOTE)
 
 NoteId = Annotated[str, Path(description="The id of a note.", pattern=patterns.NOTE, examples=["note_1795386035607"])]
 TaskId = Annotated[

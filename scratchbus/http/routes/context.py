@@ -5,39 +5,33 @@ from __future__ import annotations
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Request
-from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import BeforeValidator, ConfigDict, Field
 from starlette.responses import Response
 
 from scratchbus import Context, ContextPart, Note, Observation, Surfaced, TodoItem, document_of, estimate_tokens
 from scratchbus.daemon import counts
-from scratchbus.http import patterns
 from scratchbus.http.callers import Caller
 from scratchbus.http.documents import answer, check_source
 from scratchbus.http.models import Body, optional, takes, whole_number
-from scratchbus.http.parameters import Once
+from scratchbus.http.parameters import MAX_BUDGET, AnyPage, AnySession, Once
 from scratchbus.http.schemas import COUNT, STRING, document, exact, listed, or_null, record
 from scratchbus.http.server import CallerOf, MemoryBus
 
 router = APIRouter(tags=["context"])
 
-MAX_BUDGET: Final = 200_000
-"""The most tokens of a context."""
-
-Name = Annotated[str, StringConstraints(pattern=patterns.SESSION)]
-PageText = Annotated[str, StringConstraints(pattern=patterns.PAGE)]
 Budget = Annotated[int, Field(ge=1, le=MAX_BUDGET), BeforeValidator(whole_number)]
 
 
-class ContextRequest(Body):
+class ContextBody(Body):
     """The arguments of a context; the default budget comes from the settings."""
 
     model_config = ConfigDict(
         json_schema_extra={"anyOf": [{"required": [name]} for name in ("session", "agent", "page")]}
     )
 
-    session: Name = optional()
-    agent: Name = optional()
-    page: PageText = optional()
+    session: AnySession = optional()
+    agent: AnySession = optional()
+    page: AnyPage = optional()
     budget: Budget = optional()
     query: str = optional()
     sections: list[str] = Field(default=[], description="Your own texts, shown first.")
@@ -49,8 +43,8 @@ class Question(Body):
     """What to find: notes of a session and open observations of a page."""
 
     query: str
-    session: Name = optional()
-    page: PageText = "main"
+    session: AnySession = optional()
+    page: AnyPage = "main"
     budget: Budget = optional()
     record: bool = Field(default=False, description="Record which observations were shown.")
 
@@ -130,14 +124,14 @@ _SURFACED: Final = document(
 @router.post(
     "/context/assemble",
     responses={200: _ASSEMBLED},
-    openapi_extra=takes({"session": "s1", "page": "main", "budget": 4000}, ContextRequest),
+    openapi_extra=takes({"session": "s1", "page": "main", "budget": 4000}, ContextBody),
 )
 async def assemble_context(request: Request, bus: MemoryBus, caller: CallerOf, guards: Once) -> Response:
     """Return one text within a token budget from the memories of an agent, a session and a page.
 
     The observations of a page need the scope `read` too.
     """
-    given = (await ContextRequest.of(request)).given
+    given = (await ContextBody.of(request)).given
     if given.get("page") is not None:
         caller.need("read")
     _check_agent(caller, given)

@@ -12,13 +12,14 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from scratchbus import AsyncBus, BusPosition, Event, cloud_event, document_of
-from scratchbus.http import cloudevents, examples, patterns, problems
+from scratchbus.http import examples, patterns, problems
 from scratchbus.http.client_connections import ClientConnection
 from scratchbus.http.documents import JSON, answer, paged
-from scratchbus.http.frames import EventFilter, Vector, moved, text_of, vector_of
+from scratchbus.http.frames import CLOUD_EVENT, CLOUD_EVENTS, EventFilter, Vector, moved, text_of, vector_of
 from scratchbus.http.metrics import open_stream
 from scratchbus.http.parameters import Absent, AnyPage, AnyTime, AnyTypeName, Limit, Positive
 from scratchbus.http.problems import Refusal
+from scratchbus.http.progress import STREAM
 from scratchbus.http.responses import EVENT, EVENT_KINDS
 from scratchbus.http.schemas import DATE_TIME, STRING, component, document, exact, listed, or_null
 from scratchbus.http.server import ReadBus, caller_of, server_of
@@ -26,8 +27,6 @@ from scratchbus.http.stream_group import EventStream
 from scratchbus.http.streams import Streams
 
 router = APIRouter(tags=["events"])
-
-SSE: Final = "text/event-stream"
 
 BUFFERED: Final = 16 * 1024
 """The most bytes that wait for a client which reads slowly."""
@@ -66,8 +65,8 @@ _EVENTS: Final = document(
     {"items": [examples.ADDED_EVENT], "next": None, "previous": None, "position": "1795386035607-1"},
 )
 _EVENTS["content"] |= {
-    SSE: {"schema": STRING, "example": "id: 1795386035607-1\nevent: added\ndata: {…}\n\n"},
-    cloudevents.BATCH: {"schema": listed(_CLOUD_EVENT), "example": [_CLOUD_EXAMPLE]},
+    STREAM: {"schema": STRING, "example": "id: 1795386035607-1\nevent: added\ndata: {…}\n\n"},
+    CLOUD_EVENTS: {"schema": listed(_CLOUD_EVENT), "example": [_CLOUD_EXAMPLE]},
 }
 _BUCKET: Final = exact(
     at=DATE_TIME,
@@ -162,7 +161,7 @@ async def list_events(
     CloudEvents.
     """
     kind = _accepted(request)
-    if kind == SSE:
+    if kind == STREAM:
         return await _stream(request, bus, event_filter, last_event_id or after)
     if before is not None or last is not None:
         if after is not None:
@@ -187,13 +186,13 @@ async def get_histogram(
 def _accepted(request: Request) -> str:
     """Return the media type to answer with. Raises Refusal."""
     accepted = {part.partition(";")[0].strip().lower() for part in request.headers.get("accept", "*/*").split(",")}
-    if SSE in accepted:
-        return SSE
-    if accepted & {cloudevents.ONE, cloudevents.BATCH}:
-        return cloudevents.BATCH
+    if STREAM in accepted:
+        return STREAM
+    if accepted & {CLOUD_EVENT, CLOUD_EVENTS}:
+        return CLOUD_EVENTS
     if accepted & {JSON, "application/*", "*/*", ""}:
         return JSON
-    raise Refusal(406, "not-acceptable", f"events come as {JSON}, {SSE} or {cloudevents.BATCH}")
+    raise Refusal(406, "not-acceptable", f"events come as {JSON}, {STREAM} or {CLOUD_EVENTS}")
 
 
 async def _forward(
@@ -231,7 +230,7 @@ def _listed(kind: str, bus: AsyncBus, page: dict[str, Any], headers: Mapping[str
     if kind == JSON:
         return answer({**page, "items": [document_of(event) for event in page["items"]]}, headers=headers)
     found = answer([cloud_event(event, bus.settings.bus) for event in page["items"]], headers=headers)
-    found.headers["Content-Type"] = cloudevents.BATCH
+    found.headers["Content-Type"] = CLOUD_EVENTS
     return found
 
 
@@ -239,14 +238,14 @@ async def _stream(request: Request, bus: AsyncBus, event_filter: EventFilter, af
     end = (await bus.position()).shards
     bus.events(**event_filter.arguments())  # raises for invalid filters
     position = end if after is None else vector_of(after, len(end))
-    as_cloud_events = cloudevents.ONE in request.headers.get("accept", "").lower()
+    as_cloud_events = CLOUD_EVENT in request.headers.get("accept", "").lower()
     return _Streamed(streams_of(request), position, event_filter._replace(as_cloud_events=as_cloud_events))
 
 
 class _Streamed(Response):
     """A stream of events; it ends when the client leaves, stops reading, or is no longer welcome."""
 
-    media_type = SSE
+    media_type = STREAM
 
     def __init__(self, streams: Streams, position: Vector, event_filter: EventFilter) -> None:
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})

@@ -8,7 +8,6 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import Field, StringConstraints
-from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.responses import Response
 
 from scratchbus import document_of, estimate_tokens
@@ -17,7 +16,7 @@ from scratchbus.http.documents import answer
 from scratchbus.http.fact_answers import FACT, FACTS, Entity, Relation
 from scratchbus.http.models import Body, NotBlank, optional, takes
 from scratchbus.http.moments import AnyMoment
-from scratchbus.http.parameters import Absent, AnyId, AnyTime, Limit, Once, ScopeName
+from scratchbus.http.parameters import MAX_BUDGET, Absent, AnyId, AnyTime, Limit, Once, ScopeName, register_id
 from scratchbus.http.server import MemoryBus
 
 router = APIRouter(tags=["facts"])
@@ -25,17 +24,7 @@ PATH: Final = "/scopes/{scope}/facts"
 ONE: Final = PATH + "/{fact:fact}"
 SAME: Final = PATH + "/same-as"
 
-MAX_BUDGET: Final = 200_000
-"""The most tokens of a text about facts."""
-
-
-class _Fact(StringConvertor):
-    """The part of a path that is the id of a fact; what else may stand there, such as `path`, is none."""
-
-    regex = patterns.FACT[1:-1]
-
-
-register_url_convertor("fact", _Fact())
+register_id("fact", patterns.FACT)
 
 FactId = Annotated[str, Path(description="The id of a fact.", pattern=patterns.FACT, examples=["fact_1795386035607"])]
 At = Annotated[AnyTime | Absent, Query(description="Facts true then; default: now.", examples=[fact_answers.TIME])]

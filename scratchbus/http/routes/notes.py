@@ -13,9 +13,9 @@ from starlette.responses import Response
 from scratchbus import Note, NoteResult, NotesResult, document_of
 from scratchbus.http.documents import answer
 from scratchbus.http.memories import Based, NoteId, events_answer, memory_example, memory_fields
-from scratchbus.http.models import Body, Label, NotBlank, optional, takes
+from scratchbus.http.models import Body, NotBlank, optional, takes
 from scratchbus.http.moments import When
-from scratchbus.http.parameters import Absent, Once, SessionName
+from scratchbus.http.parameters import Absent, Label, Once, SessionName
 from scratchbus.http.problems import Refusal
 from scratchbus.http.responses import EVENTS
 from scratchbus.http.schemas import STRING, document, exact, listed

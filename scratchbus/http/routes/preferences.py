@@ -12,9 +12,9 @@ from scratchbus import Preference, document_of
 from scratchbus.http import patterns
 from scratchbus.http.documents import answer
 from scratchbus.http.memories import Based, events_answer, memory_example, memory_fields
-from scratchbus.http.models import Body, Label, NotBlank, optional, takes
+from scratchbus.http.models import Body, NotBlank, optional, takes
 from scratchbus.http.moments import When
-from scratchbus.http.parameters import Absent, ScopeName
+from scratchbus.http.parameters import Absent, Label, ScopeName
 from scratchbus.http.responses import EVENTS
 from scratchbus.http.schemas import component, document, exact, header, items_of
 from scratchbus.http.server import MemoryBus

@@ -5,26 +5,23 @@ from __future__ import annotations
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query
-from pydantic import StringConstraints
 from starlette.responses import Response
 
 from scratchbus import document_of
-from scratchbus.http import examples, patterns
+from scratchbus.http import examples
 from scratchbus.http.documents import answer
 from scratchbus.http.moments import When
-from scratchbus.http.parameters import Absent, AnyPage, Limit
+from scratchbus.http.parameters import Absent, AnyPage, AnyScope, AnySession, Limit
 from scratchbus.http.schemas import STRING, component, document, exact, listed
 from scratchbus.http.server import CallerOf, MemoryBus
 
 router = APIRouter(tags=["recall"])
 
-_Scope = Annotated[str, StringConstraints(pattern=patterns.SCOPE)]
-_Session = Annotated[str, StringConstraints(pattern=patterns.SESSION)]
 Scopes = Annotated[
-    list[_Scope], Query(alias="scope", description="Their preferences and facts.", examples=[["ada/shop"]])
+    list[AnyScope], Query(alias="scope", description="Their preferences and facts.", examples=[["ada/shop"]])
 ]
 Sessions = Annotated[
-    list[_Session], Query(alias="session", description="Their notes, notepads and others.", examples=[["s1"]])
+    list[AnySession], Query(alias="session", description="Their notes, notepads and others.", examples=[["s1"]])
 ]
 
 _REASON: Final = exact(list=STRING, rank={"type": "integer", "minimum": 1}, by=STRING)

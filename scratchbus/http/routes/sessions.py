@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Any, Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request
-from pydantic import StringConstraints
 from starlette.responses import Response
 
 from scratchbus import AsyncBus, SessionInfo
-from scratchbus.http import patterns, problems
+from scratchbus.http import problems
 from scratchbus.http.documents import answer, observation_answer
 from scratchbus.http.memories import TaskId
 from scratchbus.http.models import Body, NotBlank, optional, schema_of, takes
 from scratchbus.http.moments import When
-from scratchbus.http.parameters import Once, SessionName
+from scratchbus.http.parameters import AnySession, Once, SessionName
 from scratchbus.http.problems import Refusal
 from scratchbus.http.responses import OBSERVATION
 from scratchbus.http.schemas import STRING, document, exact, listed
@@ -24,20 +23,18 @@ from scratchbus.http.server import MemoryBus
 router = APIRouter(tags=["sessions"])
 ONE: Final = "/sessions/{session}"
 
-Name = Annotated[str, StringConstraints(pattern=patterns.SESSION)]
-
 
 class Spawn(Body):
     """How to start a session from another: its name, else one is made; with a copy of the notepad, or without."""
 
-    session: Name = optional()
+    session: AnySession = optional()
     copy_notepad: bool = False
 
 
 class Fork(Body):
     """How to start a session with a copy of the notepad: its name, else one is made."""
 
-    session: Name = optional()
+    session: AnySession = optional()
 
 
 class NewTask(Body):

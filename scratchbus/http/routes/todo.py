@@ -10,9 +10,9 @@ from starlette.responses import Response
 from scratchbus import TodoList
 from scratchbus.http.documents import answer
 from scratchbus.http.memories import Based, events_answer
-from scratchbus.http.models import Body, Label, NotBlank, optional, schema_of, takes
+from scratchbus.http.models import Body, NotBlank, optional, schema_of, takes
 from scratchbus.http.moments import When
-from scratchbus.http.parameters import SessionName
+from scratchbus.http.parameters import Label, SessionName
 from scratchbus.http.responses import EVENTS
 from scratchbus.http.schemas import document
 from scratchbus.http.server import MemoryBus
