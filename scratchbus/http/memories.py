@@ -90,13 +90,12 @@ TEXT: Final = document(
 
 def text_answer(content: str, revision: int | None) -> Response:
     """Return a text with its revision as ETag."""
-    headers = {} if revision is None else {"ETag": f'"{revision}"'}
-    return answer({"content": content, "revision": revision}, headers=headers)
+    return answer({"content": content, "revision": revision}, version=revision)
 
 
 def revised(revision: int) -> Response:
     """Return the revision that a write made."""
-    return answer({"revision": revision}, headers={"ETag": f'"{revision}"'})
+    return answer({"revision": revision}, version=revision)
 
 
 async def events_answer(bus: AsyncBus, page: str, events: Iterable[Event], at: str | None) -> Response:

@@ -80,7 +80,7 @@ async def list_relations(bus: MemoryBus) -> Response:
     version = bus.relations_version
     items = [asdict(each) for _, each in sorted(found.relations.items())]
     body = {"items": items, "version": version, "text": found.text}
-    return answer(body, headers={"ETag": f'"{version}"'})
+    return answer(body, version=version)
 
 
 @router.put("/relations", responses={200: _PUBLISHED}, openapi_extra=_TO_PUBLISH)
@@ -93,4 +93,4 @@ async def push_relations(request: Request, bus: AdminBus, guards: Based) -> Resp
     names = sorted((await bus.relations()).relations)
     version = bus.relations_version
     body = {"has_changed": has_changed, "version": version, "relations": names}
-    return answer(body, headers={"ETag": f'"{version}"'})
+    return answer(body, version=version)

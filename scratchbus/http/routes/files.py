@@ -10,11 +10,10 @@ from starlette.responses import Response
 
 from scratchbus import document_of
 from scratchbus.http import patterns, problems
-from scratchbus.http.documents import answer, listing
+from scratchbus.http.documents import answer, listing, media_type_of, unsupported
 from scratchbus.http.memories import memory_example, memory_fields
 from scratchbus.http.moments import When
 from scratchbus.http.parameters import Once, SessionName
-from scratchbus.http.problems import Refusal
 from scratchbus.http.responses import EVENTS
 from scratchbus.http.schemas import COUNT, component, document, exact, items_of
 from scratchbus.http.server import MemoryBus
@@ -66,9 +65,9 @@ async def read_file(bus: MemoryBus, session: SessionName, path: FilePath) -> Res
 @router.put(ONE, responses={200: _FILE}, openapi_extra=_BODY)
 async def write_file(request: Request, bus: MemoryBus, session: SessionName, path: FilePath, guards: Once) -> Response:
     """Write a file as a whole; files that are too old or too large together are evicted."""
-    kind = request.headers.get("content-type", BYTES).partition(";")[0].strip().lower()
+    kind = media_type_of(request, BYTES)
     if kind != BYTES:
-        raise Refusal(415, "unsupported-media-type", f"the body is {kind[:100]}; send {BYTES}")
+        raise unsupported(kind, BYTES)
     content = await request.body()
     return answer(document_of(await bus.files(session).write(path, content, event_id=guards.event_id)))
 

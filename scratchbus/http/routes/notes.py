@@ -150,7 +150,7 @@ async def get_note_history(bus: MemoryBus, session: SessionName, note: NoteId, a
 
 
 def _one(note: Note, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return answer(document_of(note), status, {"ETag": f'"{note.version}"', **(headers or {})})
+    return answer(document_of(note), status, headers, version=note.version)
 
 
 def _listing(found: NotesResult) -> Response:

@@ -88,4 +88,4 @@ async def get_preferences_history(
 
 
 def _written(preference: Preference) -> Response:
-    return answer(document_of(preference), headers={"ETag": f'"{preference.version}"'})
+    return answer(document_of(preference), version=preference.version)

@@ -101,4 +101,4 @@ async def _write(
 
 
 def _answer(found: TodoList) -> Response:
-    return answer(found.model_dump(mode="json"), headers={"ETag": f'"{found.revision}"'})
+    return answer(found.model_dump(mode="json"), version=found.revision)

@@ -155,7 +155,7 @@ async def list_types(bus: ReadBus) -> Response:
     await bus.refresh_types()
     kinds: list[ObservationType] = sorted(bus.types.types.values(), key=lambda each: (-each.priority, each.name))
     found = {"items": [document_of(each) for each in kinds], "version": bus.types_version, "text": bus.types.text}
-    return answer(found, headers={"ETag": f'"{bus.types_version}"'})
+    return answer(found, version=bus.types_version)
 
 
 @router.post("/types/check", responses={200: _CHECKED}, openapi_extra=_TO_CHECK)
@@ -179,7 +179,7 @@ async def push_types(request: Request, bus: AdminBus, guards: Based) -> Response
     has_changed = await bus.push_types(registry, expected_version=guards.expected_version, event_id=guards.event_id)
     version = bus.types_version
     document = {"has_changed": has_changed, "version": version, **_said(changes)}
-    return answer(document, headers={"ETag": f'"{version}"'})
+    return answer(document, version=version)
 
 
 def _said(changes: RegistryChanges) -> dict[str, list[str]]:

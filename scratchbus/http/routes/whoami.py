@@ -11,7 +11,7 @@ from starlette.responses import PlainTextResponse, Response
 from scratchbus.errors import TooLarge
 from scratchbus.http import problems
 from scratchbus.http.callers import SCOPES, Caller
-from scratchbus.http.documents import JSON, answer, body_of
+from scratchbus.http.documents import JSON, answer, body_of, media_type_of
 from scratchbus.http.memories import Based
 from scratchbus.http.models import schema_of
 from scratchbus.http.problems import MEDIA_TYPE, Refusal, problem
@@ -197,8 +197,7 @@ def _failed(request: Request, error: str) -> Response:
 
 async def _fields_of(request: Request) -> dict[str, Any]:
     """Return the fields of a body, which is JSON or a form. Raises Refusal."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != FORM:
+    if media_type_of(request, JSON) != FORM:
         return await body_of(request)
     try:
         pairs = parse_qsl((await request.body()).decode(), keep_blank_values=True, errors="strict", max_num_fields=10)
