@@ -173,15 +173,8 @@ def _check_agent(caller: Caller, given: dict[str, Any]) -> None:
 def _described(context: Context) -> dict[str, Any]:
     counts.contexts += 1
     counts.context_tokens += context.tokens
-    return {
-        "text": context.text,
-        "tokens": context.tokens,
-        "budget": context.budget,
-        "left_out": dict(context.left_out),
-        "exposed": dict(context.exposed),
-        "position": None if context.position is None else str(context.position),
-        "sections": [_section(part, context.left_out.get(part.name, 0)) for part in context.parts],
-    }
+    sections = [_section(part, context.left_out.get(part.name, 0)) for part in context.parts]
+    return {**document_of(context), "sections": sections}
 
 
 def _section(part: ContextPart, left_out: int) -> dict[str, Any]:
