@@ -131,15 +131,6 @@ def exposure(invocation: Invocation, id: str) -> None:
 
 def _show(invocation: Invocation, found: scratchbus.Context) -> None:
     if invocation.as_json:
-        invocation.out.document(
-            {
-                "text": found.text,
-                "tokens": found.tokens,
-                "budget": found.budget,
-                "left_out": dict(found.left_out),
-                "exposed": dict(found.exposed),
-                "position": found.position and str(found.position),
-            }
-        )
+        invocation.out.document(scratchbus.document_of(found))
     elif found.text:
         invocation.out.line(found.text)

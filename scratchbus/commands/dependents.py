@@ -11,19 +11,20 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
+from scratchbus.commands.observations import lifecycle_of, type_or_none
 from scratchbus.domain.events import FactRetracted, StatusChanged
 from scratchbus.domain.facts import Fact
-from scratchbus.domain.lifecycle import DEFAULT, Lifecycle
+from scratchbus.domain.lifecycle import Lifecycle
 from scratchbus.domain.memories import Remembered
 from scratchbus.domain.observation import Observation
 from scratchbus.engine.retry_limits import JITTER
 from scratchbus.engine.steps import Pause, Step
-from scratchbus.errors import Conflict, EventIdReused, NotFound, UnknownType
+from scratchbus.errors import Conflict, EventIdReused, NotFound
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.writes import MAX_BATCH, Op, Write
 from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.relations import Relations, Resting, gather, open_relations, resting_on
-from scratchbus.readmodel.scope import Core, type_of
+from scratchbus.readmodel.scope import Core
 
 _REVIEW = "pending_review"
 _MAX_CHAIN = 20
@@ -51,7 +52,7 @@ def dependents(core: Core, relations: Relations, id: str) -> Step[tuple[Resting,
     open_dependents = []
     for observation in found.values():
         if observation.is_open:
-            lifecycle = yield from read_lifecycle(core, observation.type)
+            lifecycle = lifecycle_of((yield from type_or_none(core, observation.type)))
             open_dependents.append(Dependent(observation, _chain(parents, id, observation.id), lifecycle))
     return resting, open_dependents
 
@@ -64,14 +65,6 @@ def _chain(parents: dict[str, str], first: str, last: str) -> list[str]:
         chain.append(current)
         current = parents[current]
     return [first, *reversed(chain)]
-
-
-def read_lifecycle(core: Core, type: str) -> Step[Lifecycle]:
-    """Return the lifecycle of a type; the default one if the type was removed."""
-    try:
-        return (yield from type_of(core, type)).lifecycle
-    except UnknownType:
-        return DEFAULT
 
 
 def review(refuted: StatusChanged, dependent: Dependent) -> Write:

@@ -28,7 +28,7 @@ from scratchbus.domain.values import MAX_BYTES, check_confidence
 from scratchbus.engine.steps import Step, Wrote
 from scratchbus.errors import Conflict, InvalidField, InvalidId, InvalidInput, NotFound, VersionConflict, shown
 from scratchbus.eventlog.append import append
-from scratchbus.eventlog.writes import MAX_BATCH
+from scratchbus.eventlog.writes import MAX_BATCH, NEVER
 from scratchbus.projections.facts import PREFIX, evolve
 from scratchbus.readmodel.history import known_events
 from scratchbus.readmodel.relations import find_pages, gather
@@ -36,7 +36,6 @@ from scratchbus.readmodel.relations_in_force import relations_for
 from scratchbus.readmodel.scope import Core
 
 _ID = re.compile(PREFIX + r"\d{1,16}")
-_NEVER = -1  # no subject has this version
 
 
 def check_fact(id: object) -> str:
@@ -131,7 +130,7 @@ def assert_all(core: Core, page: str, commands: Sequence[AssertFact], occasion: 
         batch = events[at : at + MAX_BATCH]
         try:
             appended = yield from append(
-                core.log, page, [put(occasion, event, _NEVER if refusal else 0) for event in batch]
+                core.log, page, [put(occasion, event, NEVER if refusal else 0) for event in batch]
             )
         except VersionConflict:
             raise refusal or Conflict("the facts keep changing; try again") from None

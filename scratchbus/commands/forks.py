@@ -24,7 +24,7 @@ from scratchbus.errors import Conflict, EventIdReused, SessionOver, VersionConfl
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.codec import encode_body
 from scratchbus.eventlog.layouts import Head
-from scratchbus.eventlog.writes import MAX_BATCH, MAX_BATCH_BYTES, Write
+from scratchbus.eventlog.writes import MAX_BATCH, MAX_BODIES, Write
 from scratchbus.projections.conversation import Conversation, conversation_of
 from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.projections.tasks import Task
@@ -33,7 +33,6 @@ from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.scope import Core
 
 _TRIES = 5
-_MAX_BYTES = MAX_BATCH_BYTES - 1024 * 1024  # of events; the rest is enough for ids and other fields
 
 
 class _Copy(NamedTuple):
@@ -147,7 +146,7 @@ def _batches(core: Core, child: str, first: SessionSpawned, copies: Sequence[_Co
         )
         write = put(occasion, occasion.event(copy.kind, copy.id, **copy.fields), copy.version - 1)
         write.body = encode_body(write.event)
-        if writes and (len(writes) == MAX_BATCH or size + len(write.body) > _MAX_BYTES):
+        if writes and (len(writes) == MAX_BATCH or size + len(write.body) > MAX_BODIES):
             yield writes
             writes, size = [], 0
         writes.append(write)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from scratchbus.commands.copied_errors import copied
 from scratchbus.commands.execution import Occasion
@@ -21,14 +21,13 @@ from scratchbus.eventlog.append import append
 from scratchbus.eventlog.bus_log import bounded_event_id
 from scratchbus.eventlog.causes import reasons
 from scratchbus.eventlog.codec import encode_body, encode_fields
-from scratchbus.eventlog.writes import MAX_BATCH, MAX_BATCH_BYTES, Draft, Op, Write
+from scratchbus.eventlog.writes import MAX_BATCH, MAX_BODIES, Draft, Op, Write
 from scratchbus.projections.item_index import FoundItem, ItemIndex, NamespaceMatch
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.memory_cache import CachedMemory
 from scratchbus.readmodel.scope import Core
 
 _NewEvent = tuple[type[Event], str, dict[str, Any]]  # a kind of event, its subject, and its fields
-_MAX_BYTES: Final = MAX_BATCH_BYTES - 1024 * 1024  # of bodies; the rest is enough for ids and other fields
 
 
 class StoreItems:
@@ -195,9 +194,9 @@ def _batches(jobs: Sequence[_Additions], id: str, page: str) -> Iterator[_Batch]
     for number, job in enumerate(jobs):
         writes = [_write(job, event, id + _suffix(total + at), page) for at, event in enumerate(job.events)]
         total += len(writes)
-        is_full = len(batch.writes) + len(writes) > MAX_BATCH or size + sum(map(_size, writes)) > _MAX_BYTES
+        is_full = len(batch.writes) + len(writes) > MAX_BATCH or size + sum(map(_size, writes)) > MAX_BODIES
         for write in writes:
-            if batch.writes and (is_full or len(batch.writes) == MAX_BATCH or size + _size(write) > _MAX_BYTES):
+            if batch.writes and (is_full or len(batch.writes) == MAX_BATCH or size + _size(write) > MAX_BODIES):
                 yield batch
                 batch, size, is_full = _Batch([], {}), 0, False
             batch.writes.append(write)

@@ -9,17 +9,18 @@ from typing import NamedTuple
 from scratchbus.commands.copied_errors import copied
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory_edit import MemoryEdit, put
+from scratchbus.commands.retry_check import earlier_attempt
 from scratchbus.domain.digest import digest_of
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Remembered, Session
-from scratchbus.engine.retry_limits import JITTER
+from scratchbus.engine.retry_limits import contention
 from scratchbus.engine.steps import Pause, Queued, Step, Wrote
 from scratchbus.errors import Conflict, EngineError, EventIdReused, InvalidInput, NotFound, SessionOver, VersionConflict
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.codec import encode_body
 from scratchbus.eventlog.ids import OPEN_END, bound_of
 from scratchbus.eventlog.retries import has_same_fields
-from scratchbus.eventlog.writes import MAX_BATCH, MAX_BATCH_BYTES, Write
+from scratchbus.eventlog.writes import MAX_BATCH, MAX_BODIES, Write
 from scratchbus.projections import session
 from scratchbus.projections.table import projection_of
 from scratchbus.readmodel.history import known_events, walk_back
@@ -28,9 +29,6 @@ from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.scope import Core
 
 _TRIES = 100
-_MAX_PAUSE = 0.1  # seconds, when others write too
-_NEVER = -1  # no subject has this version
-_MAX_BYTES = MAX_BATCH_BYTES - 1024 * 1024  # of events; the rest is enough for ids and other fields
 
 
 def edit(core: Core, page: str, command: MemoryEdit, occasion: Occasion | None = None) -> Step[Remembered | None]:
@@ -141,7 +139,7 @@ def _append_some(core: Core, jobs: Sequence[_Job]) -> Step[list[_Outcome]]:
             appended = yield from append(core.log, page, writes)
         except VersionConflict as conflict:
             missing = conflict.actual  # of a subject whose document cannot be read
-            yield Pause(JITTER.uniform(0, min(_MAX_PAUSE, 0.002 * (attempt + 1))))  # jitter: another is writing
+            yield Pause(contention(attempt))
             continue
         except EngineError as error:
             decided_events = _with_events(decided, [write.event for write in writes])
@@ -188,7 +186,7 @@ def _decide(
             write = put(job.occasion, decision, version + len(writes), job.command.ends_as)
             write.body = encode_body(decision)
             size += len(write.body)
-            if writes and (size > _MAX_BYTES or len(writes) == MAX_BATCH):
+            if writes and (size > MAX_BODIES or len(writes) == MAX_BATCH):
                 break
             writes.append(write)
             document = _folded_on(document, decision)
@@ -229,24 +227,12 @@ def _folded_on(document: Remembered | None, event: Event) -> Remembered | None:
 
 
 def _known_or_error(core: Core, job: _Job) -> Step[Event | Exception | None]:
+    """Return the event that a retry has already appended, None if this is not a retry."""
     try:
-        return (yield from _known(core, job))
+        positions = yield from earlier_attempt(core, job.occasion, job.command.about)
+        return None if positions is None else (yield from known_events(core.log, positions))[0]
     except (EventIdReused, EngineError) as error:
         return error
-
-
-def _known(core: Core, job: _Job) -> Step[Event | None]:
-    """Return the event that a retry has already appended, None if this is not a retry. Raises EventIdReused."""
-    if job.own_id is None:
-        return None
-    write = put(job.occasion, job.occasion.event(Event, job.command.about), _NEVER)
-    write.body, write.argument = b"{}", ""
-    try:
-        appended = yield from append(core.log, job.occasion.page, [write])
-    except VersionConflict:
-        return None
-    (event,) = yield from known_events(core.log, appended.recalled or [])
-    return event
 
 
 def _before(core: Core, event: Event) -> Step[Remembered | None]:

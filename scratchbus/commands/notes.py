@@ -19,16 +19,12 @@ from scratchbus.domain.memory_events import NoteAdded, NoteDeleted, NoteUpdated
 from scratchbus.domain.models import CheckedBy, trusted
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, InvalidId, NotFound, TooLarge, shown
-from scratchbus.eventlog.cursor import cursors
-from scratchbus.eventlog.entry_filter import EntryFilter, decode_wanted
-from scratchbus.eventlog.reader import read
 from scratchbus.projections.notebook import Notebook
 from scratchbus.projections.notes import PREFIX, evolve
 from scratchbus.projections.session import PAGES
-from scratchbus.projections.table import is_over
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.memory_cache import CachedMemory
-from scratchbus.readmodel.memory_history import folded, history_of
+from scratchbus.readmodel.memory_history import folded, history_of, history_of_all
 from scratchbus.readmodel.scope import Core
 from scratchbus.settings import Settings
 
@@ -170,10 +166,7 @@ def history_of_notes(core: Core, page: str, id: str | None) -> Step[list[AnyEven
         if not any(event.subject == id for event in events):
             raise _not_found(page, id)
         return events
-    events, page_cursors = [], (yield from cursors(core.log, None, [page]))
-    while chunks := (yield from read(core.log, page_cursors)):
-        events += decode_wanted(chunks, EntryFilter.of([page], None, None))
-    return [event for event in events if event.subject.startswith(PREFIX) or is_over(event)]
+    return (yield from history_of_all(core, page, PREFIX))
 
 
 def _fresh(core: Core, page: str) -> Step[CachedMemory[Notebook]]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, cast
 
-from scratchbus.commands.dependents import complete, dependents, read_lifecycle, review
+from scratchbus.commands.dependents import complete, dependents, review
 from scratchbus.commands.execution import Command, Occasion
-from scratchbus.commands.observations import finish, not_found
+from scratchbus.commands.observations import finish, lifecycle_of, not_found, type_or_none
 from scratchbus.domain.checks import MAX_REASON, check_content
 from scratchbus.domain.events import StatusChanged
 from scratchbus.domain.lifecycle import ARCHIVED, Lifecycle
@@ -68,7 +68,7 @@ def refute(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[Observat
         before = (yield from get(core.log, page, [command.id], core.fresh)).get(command.id)
         if before is None:
             raise not_found(page, command.id)
-        write = command.write(occasion, before, (yield from read_lifecycle(core, before.type)))
+        write = command.write(occasion, before, lifecycle_of((yield from type_or_none(core, before.type))))
         if before.status_class == "final":
             appended = yield from _find_earlier_refutation(core, before, write)
             break

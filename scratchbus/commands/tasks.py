@@ -10,9 +10,9 @@ from scratchbus.commands.add_many import add_many
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import append_new, edit
 from scratchbus.commands.memory_edit import MemoryEdit
+from scratchbus.commands.sessions import get_session
 from scratchbus.domain.checks import check_guards
 from scratchbus.domain.event import Event
-from scratchbus.domain.memories import Session
 from scratchbus.domain.memory_events import TaskBegun, TaskEnded
 from scratchbus.domain.models import CheckedBy
 from scratchbus.domain.observation import Observation
@@ -21,9 +21,7 @@ from scratchbus.domain.tasks import PREFIX, TaskId, check_text, replacement, tas
 from scratchbus.domain.values import page_of_session
 from scratchbus.engine.steps import Step
 from scratchbus.errors import Conflict, NotFound
-from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.projections.tasks import Task
-from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.scope import Core
 
 RESULT = "session_result"
@@ -85,11 +83,9 @@ def end(core: Core, arguments: Mapping[str, Any]) -> Step[str]:
 
 def report(core: Core, session: str, result: str, event_id: str | None) -> Step[Observation]:
     """Add the result of a session to the page of its parent. Raises NotFound if it has no parent."""
-    page = page_of_session(session)
     check_guards(event_id)
-    found = yield from recollect(core.log, page, [SESSION], core.fresh)
-    record = found.get(SESSION)
-    if not isinstance(record, Session) or record.parent is None:
+    record = yield from get_session(core, session)
+    if record is None or record.parent is None:
         raise NotFound(
             f"session {session!r} has no parent to report to; only sessions from spawn_session or fork_session have one"
         )

@@ -20,7 +20,7 @@ from scratchbus.domain.conversations import Text, check_path, subject_of
 from scratchbus.domain.event import Event
 from scratchbus.domain.models import CheckedBy
 from scratchbus.domain.values import check_whole
-from scratchbus.engine.retry_limits import JITTER
+from scratchbus.engine.retry_limits import contention
 from scratchbus.engine.steps import Pause, Step
 from scratchbus.errors import Conflict, InvalidField, NotFound, TooLarge, VersionConflict, shown
 from scratchbus.eventlog.append import append
@@ -30,7 +30,6 @@ from scratchbus.readmodel.queries import recollect
 from scratchbus.readmodel.scope import Core
 
 _TRIES = 100
-_MAX_PAUSE = 0.1  # seconds, when others write too
 
 Decide = Callable[[Mapping[str, Text], Occasion], list[Event]]
 """Returns the events of a change, given the current texts by path."""
@@ -203,7 +202,7 @@ def _change_all(
             )
             return
         except VersionConflict:
-            yield Pause(JITTER.uniform(0, min(_MAX_PAUSE, 0.002 * (attempt + 1))))  # jitter: another is writing
+            yield Pause(contention(attempt))
     raise Conflict(f"{arguments[0]} keeps changing; try again")
 
 

@@ -11,25 +11,20 @@ from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import append_new
 from scratchbus.commands.memory_edit import MemoryEdit
 from scratchbus.commands.retry_check import is_retry
+from scratchbus.commands.sessions import get_session
 from scratchbus.domain.checks import check_limit, check_text
 from scratchbus.domain.conversation_events import TurnAppended, TurnsCompacted
 from scratchbus.domain.conversations import MAX_COMPACTED, Turn, check_role
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import AnyEvent
-from scratchbus.domain.memories import Session
 from scratchbus.domain.models import CheckedBy
 from scratchbus.domain.tasks import TaskId, task_id
 from scratchbus.domain.values import check_whole
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, InvalidId, NotFound, TooLarge, shown
-from scratchbus.eventlog.cursor import cursors
-from scratchbus.eventlog.entry_filter import EntryFilter, decode_wanted
-from scratchbus.eventlog.reader import read
 from scratchbus.projections.session import PAGES
-from scratchbus.projections.session import SUBJECT as SESSION
-from scratchbus.projections.table import is_over
 from scratchbus.projections.turns import PREFIX, evolve
-from scratchbus.readmodel.queries import recollect
+from scratchbus.readmodel.memory_history import history_of_all
 from scratchbus.readmodel.scope import Core
 
 _ID = re.compile(r"turn_\d{1,16}")
@@ -118,8 +113,8 @@ def add(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[Turn]:
 
 
 def _is_over(core: Core, page: str) -> Step[bool]:
-    record = (yield from recollect(core.log, page, [SESSION], core.fresh)).get(SESSION)
-    return isinstance(record, Session) and record.ended
+    record = yield from get_session(core, page.removeprefix(PAGES))
+    return record is not None and record.ended
 
 
 def compact(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[Turn]:
@@ -172,10 +167,7 @@ def shown_turns(core: Core, page: str) -> Step[list[Turn]]:
 
 def history_of_turns(core: Core, page: str) -> Step[list[AnyEvent]]:
     """Return the events about turns of a session, oldest first. Raises PositionLost."""
-    events, page_cursors = list[AnyEvent](), (yield from cursors(core.log, None, [page]))
-    while chunks := (yield from read(core.log, page_cursors)):
-        events += decode_wanted(chunks, EntryFilter.of([page], None, None))
-    return [event for event in events if event.subject.startswith(PREFIX) or is_over(event)]
+    return (yield from history_of_all(core, page, PREFIX))
 
 
 def _check_size(occasion: Occasion, field: str, text: str) -> None:

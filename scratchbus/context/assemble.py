@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scratchbus.commands import exposure, notes, preferences, scratchpad, todo, turns
 from scratchbus.commands import notepad as notepads
@@ -13,6 +13,7 @@ from scratchbus.context import sections
 from scratchbus.context.compaction import after_compaction
 from scratchbus.context.layout import Layout, Part, Section, lay_out
 from scratchbus.context.surface import MAX_CANDIDATES, Candidate, Match, rank
+from scratchbus.domain.documents import document_of
 from scratchbus.domain.facts import Fact, plain_entity
 from scratchbus.domain.memories import Note, Preference
 from scratchbus.domain.observation import Observation
@@ -63,6 +64,18 @@ class Surfaced(Context):
     """What is relevant to a query, as a text within a budget, and the matches in it, best first."""
 
     matches: Sequence[Match] = ()
+
+
+@document_of.register
+def _(context: Context) -> dict[str, Any]:
+    return {
+        "text": context.text,
+        "tokens": context.tokens,
+        "budget": context.budget,
+        "left_out": dict(context.left_out),
+        "exposed": dict(context.exposed),
+        "position": context.position and str(context.position),
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ _NUMBERS = {"shard", "ms", "seq", "added_ms", "added_seq"}  # `position` and `ad
 
 @singledispatch
 def document_of(value: object) -> dict[str, Any]:
-    """Return an observation, note, turn, file, text, event, difference, trace or type as a JSON document.
+    """Return an observation, memory, event, difference, trace, type, context or the like as a JSON document.
 
     This is what the command line prints with `--json`: times in ISO 8601, positions as text. In an observation, the
     fields of the specification come first; of the bus's own fields, those with default values are left out. Events

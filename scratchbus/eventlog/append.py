@@ -13,7 +13,7 @@ from hiredis import pack_command
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.scripts import Command
 from scratchbus.engine.steps import Call, Collect, Interrupted, Joint, Send, Step, Wrote
-from scratchbus.errors import EngineError, EngineLoading, InvalidName, NotReplicated
+from scratchbus.errors import EngineError, EngineLoading, InvalidName, NotReplicated, VersionConflict
 from scratchbus.eventlog import ids
 from scratchbus.eventlog.append_command import append_command, read_reply
 from scratchbus.eventlog.bus_log import MAX_PAGES, Log, PageOfLog, read_end
@@ -22,7 +22,7 @@ from scratchbus.eventlog.dropped_heads import drop_restored_heads, restore_missi
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.eventlog.layouts import CLASSES, SPAN
 from scratchbus.eventlog.retries import annotate, check_recalled, search_lost, search_retried
-from scratchbus.eventlog.writes import Appended, Op, Write, Written, check_size
+from scratchbus.eventlog.writes import NEVER, Appended, Op, Write, Written, check_size
 from scratchbus.telemetry import tracing
 from scratchbus.telemetry.counters import counts
 
@@ -44,6 +44,18 @@ def append(
     """Append events of one page; see `_append`."""
     steps = _append(log, page, writes, room=room, on_full=on_full, mode=mode, meanwhile=meanwhile)
     return steps if tracing.active is None else tracing.active.publish(page, writes, steps)
+
+
+def find_attempt(log: Log, page: str, write: Write) -> Step[list[Position] | None]:
+    """Return the positions of the events that an earlier attempt of a write has appended; None if there was none.
+
+    Raises EventIdReused.
+    """
+    write.version = NEVER
+    try:
+        return (yield from append(log, page, [write])).recalled
+    except VersionConflict:
+        return None
 
 
 def _append(

@@ -25,6 +25,12 @@ MAX_BATCH = 1_000
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 """The most bytes of the bodies of its events."""
 
+MAX_BODIES = MAX_BATCH_BYTES - 1024 * 1024
+"""The most bytes of bodies to put into a batch; the rest is enough for ids and other fields."""
+
+NEVER = -1
+"""A version that no subject has, so that a write guarded on it only finds an earlier attempt."""
+
 SPLIT_BATCH = "split it into several batches"
 """What to do with a larger one."""
 

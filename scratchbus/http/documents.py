@@ -19,17 +19,19 @@ from scratchbus.http.problems import Refusal, json_bytes
 JSON: Final = "application/json"
 
 
-def answer(document: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Return a document as a response."""
-    return Response(json_bytes(document), status, dict(headers or {}), JSON)
+def answer(
+    document: object, status: int = 200, headers: Mapping[str, str] | None = None, *, version: int | None = None
+) -> Response:
+    """Return a document as a response, with its version as ETag if it has one."""
+    tag = {} if version is None else {"ETag": f'"{version}"'}
+    return Response(json_bytes(document), status, {**tag, **(headers or {})}, JSON)
 
 
 def observation_answer(observation: Observation, status: int = 200, **extra: Any) -> Response:
     """Return an observation with its version as ETag; when it was added (201), with its Location."""
-    headers = {"ETag": f'"{observation.version}"'}
-    if status == 201:
-        headers["Location"] = f"/api/v1/pages/{quote(observation.page, safe='')}/observations/{observation.id}"
-    return answer(shown_fields(observation) | extra, status, headers)
+    url = f"/api/v1/pages/{quote(observation.page, safe='')}/observations/{observation.id}"
+    headers = {"Location": url} if status == 201 else None
+    return answer(shown_fields(observation) | extra, status, headers, version=observation.version)
 
 
 def listing(items: Iterable[object]) -> dict[str, Any]:
@@ -52,16 +54,36 @@ async def body_of(request: Request) -> dict[str, Any]:
     body = await request.body()
     if not body:
         return {}
-    kind = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
-    if kind != JSON and not kind.endswith("+json"):
-        raise Refusal(415, "unsupported-media-type", f"the body is {kind[:100]}; send {JSON}")
+    kind = media_type_of(request, JSON)
+    if not is_json(kind):
+        raise unsupported(kind, JSON)
+    return json_object(body)
+
+
+def json_object(body: bytes, example: str = "{}") -> dict[str, Any]:
+    """Return the JSON object of a body. Raises Refusal, which shows an example of one."""
     try:
         document = from_json(body, allow_inf_nan=False)
     except ValueError as problem:
         raise Refusal(400, "bad-json", f"the body is not JSON: {problem}") from None
     if not isinstance(document, dict):
-        raise Refusal(422, "invalid-body", "the body is not a JSON object; send one, such as {}")
+        raise Refusal(422, "invalid-body", f"the body is not a JSON object; send one, such as {example}")
     return document
+
+
+def media_type_of(request: Request, usual: str) -> str:
+    """Return the media type of a body, without parameters; the usual one if the request does not say."""
+    return request.headers.get("content-type", usual).partition(";")[0].strip().lower()
+
+
+def is_json(media_type: str) -> bool:
+    """Return whether a body of this media type is JSON."""
+    return media_type == JSON or media_type.endswith("+json")
+
+
+def unsupported(media_type: str, wanted: str) -> Refusal:
+    """Return the refusal of a body of another media type than the wanted ones."""
+    return Refusal(415, "unsupported-media-type", f"the body is {media_type[:100]}; send {wanted}")
 
 
 def fields_of(document: dict[str, Any], *allowed: str, required: tuple[str, ...] = ()) -> dict[str, Any]:

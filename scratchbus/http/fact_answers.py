@@ -7,9 +7,22 @@ from typing import Annotated, Any, Final
 from pydantic import WithJsonSchema
 
 from scratchbus.http import examples, patterns
-from scratchbus.http.models import Label
+from scratchbus.http.parameters import Label
 from scratchbus.http.responses import EVENT, KEPT
-from scratchbus.http.schemas import COUNT, DATE_TIME, STRING, component, document, header, link, listed, or_null, record
+from scratchbus.http.schemas import (
+    COUNT,
+    DATE_TIME,
+    FLAG,
+    STRING,
+    component,
+    document,
+    exact,
+    header,
+    items_of,
+    link,
+    listed,
+    or_null,
+)
 
 TIME: Final = "2026-11-22T22:20:36Z"
 RELATIONS: Final = ("depends_on", "runs_on", "uses", "part_of", "works_on")
@@ -32,9 +45,7 @@ Relation = Annotated[
     ),
 ]
 
-_RETRACTION: Final = record(
-    ("by", "reason", "refuted", "at"), by=STRING, reason=STRING, refuted=or_null(STRING), at=DATE_TIME
-)
+_RETRACTION: Final = exact(by=STRING, reason=STRING, refuted=or_null(STRING), at=DATE_TIME)
 _FIELDS: Final[dict[str, Any]] = {
     **dict.fromkeys(("id", "subject", "relation", "object", "source", "position"), STRING),
     **dict.fromkeys(("valid_at", "invalid_at"), or_null(DATE_TIME)),
@@ -44,9 +55,9 @@ _FIELDS: Final[dict[str, Any]] = {
     "source_text": or_null(STRING),
     "retraction": or_null(_RETRACTION),
     "version": {"type": "integer", "minimum": 1},
-    "damaged": {"type": "boolean"},
+    "damaged": FLAG,
 }
-_FACT: Final = component("Fact", record(tuple(_FIELDS), **_FIELDS))
+_FACT: Final = component("Fact", exact(**_FIELDS))
 _EXAMPLE: Final[dict[str, Any]] = {
     "id": "fact_1795386035607",
     "subject": "api",
@@ -73,7 +84,7 @@ _SPAN_FIELDS: Final[dict[str, Any]] = {
     "ended_by": or_null(STRING),
     "contested_by": listed(STRING),
 }
-_SPAN: Final = component("FactSpan", record(tuple(_SPAN_FIELDS), **_SPAN_FIELDS))
+_SPAN: Final = component("FactSpan", exact(**_SPAN_FIELDS))
 _SPAN_EXAMPLE: Final[dict[str, Any]] = {
     "fact": _EXAMPLE,
     "begins": "2026-11-22T22:20:35.607000Z",
@@ -82,9 +93,7 @@ _SPAN_EXAMPLE: Final[dict[str, Any]] = {
     "ended_by": None,
     "contested_by": [],
 }
-_NEIGHBOUR: Final = component(
-    "Neighbour", record(("entity", "distance", "fact"), entity=STRING, distance=COUNT, fact=_FACT)
-)
+_NEIGHBOUR: Final = component("Neighbour", exact(entity=STRING, distance=COUNT, fact=_FACT))
 _HERE: Final = {"scope": "$request.path.scope", "fact": "$response.body#/id"}
 _LINKS: Final = {
     "get": link("get_fact", "Why it is known.", _HERE),
@@ -111,30 +120,22 @@ _ASSERTED: Final[dict[str, Any]] = {
 
 FACT: Final = document("The fact", _FACT, _EXAMPLE, **_LINKS)
 ASSERTED: Final = document("The fact, which is new", _FACT, _EXAMPLE, {"Location": _LOCATION}, **_LINKS)
-FACTS: Final = document("The facts", record(("items",), items=listed(_FACT)), {"items": [_EXAMPLE]})
-NEIGHBOURS: Final = document(
+FACTS: Final = items_of("The facts", _FACT, _EXAMPLE)
+NEIGHBOURS: Final = items_of(
     "The entities, each with its distance in facts and the last fact on the path",
-    record(("items",), items=listed(_NEIGHBOUR)),
-    {"items": [{"entity": "Node 24", "distance": 1, "fact": _EXAMPLE}]},
+    _NEIGHBOUR,
+    {"entity": "Node 24", "distance": 1, "fact": _EXAMPLE},
 )
-SPANS: Final = document(
-    "The facts with their times; `ends` is null if the end is unknown",
-    record(("items",), items=listed(_SPAN)),
-    {"items": [_SPAN_EXAMPLE]},
-)
+SPANS: Final = items_of("The facts with their times; `ends` is null if the end is unknown", _SPAN, _SPAN_EXAMPLE)
 TRIPLETS: Final = document(
     "The text, and its estimated tokens",
-    record(("text", "tokens"), text=STRING, tokens=COUNT),
+    exact(text=STRING, tokens=COUNT),
     {"text": "api -> runs_on -> Node 24", "tokens": 8},
 )
-CONTESTED: Final = document(
-    "The observations that ask which of several facts is true",
-    record(("items",), items=listed(KEPT)),
-    {"items": [examples.OBSERVATION]},
-)
+CONTESTED: Final = items_of("The observations that ask which of several facts is true", KEPT, examples.OBSERVATION)
 WHY: Final = document(
     "The fact, the time it is true, its events, and the observations that support it",
-    record((*_SPAN_FIELDS, "events", "evidence"), **_SPAN_FIELDS, events=listed(EVENT), evidence=listed(KEPT)),
+    exact(**_SPAN_FIELDS, events=listed(EVENT), evidence=listed(KEPT)),
     {
         **_SPAN_EXAMPLE,
         "fact": {**_EXAMPLE, "evidence": [examples.ID]},

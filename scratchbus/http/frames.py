@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pydantic_core import to_json
 
 from scratchbus import BusPosition, Event, Position, cloud_event, document_of
 from scratchbus.errors import InvalidPosition, LogError, LogRewound
+
+CLOUD_EVENT: Final = "application/cloudevents+json"
+CLOUD_EVENTS: Final = "application/cloudevents-batch+json"
+"""The media types of a CloudEvent, and of a list of them, in JSON."""
 
 Vector = tuple[Position, ...]
 """A position in every shard."""

@@ -7,15 +7,14 @@ from typing import Annotated, Any, Final
 
 from fastapi import Depends, Header, Path
 from pydantic import StringConstraints, WithJsonSchema
-from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.responses import Response
 
 from scratchbus import AsyncBus, Event, document_of
 from scratchbus.http import patterns
 from scratchbus.http.documents import answer
-from scratchbus.http.parameters import Absent, Name, WriteHeaders, idempotency, in_path
+from scratchbus.http.parameters import Absent, Name, WriteHeaders, idempotency, in_path, register_id
 from scratchbus.http.problems import Refusal
-from scratchbus.http.schemas import DATE_TIME, STRING, Schema, document, record
+from scratchbus.http.schemas import COUNT, DATE_TIME, FLAG, STRING, Schema, document, exact
 
 _IF_MATCH: Final = (
     'The ETag of a read: the write is refused (412) if the revision has changed since. "0" is one that nobody has'
@@ -46,13 +45,7 @@ Based = Annotated[WriteHeaders, Depends(_based)]
 """The guards of a write that replaces a revision."""
 
 
-class _Note(StringConvertor):
-    """The part of a path that is the id of a note; what else may stand there, such as `search`, is none."""
-
-    regex = patterns.NOTE[1:-1]
-
-
-register_url_convertor("note", _Note())
+register_id("note", patterns.NOTE)
 
 NoteId = Annotated[str, Path(description="The id of a note.", pattern=patterns.NOTE, examples=["note_1795386035607"])]
 TaskId = Annotated[
@@ -68,7 +61,7 @@ def memory_fields(*texts: str, **own: Schema) -> dict[str, Schema]:
         **dict.fromkeys(("created_at", "updated_at"), DATE_TIME),
         **own,
         "version": {"type": "integer", "minimum": 1},
-        "damaged": {"type": "boolean"},
+        "damaged": FLAG,
     }
 
 
@@ -86,28 +79,23 @@ def memory_example(id: str, **own: Any) -> dict[str, Any]:
     }
 
 
-WRITTEN: Final[dict[str, Any]] = record(("revision",), revision={"type": "integer", "minimum": 0})
+WRITTEN: Final[dict[str, Any]] = exact(revision=COUNT)
 REVISED: Final = document("The new revision, also as ETag", WRITTEN, {"revision": 4})
 TEXT: Final = document(
     "The text, and its revision, also as ETag; a past text has no revision",
-    record(
-        ("content", "revision"),
-        content={"type": "string"},
-        revision={"type": ["integer", "null"], "minimum": 0},
-    ),
+    exact(content=STRING, revision={"type": ["integer", "null"], "minimum": 0}),
     {"content": "The bank answers on Mondays only.", "revision": 3},
 )
 
 
 def text_answer(content: str, revision: int | None) -> Response:
     """Return a text with its revision as ETag."""
-    headers = {} if revision is None else {"ETag": f'"{revision}"'}
-    return answer({"content": content, "revision": revision}, headers=headers)
+    return answer({"content": content, "revision": revision}, version=revision)
 
 
 def revised(revision: int) -> Response:
     """Return the revision that a write made."""
-    return answer({"revision": revision}, headers={"ETag": f'"{revision}"'})
+    return answer({"revision": revision}, version=revision)
 
 
 async def events_answer(bus: AsyncBus, page: str, events: Iterable[Event], at: str | None) -> Response:

@@ -15,9 +15,6 @@ from scratchbus.http.schemas import body
 NotBlank = Annotated[str, StringConstraints(pattern=patterns.NOT_BLANK)]
 """A text that says something; the bus checks its size."""
 
-Label = Annotated[str, StringConstraints(pattern=patterns.LABEL, min_length=1, max_length=256)]
-"""A text of up to 256 printable characters."""
-
 
 def optional(**more: Any) -> Any:
     """Return the default of a field that may be left out, but not be null; see `Body.given`."""

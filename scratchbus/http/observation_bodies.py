@@ -13,10 +13,12 @@ from scratchbus.http.schemas import (
     LIFE,
     OBJECT,
     SOURCE,
+    STRING,
     TIME,
     TYPE,
     Schema,
     component,
+    exact,
     listed,
     or_null,
     record,
@@ -88,9 +90,8 @@ NEW: Final = component(
 _ITEM: Final = component("NewItem", {**record(_NEEDED, **_FIELDS, event_id=or_null(EVENT_ID)), "anyOf": _ONE_END})
 BATCH: Final = component(
     "NewObservations",
-    record(
-        ("observations",),
-        observations=listed(_ITEM, maxItems=1_000, description="Each with an `event_id` of its own, or none of them."),
+    exact(
+        observations=listed(_ITEM, maxItems=1_000, description="Each with an `event_id` of its own, or none of them.")
     ),
 )
 
@@ -127,7 +128,7 @@ PATCH: Final = component(
 )
 REASON: Final = component("Reason", record(reason=_REASON, fence=_FENCE))
 REFUTATION: Final = component("Refutation", record(("reason",), reason=_REASON_TEXT, fence=_FENCE))
-ERASURE: Final = component("Erasure", record(("reason",), reason=_REASON_TEXT))
+ERASURE: Final = component("Erasure", exact(reason=_REASON_TEXT))
 REOPEN: Final = component("Reopening", record(reason=_REASON, ttl=or_null(LIFE), fence=_FENCE))
 CLAIM: Final = component("NewClaim", record(ttl=DURATION, by=_BY, fence=_FENCE))
 RELEASE: Final = component("Release", record(by=_BY, fence=_FENCE))
@@ -141,5 +142,5 @@ NEXT: Final = component(
         by=_BY,
     ),
 )
-IDS: Final = component("Ids", record(("ids",), ids=listed(ID, maxItems=1_000)))
-LOGIN: Final = component("Login", record(("token",), token={"type": "string"}))
+IDS: Final = component("Ids", exact(ids=listed(ID, maxItems=1_000)))
+LOGIN: Final = component("Login", exact(token=STRING))

@@ -47,19 +47,19 @@ def _complete(document: dict[str, Any], needs_token: bool) -> None:
     components["schemas"].pop("ValidationError", None)
     components["securitySchemes"] = _SECURITY
     document["security"] = [{"token": []}, {"cookie": []}, *([] if needs_token else [{}])]
-    for path, operation in _operations(document):
+    for path, method, operation in _operations(document):
         for parameter in operation.get("parameters", ()):
             _in_json(parameter)
         if path in _OPEN:
             operation["security"] = []
-        _add_problems(path, operation)
+        _add_problems(path, method, operation)
     components["examples"] = schemas.EXAMPLES | problem_examples.components()
 
 
-def _operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
     for path, methods in document["paths"].items():
-        for operation in methods.values():
-            yield path, operation
+        for method, operation in methods.items():
+            yield path, method, operation
 
 
 def _in_json(parameter: dict[str, Any]) -> None:
@@ -70,15 +70,22 @@ def _in_json(parameter: dict[str, Any]) -> None:
         parameter["content"] = {kind: {"schema": parameter.pop("schema")}}
 
 
-def _add_problems(path: str, operation: dict[str, Any]) -> None:
+def _add_problems(path: str, method: str, operation: dict[str, Any]) -> None:
     """Add what any operation of its kind may answer."""
     statuses = set(problems.EVERYWHERE)
+    parameters = {parameter["name"] for parameter in operation.get("parameters", ())}
     if "requestBody" in operation:
         statuses |= {400, 408, 409, 413, 415, 422}
-    if operation.get("parameters"):
+    if parameters:
         statuses |= {404, 422}
     if "{" in path:
         statuses.add(400)
+    if method == "delete":
+        statuses.add(409)
+    if "If-Match" in parameters:
+        statuses.add(412)
+    if parameters & {"at", "known_at"}:  # which may be too long ago
+        statuses.add(410)
     responses = operation["responses"]
     for status in sorted(statuses):
         if path.startswith("/api/"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 from urllib.parse import unquote
 
 from fastapi import Depends, Header, Path, Query, Request
@@ -19,13 +19,12 @@ from scratchbus.http import patterns
 from scratchbus.http.problems import Refusal
 
 
-class _Ulid(StringConvertor):
-    """The part of a path that is the id of an observation; what else may stand there, such as `batch`, is none."""
+def register_id(kind: str, pattern: str) -> None:
+    """Let `{name:kind}` in a path stand for ids with this pattern alone, and not for words such as `batch`."""
+    register_url_convertor(kind, type(kind, (StringConvertor,), {"regex": pattern[1:-1]})())
 
-    regex = patterns.ID[1:-1]
 
-
-register_url_convertor("ulid", _Ulid())
+register_id("ulid", patterns.ID)
 
 
 @dataclass(frozen=True)
@@ -63,12 +62,17 @@ Id = Annotated[
     Path(description="The id of an observation.", examples=["01M82NHKCCEBT4DDKQ2K3C35T3"], pattern=patterns.ID),
 ]
 
+MAX_BUDGET: Final = 200_000
+"""The most tokens of a text for an agent."""
+
 Limit = Annotated[int, Query(description="The most items of the answer.", ge=1, le=1000)]
 
 Absent = SkipJsonSchema[None]
 """Of a parameter that may be left out; OpenAPI says that by itself."""
 
 AnyPage = Annotated[str, StringConstraints(pattern=patterns.PAGE)]
+AnySession = Annotated[str, StringConstraints(pattern=patterns.SESSION)]
+AnyScope = Annotated[str, StringConstraints(pattern=patterns.SCOPE)]
 AnyTypeName = Annotated[str, StringConstraints(pattern=patterns.TYPE)]
 _AnySource = Annotated[str, StringConstraints(pattern=patterns.SOURCE)]
 AnyId = Annotated[str, StringConstraints(pattern=patterns.ID)]
@@ -83,6 +87,7 @@ _Key = Annotated[str, StringConstraints(pattern=patterns.EVENT_ID)]
 _Version = Annotated[str, StringConstraints(pattern=patterns.VERSION)]
 _JsonText = Annotated[str, WithJsonSchema({"type": "object", "contentMediaType": "application/json"})]
 Label = Annotated[str, StringConstraints(pattern=patterns.LABEL, min_length=1, max_length=256)]
+"""A text of up to 256 printable characters."""
 
 AnyLimit = Annotated[Positive | Absent, Query(description="The most items; all without it.")]
 TypeName = Annotated[AnyTypeName | Absent, Query(description="The name of a type.", examples=["risk_alert"])]

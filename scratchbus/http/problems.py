@@ -67,6 +67,9 @@ _WORDS: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 logger = stderr_logger()
 
+Responses = dict[int | str, dict[str, Any]]
+"""The answers of an operation by status, for OpenAPI."""
+
 
 class Problem(BaseModel):
     """Why a request was refused (RFC 9457); some problems have further members."""
@@ -158,10 +161,12 @@ def documented(status: int) -> dict[str, Any]:
     return response
 
 
-def answers(successes: Mapping[int, dict[str, Any]], *statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return what an operation may answer, for OpenAPI: the good answers, and problems with these statuses."""
-    found: dict[int | str, dict[str, Any]] = dict(successes.items())
-    return found | {status: documented(status) for status in sorted({*statuses, *EVERYWHERE})}
+def answers(successes: Responses, *statuses: int) -> Responses:
+    """Return what an operation may answer, for OpenAPI: the good answers, and problems with these statuses.
+
+    `openapi` adds the problems that follow from the parameters and the body of an operation.
+    """
+    return successes | {status: documented(status) for status in sorted({*statuses, *EVERYWHERE})}
 
 
 def install(app: FastAPI) -> None:

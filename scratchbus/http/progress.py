@@ -16,15 +16,12 @@ from scratchbus.errors import ScratchbusError
 from scratchbus.http.documents import answer
 from scratchbus.http.metrics import open_stream
 from scratchbus.http.problems import Refusal, problem_of, refusal
-from scratchbus.http.server import caller_of, server_of
+from scratchbus.http.server import RECHECK, caller_of, server_of
 
 STREAM: Final = "text/event-stream"
 
 _EACH: Final = 0.25
 """Seconds between two events of progress."""
-
-RECHECK: Final = 2.0
-"""Seconds between two looks at whether a caller is still valid."""
 
 Work = Callable[[Callable[[int, int], object]], Awaitable[dict[str, Any]]]
 """Long work with a callback for its progress: (done, total)."""

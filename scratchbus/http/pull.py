@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 from fastapi import Request
 
 from scratchbus import AsyncBus, Pulled
 from scratchbus.errors import ScratchbusError
-from scratchbus.http.server import caller_of, server_of
-
-RECHECK: Final = 2.0
-"""Seconds between checks that a waiting caller is still valid."""
+from scratchbus.http.server import RECHECK, caller_of, server_of
 
 
 async def pull_for(request: Request, bus: AsyncBus, name: str, **options: Any) -> Pulled | None:

@@ -10,9 +10,12 @@ import scratchbus
 from scratchbus.http import examples
 from scratchbus.http.schemas import (
     COMPONENTS,
+    DATE_TIME,
+    FLAG,
     ID,
     POSITION,
     REFERENCE,
+    STRING,
     Schema,
     component,
     document,
@@ -145,7 +148,7 @@ CLAIM_ANSWER: Final = document("The claim", {"$ref": REFERENCE + "Claim"}, examp
 TOMBSTONE: Final = document("The tombstone", {"$ref": REFERENCE + "ErasedEvent"}, examples.ERASED)
 
 _OBSERVATIONS: Final[Schema] = {"type": "object", "additionalProperties": KEPT, "description": "Observations by id."}
-_NAMED: Final[Schema] = {"id": ID, "page": {"type": "string"}}
+_NAMED: Final[Schema] = {"id": ID, "page": STRING}
 
 
 def _shape(**properties: Schema) -> Schema:
@@ -172,7 +175,7 @@ _DIFFERENCE: Final = component(
     },
 )
 COMPONENTS["Difference"]["properties"] |= {"before": or_null(KEPT), "after": or_null(KEPT)}
-_MOTIVE: Final = component("Motive", _shape(id=ID, by={"type": "string"}, at={"type": "string", "format": "date-time"}))
+_MOTIVE: Final = component("Motive", _shape(id=ID, by=STRING, at=DATE_TIME))
 EVENTS: Final = document("The events, oldest first", _items(EVENT), {"items": [examples.ADDED_EVENT]})
 CONSEQUENCES: Final = document(
     "Its consequences",
@@ -182,7 +185,7 @@ CONSEQUENCES: Final = document(
             **_NAMED,
             observations=_OBSERVATIONS,
             beneath={"type": "object", "additionalProperties": listed(ID), "description": "What rests on each."},
-            actions=listed({"type": "string"}),
+            actions=listed(STRING),
             events=listed(EVENT),
         ),
     ),
@@ -194,7 +197,7 @@ TRACE: Final = document(
     "What led to the action",
     component(
         "Trace",
-        _shape(action={"type": "string"}, page={"type": "string"}, motives=listed(_MOTIVE), observations=_OBSERVATIONS),
+        _shape(action=STRING, page=STRING, motives=listed(_MOTIVE), observations=_OBSERVATIONS),
     ),
     examples.TRACE,
 )
@@ -205,11 +208,11 @@ CALLER: Final = document(
     component(
         "Caller",
         _shape(
-            name={"type": "string"},
-            source={"type": "string"},
-            kind={"type": "string"},
+            name=STRING,
+            source=STRING,
+            kind=STRING,
             scopes=listed({"type": "string", "enum": ["read", "publish", "act", "admin", "memory"]}),
-            may_name_source={"type": "boolean"},
+            may_name_source=FLAG,
         ),
     ),
     {

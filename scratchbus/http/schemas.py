@@ -29,6 +29,7 @@ _PLACES: Final = ("shard", "ms", "seq", "added_ms", "added_seq", "prev")
 STRING: Final[Schema] = {"type": "string"}
 DATE_TIME: Final[Schema] = {"type": "string", "format": "date-time"}
 COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
+FLAG: Final[Schema] = {"type": "boolean"}
 
 
 def component(name: str, schema: Schema) -> Schema:
@@ -62,11 +63,16 @@ def document(
 
 
 def record(required: tuple[str, ...] = (), example: Any = None, **properties: Any) -> Schema:
-    """Return the schema of an object with these properties and no others."""
+    """Return the schema of an object that may have these properties, and no others."""
     schema: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
     if required:
         schema["required"] = list(required)
     return schema if example is None else schema | {"examples": [example]}
+
+
+def exact(**properties: Any) -> Schema:
+    """Return the schema of an object that has all of these properties and no others."""
+    return record(tuple(properties), **properties)
 
 
 def listed(items: Schema, **more: Any) -> Schema:
@@ -102,6 +108,11 @@ def document_schema(schema: Schema) -> Schema:
     if "required" in schema:
         schema["required"] = [name for name in schema["required"] if name not in _PLACES]
     return schema
+
+
+def items_of(description: str, schema: Schema, *examples: Any, **links: Any) -> dict[str, Any]:
+    """Return the response of an operation whose document is a list of `items`; the links are as in `document`."""
+    return document(description, exact(items=listed(schema)), {"items": [*examples]}, **links)
 
 
 def link(operation: str, description: str, parameters: dict[str, str], body: Any = None) -> dict[str, Any]:

@@ -19,6 +19,9 @@ from scratchbus.http.parameters import refuse_unknown_parameters
 MAX_BUSES: Final = 256
 """The most buses open at once; beyond that, the least recently used idle one is closed."""
 
+RECHECK: Final = 2.0
+"""Seconds between checks that a caller who waits is still valid."""
+
 _SELF: Final = Caller("serve", "serve", frozenset(), "daemon", "serve" + token_hex(16))
 
 

@@ -25,7 +25,7 @@ from pydantic_core import to_json
 from scratchbus import AsyncBus, Event, PulledEvent, Webhook, cloud_event
 from scratchbus.daemon import stderr_logger
 from scratchbus.errors import Conflict, LogError, NotFound, ScratchbusError
-from scratchbus.http.cloudevents import ONE
+from scratchbus.http.frames import CLOUD_EVENT
 from scratchbus.http.problems import Refusal
 from scratchbus.http.server import Server
 
@@ -207,7 +207,7 @@ class Webhooks:
         content = to_json(cloud_event(event, bus))
         timestamp = int(time.time())
         headers: dict[bytes | str, bytes | str] = {
-            "Content-Type": ONE,
+            "Content-Type": CLOUD_EVENT,
             "User-Agent": "scratchbus",
             "webhook-id": event.id,
             "webhook-timestamp": str(timestamp),

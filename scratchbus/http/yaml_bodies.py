@@ -7,10 +7,9 @@ from typing import Any, Final, TypeVar
 
 import yaml
 from fastapi import Request
-from pydantic_core import from_json
 
 from scratchbus.errors import RegistryError, RelationsError
-from scratchbus.http.documents import JSON
+from scratchbus.http.documents import JSON, is_json, json_object, media_type_of, unsupported
 from scratchbus.http.problems import Refusal
 
 YAML: Final = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", "text/plain")
@@ -35,11 +34,11 @@ async def parsed(request: Request, parse: Parse[T], key: str) -> T:
     body = await request.body()
     if not body:
         raise Refusal(422, "invalid-body", f"the body is empty; send {key}, in YAML or JSON")
-    kind = request.headers.get("content-type", YAML[0]).partition(";")[0].strip().lower()
-    if kind == JSON or kind.endswith("+json"):
+    kind = media_type_of(request, YAML[0])
+    if is_json(kind):
         return _of_json(body, parse, key)
     if kind not in YAML:
-        raise Refusal(415, "unsupported-media-type", f"the body is {kind[:100]}; send {YAML[0]} or {JSON}")
+        raise unsupported(kind, f"{YAML[0]} or {JSON}")
     try:
         return parse(body.decode(), f"{key}.yaml")
     except UnicodeDecodeError as problem:
@@ -48,12 +47,7 @@ async def parsed(request: Request, parse: Parse[T], key: str) -> T:
 
 def _of_json(body: bytes, parse: Parse[T], key: str) -> T:
     """Return the parsed JSON object. Errors have no line, since the object is parsed as generated YAML."""
-    try:
-        document = from_json(body, allow_inf_nan=False)
-    except ValueError as problem:
-        raise Refusal(400, "bad-json", f"the body is not JSON: {problem}") from None
-    if not isinstance(document, dict):
-        raise Refusal(422, "invalid-body", f'the body is not a JSON object; send one, such as {{"{key}": {{…}}}}')
+    document = json_object(body, f'{{"{key}": {{…}}}}')
     try:
         return parse(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), f"{key}.yaml")
     except RecursionError:

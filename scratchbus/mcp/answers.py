@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, NotRequired, cast
 from pydantic import Field, WithJsonSchema
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
 
-from scratchbus import Claim, Event, Observation, StatusChanged
+from scratchbus import Claim, Event, Observation, StatusChanged, document_of
 
 SHORT: Final = 500
 """The characters of content shown in a list; `get_observation` shows all of it."""
@@ -82,6 +82,13 @@ class WholeObservation(TypedDict):
     remind_on: NotRequired[Object]
     not_before: NotRequired[Moment]
     every: NotRequired[str]
+
+
+_ALWAYS: Final = (
+    "id", "type", "content", "source", "owner", "status", "confidence", "context", "tags", "created_at", "updated_at",
+    "expires_at", "metadata", "priority", "version",
+)  # fmt: skip
+"""The fields that every whole observation has, as its document does."""
 
 
 class FoundObservation(TypedDict):
@@ -197,28 +204,11 @@ def brief(observation: Observation, *, is_listed: bool = False) -> ObservationAn
 
 def whole(observation: Observation, owner: str) -> WholeObservation:
     """Return a complete observation, with the fence of its claim if `owner` holds it."""
-    claim = observation.claim
-    fields_shown: dict[str, Any] = {
-        "id": observation.id,
-        "type": observation.type,
-        "content": observation.content,
-        "source": observation.source,
-        "owner": observation.owner,
-        "status": observation.status,
-        "confidence": observation.confidence,
-        "context": observation.context,
-        "tags": observation.tags,
-        "created_at": text_of(observation.created_at),
-        "updated_at": text_of(observation.updated_at),
-        "expires_at": observation.expires_at and text_of(observation.expires_at),
-        "metadata": observation.metadata,
-        "priority": observation.priority,
-        "version": observation.version,
-    }
+    claim, document = observation.claim, document_of(observation)
     return cast(
         WholeObservation,
         _with(
-            fields_shown,
+            {name: document[name] for name in _ALWAYS},
             occurrences=observation.occurrences if observation.occurrences > 1 else None,
             claimed_by=claim and claim.by,
             claimed_until=claim and text_of(claim.until),

@@ -10,7 +10,6 @@ from typing_extensions import TypedDict  # typing's own is not enough for pydant
 from scratchbus.daemon import counts
 from scratchbus.mcp.tool_parameters import EventId
 from scratchbus.mcp.toolbox import SETS, ToolGroup, tool
-from scratchbus.mcp.workspace import Workspace
 
 MAX_BUDGET: Final = 200_000
 
@@ -34,9 +33,6 @@ class Assembled(TypedDict):
 
 class ContextTools(ToolGroup):
     """The tool that shows an agent its own memory, its session and its page."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
 
     @tool("Get your context", SETS)
     async def get_context(

@@ -12,7 +12,6 @@ from scratchbus.errors import InvalidField
 from scratchbus.mcp.answers import Moment, text_of
 from scratchbus.mcp.tool_parameters import EventId, Limit
 from scratchbus.mcp.toolbox import ADDS, READS, SETS, ToolGroup, tool
-from scratchbus.mcp.workspace import Workspace
 
 if TYPE_CHECKING:
     from scratchbus import AsyncFacts, Fact
@@ -72,9 +71,6 @@ class Explanation(TypedDict):
 
 class FactsTools(ToolGroup):
     """The tools for the facts of one scope."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
 
     @property
     def _facts(self) -> AsyncFacts:

@@ -10,7 +10,6 @@ from typing_extensions import TypedDict  # typing's own is not enough for pydant
 from scratchbus.errors import InvalidField, shown
 from scratchbus.mcp.tool_parameters import EventId
 from scratchbus.mcp.toolbox import READS, REPLACES, ToolGroup, tool
-from scratchbus.mcp.workspace import Workspace
 
 if TYPE_CHECKING:
     from scratchbus import AsyncFiles, ScratchFile
@@ -44,9 +43,6 @@ class Content(TypedDict):
 
 class FileTools(ToolGroup):
     """The tools for the files of one session."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
 
     @property
     def _files(self) -> AsyncFiles:

@@ -11,7 +11,6 @@ from scratchbus.mcp.answers import Happened, Moment, ObservationList, brief, hap
 from scratchbus.mcp.paging import cursor_of, first, position_in, rank, rank_of
 from scratchbus.mcp.tool_parameters import Cursor, Limit
 from scratchbus.mcp.toolbox import READS, ToolGroup, tool
-from scratchbus.mcp.workspace import Workspace
 
 if TYPE_CHECKING:
     from scratchbus import Branch
@@ -53,9 +52,6 @@ class TraceAnswer(TypedDict):
 
 class HistoryTools(ToolGroup):
     """The tools for the history of one page."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._page = workspace.page
 
     @tool("See the history of an observation", READS)
     async def history(

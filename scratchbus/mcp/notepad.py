@@ -9,7 +9,6 @@ from typing_extensions import TypedDict  # typing's own is not enough for pydant
 
 from scratchbus.mcp.tool_parameters import Based, EventId, Overwrite, base_of, explained
 from scratchbus.mcp.toolbox import EDITS, READS, REPLACES, ToolGroup, tool
-from scratchbus.mcp.workspace import Workspace
 
 if TYPE_CHECKING:
     from scratchbus import AsyncNotepad
@@ -36,9 +35,6 @@ def done(revision: int) -> Done:
 
 class NotepadTools(ToolGroup):
     """The tools for the notepad of one session."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
 
     @property
     def _notepad(self) -> AsyncNotepad:

@@ -13,7 +13,6 @@ from scratchbus.mcp.answers import Moment, text_of
 from scratchbus.mcp.searching import search
 from scratchbus.mcp.tool_parameters import Cursor, EventId, Limit, Tags
 from scratchbus.mcp.toolbox import ADDS, READS, REPLACES, ToolGroup, tool
-from scratchbus.mcp.workspace import Workspace
 
 if TYPE_CHECKING:
     from scratchbus import AsyncNotes, Note, NoteResult
@@ -97,9 +96,6 @@ class Tagged(TypedDict):
 
 class NotesTools(ToolGroup):
     """The tools for the notes of one session."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
 
     @property
     def _notes(self) -> AsyncNotes:

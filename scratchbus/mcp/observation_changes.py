@@ -24,15 +24,10 @@ from scratchbus.mcp.observation_fields import (
 )
 from scratchbus.mcp.tool_parameters import EventId
 from scratchbus.mcp.toolbox import ADDS, EDITS, REPLACES, SETS, ToolGroup, tool
-from scratchbus.mcp.workspace import Workspace
 
 
 class ObservationChanges(ToolGroup):
     """The tools that change the observations of one page."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-        self._page = workspace.page
 
     @tool("Change an observation", REPLACES)
     async def update_observation(

@@ -38,7 +38,6 @@ from scratchbus.mcp.observation_fields import (
 from scratchbus.mcp.paging import cursor_of, first, position_in, rank, rank_of, ranked
 from scratchbus.mcp.tool_parameters import Cursor, EventId, Limit, Tags
 from scratchbus.mcp.toolbox import ADDS, READS, ToolGroup, tool
-from scratchbus.mcp.workspace import Workspace
 
 NEWS: Final = tuple(kind for kind in EVENT_KINDS if kind != "context_rendered")
 """The kinds of events that `changes_since` reports: all but `context_rendered`."""
@@ -46,10 +45,6 @@ NEWS: Final = tuple(kind for kind in EVENT_KINDS if kind != "context_rendered")
 
 class ObservationTools(ToolGroup):
     """The tools that add observations to one page, and read them."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-        self._page = workspace.page
 
     @tool("Add an observation", ADDS)
     async def add_observation(

@@ -10,7 +10,6 @@ from typing_extensions import TypedDict  # typing's own is not enough for pydant
 from scratchbus.errors import InvalidField, shown
 from scratchbus.mcp.tool_parameters import EventId
 from scratchbus.mcp.toolbox import REPLACES, ToolGroup, tool
-from scratchbus.mcp.workspace import Workspace
 
 if TYPE_CHECKING:
     from scratchbus import AsyncPreferences, Preference
@@ -30,9 +29,6 @@ class Preferred(TypedDict):
 
 class PreferenceTools(ToolGroup):
     """The tools for the preferences of the scopes of the identity."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
 
     @tool("Remember a preference", REPLACES)
     async def remember_preference(

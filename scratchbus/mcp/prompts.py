@@ -33,7 +33,7 @@ You are handing your work over{to}. Write it down so that a reader who has only 
 OUTCOMES: Final = ("completed", "error", "incomplete - max steps reached", "exception")
 
 
-class _Prompt(NamedTuple):
+class _OfferedPrompt(NamedTuple):
     prompt: dict[str, Any]
     text: Callable[[Mapping[str, str]], Awaitable[str]]
 
@@ -142,12 +142,12 @@ def _offered(
     text: Callable[[Mapping[str, str]], Awaitable[str]],
     *needed: str,
     **optional: bool,
-) -> _Prompt:
+) -> _OfferedPrompt:
     names = [*((each, True) for each in needed), *((each, False) for each in optional)]
     arguments = [
         {"name": each, "description": _ARGUMENTS[each], "required": is_required} for each, is_required in names
     ]
-    return _Prompt({"name": name, "title": title, "description": description, "arguments": arguments}, text)
+    return _OfferedPrompt({"name": name, "title": title, "description": description, "arguments": arguments}, text)
 
 
 def _refused(reason: str) -> ProtocolError:

@@ -9,7 +9,6 @@ from typing_extensions import TypedDict  # typing's own is not enough for pydant
 
 from scratchbus.mcp.tool_parameters import Limit
 from scratchbus.mcp.toolbox import READS, ToolGroup, tool
-from scratchbus.mcp.workspace import Workspace
 
 
 class Found(TypedDict):
@@ -30,9 +29,6 @@ class Recollection(TypedDict):
 
 class RecallTools(ToolGroup):
     """The tool for recall."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
 
     @tool("Recall", READS)
     async def recall(

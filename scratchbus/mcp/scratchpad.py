@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NotRequired
+from typing import TYPE_CHECKING, Annotated, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypedDict  # typing's own is not enough for pydantic before Python 3.12
@@ -10,7 +10,9 @@ from typing_extensions import TypedDict  # typing's own is not enough for pydant
 from scratchbus.mcp.notepad import Done, done
 from scratchbus.mcp.tool_parameters import Based, EventId, Overwrite, base_of, explained
 from scratchbus.mcp.toolbox import READS, REPLACES, ToolGroup, tool
-from scratchbus.mcp.workspace import Workspace
+
+if TYPE_CHECKING:
+    from scratchbus import AsyncScratchpad
 
 
 class Self(TypedDict):
@@ -27,18 +29,18 @@ class Self(TypedDict):
 class ScratchpadTools(ToolGroup):
     """The tools for the scratchpad of the agent itself."""
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._identity = workspace.identity
-        self._scratchpad = workspace.bus.scratchpad(workspace.identity.agent)
+    @property
+    def _scratchpad(self) -> AsyncScratchpad:
+        return self._workspace.bus.scratchpad(self._workspace.identity.agent)
 
     def has(self, name: str) -> bool:
         """See `ToolGroup`. Without a scratchpad, an identity has only the tool that shows who it is."""
-        return self._identity.has_scratchpad or name == "whoami"
+        return self._workspace.identity.has_scratchpad or name == "whoami"
 
     @tool("Who am I?", READS)
     async def whoami(self) -> Self:
         """See who you are, where you work, and your scratchpad if you have one."""
-        identity = self._identity
+        identity = self._workspace.identity
         _, revision = await self._scratchpad.read_with_revision()  # first, so that a write with an outdated one fails
         text = await self._scratchpad.whoami()
         answer: Self = {
@@ -61,6 +63,6 @@ class ScratchpadTools(ToolGroup):
         event_id: EventId = None,
     ) -> Done:
         """Replace your scratchpad, which outlives the session."""
-        reader = "whoami" if "scratchpad" in self._identity.tools else "get_context"
+        reader = "whoami" if "scratchpad" in self._workspace.identity.tools else "get_context"
         with explained("scratchpad", reader, revision):
             return done(await self._scratchpad.write(content, revision=base_of(revision, overwrite), event_id=event_id))

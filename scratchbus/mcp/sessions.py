@@ -11,7 +11,6 @@ from scratchbus.errors import NotFound, shown
 from scratchbus.mcp.answers import ObservationAnswer, brief
 from scratchbus.mcp.tool_parameters import EventId
 from scratchbus.mcp.toolbox import ADDS, EDITS, SETS, ToolGroup, tool
-from scratchbus.mcp.workspace import Workspace
 
 RESULT: Final = "session_result"
 """The tag of a result that a session reports to its parent."""
@@ -52,10 +51,6 @@ class Ended(TypedDict):
 class SessionTools(ToolGroup):
     """The tools that start sessions and tasks from one session, and end them."""
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-        self._bus = workspace.bus
-
     def has(self, name: str) -> bool:
         """See `ToolGroup`. Clients that share a token cannot change the session, since that would affect the others."""
         return not self._workspace.is_shared or name not in (
@@ -73,14 +68,14 @@ class SessionTools(ToolGroup):
     ) -> NewSession:
         """Start a separate session for part of the work, with an empty notepad. Then call enter_session."""
         parent = self._workspace.session
-        child = await self._bus.spawn_session(parent, copy_notepad=copy_notepad, event_id=event_id)
+        child = await self._workspace.bus.spawn_session(parent, copy_notepad=copy_notepad, event_id=event_id)
         return {"session": child, "parent": parent}
 
     @tool("Fork this session", ADDS)
     async def fork_session(self, event_id: EventId = None) -> NewSession:
         """Start a session with a copy of your notepad; notes and todo list start empty. Then call enter_session."""
         parent = self._workspace.session
-        return {"session": await self._bus.fork_session(parent, event_id=event_id), "parent": parent}
+        return {"session": await self._workspace.bus.fork_session(parent, event_id=event_id), "parent": parent}
 
     @tool("Enter a session", SETS)
     async def enter_session(
@@ -104,7 +99,7 @@ class SessionTools(ToolGroup):
         self, title: Annotated[str, Field(description="What the task is.")], event_id: EventId = None
     ) -> Begun:
         """Start a task. When you end it, its summary replaces that part of the conversation."""
-        return {"task": await self._bus.begin_task(self._workspace.session, title, event_id=event_id)}
+        return {"task": await self._workspace.bus.begin_task(self._workspace.session, title, event_id=event_id)}
 
     @tool("End a task", ADDS)
     async def end_task(
@@ -117,7 +112,7 @@ class SessionTools(ToolGroup):
         session = self._workspace.session
         if not task.endswith(f"@{session}"):
             raise NotFound(f"task: {shown(task)} is not a task of session {session}; pass the id from begin_task")
-        return {"text": await self._bus.end_task(task, summary, event_id=event_id)}
+        return {"text": await self._workspace.bus.end_task(task, summary, event_id=event_id)}
 
     @tool("Report to the parent session", ADDS)
     async def report_result(
@@ -127,7 +122,7 @@ class SessionTools(ToolGroup):
     ) -> ObservationAnswer:
         """Report the result of this session to its parent, as an observation on the page. No notepad is changed."""
         session = self._workspace.session
-        record = await self._bus.session(session)
+        record = await self._workspace.bus.session(session)
         if record is None or record.parent is None:
             raise NotFound(f"session {session} has no parent; only one from spawn_session or fork_session has one")
         context = {"session": session, "parent": record.parent}

@@ -11,7 +11,6 @@ from scratchbus import TodoItem
 from scratchbus.errors import InvalidField, shown
 from scratchbus.mcp.tool_parameters import Based, EventId, Overwrite, base_of, explained
 from scratchbus.mcp.toolbox import REPLACES, ToolGroup, tool
-from scratchbus.mcp.workspace import Workspace
 
 if TYPE_CHECKING:
     from scratchbus import AsyncTodo
@@ -50,9 +49,6 @@ class TodoAnswer(TypedDict):
 
 class TodoTools(ToolGroup):
     """The tool for the todo list of one session."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
 
     @property
     def _todo(self) -> AsyncTodo:

@@ -86,7 +86,8 @@ class ToolGroup:
     """Related tools of one identity."""
 
     def __init__(self, workspace: Workspace) -> None:
-        raise NotImplementedError
+        self._workspace = workspace
+        self._page = workspace.page
 
     @classmethod
     def names(cls) -> list[str]:

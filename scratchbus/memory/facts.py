@@ -15,18 +15,16 @@ from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.domain.tokens import TokenCounter, estimate_tokens
 from scratchbus.domain.values import Moment, page_of_scope
-from scratchbus.readmodel.scope import Host
+from scratchbus.memory.page_memory import PageMemory, timetravel
 from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
-    from scratchbus import timetravel
     from scratchbus.timetravel import cut
 else:
     cut = lazy("scratchbus.timetravel.cut")
-    timetravel = lazy("scratchbus.timetravel")
 
 
-class Facts:
+class Facts(PageMemory):
     """The facts of a scope: how people and things are related, and during which time. Get them from `Bus.facts`.
 
     A fact is a triplet: a subject, a declared relation, and an object. Facts are asserted and retracted, never changed.
@@ -38,9 +36,7 @@ class Facts:
     change nothing; UnknownRelation names the nearest relation. Every read sees all writes acknowledged before it began.
     """
 
-    def __init__(self, bus: Host, scope: str) -> None:
-        self._bus = bus
-        self._page = page_of_scope(scope)
+    _page_of = staticmethod(page_of_scope)
 
     def assert_fact(
         self,
@@ -62,14 +58,14 @@ class Facts:
         If sources give different values for the same `valid_at`, none of them counts as true until all but one are
         retracted, and an observation asks for that; see `pending_review`.
         """
-        return self._bus.converse(facts.assert_fact(self._bus.core, self._page, locals()))
+        return self._do(facts.assert_fact, locals())
 
     def retract(self, id: str, reason: str, *, event_id: str | None = None) -> Fact:
         """Retract a fact: from now on it counts as never having been true. Its history stays.
 
         Retracting it again changes nothing. Raises NotFound.
         """
-        return self._bus.converse(facts.retract(self._bus.core, self._page, locals()))
+        return self._do(facts.retract, locals())
 
     def query(
         self,
@@ -88,7 +84,7 @@ class Facts:
         """
         until = self._until(known_at)
         arguments = subject, relation, object, at, until, limit
-        return self._bus.converse(fact_reads.query(self._bus.core, self._page, *arguments))
+        return self._do(fact_reads.query, *arguments)
 
     def neighbours(
         self,
@@ -105,7 +101,7 @@ class Facts:
         """
         until = self._until(known_at)
         arguments = entity, depth, at, until, limit
-        return self._bus.converse(fact_reads.neighbours(self._bus.core, self._page, *arguments))
+        return self._do(fact_reads.neighbours, *arguments)
 
     def path(self, a: str, b: str, *, at: Moment | None = None, known_at: timetravel.When | None = None) -> list[Fact]:
         """Return the facts that connect two entities in the fewest steps, from the first to the second.
@@ -114,7 +110,7 @@ class Facts:
         `neighbours` does.
         """
         until = self._until(known_at)
-        return self._bus.converse(fact_reads.path(self._bus.core, self._page, a, b, at, until))
+        return self._do(fact_reads.path, a, b, at, until)
 
     def timeline(
         self, subject: str, relation: str, *, known_at: timetravel.When | None = None, limit: int = 1_000
@@ -124,7 +120,7 @@ class Facts:
         This includes ended, contested and retracted facts. With more than `limit`, return the last ones.
         """
         until = self._until(known_at)
-        return self._bus.converse(fact_reads.timeline(self._bus.core, self._page, subject, relation, until, limit))
+        return self._do(fact_reads.timeline, subject, relation, until, limit)
 
     def why(self, fact: Fact | str) -> Why:
         """Return the origin of a fact: its source text, who asserted it and when, and its evidence.
@@ -132,7 +128,7 @@ class Facts:
         Pass the fact or its id. The answer also says whether it is valid, and what ended or contests it. Raises
         NotFound.
         """
-        return self._bus.converse(fact_reads.why(self._bus.core, self._page, facts.check_fact(fact)))
+        return self._do(fact_reads.why, facts.check_fact(fact))
 
     def same_as(
         self,
@@ -144,7 +140,7 @@ class Facts:
         event_id: str | None = None,
     ) -> Fact:
         """Declare two names to mean one entity, in every answer from now on; return the fact that records it."""
-        return self._bus.converse(facts.same_as(self._bus.core, self._page, a, b, locals()))
+        return self._do(facts.same_as, a, b, locals())
 
     def not_same_as(
         self, a: str, b: str, *, reason: str = "they are not the same", event_id: str | None = None
@@ -153,11 +149,11 @@ class Facts:
 
         Raises NotFound if no fact equates the two, Conflict if they are equal only through other names.
         """
-        return self._bus.converse(facts.not_same_as(self._bus.core, self._page, a, b, reason, event_id))
+        return self._do(facts.not_same_as, a, b, reason, event_id)
 
     def pending_review(self) -> list[Observation]:
         """Return the open observations that ask which contested fact is true; their `context` has the ids."""
-        return self._bus.converse(contested_facts.pending_review(self._bus.core, self._page))
+        return self._do(contested_facts.pending_review)
 
     def ingest(
         self,
@@ -176,7 +172,7 @@ class Facts:
         mapping with these keys. The default one finds lines `A -> relation -> B` and, if a `subject` is given, lines
         `key: value` about it whose key is the name of a relation.
         """
-        return self._bus.converse(ingest.ingest(self._bus.core, self._page, locals()))
+        return self._do(ingest.ingest, locals())
 
     def render_triplets(
         self,
@@ -194,10 +190,10 @@ class Facts:
         """
         until = self._until(known_at)
         arguments = budget, counter, subject, at, until
-        return self._bus.converse(render(self._bus.core, self._page, *arguments))
+        return self._do(render, *arguments)
 
     def _until(self, known_at: timetravel.When | None) -> Position | None:
         """Return the position up to which facts were known. Raises InvalidPosition."""
         if known_at is None:
             return None
-        return (self._bus.converse(cut.cut_at(self._bus.core, self._page, known_at))).position
+        return (self._do(cut.cut_at, known_at)).position

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from scratchbus.commands import files
 from scratchbus.domain.conversations import ScratchFile, check_path, subject_of
-from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.values import page_of_session
+from scratchbus.memory.page_memory_async import Events, timetravel
 from scratchbus.projections.files import PREFIX
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.scope import AsyncHost
-from scratchbus.telemetry.lazy import lazy
 
-if TYPE_CHECKING:
-    from scratchbus import timetravel
-else:
-    timetravel = lazy("scratchbus.timetravel")
-
-Events = list[AnyEvent]  # inside a class with a method `list`, that name is taken
-FileList = list[ScratchFile]
+FileList = list[ScratchFile]  # inside a class with a method `list`, that name is taken
 
 
 class AsyncFiles:

@@ -12,23 +12,21 @@ from scratchbus.commands.items import StoreItems
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.items import ItemChange, StoreItem
 from scratchbus.domain.values import page_of_store
-from scratchbus.readmodel.scope import Host
+from scratchbus.memory.page_memory import PageMemory
 
 
-class Items:
+class Items(PageMemory):
     """Values by namespace and key that outlive sessions. Get them from `Bus.items`.
 
     A namespace is 1 to 32 labels, a value a JSON object of at most 64 KiB. The last write of a key wins. Writes raise
     InvalidField and TooLarge before anything is written. Every read sees all writes acknowledged before it began.
     """
 
-    def __init__(self, bus: Host, store: str) -> None:
-        self._bus = bus
-        self._page = page_of_store(store)
+    _page_of = staticmethod(page_of_store)
 
     def read(self) -> StoreItems:
         """Return the current items, to get and search any number of them."""
-        return self._bus.converse(items.read(self._bus.core, self._page))
+        return self._do(items.read)
 
     def put(self, namespace: Sequence[str], key: str, value: Mapping[str, Any], *, ttl: int | None = None) -> None:
         """Put a value. With `ttl`, in milliseconds, it expires that long after its last use."""
@@ -40,16 +38,16 @@ class Items:
 
     def write(self, changes: Iterable[ItemChange]) -> int:
         """Put and delete items, up to 1,000 in a batch; return how many."""
-        return self._bus.converse(items.write(self._bus.core, self._page, changes))
+        return self._do(items.write, changes)
 
     def use(self, used: Iterable[StoreItem]) -> int:
         """Restart the time to live of items; return how many. Items that never expire are left out."""
-        return self._bus.converse(items.use(self._bus.core, self._page, used))
+        return self._do(items.use, used)
 
     def sweep(self) -> int:
         """Delete expired items, which reads already leave out; return how many."""
-        return self._bus.converse(items.sweep(self._bus.core, self._page))
+        return self._do(items.sweep)
 
     def history(self, namespace: Sequence[str], key: str) -> list[AnyEvent]:
         """Return the events of an item, oldest first, also of a deleted one. Raises PositionLost."""
-        return self._bus.converse(items.history_of_item(self._bus.core, self._page, namespace, key))
+        return self._do(items.history_of_item, namespace, key)

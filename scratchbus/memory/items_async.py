@@ -10,23 +10,21 @@ from scratchbus.commands.items import StoreItems
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.items import ItemChange, StoreItem
 from scratchbus.domain.values import page_of_store
-from scratchbus.readmodel.scope import AsyncHost
+from scratchbus.memory.page_memory_async import AsyncPageMemory
 
 
-class AsyncItems:
+class AsyncItems(AsyncPageMemory):
     """Values by namespace and key that outlive sessions. Get them from `AsyncBus.items`.
 
     A namespace is 1 to 32 labels, a value a JSON object of at most 64 KiB. The last write of a key wins. Writes raise
     InvalidField and TooLarge before anything is written. Every read sees all writes acknowledged before it began.
     """
 
-    def __init__(self, bus: AsyncHost, store: str) -> None:
-        self._bus = bus
-        self._page = page_of_store(store)
+    _page_of = staticmethod(page_of_store)
 
     async def read(self) -> StoreItems:
         """Return the current items, to get and search any number of them."""
-        return await self._bus.converse(items.read(self._bus.core, self._page))
+        return await self._do(items.read)
 
     async def put(
         self, namespace: Sequence[str], key: str, value: Mapping[str, Any], *, ttl: int | None = None
@@ -40,16 +38,16 @@ class AsyncItems:
 
     async def write(self, changes: Iterable[ItemChange]) -> int:
         """Put and delete items, up to 1,000 in a batch; return how many."""
-        return await self._bus.converse(items.write(self._bus.core, self._page, changes))
+        return await self._do(items.write, changes)
 
     async def use(self, used: Iterable[StoreItem]) -> int:
         """Restart the time to live of items; return how many. Items that never expire are left out."""
-        return await self._bus.converse(items.use(self._bus.core, self._page, used))
+        return await self._do(items.use, used)
 
     async def sweep(self) -> int:
         """Delete expired items, which reads already leave out; return how many."""
-        return await self._bus.converse(items.sweep(self._bus.core, self._page))
+        return await self._do(items.sweep)
 
     async def history(self, namespace: Sequence[str], key: str) -> list[AnyEvent]:
         """Return the events of an item, oldest first, also of a deleted one. Raises PositionLost."""
-        return await self._bus.converse(items.history_of_item(self._bus.core, self._page, namespace, key))
+        return await self._do(items.history_of_item, namespace, key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scratchbus.commands import notepad
 from scratchbus.commands.memory import edit
@@ -11,18 +11,12 @@ from scratchbus.commands.memory_edit import MemoryEdit
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.memories import Revised
 from scratchbus.domain.values import page_of_session
+from scratchbus.memory.page_memory_async import AsyncPageMemory, timetravel
 from scratchbus.projections.notepad import SUBJECT
 from scratchbus.readmodel.memory_history import history_of
-from scratchbus.readmodel.scope import AsyncHost
-from scratchbus.telemetry.lazy import lazy
-
-if TYPE_CHECKING:
-    from scratchbus import timetravel
-else:
-    timetravel = lazy("scratchbus.timetravel")
 
 
-class AsyncNotepad:
+class AsyncNotepad(AsyncPageMemory):
     """One text that a session keeps outside its conversation. Get it from `AsyncBus.notepad`.
 
     Every edit is an event that applies to the current text, so concurrent edits are all kept. Every write takes
@@ -31,9 +25,7 @@ class AsyncNotepad:
     changed.
     """
 
-    def __init__(self, bus: AsyncHost, session: str) -> None:
-        self._bus = bus
-        self._page = page_of_session(session)
+    _page_of = staticmethod(page_of_session)
 
     async def read(self) -> str:
         """Return its text; "" if it was never written."""
@@ -41,7 +33,7 @@ class AsyncNotepad:
 
     async def read_with_revision(self) -> Revised:
         """Return its text, and the revision to pass to `write`."""
-        return await self._bus.converse(notepad.read(self._bus.core, self._page))
+        return await self._do(notepad.read)
 
     async def write(self, content: str, *, revision: int | None = None, event_id: str | None = None) -> int:
         """Replace the whole text; "" clears it. Returns the new revision.
@@ -76,13 +68,12 @@ class AsyncNotepad:
 
     async def _edit(self, kind: type[MemoryEdit], arguments: Mapping[str, Any]) -> int:
         command = kind.parse(arguments)
-        return notepad.revision_of(await self._bus.converse(edit(self._bus.core, self._page, command)))
+        return notepad.revision_of(await self._do(edit, command))
 
     async def history(self) -> list[AnyEvent]:
         """Return all edits as events, oldest first, also after the session has ended. Raises PositionLost."""
-        return await self._bus.converse(history_of(self._bus.core, self._page, SUBJECT))
+        return await self._do(history_of, SUBJECT)
 
     async def as_of(self, when: timetravel.When) -> str:
         """Return the text as it was at a position or a time. Raises InvalidPosition."""
-        step = timetravel.remembered_as_of(self._bus.core, self._page, SUBJECT, when)
-        return notepad.content_of(await self._bus.converse(step))
+        return notepad.content_of(await self._do(timetravel.remembered_as_of, SUBJECT, when))

@@ -6,28 +6,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scratchbus.commands import preferences
 from scratchbus.commands.memory_edit import MemoryEdit
-from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.memories import Preference
 from scratchbus.domain.values import page_of_scope
 from scratchbus.memory import preference_sync
+from scratchbus.memory.page_memory import Events, PageMemory, timetravel
 from scratchbus.memory.preference_sync import Synced
-from scratchbus.readmodel.scope import Host
-from scratchbus.telemetry.lazy import lazy
 
-if TYPE_CHECKING:
-    from scratchbus import timetravel
-else:
-    timetravel = lazy("scratchbus.timetravel")
-
-Events = list[AnyEvent]  # inside a class with a method `list`, that name is taken
-Found = list[Preference]
+Found = list[Preference]  # see `Events`
 
 
-class Preferences:
+class Preferences(PageMemory):
     """How a user wants things done, in general or in a project. Get them from `Bus.preferences`.
 
     Keys are compared without case, blanks, punctuation and the simple plural of English words, so `Commit messages` and
@@ -37,9 +29,7 @@ class Preferences:
     changed. Every read sees all writes acknowledged before it began.
     """
 
-    def __init__(self, bus: Host, scope: str) -> None:
-        self._bus = bus
-        self._page = page_of_scope(scope)
+    _page_of = staticmethod(page_of_scope)
 
     def remember(
         self,
@@ -71,22 +61,22 @@ class Preferences:
 
     def forget(self, key: str, *, revision: int | None = None, event_id: str | None = None) -> Preference:
         """Forget a preference and return it; its history stays. Raises NotFound."""
-        return self._bus.converse(preferences.forget(self._bus.core, self._page, locals()))
+        return self._do(preferences.forget, locals())
 
     def list(self) -> Found:
         """Return the preferences, in the order in which they were first remembered."""
-        return self._bus.converse(preferences.list_all(self._bus.core, self._page))
+        return self._do(preferences.list_all)
 
     def history(self, key: str | None = None) -> Events:
         """Return the events of a preference, or of all in the scope, oldest first, including forgotten ones.
 
         Raises NotFound for a key that never existed, and PositionLost if some of its events have left the log.
         """
-        return self._bus.converse(preferences.history_of_preferences(self._bus.core, self._page, key))
+        return self._do(preferences.history_of_preferences, key)
 
     def as_of(self, when: timetravel.When) -> Found:
         """Return the preferences at a position or a time. Raises InvalidPosition."""
-        return self._bus.converse(timetravel.preferences_as_of(self._bus.core, self._page, when))
+        return self._do(timetravel.preferences_as_of, when)
 
     def sync(self, file: Path | str) -> Synced:
         """Sync a section of a text file with the preferences; return what changed on either side.
@@ -98,7 +88,7 @@ class Preferences:
         file that cannot be read or written, a link to elsewhere, or a section that is not a list of preferences; then
         neither side has changed.
         """
-        return self._bus.converse(preference_sync.sync(self._bus.core, self._page, Path(file)))
+        return self._do(preference_sync.sync, Path(file))
 
     def _write(self, kind: type[MemoryEdit], arguments: Mapping[str, Any]) -> Preference:
-        return self._bus.converse(preferences.write(self._bus.core, self._page, kind, arguments))
+        return self._do(preferences.write, kind, arguments)

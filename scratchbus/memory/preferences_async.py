@@ -4,28 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scratchbus.commands import preferences
 from scratchbus.commands.memory_edit import MemoryEdit
-from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.memories import Preference
 from scratchbus.domain.values import page_of_scope
 from scratchbus.memory import preference_sync
+from scratchbus.memory.page_memory_async import AsyncPageMemory, Events, timetravel
 from scratchbus.memory.preference_sync import Synced
-from scratchbus.readmodel.scope import AsyncHost
-from scratchbus.telemetry.lazy import lazy
 
-if TYPE_CHECKING:
-    from scratchbus import timetravel
-else:
-    timetravel = lazy("scratchbus.timetravel")
-
-Events = list[AnyEvent]  # inside a class with a method `list`, that name is taken
-Found = list[Preference]
+Found = list[Preference]  # see `Events`
 
 
-class AsyncPreferences:
+class AsyncPreferences(AsyncPageMemory):
     """How a user wants things done, in general or in a project. Get them from `AsyncBus.preferences`.
 
     Keys are compared without case, blanks, punctuation and the simple plural of English words, so `Commit messages` and
@@ -35,9 +27,7 @@ class AsyncPreferences:
     changed. Every read sees all writes acknowledged before it began.
     """
 
-    def __init__(self, bus: AsyncHost, scope: str) -> None:
-        self._bus = bus
-        self._page = page_of_scope(scope)
+    _page_of = staticmethod(page_of_scope)
 
     async def remember(
         self,
@@ -69,22 +59,22 @@ class AsyncPreferences:
 
     async def forget(self, key: str, *, revision: int | None = None, event_id: str | None = None) -> Preference:
         """Forget a preference and return it; its history stays. Raises NotFound."""
-        return await self._bus.converse(preferences.forget(self._bus.core, self._page, locals()))
+        return await self._do(preferences.forget, locals())
 
     async def list(self) -> Found:
         """Return the preferences, in the order in which they were first remembered."""
-        return await self._bus.converse(preferences.list_all(self._bus.core, self._page))
+        return await self._do(preferences.list_all)
 
     async def history(self, key: str | None = None) -> Events:
         """Return the events of a preference, or of all in the scope, oldest first, including forgotten ones.
 
         Raises NotFound for a key that never existed, and PositionLost if some of its events have left the log.
         """
-        return await self._bus.converse(preferences.history_of_preferences(self._bus.core, self._page, key))
+        return await self._do(preferences.history_of_preferences, key)
 
     async def as_of(self, when: timetravel.When) -> Found:
         """Return the preferences at a position or a time. Raises InvalidPosition."""
-        return await self._bus.converse(timetravel.preferences_as_of(self._bus.core, self._page, when))
+        return await self._do(timetravel.preferences_as_of, when)
 
     async def sync(self, file: Path | str) -> Synced:
         """Sync a section of a text file with the preferences; return what changed on either side.
@@ -96,7 +86,7 @@ class AsyncPreferences:
         file that cannot be read or written, a link to elsewhere, or a section that is not a list of preferences; then
         neither side has changed.
         """
-        return await self._bus.converse(preference_sync.sync(self._bus.core, self._page, Path(file)))
+        return await self._do(preference_sync.sync, Path(file))
 
     async def _write(self, kind: type[MemoryEdit], arguments: Mapping[str, Any]) -> Preference:
-        return await self._bus.converse(preferences.write(self._bus.core, self._page, kind, arguments))
+        return await self._do(preferences.write, kind, arguments)

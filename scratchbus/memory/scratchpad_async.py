@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sized
-from typing import TYPE_CHECKING
 
 from scratchbus.commands import scratchpad
 from scratchbus.domain.events import AnyEvent
@@ -11,15 +10,10 @@ from scratchbus.domain.memories import Revised
 from scratchbus.domain.runs import RunRecord, ScratchpadReply, event_fields
 from scratchbus.domain.scratchpad import end_of_run_prompt, parse_reply
 from scratchbus.domain.values import page_of_agent
+from scratchbus.memory.page_memory_async import timetravel
 from scratchbus.projections.scratchpad import SUBJECT
 from scratchbus.readmodel.memory_history import history_of
 from scratchbus.readmodel.scope import AsyncHost
-from scratchbus.telemetry.lazy import lazy
-
-if TYPE_CHECKING:
-    from scratchbus import timetravel
-else:
-    timetravel = lazy("scratchbus.timetravel")
 
 
 class AsyncScratchpad:

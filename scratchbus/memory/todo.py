@@ -5,37 +5,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scratchbus.commands import todo as operations
 from scratchbus.commands.memory import edit
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.todo import TodoItem, TodoList, for_injection
 from scratchbus.domain.values import page_of_session
+from scratchbus.memory.page_memory import PageMemory, timetravel
 from scratchbus.projections.todo import SUBJECT
 from scratchbus.readmodel.memory_history import history_of
-from scratchbus.readmodel.scope import Host
-from scratchbus.telemetry.lazy import lazy
-
-if TYPE_CHECKING:
-    from scratchbus import timetravel
-else:
-    timetravel = lazy("scratchbus.timetravel")
 
 
-class Todo:
+class Todo(PageMemory):
     """The ordered todo list of a session. Get it from `Bus.todo`.
 
     Concurrent merges are all kept. A write raises SessionOver once the session has ended.
     """
 
-    def __init__(self, bus: Host, session: str) -> None:
-        self._bus = bus
-        self._page = page_of_session(session)
+    _page_of = staticmethod(page_of_session)
 
     def read(self) -> TodoList:
         """Return its items, its revision, and the number of items in each status."""
-        return self._bus.converse(operations.read(self._bus.core, self._page))
+        return self._do(operations.read)
 
     def write(
         self,
@@ -53,7 +45,7 @@ class Todo:
         InvalidField unless `todos` is a list of items.
         """
         command = operations.WriteTodo.parse(locals())
-        return operations.list_of(self._bus.converse(edit(self._bus.core, self._page, command)))
+        return operations.list_of(self._do(edit, command))
 
     def format_for_injection(self) -> str | None:
         """Return the open items as a block to add to a compacted conversation; None if none are open."""
@@ -62,10 +54,8 @@ class Todo:
 
     def history(self) -> list[AnyEvent]:
         """Return all changes as events, oldest first, also after the session has ended. Raises PositionLost."""
-        return self._bus.converse(history_of(self._bus.core, self._page, SUBJECT))
+        return self._do(history_of, SUBJECT)
 
     def as_of(self, when: timetravel.When) -> TodoList:
         """Return the list at a position or a time. Raises InvalidPosition."""
-        return operations.list_of(
-            self._bus.converse(timetravel.remembered_as_of(self._bus.core, self._page, SUBJECT, when))
-        )
+        return operations.list_of(self._do(timetravel.remembered_as_of, SUBJECT, when))

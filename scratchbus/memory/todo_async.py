@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scratchbus.commands import todo as operations
 from scratchbus.commands.memory import edit
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.todo import TodoItem, TodoList, for_injection
 from scratchbus.domain.values import page_of_session
+from scratchbus.memory.page_memory_async import AsyncPageMemory, timetravel
 from scratchbus.projections.todo import SUBJECT
 from scratchbus.readmodel.memory_history import history_of
-from scratchbus.readmodel.scope import AsyncHost
-from scratchbus.telemetry.lazy import lazy
-
-if TYPE_CHECKING:
-    from scratchbus import timetravel
-else:
-    timetravel = lazy("scratchbus.timetravel")
 
 
-class AsyncTodo:
+class AsyncTodo(AsyncPageMemory):
     """The ordered todo list of a session. Get it from `AsyncBus.todo`.
 
     Concurrent merges are all kept. A write raises SessionOver once the session has ended.
     """
 
-    def __init__(self, bus: AsyncHost, session: str) -> None:
-        self._bus = bus
-        self._page = page_of_session(session)
+    _page_of = staticmethod(page_of_session)
 
     async def read(self) -> TodoList:
         """Return its items, its revision, and the number of items in each status."""
-        return await self._bus.converse(operations.read(self._bus.core, self._page))
+        return await self._do(operations.read)
 
     async def write(
         self,
@@ -51,7 +43,7 @@ class AsyncTodo:
         InvalidField unless `todos` is a list of items.
         """
         command = operations.WriteTodo.parse(locals())
-        return operations.list_of(await self._bus.converse(edit(self._bus.core, self._page, command)))
+        return operations.list_of(await self._do(edit, command))
 
     async def format_for_injection(self) -> str | None:
         """Return the open items as a block to add to a compacted conversation; None if none are open."""
@@ -60,10 +52,8 @@ class AsyncTodo:
 
     async def history(self) -> list[AnyEvent]:
         """Return all changes as events, oldest first, also after the session has ended. Raises PositionLost."""
-        return await self._bus.converse(history_of(self._bus.core, self._page, SUBJECT))
+        return await self._do(history_of, SUBJECT)
 
     async def as_of(self, when: timetravel.When) -> TodoList:
         """Return the list at a position or a time. Raises InvalidPosition."""
-        return operations.list_of(
-            await self._bus.converse(timetravel.remembered_as_of(self._bus.core, self._page, SUBJECT, when))
-        )
+        return operations.list_of(await self._do(timetravel.remembered_as_of, SUBJECT, when))

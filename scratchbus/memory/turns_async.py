@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from scratchbus.commands import turns as operations
 from scratchbus.domain.conversations import Turn
-from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.values import page_of_session
-from scratchbus.readmodel.scope import AsyncHost
-from scratchbus.telemetry.lazy import lazy
+from scratchbus.memory.page_memory_async import AsyncPageMemory, Events, timetravel
 
-if TYPE_CHECKING:
-    from scratchbus import timetravel
-else:
-    timetravel = lazy("scratchbus.timetravel")
-
-Events = list[AnyEvent]  # inside a class with a method `list`, that name is taken
-TurnList = list[Turn]
+TurnList = list[Turn]  # see `Events`
 
 
-class AsyncTurns:
+class AsyncTurns(AsyncPageMemory):
     """The conversation of a session, to which the host appends turns. Get it from `AsyncBus.turns`.
 
     A write takes `event_id`, an id the caller chooses to make a retry safe: the retry returns the turn. It raises
@@ -29,9 +20,7 @@ class AsyncTurns:
     changed. Every read sees all writes acknowledged before it began. `page.erase` erases a turn by its id.
     """
 
-    def __init__(self, bus: AsyncHost, session: str) -> None:
-        self._bus = bus
-        self._page = page_of_session(session)
+    _page_of = staticmethod(page_of_session)
 
     async def append(
         self,
@@ -48,7 +37,7 @@ class AsyncTurns:
         turn belongs to `task`, an id from `begin_task`; by default, to each task that is open. Raises NotFound for a
         task that was never begun.
         """
-        return await self._bus.converse(operations.add(self._bus.core, self._page, locals()))
+        return await self._do(operations.add, locals())
 
     async def list(
         self, *, after: str | None = None, limit: int | None = None, at: timetravel.When | None = None
@@ -58,11 +47,9 @@ class AsyncTurns:
         With `at`, a position or a time, return the turns up to then. Raises InvalidPosition.
         """
         if at is None:
-            return await self._bus.converse(operations.original_turns(self._bus.core, self._page, after, limit))
+            return await self._do(operations.original_turns, after, limit)
         operations.check_slice(after, limit)
-        return (await self._bus.converse(timetravel.conversation_as_of(self._bus.core, self._page, at))).original_turns(
-            after, limit
-        )
+        return (await self._do(timetravel.conversation_as_of, at)).original_turns(after, limit)
 
     async def shown(self) -> TurnList:
         """Return the turns that an agent is shown, with summaries in place of the turns they replace.
@@ -70,7 +57,7 @@ class AsyncTurns:
         A summary is a turn with the role `summary`, and `replaces` has the ids of the turns it replaces. It comes from
         `compact`, or from a task that has ended and has the id of that task.
         """
-        return await self._bus.converse(operations.shown_turns(self._bus.core, self._page))
+        return await self._do(operations.shown_turns)
 
     async def compact(
         self,
@@ -85,15 +72,15 @@ class AsyncTurns:
         The ids may include summaries and ended tasks. The turns stay in `list` and in the history. Raises NotFound for
         an unknown id.
         """
-        return await self._bus.converse(operations.compact(self._bus.core, self._page, locals()))
+        return await self._do(operations.compact, locals())
 
     async def history(self) -> Events:
         """Return the turns and compactions as events, oldest first, also after the session has ended.
 
         Raises PositionLost if some of them have left the log.
         """
-        return await self._bus.converse(operations.history_of_turns(self._bus.core, self._page))
+        return await self._do(operations.history_of_turns)
 
     async def as_of(self, when: timetravel.When) -> TurnList:
         """Return the turns shown at a position or a time. Raises InvalidPosition."""
-        return (await self._bus.converse(timetravel.conversation_as_of(self._bus.core, self._page, when))).shown()
+        return (await self._do(timetravel.conversation_as_of, when)).shown()

@@ -10,6 +10,9 @@ from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.memories import Remembered
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step
+from scratchbus.eventlog.cursor import cursors
+from scratchbus.eventlog.entry_filter import EntryFilter, decode_wanted
+from scratchbus.eventlog.reader import read
 from scratchbus.projections import session
 from scratchbus.projections.table import is_over, projection_of
 from scratchbus.readmodel.history import history
@@ -35,3 +38,11 @@ def history_of(core: Core, page: str, subject: str) -> Step[list[AnyEvent]]:
     if page.startswith(session.PAGES) and subject != session.SUBJECT:
         events += [event for event in (yield from history(core.log, page, session.SUBJECT)) if is_over(event)]
     return sorted(events, key=attrgetter("position"))  # it may have been erased after the session ended
+
+
+def history_of_all(core: Core, page: str, prefix: str) -> Step[list[AnyEvent]]:
+    """Return the events about all subjects of a session with a prefix, oldest first, and the one that ended it."""
+    events, page_cursors = list[AnyEvent](), (yield from cursors(core.log, None, [page]))
+    while chunks := (yield from read(core.log, page_cursors)):
+        events += decode_wanted(chunks, EntryFilter.of([page], None, None))
+    return [event for event in events if event.subject.startswith(prefix) or is_over(event)]

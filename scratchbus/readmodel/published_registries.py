@@ -11,15 +11,13 @@ from scratchbus.domain.events import RelationsChanged, TypesChanged
 from scratchbus.domain.values import check_whole
 from scratchbus.engine.steps import Step
 from scratchbus.errors import VersionConflict
-from scratchbus.eventlog.append import append
+from scratchbus.eventlog.append import append, find_attempt
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.ids import new_event_id
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.eventlog.writes import Op, Write
 from scratchbus.readmodel.history import known_events
 from scratchbus.readmodel.queries import read_head
-
-_NEVER = -1  # no subject has this version
 
 
 class Published(NamedTuple):
@@ -53,9 +51,7 @@ def publish(log: Log, publication: Published, check: Callable[[str | None], Step
     version, current = yield from read_published(log, subject)
     digest = digest_of(publication.verb, text) if publication.event_id is not None else ""
     event = publication.event.placed(id=publication.event_id or new_event_id())
-    if publication.event_id is not None and (
-        yield from _is_appended(log, Write(event, Op.PUT, digest, version=_NEVER))
-    ):
+    if digest and (yield from find_attempt(log, SYSTEM_PAGE, Write(event, Op.PUT, digest))) is not None:
         return True, 0
     if publication.expected_version is not None and publication.expected_version != version:
         raise VersionConflict(subject, publication.expected_version, version)
@@ -64,12 +60,3 @@ def publish(log: Log, publication: Published, check: Callable[[str | None], Step
     yield from check(current)
     appended = yield from append(log, SYSTEM_PAGE, [Write(event, Op.PUT, digest, version=version)])
     return True, appended.written[0].version if appended.written else 0
-
-
-def _is_appended(log: Log, write: Write) -> Step[bool]:
-    """Return whether a previous attempt has appended the event. Raises EventIdReused."""
-    try:
-        yield from append(log, SYSTEM_PAGE, [write])
-        return True
-    except VersionConflict:
-        return False

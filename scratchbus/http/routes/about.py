@@ -20,7 +20,7 @@ router = APIRouter(tags=["server"])
 health = APIRouter(tags=["server"])
 
 
-@router.get("/me", responses=problems.answers({200: CALLER}))
+@router.get("/me", responses={200: CALLER})
 async def get_caller(caller: CallerOf) -> Response:
     """Return your identity and permissions."""
     scopes = [scope for scope in SCOPES if scope in caller.scopes]
@@ -31,7 +31,7 @@ async def get_caller(caller: CallerOf) -> Response:
 @router.post(
     "/login",
     status_code=204,
-    responses=problems.answers({204: {"description": "The cookie is set"}}),
+    responses={204: {"description": "The cookie is set"}},
     openapi_extra=body(LOGIN, example={"token": "sbt_example"}),
 )
 async def log_in(request: Request, server: ServerOf) -> Response:
@@ -45,7 +45,7 @@ async def log_in(request: Request, server: ServerOf) -> Response:
     return answer
 
 
-@router.post("/logout", status_code=204, responses=problems.answers({204: {"description": "The cookie is gone"}}))
+@router.post("/logout", status_code=204, responses={204: {"description": "The cookie is gone"}})
 async def log_out(request: Request) -> Response:
     """Delete the cookie."""
     answer = Response(status_code=204)

@@ -5,39 +5,33 @@ from __future__ import annotations
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Request
-from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import BeforeValidator, ConfigDict, Field
 from starlette.responses import Response
 
 from scratchbus import Context, ContextPart, Note, Observation, Surfaced, TodoItem, document_of, estimate_tokens
 from scratchbus.daemon import counts
-from scratchbus.http import patterns, problems
 from scratchbus.http.callers import Caller
 from scratchbus.http.documents import answer, check_source
 from scratchbus.http.models import Body, optional, takes, whole_number
-from scratchbus.http.parameters import Once
-from scratchbus.http.schemas import COUNT, STRING, document, record
+from scratchbus.http.parameters import MAX_BUDGET, AnyPage, AnySession, Once
+from scratchbus.http.schemas import COUNT, STRING, document, exact, listed, or_null, record
 from scratchbus.http.server import CallerOf, MemoryBus
 
 router = APIRouter(tags=["context"])
 
-MAX_BUDGET: Final = 200_000
-"""The most tokens of a context."""
-
-Name = Annotated[str, StringConstraints(pattern=patterns.SESSION)]
-PageText = Annotated[str, StringConstraints(pattern=patterns.PAGE)]
 Budget = Annotated[int, Field(ge=1, le=MAX_BUDGET), BeforeValidator(whole_number)]
 
 
-class ContextRequest(Body):
+class ContextBody(Body):
     """The arguments of a context; the default budget comes from the settings."""
 
     model_config = ConfigDict(
         json_schema_extra={"anyOf": [{"required": [name]} for name in ("session", "agent", "page")]}
     )
 
-    session: Name = optional()
-    agent: Name = optional()
-    page: PageText = optional()
+    session: AnySession = optional()
+    agent: AnySession = optional()
+    page: AnyPage = optional()
     budget: Budget = optional()
     query: str = optional()
     sections: list[str] = Field(default=[], description="Your own texts, shown first.")
@@ -49,8 +43,8 @@ class Question(Body):
     """What to find: notes of a session and open observations of a page."""
 
     query: str
-    session: Name = optional()
-    page: PageText = "main"
+    session: AnySession = optional()
+    page: AnyPage = "main"
     budget: Budget = optional()
     record: bool = Field(default=False, description="Record which observations were shown.")
 
@@ -66,13 +60,12 @@ _ITEM: Final = record(
     version=COUNT,
     position=STRING,
 )
-_SECTION: Final = record(
-    ("name", "text", "tokens", "left_out", "items"),
+_SECTION: Final = exact(
     name=STRING,
     text=STRING,
     tokens=COUNT,
     left_out=COUNT,
-    items={"type": "array", "items": _ITEM},
+    items=listed(_ITEM),
 )
 _FIELDS: Final[dict[str, Any]] = {
     "text": STRING,
@@ -80,8 +73,8 @@ _FIELDS: Final[dict[str, Any]] = {
     "budget": COUNT,
     "left_out": _COUNTS,
     "exposed": _COUNTS,
-    "position": {"type": ["string", "null"]},
-    "sections": {"type": "array", "items": _SECTION},
+    "position": or_null(STRING),
+    "sections": listed(_SECTION),
 }
 _LINE: Final = "- risk_alert from fraud_detector: 01M82NHKCCEBT4DDKQ2K3C35T3 v1, priority 90, …\n> A fraud ring …"
 _EXAMPLE: Final[dict[str, Any]] = {
@@ -113,33 +106,32 @@ _EXAMPLE: Final[dict[str, Any]] = {
 }
 _ASSEMBLED: Final = document(
     "The text, its sections with their items, the items left out, and the observations in it",
-    record(tuple(_FIELDS), **_FIELDS),
+    exact(**_FIELDS),
     _EXAMPLE,
 )
-_MATCH: Final = record(
-    ("score", "kind", "item"),
+_MATCH: Final = exact(
     score={"type": "number"},
     kind={"enum": ["observation", "note"]},
     item={"type": "object", "required": ["id", "content"]},
 )
 _SURFACED: Final = document(
     "The same, and the matches in it, best first",
-    record((*_FIELDS, "matches"), **_FIELDS, matches={"type": "array", "items": _MATCH}),
+    exact(**_FIELDS, matches=listed(_MATCH)),
     {**_EXAMPLE, "matches": []},
 )
 
 
 @router.post(
     "/context/assemble",
-    responses=problems.answers({200: _ASSEMBLED}, 400, 409, 413, 415, 422),
-    openapi_extra=takes({"session": "s1", "page": "main", "budget": 4000}, ContextRequest),
+    responses={200: _ASSEMBLED},
+    openapi_extra=takes({"session": "s1", "page": "main", "budget": 4000}, ContextBody),
 )
 async def assemble_context(request: Request, bus: MemoryBus, caller: CallerOf, guards: Once) -> Response:
     """Return one text within a token budget from the memories of an agent, a session and a page.
 
     The observations of a page need the scope `read` too.
     """
-    given = (await ContextRequest.of(request)).given
+    given = (await ContextBody.of(request)).given
     if given.get("page") is not None:
         caller.need("read")
     _check_agent(caller, given)
@@ -149,7 +141,7 @@ async def assemble_context(request: Request, bus: MemoryBus, caller: CallerOf, g
 
 @router.post(
     "/context/surface",
-    responses=problems.answers({200: _SURFACED}, 400, 409, 413, 415, 422),
+    responses={200: _SURFACED},
     openapi_extra=takes({"query": "missing payment", "session": "s1", "page": "main"}, Question),
 )
 async def surface_context(request: Request, bus: MemoryBus, caller: CallerOf, guards: Once) -> Response:
@@ -181,15 +173,8 @@ def _check_agent(caller: Caller, given: dict[str, Any]) -> None:
 def _described(context: Context) -> dict[str, Any]:
     counts.contexts += 1
     counts.context_tokens += context.tokens
-    return {
-        "text": context.text,
-        "tokens": context.tokens,
-        "budget": context.budget,
-        "left_out": dict(context.left_out),
-        "exposed": dict(context.exposed),
-        "position": None if context.position is None else str(context.position),
-        "sections": [_section(part, context.left_out.get(part.name, 0)) for part in context.parts],
-    }
+    sections = [_section(part, context.left_out.get(part.name, 0)) for part in context.parts]
+    return {**document_of(context), "sections": sections}
 
 
 def _section(part: ContextPart, left_out: int) -> dict[str, Any]:

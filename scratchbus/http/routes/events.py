@@ -12,27 +12,26 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from scratchbus import AsyncBus, BusPosition, Event, cloud_event, document_of
-from scratchbus.http import cloudevents, examples, patterns, problems
+from scratchbus.http import examples, patterns, problems
 from scratchbus.http.client_connections import ClientConnection
 from scratchbus.http.documents import JSON, answer, paged
-from scratchbus.http.frames import EventFilter, Vector, moved, text_of, vector_of
+from scratchbus.http.frames import CLOUD_EVENT, CLOUD_EVENTS, EventFilter, Vector, moved, text_of, vector_of
 from scratchbus.http.metrics import open_stream
 from scratchbus.http.parameters import Absent, AnyPage, AnyTime, AnyTypeName, Limit, Positive
 from scratchbus.http.problems import Refusal
+from scratchbus.http.progress import STREAM
 from scratchbus.http.responses import EVENT, EVENT_KINDS
-from scratchbus.http.schemas import DATE_TIME, component, document, listed, record
+from scratchbus.http.schemas import DATE_TIME, STRING, component, document, exact, listed, or_null
 from scratchbus.http.server import ReadBus, caller_of, server_of
 from scratchbus.http.stream_group import EventStream
 from scratchbus.http.streams import Streams
 
 router = APIRouter(tags=["events"])
 
-SSE: Final = "text/event-stream"
-
 BUFFERED: Final = 16 * 1024
 """The most bytes that wait for a client which reads slowly."""
 
-_TEXT_OR_NULL: Final = {"type": ["string", "null"]}
+_TEXT_OR_NULL: Final = or_null(STRING)
 _CLOUD_EXAMPLE: Final = {
     "specversion": "1.0",
     "id": "1795386035607-1",
@@ -51,40 +50,37 @@ _CLOUD_EVENT: Final = component(
     {
         "type": "object",
         "required": ["specversion", "id", "source", "type"],
-        "properties": {name: {"type": "string"} for name in _CLOUD_EXAMPLE if name != "data"} | {"data": EVENT},
+        "properties": {name: STRING for name in _CLOUD_EXAMPLE if name != "data"} | {"data": EVENT},
     },
 )
 _EVENTS: Final = document(
     "The events, oldest first. `next` is the cursor of later events, null at the end; `previous` that of earlier"
     " ones, when the last ones were requested; a stream continues after `position`",
-    record(
-        ("items", "next", "previous", "position"),
+    exact(
         items=listed(EVENT),
         next=_TEXT_OR_NULL,
         previous=_TEXT_OR_NULL,
-        position={"type": "string"},
+        position=STRING,
     ),
     {"items": [examples.ADDED_EVENT], "next": None, "previous": None, "position": "1795386035607-1"},
 )
 _EVENTS["content"] |= {
-    SSE: {"schema": {"type": "string"}, "example": "id: 1795386035607-1\nevent: added\ndata: {…}\n\n"},
-    cloudevents.BATCH: {"schema": listed(_CLOUD_EVENT), "example": [_CLOUD_EXAMPLE]},
+    STREAM: {"schema": STRING, "example": "id: 1795386035607-1\nevent: added\ndata: {…}\n\n"},
+    CLOUD_EVENTS: {"schema": listed(_CLOUD_EVENT), "example": [_CLOUD_EXAMPLE]},
 }
-_BUCKET: Final = record(
-    ("at", "position", "count", "kinds"),
+_BUCKET: Final = exact(
     at=DATE_TIME,
     position=_TEXT_OR_NULL,
     count={"type": "integer"},
     kinds={"type": "object", "additionalProperties": {"type": "integer"}},
 )
-_TIME_OR_NULL: Final = {"type": ["string", "null"], "format": "date-time"}
+_TIME_OR_NULL: Final = or_null(DATE_TIME)
 _HISTOGRAM: Final = document(
     "The number of events over time",
-    record(
-        ("since", "until", "buckets", "first", "last", "archived", "sampled"),
+    exact(
         since=DATE_TIME,
         until=DATE_TIME,
-        buckets={"type": "array", "items": _BUCKET},
+        buckets=listed(_BUCKET),
         first=_TIME_OR_NULL,
         last=_TIME_OR_NULL,
         archived={"type": "integer", "description": "Events that are only in the archive, and are not counted."},
@@ -134,7 +130,7 @@ async def _filter(
 QueryFilter = Annotated[EventFilter, Depends(_filter)]
 
 
-@router.get("/events", responses=problems.answers({200: _EVENTS}, 404, 406, 409, 410, 422))
+@router.get("/events", responses=problems.answers({200: _EVENTS}, 406, 409, 410))
 async def list_events(
     request: Request,
     bus: ReadBus,
@@ -165,7 +161,7 @@ async def list_events(
     CloudEvents.
     """
     kind = _accepted(request)
-    if kind == SSE:
+    if kind == STREAM:
         return await _stream(request, bus, event_filter, last_event_id or after)
     if before is not None or last is not None:
         if after is not None:
@@ -174,7 +170,7 @@ async def list_events(
     return await _forward(request, kind, bus, event_filter, after, limit)
 
 
-@router.get("/events/histogram", responses=problems.answers({200: _HISTOGRAM}, 404, 422))
+@router.get("/events/histogram", responses={200: _HISTOGRAM})
 async def get_histogram(
     bus: ReadBus,
     since: Annotated[AnyTime | Absent, Query(description="The start; by default the first event.")] = None,
@@ -190,13 +186,13 @@ async def get_histogram(
 def _accepted(request: Request) -> str:
     """Return the media type to answer with. Raises Refusal."""
     accepted = {part.partition(";")[0].strip().lower() for part in request.headers.get("accept", "*/*").split(",")}
-    if SSE in accepted:
-        return SSE
-    if accepted & {cloudevents.ONE, cloudevents.BATCH}:
-        return cloudevents.BATCH
+    if STREAM in accepted:
+        return STREAM
+    if accepted & {CLOUD_EVENT, CLOUD_EVENTS}:
+        return CLOUD_EVENTS
     if accepted & {JSON, "application/*", "*/*", ""}:
         return JSON
-    raise Refusal(406, "not-acceptable", f"events come as {JSON}, {SSE} or {cloudevents.BATCH}")
+    raise Refusal(406, "not-acceptable", f"events come as {JSON}, {STREAM} or {CLOUD_EVENTS}")
 
 
 async def _forward(
@@ -234,7 +230,7 @@ def _listed(kind: str, bus: AsyncBus, page: dict[str, Any], headers: Mapping[str
     if kind == JSON:
         return answer({**page, "items": [document_of(event) for event in page["items"]]}, headers=headers)
     found = answer([cloud_event(event, bus.settings.bus) for event in page["items"]], headers=headers)
-    found.headers["Content-Type"] = cloudevents.BATCH
+    found.headers["Content-Type"] = CLOUD_EVENTS
     return found
 
 
@@ -242,14 +238,14 @@ async def _stream(request: Request, bus: AsyncBus, event_filter: EventFilter, af
     end = (await bus.position()).shards
     bus.events(**event_filter.arguments())  # raises for invalid filters
     position = end if after is None else vector_of(after, len(end))
-    as_cloud_events = cloudevents.ONE in request.headers.get("accept", "").lower()
+    as_cloud_events = CLOUD_EVENT in request.headers.get("accept", "").lower()
     return _Streamed(streams_of(request), position, event_filter._replace(as_cloud_events=as_cloud_events))
 
 
 class _Streamed(Response):
     """A stream of events; it ends when the client leaves, stops reading, or is no longer welcome."""
 
-    media_type = SSE
+    media_type = STREAM
 
     def __init__(self, streams: Streams, position: Vector, event_filter: EventFilter) -> None:
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})

@@ -9,28 +9,24 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from scratchbus import parse_relations
-from scratchbus.http import patterns, problems
+from scratchbus.http import patterns
 from scratchbus.http.documents import answer
 from scratchbus.http.memories import Based
-from scratchbus.http.schemas import document, record
+from scratchbus.http.schemas import COUNT, FLAG, STRING, document, exact, listed, record
 from scratchbus.http.server import AdminBus, MemoryBus
 from scratchbus.http.yaml_bodies import parsed, yaml_or_json
 
 router = APIRouter(tags=["relations"])
 
-_TEXT: Final = {"type": "string"}
-_NAMES: Final = {"type": "array", "items": _TEXT}
-_FLAG: Final = {"type": "boolean"}
-_COUNT: Final = {"type": "integer", "minimum": 0}
+_NAMES: Final = listed(STRING)
 _VALUES: Final = {"enum": ["one", "many"]}
-_RELATION: Final = record(
-    ("name", "description", "values", "inverse", "symmetric", "transitive", "aliases"),
-    name=_TEXT,
-    description=_TEXT,
+_RELATION: Final = exact(
+    name=STRING,
+    description=STRING,
     values=_VALUES,
-    inverse=_TEXT,
-    symmetric=_FLAG,
-    transitive=_FLAG,
+    inverse=STRING,
+    symmetric=FLAG,
+    transitive=FLAG,
     aliases=_NAMES,
 )
 _EXAMPLE: Final[dict[str, Any]] = {
@@ -44,12 +40,12 @@ _EXAMPLE: Final[dict[str, Any]] = {
 }
 _RELATIONS: Final = document(
     "The relations by name, their version, also as ETag (0 if none were published), and their text in YAML",
-    record(("items", "version", "text"), items={"type": "array", "items": _RELATION}, version=_COUNT, text=_TEXT),
+    exact(items=listed(_RELATION), version=COUNT, text=STRING),
     {"items": [_EXAMPLE], "version": 2, "text": "relations:\n  runs_on:\n    values: one\n"},
 )
 _PUBLISHED: Final = document(
     "Whether anything changed, the version of the relations, also as ETag, and their names",
-    record(("has_changed", "version", "relations"), has_changed=_FLAG, version=_COUNT, relations=_NAMES),
+    exact(has_changed=FLAG, version=COUNT, relations=_NAMES),
     {"has_changed": True, "version": 3, "relations": ["runs_on", "same_as"]},
 )
 _NAME: Final = {"type": "string", "pattern": patterns.TYPE}
@@ -57,18 +53,17 @@ _NEW: Final = record(
     description={"type": "string", "pattern": patterns.NOT_BLANK},
     values=_VALUES,
     inverse=_NAME,
-    symmetric=_FLAG,
-    transitive=_FLAG,
-    aliases={"type": "array", "items": _NAME},
+    symmetric=FLAG,
+    transitive=FLAG,
+    aliases=listed(_NAME),
 )
-_FILE: Final = record(
-    ("relations",),
+_FILE: Final = exact(
     relations={
         "type": "object",
         "additionalProperties": _NEW | {"type": ["object", "null"]},
         "propertyNames": _NAME,
         "minProperties": 1,
-    },
+    }
 )
 _TO_PUBLISH: Final = yaml_or_json(
     "Relations, in YAML like `config/relations.yaml`, or in JSON.",
@@ -78,21 +73,17 @@ _TO_PUBLISH: Final = yaml_or_json(
 )
 
 
-@router.get("/relations", responses=problems.answers({200: _RELATIONS}))
+@router.get("/relations", responses={200: _RELATIONS})
 async def list_relations(bus: MemoryBus) -> Response:
     """List the relations that facts may use: the published ones, by default those of the server's file."""
     found = await bus.relations()
     version = bus.relations_version
     items = [asdict(each) for _, each in sorted(found.relations.items())]
     body = {"items": items, "version": version, "text": found.text}
-    return answer(body, headers={"ETag": f'"{version}"'})
+    return answer(body, version=version)
 
 
-@router.put(
-    "/relations",
-    responses=problems.answers({200: _PUBLISHED}, 400, 409, 412, 413, 415, 422),
-    openapi_extra=_TO_PUBLISH,
-)
+@router.put("/relations", responses={200: _PUBLISHED}, openapi_extra=_TO_PUBLISH)
 async def push_relations(request: Request, bus: AdminBus, guards: Based) -> Response:
     """Publish relations to the whole bus; with If-Match, only if nobody else has published since."""
     relations = await parsed(request, parse_relations, "relations")
@@ -102,4 +93,4 @@ async def push_relations(request: Request, bus: AdminBus, guards: Based) -> Resp
     names = sorted((await bus.relations()).relations)
     version = bus.relations_version
     body = {"has_changed": has_changed, "version": version, "relations": names}
-    return answer(body, headers={"ETag": f'"{version}"'})
+    return answer(body, version=version)

@@ -8,7 +8,6 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import Field, StringConstraints
-from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.responses import Response
 
 from scratchbus import document_of, estimate_tokens
@@ -17,7 +16,7 @@ from scratchbus.http.documents import answer
 from scratchbus.http.fact_answers import FACT, FACTS, Entity, Relation
 from scratchbus.http.models import Body, NotBlank, optional, takes
 from scratchbus.http.moments import AnyMoment
-from scratchbus.http.parameters import Absent, AnyId, AnyTime, Limit, Once, ScopeName
+from scratchbus.http.parameters import MAX_BUDGET, Absent, AnyId, AnyTime, Limit, Once, ScopeName, register_id
 from scratchbus.http.server import MemoryBus
 
 router = APIRouter(tags=["facts"])
@@ -25,17 +24,7 @@ PATH: Final = "/scopes/{scope}/facts"
 ONE: Final = PATH + "/{fact:fact}"
 SAME: Final = PATH + "/same-as"
 
-MAX_BUDGET: Final = 200_000
-"""The most tokens of a text about facts."""
-
-
-class _Fact(StringConvertor):
-    """The part of a path that is the id of a fact; what else may stand there, such as `path`, is none."""
-
-    regex = patterns.FACT[1:-1]
-
-
-register_url_convertor("fact", _Fact())
+register_id("fact", patterns.FACT)
 
 FactId = Annotated[str, Path(description="The id of a fact.", pattern=patterns.FACT, examples=["fact_1795386035607"])]
 At = Annotated[AnyTime | Absent, Query(description="Facts true then; default: now.", examples=[fact_answers.TIME])]
@@ -98,10 +87,9 @@ _NEW: Final = {
     "object": "Node 24",
     "source_text": "we upgraded to Node 24",
 }
-_REFUSALS: Final = (400, 409, 413, 415, 422)
 
 
-@router.get(PATH, responses=problems.answers({200: FACTS}, 404, 410, 422))
+@router.get(PATH, responses={200: FACTS})
 async def query_facts(
     bus: MemoryBus,
     scope: ScopeName,
@@ -120,12 +108,7 @@ async def query_facts(
     return _listing(await facts.query(subject, relation, object, at=at, known_at=known_at, limit=limit))
 
 
-@router.post(
-    PATH,
-    status_code=201,
-    responses=problems.answers({201: fact_answers.ASSERTED}, *_REFUSALS),
-    openapi_extra=takes(_NEW, NewFact),
-)
+@router.post(PATH, status_code=201, responses={201: fact_answers.ASSERTED}, openapi_extra=takes(_NEW, NewFact))
 async def assert_fact(request: Request, bus: MemoryBus, scope: ScopeName, guards: Once) -> Response:
     """Assert that a relation holds between a subject and an object.
 
@@ -139,7 +122,7 @@ async def assert_fact(request: Request, bus: MemoryBus, scope: ScopeName, guards
 
 @router.post(
     PATH + "/ingest",
-    responses=problems.answers({200: FACTS}, *_REFUSALS),
+    responses={200: FACTS},
     openapi_extra=takes({"text": "api -> runs_on -> Node 24\napi -> depends_on -> postgres"}, Ingestion),
 )
 async def ingest_facts(request: Request, bus: MemoryBus, scope: ScopeName, guards: Once) -> Response:
@@ -148,7 +131,7 @@ async def ingest_facts(request: Request, bus: MemoryBus, scope: ScopeName, guard
     return _listing(await bus.facts(scope).ingest(**given, event_id=guards.event_id))
 
 
-@router.get(PATH + "/neighbours", responses=problems.answers({200: fact_answers.NEIGHBOURS}, 404, 410, 422))
+@router.get(PATH + "/neighbours", responses={200: fact_answers.NEIGHBOURS})
 async def get_neighbours(
     bus: MemoryBus,
     scope: ScopeName,
@@ -163,7 +146,7 @@ async def get_neighbours(
     return _listing(await facts.neighbours(entity, depth, at=at, known_at=known_at, limit=limit))
 
 
-@router.get(PATH + "/path", responses=problems.answers({200: FACTS}, 404, 410, 422))
+@router.get(PATH + "/path", responses={200: FACTS})
 async def get_fact_path(
     bus: MemoryBus,
     scope: ScopeName,
@@ -176,7 +159,7 @@ async def get_fact_path(
     return _listing(await bus.facts(scope).path(a, b, at=at, known_at=known_at))
 
 
-@router.get(PATH + "/timeline", responses=problems.answers({200: fact_answers.SPANS}, 404, 410, 422))
+@router.get(PATH + "/timeline", responses={200: fact_answers.SPANS})
 async def get_fact_timeline(
     bus: MemoryBus,
     scope: ScopeName,
@@ -192,7 +175,7 @@ async def get_fact_timeline(
     return _listing(await bus.facts(scope).timeline(subject, relation, known_at=known_at, limit=limit))
 
 
-@router.get(PATH + "/triplets", responses=problems.answers({200: fact_answers.TRIPLETS}, 404, 410, 422))
+@router.get(PATH + "/triplets", responses={200: fact_answers.TRIPLETS})
 async def render_triplets(
     bus: MemoryBus,
     scope: ScopeName,
@@ -209,24 +192,20 @@ async def render_triplets(
     return answer({"text": text, "tokens": estimate_tokens(text)})
 
 
-@router.get(PATH + "/pending-review", responses=problems.answers({200: fact_answers.CONTESTED}, 422))
+@router.get(PATH + "/pending-review", responses={200: fact_answers.CONTESTED})
 async def list_contested_facts(bus: MemoryBus, scope: ScopeName) -> Response:
     """Return the open observations that ask which of several facts is true; their `context` has the ids of these."""
     return _listing(await bus.facts(scope).pending_review())
 
 
-@router.post(
-    SAME,
-    responses=problems.answers({200: FACT}, *_REFUSALS),
-    openapi_extra=takes({"a": "NYC", "b": "New York"}, SameEntity),
-)
+@router.post(SAME, responses={200: FACT}, openapi_extra=takes({"a": "NYC", "b": "New York"}, SameEntity))
 async def join_entities(request: Request, bus: MemoryBus, scope: ScopeName, guards: Once) -> Response:
     """Say that two names mean one entity, from now on in every answer; return the fact that says so."""
     given = (await SameEntity.of(request)).given
     return answer(document_of(await bus.facts(scope).same_as(**given, event_id=guards.event_id)))
 
 
-@router.delete(SAME, responses=problems.answers({200: FACTS}, 404, 409, 422))
+@router.delete(SAME, responses={200: FACTS})
 async def part_entities(
     bus: MemoryBus,
     scope: ScopeName,
@@ -243,17 +222,13 @@ async def part_entities(
     return _listing(await bus.facts(scope).not_same_as(a, b, **options, event_id=guards.event_id))
 
 
-@router.get(ONE, responses=problems.answers({200: fact_answers.WHY}, 404, 410, 422))
+@router.get(ONE, responses=problems.answers({200: fact_answers.WHY}, 410))
 async def get_fact(bus: MemoryBus, scope: ScopeName, fact: FactId) -> Response:
     """Return a fact and its origin: its events, its evidence, the time it is true, and what ended it."""
     return answer(document_of(await bus.facts(scope).why(fact)))
 
 
-@router.post(
-    ONE + "/retract",
-    responses=problems.answers({200: FACT}, 404, *_REFUSALS),
-    openapi_extra=takes({"reason": "it was misread"}, FactRetraction),
-)
+@router.post(ONE + "/retract", responses={200: FACT}, openapi_extra=takes({"reason": "it was misread"}, FactRetraction))
 async def retract_fact(request: Request, bus: MemoryBus, scope: ScopeName, fact: FactId, guards: Once) -> Response:
     """Take a fact back: it is not true at any time. Its history stays."""
     given = await FactRetraction.of(request)

@@ -25,14 +25,14 @@ Start = Annotated[
 End = Annotated[AnyMoment | Absent, Query(alias="to", description="A time or a position; default: now.")]
 
 
-@router.get(ONE + "/history", responses=problems.answers({200: EVENTS}, 404, 410, 422))
+@router.get(ONE + "/history", responses={200: EVENTS})
 async def get_history(bus: ReadBus, page: PageName, id: Id, moment: At) -> Response:
     """Return its events, oldest first, also after it has left the page."""
     reads = await moment.page(bus, page)
     return answer(listing(await reads.history(id)))
 
 
-@router.get(ONE + "/consequences", responses=problems.answers({200: CONSEQUENCES}, 404, 410, 422))
+@router.get(ONE + "/consequences", responses={200: CONSEQUENCES})
 async def get_consequences(bus: ReadBus, page: PageName, id: Id, moment: At) -> Response:
     """Return what rests on it, actions linked to that, and events it caused."""
     found = await (await moment.page(bus, page)).consequences(id)
@@ -41,27 +41,27 @@ async def get_consequences(bus: ReadBus, page: PageName, id: Id, moment: At) -> 
     return answer(found.model_dump(mode="json") | {"observations": observations, "events": events})
 
 
-@router.get(ONE + "/exposure", responses=problems.answers({200: EXPOSURE}, 404, 410, 422))
+@router.get(ONE + "/exposure", responses={200: EXPOSURE})
 async def get_exposure(bus: ReadBus, page: PageName, id: Id, moment: At) -> Response:
     """Return the agents that were shown it, when and in which version, and the actions they linked since."""
     found = await (await moment.page(bus, page)).exposure(id)
     return answer(found.model_dump(mode="json"))
 
 
-@router.get(ONE + "/evidence", responses=problems.answers({200: EVIDENCE}, 404, 410, 422))
+@router.get(ONE + "/evidence", responses={200: EVIDENCE})
 async def get_evidence(bus: ReadBus, page: PageName, id: Id, moment: At) -> Response:
     """Return its direct and indirect evidence, also from other pages."""
     found = await (await moment.page(bus, page)).evidence(id)
     return answer(listing(found.values()))
 
 
-@router.get("/pages/{page}/trace", responses=problems.answers({200: TRACE}, 404, 410, 422))
+@router.get("/pages/{page}/trace", responses={200: TRACE})
 async def trace_action(bus: ReadBus, page: PageName, action: Action, moment: At) -> Response:
     """Return what led to an action: the observations linked to it, and the evidence they rest on."""
     return answer(document_of(await (await moment.page(bus, page)).trace(action)))
 
 
-@router.get("/pages/{page}/diff", responses=problems.answers({200: DIFFERENCES}, 404, 410, 422))
+@router.get("/pages/{page}/diff", responses=problems.answers({200: DIFFERENCES}, 410))
 async def diff_page(
     bus: ReadBus,
     page: PageName,

@@ -11,15 +11,14 @@ from pydantic import ConfigDict, Field
 from starlette.responses import Response
 
 from scratchbus import Note, NoteResult, NotesResult, document_of
-from scratchbus.http import problems
 from scratchbus.http.documents import answer
 from scratchbus.http.memories import Based, NoteId, events_answer, memory_example, memory_fields
-from scratchbus.http.models import Body, Label, NotBlank, optional, takes
+from scratchbus.http.models import Body, NotBlank, optional, takes
 from scratchbus.http.moments import When
-from scratchbus.http.parameters import Absent, Once, SessionName
+from scratchbus.http.parameters import Absent, Label, Once, SessionName
 from scratchbus.http.problems import Refusal
 from scratchbus.http.responses import EVENTS
-from scratchbus.http.schemas import STRING, document, listed, record
+from scratchbus.http.schemas import STRING, document, exact, listed
 from scratchbus.http.server import MemoryBus
 from scratchbus.settings import Settings
 
@@ -50,26 +49,21 @@ class NoteChange(Body):
 
 _EXAMPLE: Final = memory_example("note_1795386035607", content="The bank answers on Mondays only.", tags=["bank"])
 _FIELDS: Final = memory_fields("content", tags=listed(STRING))
-_NOTE: Final = document("The note; its version is the ETag", record(tuple(_FIELDS), **_FIELDS), _EXAMPLE)
+_NOTE: Final = document("The note; its version is the ETag", exact(**_FIELDS), _EXAMPLE)
 _METADATA: Final = {"type": "object", "additionalProperties": True}
 _NOTES: Final = document(
     "The notes, a summary, and the numbers of matches",
-    record(
-        ("items", "message", "metadata"),
-        items={"type": "array", "items": record(tuple(_FIELDS), **_FIELDS)},
-        message=STRING,
-        metadata=_METADATA,
-    ),
+    exact(items=listed(exact(**_FIELDS)), message=STRING, metadata=_METADATA),
     {"items": [_EXAMPLE], "message": "1 note found.", "metadata": {"note_count": 1, "tag_filter": None}},
 )
 _COUNTS: Final = {"type": "object", "additionalProperties": {"type": "integer", "minimum": 1}}
-_IN_USE: Final = document("The tags, each with its notes", record(("tags",), tags=_COUNTS), {"tags": {"bank": 3}})
+_IN_USE: Final = document("The tags, each with its notes", exact(tags=_COUNTS), {"tags": {"bank": 3}})
 
 Tag = Annotated[Label | Absent, Query(description="This tag, in any case.", examples=["bank"])]
 Tags = Annotated[list[Label], Query(alias="tag", description="All of these, in any case.", examples=[["bank"]])]
 
 
-@router.get(PATH, responses=problems.answers({200: _NOTES}, 404, 410, 422))
+@router.get(PATH, responses={200: _NOTES})
 async def list_notes(bus: MemoryBus, session: SessionName, tag: Tag = None, at: When = None) -> Response:
     """Return all notes, or those with a tag, newest first."""
     notes = bus.notes(session)
@@ -81,7 +75,7 @@ async def list_notes(bus: MemoryBus, session: SessionName, tag: Tag = None, at: 
 @router.post(
     PATH,
     status_code=201,
-    responses=problems.answers({201: _NOTE}, 400, 409, 413, 415, 422),
+    responses={201: _NOTE},
     openapi_extra=takes({"content": "The bank answers on Mondays only.", "tags": ["bank"]}, NewNote),
 )
 async def add_note(request: Request, bus: MemoryBus, session: SessionName, guards: Once) -> Response:
@@ -92,7 +86,7 @@ async def add_note(request: Request, bus: MemoryBus, session: SessionName, guard
     return _one(added.note, 201, {"Location": url})
 
 
-@router.get(PATH + "/search", responses=problems.answers({200: _NOTES}, 404, 410, 422))
+@router.get(PATH + "/search", responses={200: _NOTES})
 async def search_notes(
     bus: MemoryBus,
     session: SessionName,
@@ -105,7 +99,7 @@ async def search_notes(
     return _listing(await (notes.search(query, tag) if at is None else notes.as_of(at, query, tag)))
 
 
-@router.get(PATH + "/tags", responses=problems.answers({200: _IN_USE}, 404, 410, 422))
+@router.get(PATH + "/tags", responses={200: _IN_USE})
 async def list_tags(bus: MemoryBus, session: SessionName, at: When = None) -> Response:
     """Return the tags in use, each with the number of its notes."""
     notes = bus.notes(session)
@@ -115,13 +109,13 @@ async def list_tags(bus: MemoryBus, session: SessionName, at: When = None) -> Re
     return answer({"tags": {tag: counts[tag] for tag in sorted(counts, key=lambda tag: (tag.casefold(), tag))}})
 
 
-@router.get(PATH + "/history", responses=problems.answers({200: EVENTS}, 404, 410, 422))
+@router.get(PATH + "/history", responses={200: EVENTS})
 async def get_notes_history(bus: MemoryBus, session: SessionName, at: When = None) -> Response:
     """Return the events of all notes, oldest first, also of deleted ones."""
     return await events_answer(bus, f"session:{session}", await bus.notes(session).history(), at)
 
 
-@router.get(ONE, responses=problems.answers({200: _NOTE}, 404, 410, 422))
+@router.get(ONE, responses={200: _NOTE})
 async def get_note(bus: MemoryBus, session: SessionName, note: NoteId, at: When = None) -> Response:
     """Return a note."""
     notes = bus.notes(session)
@@ -132,11 +126,7 @@ async def get_note(bus: MemoryBus, session: SessionName, note: NoteId, at: When 
     raise Refusal(404, "not-found", f"there is no {note} in session {session!r}; its history may still be there")
 
 
-@router.patch(
-    ONE,
-    responses=problems.answers({200: _NOTE}, 400, 404, 409, 412, 413, 415, 422),
-    openapi_extra=takes({"tags": ["bank", "hours"]}, NoteChange),
-)
+@router.patch(ONE, responses={200: _NOTE}, openapi_extra=takes({"tags": ["bank", "hours"]}, NoteChange))
 async def update_note(request: Request, bus: MemoryBus, session: SessionName, note: NoteId, guards: Based) -> Response:
     """Replace the content of a note, its tags, or both."""
     given = (await NoteChange.of(request)).given
@@ -144,7 +134,7 @@ async def update_note(request: Request, bus: MemoryBus, session: SessionName, no
     return _one(changed.note)
 
 
-@router.delete(ONE, responses=problems.answers({200: _NOTE}, 404, 409, 412, 422))
+@router.delete(ONE, responses={200: _NOTE})
 async def delete_note(bus: MemoryBus, session: SessionName, note: NoteId, guards: Based) -> Response:
     """Delete a note and return it; its history stays."""
     deleted: NoteResult = await bus.notes(session).delete(
@@ -153,14 +143,14 @@ async def delete_note(bus: MemoryBus, session: SessionName, note: NoteId, guards
     return answer(document_of(deleted.note))
 
 
-@router.get(ONE + "/history", responses=problems.answers({200: EVENTS}, 404, 410, 422))
+@router.get(ONE + "/history", responses={200: EVENTS})
 async def get_note_history(bus: MemoryBus, session: SessionName, note: NoteId, at: When = None) -> Response:
     """Return the events of a note, oldest first, also after it was deleted."""
     return await events_answer(bus, f"session:{session}", await bus.notes(session).history(note), at)
 
 
 def _one(note: Note, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return answer(document_of(note), status, {"ETag": f'"{note.version}"', **(headers or {})})
+    return answer(document_of(note), status, headers, version=note.version)
 
 
 def _listing(found: NotesResult) -> Response:

@@ -54,7 +54,7 @@ TIMES = ("expires_at", "remind_at", "not_before")
 """The fields of a body that are times."""
 
 
-@router.get(PATH, responses=problems.answers({200: OBSERVATIONS}, 404, 410, 422))
+@router.get(PATH, responses={200: OBSERVATIONS})
 async def list_observations(
     request: Request,
     bus: ReadBus,
@@ -95,7 +95,7 @@ async def list_observations(
 @router.post(
     PATH,
     status_code=201,
-    responses=problems.answers({201: ADDED, 200: REPEATED}, 404, 409),
+    responses={201: ADDED, 200: REPEATED},
     openapi_extra=body(NEW, example=examples.NEW_OBSERVATION),
 )
 async def add_observation(request: Request, bus: PublishBus, caller: CallerOf, page: PageName, once: Once) -> Response:
@@ -112,7 +112,7 @@ async def add_observation(request: Request, bus: PublishBus, caller: CallerOf, p
 @router.post(
     PATH + "/batch",
     status_code=201,
-    responses=problems.answers({201: ALL_ADDED}, 404, 409),
+    responses={201: ALL_ADDED},
     openapi_extra=body(BATCH, example={"observations": [examples.NEW_OBSERVATION]}),
 )
 async def add_observations(request: Request, bus: PublishBus, caller: CallerOf, page: PageName, once: Once) -> Response:
@@ -128,20 +128,20 @@ async def add_observations(request: Request, bus: PublishBus, caller: CallerOf, 
     return answer({**listing(added), "displaced": displaced}, 201)
 
 
-@router.get("/pages/{page}/active", responses=problems.answers({200: ACTIVE}, 404, 410, 422))
+@router.get("/pages/{page}/active", responses={200: ACTIVE})
 async def list_active(bus: ReadBus, page: PageName, moment: At, limit: AnyLimit = None) -> Response:
     """List the active observations by priority, then newest first."""
     reads = await moment.page(bus, page)
     return answer(listing(await reads.active(limit)))
 
 
-@router.get("/pages/{page}/ready", responses=problems.answers({200: READY}, 422))
+@router.get("/pages/{page}/ready", responses={200: READY})
 async def list_ready(bus: ReadBus, page: PageName, limit: AnyLimit = None) -> Response:
     """List what can be claimed now: active, not blocked, and held by no one, in the order of `claim-next`."""
     return answer(listing(await bus.page(page).ready(limit)))
 
 
-@router.get(ONE, responses=problems.answers({200: OBSERVATION}, 404, 410, 422))
+@router.get(ONE, responses={200: OBSERVATION})
 async def get_observation(bus: ReadBus, page: PageName, id: Id, moment: At) -> Response:
     """Return an observation; its version is the ETag."""
     reads = await moment.page(bus, page)
@@ -153,11 +153,7 @@ async def get_observation(bus: ReadBus, page: PageName, id: Id, moment: At) -> R
     return observation_answer(found)
 
 
-@router.patch(
-    ONE,
-    responses=problems.answers({200: OBSERVATION}, 404, 409, 412),
-    openapi_extra=body(PATCH, example={"confidence": 0.4}),
-)
+@router.patch(ONE, responses={200: OBSERVATION}, openapi_extra=body(PATCH, example={"confidence": 0.4}))
 async def update_observation(request: Request, bus: ActBus, page: PageName, id: Id, guards: Guarded) -> Response:
     """Replace fields, among them when it becomes active or recurs."""
     given: Any = await body_of(request)

@@ -17,7 +17,7 @@ from scratchbus.http import problems
 from scratchbus.http.documents import answer
 from scratchbus.http.models import schema_of
 from scratchbus.http.progress import STREAM, answer_with_progress
-from scratchbus.http.schemas import COUNT, STRING, document, record
+from scratchbus.http.schemas import COUNT, FLAG, STRING, document, exact, listed, or_null
 from scratchbus.http.server import AdminBus, CallerOf, ReadBus, ServerOf
 
 OverGaps = Annotated[bool, Query(description="Whether to give up events that the log has lost.")]
@@ -66,25 +66,23 @@ _STATUS: Final = document(
     },
 )
 _SEGMENT: Final = schema_of(SegmentInfo, "serialization")
-_LOG: Final = record(
-    ("shard", "segments", "events", "erased", "bytes", "first", "last", "problems"),
+_LOG: Final = exact(
     shard=COUNT,
     segments=COUNT,
     events=COUNT,
     erased=COUNT,
     bytes=COUNT,
-    first={"type": ["string", "null"]},
-    last={"type": ["string", "null"]},
-    problems={"type": "array", "items": record(("file", "problem"), file=STRING, problem=STRING)},
+    first=or_null(STRING),
+    last=or_null(STRING),
+    problems=listed(exact(file=STRING, problem=STRING)),
 )
 _ARCHIVE: Final = document(
     "The archive of this bus, null without one: its segments, and for each log whether its chain is complete",
-    record(
-        ("where", "is_sound", "segments", "logs"),
-        where={"type": ["string", "null"]},
-        is_sound={"type": "boolean"},
-        segments={"type": "array", "items": _SEGMENT},
-        logs={"type": "array", "items": _LOG},
+    exact(
+        where=or_null(STRING),
+        is_sound=FLAG,
+        segments=listed(_SEGMENT),
+        logs=listed(_LOG),
     ),
     {"where": None, "is_sound": True, "segments": [], "logs": []},
 )
@@ -105,13 +103,12 @@ def _with_stream(described: dict[str, Any]) -> dict[str, Any]:
 _VERIFIED: Final = _with_stream(
     document(
         "How much was compared, and the differences; the first 1,000 of them are listed",
-        record(
-            ("is_sound", "events", "documents", "pages", "count", "findings"),
-            is_sound={"type": "boolean"},
+        exact(
+            is_sound=FLAG,
             **dict.fromkeys(("events", "documents", "pages", "count"), COUNT),
             findings={
                 "type": "array",
-                "items": record(("kind", "where", "what"), kind=STRING, where=STRING, what=STRING),
+                "items": exact(kind=STRING, where=STRING, what=STRING),
             },
         ),
         {"is_sound": True, "events": 1000, "documents": 61, "pages": 4, "count": 0, "findings": []},
@@ -120,19 +117,19 @@ _VERIFIED: Final = _with_stream(
 _REBUILT: Final = _with_stream(
     document(
         "How many events were folded, in how many seconds",
-        record(("events", "seconds"), events=COUNT, seconds={"type": "number", "minimum": 0}),
+        exact(events=COUNT, seconds={"type": "number", "minimum": 0}),
         {"events": 1000, "seconds": 0.4},
     )
 )
 
 
-@router.get("/status", responses=problems.answers({200: _STATUS}))
+@router.get("/status", responses={200: _STATUS})
 async def get_status(bus: ReadBus) -> Response:
     """Return the status of the engine, the logs, the projection, the subscriptions and the busiest pages."""
     return answer((await bus.status()).model_dump(mode="json"))
 
 
-@router.get("/archive", responses=problems.answers({200: _ARCHIVE}))
+@router.get("/archive", responses={200: _ARCHIVE})
 async def get_archive(bus: ReadBus) -> Response:
     """Return the segments of the archive, and whether their chain of hashes is whole; no segment is read."""
     url = bus.settings.archive_url

@@ -7,31 +7,28 @@ from typing import Final
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from scratchbus.http import problems
 from scratchbus.http.documents import answer
 from scratchbus.http.moments import At, When
 from scratchbus.http.parameters import PageName
-from scratchbus.http.schemas import COUNT, document, record
+from scratchbus.http.schemas import COUNT, FLAG, STRING, document, exact, items_of
 from scratchbus.http.server import ReadBus
 
 router = APIRouter(tags=["pages"])
 
 _COUNTS: Final = {"type": "object", "additionalProperties": COUNT}
-_PAGE: Final = record(
-    ("name", "open", "claimed"), name={"type": "string"}, open=COUNT, claimed={"type": ["integer", "null"]}
-)
-_PAGES: Final = document(
+_PAGE: Final = exact(name=STRING, open=COUNT, claimed={"type": ["integer", "null"]})
+_PAGES: Final = items_of(
     "The pages; `claimed` is null for one with too many open observations to count their claims",
-    record(("items",), items={"type": "array", "items": _PAGE}),
-    {"items": [{"name": "main", "open": 17, "claimed": 2}, {"name": "session:s1", "open": 0, "claimed": 0}]},
+    _PAGE,
+    {"name": "main", "open": 17, "claimed": 2},
+    {"name": "session:s1", "open": 0, "claimed": 0},
 )
 _COUNTED: Final = document(
     "The counts; `is_all` is false if only the newest `total` were counted",
-    record(
-        ("name", "total", "is_all", "statuses", "types"),
-        name={"type": "string"},
+    exact(
+        name=STRING,
         total=COUNT,
-        is_all={"type": "boolean"},
+        is_all=FLAG,
         statuses=_COUNTS,
         types=_COUNTS,
     ),
@@ -45,14 +42,14 @@ _COUNTED: Final = document(
 )
 
 
-@router.get("/pages", responses=problems.answers({200: _PAGES}, 404, 410, 422))
+@router.get("/pages", responses={200: _PAGES})
 async def list_pages(bus: ReadBus, at: When = None) -> Response:
     """List all pages, those with the most open observations first; with `at`, those that there were."""
     found = await bus.pages(at)
     return answer({"items": [{"name": each.page, "open": each.open, "claimed": each.claimed} for each in found]})
 
 
-@router.get("/pages/{page}", responses=problems.answers({200: _COUNTED}, 404, 410, 422))
+@router.get("/pages/{page}", responses={200: _COUNTED})
 async def count_page(bus: ReadBus, page: PageName, moment: At) -> Response:
     """Count the observations of a page by status and by type."""
     reads = await moment.page(bus, page)

@@ -9,14 +9,14 @@ from pydantic import Field, StringConstraints
 from starlette.responses import Response
 
 from scratchbus import Preference, document_of
-from scratchbus.http import patterns, problems
+from scratchbus.http import patterns
 from scratchbus.http.documents import answer
 from scratchbus.http.memories import Based, events_answer, memory_example, memory_fields
-from scratchbus.http.models import Body, Label, NotBlank, optional, takes
+from scratchbus.http.models import Body, NotBlank, optional, takes
 from scratchbus.http.moments import When
-from scratchbus.http.parameters import Absent, ScopeName
+from scratchbus.http.parameters import Absent, Label, ScopeName
 from scratchbus.http.responses import EVENTS
-from scratchbus.http.schemas import component, document, header, listed, record
+from scratchbus.http.schemas import component, document, exact, header, items_of
 from scratchbus.http.server import MemoryBus
 
 router = APIRouter(tags=["preferences"])
@@ -37,19 +37,14 @@ class PreferenceText(Body):
 _NEW: Final = {"key": "quotes in JS", "text": "Single quotes.", "said_by": "ada"}
 _FIELDS: Final = memory_fields(*_NEW)
 _EXAMPLE: Final = memory_example("preference_67a91a2df6a5b2f8", **_NEW)
-_SCHEMA: Final = component("Preference", record(tuple(_FIELDS), **_FIELDS))
+_SCHEMA: Final = component("Preference", exact(**_FIELDS))
 _ETAG: Final = header("The version, for `If-Match`.", '"1"', required=True, pattern='^"[1-9][0-9]*"$')
 _WRITTEN: Final = document("The preference; its version is the ETag", _SCHEMA, _EXAMPLE, {"ETag": _ETAG})
 _FORGOTTEN: Final = document("The forgotten preference", _SCHEMA, _EXAMPLE)
-_PREFERENCES: Final = document(
-    "The preferences, in the order in which they were first remembered",
-    record(("items",), items=listed(_SCHEMA)),
-    {"items": [_EXAMPLE]},
-)
-_REFUSALS: Final = (400, 409, 412, 413, 415, 422)
+_PREFERENCES: Final = items_of("The preferences, in the order in which they were first remembered", _SCHEMA, _EXAMPLE)
 
 
-@router.get(PATH, responses=problems.answers({200: _PREFERENCES}, 404, 410, 422))
+@router.get(PATH, responses={200: _PREFERENCES})
 async def list_preferences(bus: MemoryBus, scope: ScopeName, at: When = None) -> Response:
     """Return the preferences of a scope."""
     preferences = bus.preferences(scope)
@@ -57,7 +52,7 @@ async def list_preferences(bus: MemoryBus, scope: ScopeName, at: When = None) ->
     return answer({"items": [document_of(each) for each in found]})
 
 
-@router.put(PATH, responses=problems.answers({200: _WRITTEN}, *_REFUSALS), openapi_extra=takes(_NEW, PreferenceText))
+@router.put(PATH, responses={200: _WRITTEN}, openapi_extra=takes(_NEW, PreferenceText))
 async def remember_preference(request: Request, bus: MemoryBus, scope: ScopeName, guards: Based) -> Response:
     """Remember a preference, in the place of the one with the same key if there is one.
 
@@ -68,9 +63,7 @@ async def remember_preference(request: Request, bus: MemoryBus, scope: ScopeName
     return _written(await preferences.remember(**given, revision=guards.expected_version, event_id=guards.event_id))
 
 
-@router.patch(
-    PATH, responses=problems.answers({200: _WRITTEN}, 404, *_REFUSALS), openapi_extra=takes(_NEW, PreferenceText)
-)
+@router.patch(PATH, responses={200: _WRITTEN}, openapi_extra=takes(_NEW, PreferenceText))
 async def edit_preference(request: Request, bus: MemoryBus, scope: ScopeName, guards: Based) -> Response:
     """Replace the text of a preference that is there."""
     given = (await PreferenceText.of(request)).given
@@ -78,7 +71,7 @@ async def edit_preference(request: Request, bus: MemoryBus, scope: ScopeName, gu
     return _written(await preferences.edit(**given, revision=guards.expected_version, event_id=guards.event_id))
 
 
-@router.delete(PATH, responses=problems.answers({200: _FORGOTTEN}, 404, 409, 412, 422))
+@router.delete(PATH, responses={200: _FORGOTTEN})
 async def forget_preference(bus: MemoryBus, scope: ScopeName, guards: Based, key: AskedKey) -> Response:
     """Forget a preference and return it; its history stays."""
     preferences = bus.preferences(scope)
@@ -86,7 +79,7 @@ async def forget_preference(bus: MemoryBus, scope: ScopeName, guards: Based, key
     return answer(document_of(forgotten))
 
 
-@router.get(PATH + "/history", responses=problems.answers({200: EVENTS}, 404, 410, 422))
+@router.get(PATH + "/history", responses={200: EVENTS})
 async def get_preferences_history(
     bus: MemoryBus, scope: ScopeName, key: AskedKey | Absent = None, at: When = None
 ) -> Response:
@@ -95,4 +88,4 @@ async def get_preferences_history(
 
 
 def _written(preference: Preference) -> Response:
-    return answer(document_of(preference), headers={"ETag": f'"{preference.version}"'})
+    return answer(document_of(preference), version=preference.version)

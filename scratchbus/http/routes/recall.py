@@ -5,29 +5,26 @@ from __future__ import annotations
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query
-from pydantic import StringConstraints
 from starlette.responses import Response
 
 from scratchbus import document_of
-from scratchbus.http import examples, patterns, problems
+from scratchbus.http import examples
 from scratchbus.http.documents import answer
 from scratchbus.http.moments import When
-from scratchbus.http.parameters import Absent, AnyPage, Limit
-from scratchbus.http.schemas import STRING, component, document, listed, record
+from scratchbus.http.parameters import Absent, AnyPage, AnyScope, AnySession, Limit
+from scratchbus.http.schemas import STRING, component, document, exact, listed
 from scratchbus.http.server import CallerOf, MemoryBus
 
 router = APIRouter(tags=["recall"])
 
-_Scope = Annotated[str, StringConstraints(pattern=patterns.SCOPE)]
-_Session = Annotated[str, StringConstraints(pattern=patterns.SESSION)]
 Scopes = Annotated[
-    list[_Scope], Query(alias="scope", description="Their preferences and facts.", examples=[["ada/shop"]])
+    list[AnyScope], Query(alias="scope", description="Their preferences and facts.", examples=[["ada/shop"]])
 ]
 Sessions = Annotated[
-    list[_Session], Query(alias="session", description="Their notes, notepads and others.", examples=[["s1"]])
+    list[AnySession], Query(alias="session", description="Their notes, notepads and others.", examples=[["s1"]])
 ]
 
-_REASON: Final = record(("list", "rank", "by"), list=STRING, rank={"type": "integer", "minimum": 1}, by=STRING)
+_REASON: Final = exact(list=STRING, rank={"type": "integer", "minimum": 1}, by=STRING)
 _FIELDS: Final[dict[str, Any]] = {
     **dict.fromkeys(("kind", "page", "id", "text"), STRING),
     "score": {"type": "number"},
@@ -35,7 +32,7 @@ _FIELDS: Final[dict[str, Any]] = {
 }
 _RECALLED: Final = document(
     "The matches, best first, each with the relevant part of its text and why it was found",
-    record(("items",), items=listed(component("Recalled", record(tuple(_FIELDS), **_FIELDS)))),
+    exact(items=listed(component("Recalled", exact(**_FIELDS)))),
     {
         "items": [
             {
@@ -51,7 +48,7 @@ _RECALLED: Final = document(
 )
 
 
-@router.get("/recall", responses=problems.answers({200: _RECALLED}, 404, 410, 422))
+@router.get("/recall", responses={200: _RECALLED})
 async def recall(
     bus: MemoryBus,
     caller: CallerOf,

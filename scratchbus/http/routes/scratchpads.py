@@ -9,7 +9,6 @@ from pydantic import Field
 from starlette.responses import Response
 
 from scratchbus.errors import Unauthorized
-from scratchbus.http import problems
 from scratchbus.http.callers import Caller
 from scratchbus.http.memories import (
     REVISED,
@@ -43,7 +42,7 @@ def check_owner(caller: Caller, agent: str) -> None:
         raise Unauthorized(agent, caller.source, caller.kind)
 
 
-@router.get(PATH, responses=problems.answers({200: TEXT}, 404, 410, 422))
+@router.get(PATH, responses={200: TEXT})
 async def read_scratchpad(bus: MemoryBus, caller: CallerOf, agent: AgentName, at: When = None) -> Response:
     """Return the text of one's own scratchpad."""
     check_owner(caller, agent)
@@ -55,7 +54,7 @@ async def read_scratchpad(bus: MemoryBus, caller: CallerOf, agent: AgentName, at
 
 @router.put(
     PATH,
-    responses=problems.answers({200: REVISED}, 400, 409, 412, 413, 415, 422),
+    responses={200: REVISED},
     openapi_extra=takes({"content": "Ask for the account number first."}, ScratchpadText),
 )
 async def write_scratchpad(
@@ -68,7 +67,7 @@ async def write_scratchpad(
     return revised(await pad.write(given.content, revision=guards.expected_version, event_id=guards.event_id))
 
 
-@router.get(PATH + "/history", responses=problems.answers({200: EVENTS}, 404, 410, 422))
+@router.get(PATH + "/history", responses={200: EVENTS})
 async def get_scratchpad_history(bus: MemoryBus, caller: CallerOf, agent: AgentName, at: When = None) -> Response:
     """Return the writes of one's own scratchpad and the ends of one's runs as events, oldest first."""
     check_owner(caller, agent)

@@ -2,42 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Any, Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request
-from pydantic import StringConstraints
 from starlette.responses import Response
 
 from scratchbus import AsyncBus, SessionInfo
-from scratchbus.http import patterns, problems
+from scratchbus.http import problems
 from scratchbus.http.documents import answer, observation_answer
 from scratchbus.http.memories import TaskId
 from scratchbus.http.models import Body, NotBlank, optional, schema_of, takes
 from scratchbus.http.moments import When
-from scratchbus.http.parameters import Once, SessionName
+from scratchbus.http.parameters import AnySession, Once, SessionName
 from scratchbus.http.problems import Refusal
 from scratchbus.http.responses import OBSERVATION
-from scratchbus.http.schemas import document, record
+from scratchbus.http.schemas import STRING, document, exact, listed
 from scratchbus.http.server import MemoryBus
 
 router = APIRouter(tags=["sessions"])
 ONE: Final = "/sessions/{session}"
 
-Name = Annotated[str, StringConstraints(pattern=patterns.SESSION)]
-
 
 class Spawn(Body):
     """How to start a session from another: its name, else one is made; with a copy of the notepad, or without."""
 
-    session: Name = optional()
+    session: AnySession = optional()
     copy_notepad: bool = False
 
 
 class Fork(Body):
     """How to start a session with a copy of the notepad: its name, else one is made."""
 
-    session: Name = optional()
+    session: AnySession = optional()
 
 
 class NewTask(Body):
@@ -73,33 +70,29 @@ _SESSION: Final = document(
 )
 _SESSIONS: Final = document(
     "All sessions, each with its parent and its children, and the agents that have a scratchpad",
-    record(
-        ("items", "agents"),
-        items={"type": "array", "items": _INFO | {"additionalProperties": False}},
-        agents={"type": "array", "items": {"type": "string"}},
-    ),
+    exact(items={"type": "array", "items": _INFO | {"additionalProperties": False}}, agents=listed(STRING)),
     {"items": [_EXAMPLE], "agents": ["analyst"]},
 )
 _BEGUN: Final = document(
     "The id of the task, needed to end it",
-    record(("task",), task={"type": "string"}),
+    exact(task=STRING),
     {"task": "task_1795386035607@s1"},
 )
 _ENDED: Final = document(
     "The text that replaces the task's part of the conversation",
-    record(("text",), text={"type": "string"}),
+    exact(text=STRING),
     {"text": "[Task ended: Find the missing payment — this summary replaces its steps]\nThe bank had returned it."},
 )
 
 
-@router.get("/sessions", responses=problems.answers({200: _SESSIONS}, 404, 410, 422))
+@router.get("/sessions", responses={200: _SESSIONS})
 async def list_sessions(bus: MemoryBus, at: When = None) -> Response:
     """List all sessions, and the agents that have a scratchpad."""
     found = await bus.sessions(as_of=at)
     return answer({"items": [each.model_dump(mode="json") for each in found], "agents": await bus.agents()})
 
 
-@router.get(ONE, responses=problems.answers({200: _SESSION}, 404, 410, 422))
+@router.get(ONE, responses={200: _SESSION})
 async def get_session(bus: MemoryBus, session: SessionName, at: When = None) -> Response:
     """Return a session: its parent, its children, and whether it has ended."""
     return answer(await _described(bus, session, at))
@@ -108,7 +101,7 @@ async def get_session(bus: MemoryBus, session: SessionName, at: When = None) -> 
 @router.post(
     ONE + "/spawn",
     status_code=201,
-    responses=problems.answers({201: _SESSION}, 400, 409, 415, 422),
+    responses={201: _SESSION},
     openapi_extra=takes({"session": "s2", "copy_notepad": True}, Spawn),
 )
 async def spawn_session(request: Request, bus: MemoryBus, session: SessionName, guards: Once) -> Response:
@@ -117,19 +110,14 @@ async def spawn_session(request: Request, bus: MemoryBus, session: SessionName, 
     return await _session_answer(bus, await bus.spawn_session(session, event_id=guards.event_id, **given))
 
 
-@router.post(
-    ONE + "/fork",
-    status_code=201,
-    responses=problems.answers({201: _SESSION}, 400, 409, 415, 422),
-    openapi_extra=takes({"session": "s3"}, Fork),
-)
+@router.post(ONE + "/fork", status_code=201, responses={201: _SESSION}, openapi_extra=takes({"session": "s3"}, Fork))
 async def fork_session(request: Request, bus: MemoryBus, session: SessionName, guards: Once) -> Response:
     """Start a session from this one with a copy of its notepad."""
     given = (await Fork.of(request)).given
     return await _session_answer(bus, await bus.fork_session(session, event_id=guards.event_id, **given))
 
 
-@router.post(ONE + "/end", responses=problems.answers({200: _SESSION}, 409, 422))
+@router.post(ONE + "/end", responses=problems.answers({200: _SESSION}, 409))
 async def end_session(bus: MemoryBus, session: SessionName, guards: Once) -> Response:
     """End a session: archive its notes, notepad and todo list in one step; their past can still be read."""
     await bus.end_session(session, event_id=guards.event_id)
@@ -139,7 +127,7 @@ async def end_session(bus: MemoryBus, session: SessionName, guards: Once) -> Res
 @router.post(
     ONE + "/tasks",
     status_code=201,
-    responses=problems.answers({201: _BEGUN}, 400, 409, 413, 415, 422),
+    responses={201: _BEGUN},
     openapi_extra=takes({"title": "Find the missing payment"}, NewTask),
 )
 async def begin_task(request: Request, bus: MemoryBus, session: SessionName, guards: Once) -> Response:
@@ -149,9 +137,7 @@ async def begin_task(request: Request, bus: MemoryBus, session: SessionName, gua
 
 
 @router.post(
-    "/tasks/{task}/end",
-    responses=problems.answers({200: _ENDED}, 400, 404, 409, 413, 415, 422),
-    openapi_extra=takes({"summary": "The bank had returned it."}, TaskEnd),
+    "/tasks/{task}/end", responses={200: _ENDED}, openapi_extra=takes({"summary": "The bank had returned it."}, TaskEnd)
 )
 async def end_task(request: Request, bus: MemoryBus, task: TaskId, guards: Once) -> Response:
     """End a task."""
@@ -162,7 +148,7 @@ async def end_task(request: Request, bus: MemoryBus, task: TaskId, guards: Once)
 @router.post(
     ONE + "/result",
     status_code=201,
-    responses=problems.answers({201: OBSERVATION}, 400, 404, 409, 413, 415, 422),
+    responses={201: OBSERVATION},
     openapi_extra=takes({"result": "The payment was returned on Monday."}, Result),
 )
 async def report_result(request: Request, bus: MemoryBus, session: SessionName, guards: Once) -> Response:

@@ -17,7 +17,22 @@ from scratchbus.http.patterns import text
 from scratchbus.http.problems import Refusal
 from scratchbus.http.pull import pull_for
 from scratchbus.http.responses import EVENT, EVENT_KINDS
-from scratchbus.http.schemas import COMPONENTS, LABEL, POSITION, body, document, link, listed, of_model, or_null, record
+from scratchbus.http.schemas import (
+    COMPONENTS,
+    DATE_TIME,
+    LABEL,
+    POSITION,
+    STRING,
+    body,
+    document,
+    exact,
+    items_of,
+    link,
+    listed,
+    of_model,
+    or_null,
+    record,
+)
 from scratchbus.http.server import ActBus, AdminBus, CallerOf, ReadBus, ServerOf
 from scratchbus.http.webhooks import check_host
 
@@ -29,7 +44,7 @@ MAX_WAIT_MS: Final = 60_000
 SubscriptionName = Annotated[str, in_path("The name of a subscription"), Name(patterns.PAGE, "router")]
 
 _TEXT: Final = {"type": "string", "minLength": 1}
-_TEXTS: Final = or_null(listed({"type": "string"}, minItems=1))
+_TEXTS: Final = or_null(listed(STRING, minItems=1))
 
 
 def _duration(minimum: float, maximum: float, text: str) -> dict[str, Any]:
@@ -39,7 +54,7 @@ def _duration(minimum: float, maximum: float, text: str) -> dict[str, Any]:
 
 
 _POSITION: Final = POSITION
-_TEXT_OR_NULL: Final = {"type": ["string", "null"]}
+_TEXT_OR_NULL: Final = or_null(STRING)
 _DEFINITION: Final = record(
     example={"types": ["risk_alert"], "max_attempts": 5, "retry_delay": "1s"},
     pages=or_null(listed(text(patterns.PAGE), minItems=1)),
@@ -80,20 +95,10 @@ _PULL: Final = record(
     wait=_duration(0, 60, "^([0-9]{1,3}ms|[1-5]?[0-9]s)$"),
     lease=_duration(1, 43_200, "^([1-9][0-9]{0,2}[sm]|[1-9]h)$"),
 )
-_DELIVERY: Final = record(
-    ("position", "attempt", "event"),
-    position=_POSITION,
-    attempt={"type": "integer"},
-    event=EVENT,
-)
+_DELIVERY: Final = exact(position=_POSITION, attempt={"type": "integer"}, event=EVENT)
 _PULLED: Final = document(
     "The events, oldest first; without any, `token` is null",
-    record(
-        ("token", "until", "deliveries"),
-        token=_TEXT_OR_NULL,
-        until={"type": ["string", "null"], "format": "date-time"},
-        deliveries={"type": "array", "items": _DELIVERY},
-    ),
+    exact(token=_TEXT_OR_NULL, until=or_null(DATE_TIME), deliveries=listed(_DELIVERY)),
     examples.PULLED,
     ack=link(
         "ack_events",
@@ -117,27 +122,19 @@ _NACK: Final = record(
     delay=or_null(_duration(0, 3_153_600_000, "^[0-9]{1,3}(ms|s|m)$")),
 )
 _POSITIONS: Final = record(example={}, positions=or_null(listed(_POSITION)))
-_COUNT: Final = document("How many", record(("count",), count={"type": "integer"}), {"count": 2})
-_ITEMS: Final = document(
-    "The subscriptions",
-    record(("items",), items={"type": "array", "items": _STATUS}),
-    {"items": [examples.SUBSCRIPTION]},
-)
+_COUNT: Final = document("How many", exact(count={"type": "integer"}), {"count": 2})
+_ITEMS: Final = items_of("The subscriptions", _STATUS, examples.SUBSCRIPTION)
 _DEAD_LETTER: Final = of_model(DeadLetter, "DeadLetter")
-_DEAD_LETTERS: Final = document(
-    "The dead letters",
-    record(("items",), items={"type": "array", "items": _DEAD_LETTER}),
-    {"items": [examples.DEAD_LETTER]},
-)
+_DEAD_LETTERS: Final = items_of("The dead letters", _DEAD_LETTER, examples.DEAD_LETTER)
 
 
-@router.get("/subscriptions", responses=problems.answers({200: _ITEMS}))
+@router.get("/subscriptions", responses={200: _ITEMS})
 async def list_subscriptions(bus: ReadBus) -> Response:
     """List the subscriptions, with how far each is behind."""
     return answer({"items": [_shown(each) for each in await bus.subscriptions()]})
 
 
-@router.get("/subscriptions/{name}", responses=problems.answers({200: _SUBSCRIPTION}, 404, 422))
+@router.get("/subscriptions/{name}", responses={200: _SUBSCRIPTION})
 async def get_subscription(bus: ReadBus, name: SubscriptionName) -> Response:
     """Return a subscription."""
     return answer(_shown(await _status_of(bus, name)))
@@ -145,7 +142,7 @@ async def get_subscription(bus: ReadBus, name: SubscriptionName) -> Response:
 
 @router.put(
     "/subscriptions/{name}",
-    responses=problems.answers({200: _SUBSCRIPTION, 201: _SUBSCRIPTION}, 400, 409, 410, 422),
+    responses=problems.answers({200: _SUBSCRIPTION, 201: _SUBSCRIPTION}, 410),
     openapi_extra=body(_DEFINITION, required=False),
 )
 async def put_subscription(
@@ -168,9 +165,7 @@ async def put_subscription(
     return answer({**_shown(await _status_of(bus, name)), **new_secret}, 201 if is_new else 200, headers)
 
 
-@router.delete(
-    "/subscriptions/{name}", status_code=204, responses=problems.answers({204: {"description": "Done"}}, 404, 409, 422)
-)
+@router.delete("/subscriptions/{name}", status_code=204, responses={204: {"description": "Done"}})
 async def delete_subscription(bus: ActBus, name: SubscriptionName) -> Response:
     """Delete a subscription and its dead letters."""
     await bus.unsubscribe(name)
@@ -179,7 +174,7 @@ async def delete_subscription(bus: ActBus, name: SubscriptionName) -> Response:
 
 @router.post(
     "/subscriptions/{name}/pull",
-    responses=problems.answers({200: _PULLED}, 400, 404, 410, 422),
+    responses=problems.answers({200: _PULLED}, 410),
     openapi_extra=body(_PULL, required=False),
 )
 async def pull_events(request: Request, bus: ActBus, caller: CallerOf, name: SubscriptionName) -> Response:
@@ -199,10 +194,7 @@ async def pull_events(request: Request, bus: ActBus, caller: CallerOf, name: Sub
 
 
 @router.post(
-    "/subscriptions/{name}/ack",
-    status_code=204,
-    responses=problems.answers({204: {"description": "Done"}}, 400, 404, 409, 422),
-    openapi_extra=body(_ACK),
+    "/subscriptions/{name}/ack", status_code=204, responses={204: {"description": "Done"}}, openapi_extra=body(_ACK)
 )
 async def ack_events(request: Request, bus: ActBus, name: SubscriptionName) -> Response:
     """Ack events that were pulled: all of these, or none. Acking again changes nothing."""
@@ -213,10 +205,7 @@ async def ack_events(request: Request, bus: ActBus, name: SubscriptionName) -> R
 
 
 @router.post(
-    "/subscriptions/{name}/nack",
-    status_code=204,
-    responses=problems.answers({204: {"description": "Done"}}, 400, 404, 409, 422),
-    openapi_extra=body(_NACK),
+    "/subscriptions/{name}/nack", status_code=204, responses={204: {"description": "Done"}}, openapi_extra=body(_NACK)
 )
 async def nack_event(request: Request, bus: ActBus, name: SubscriptionName) -> Response:
     """Have an event that failed delivered again, after `delay`, or set aside after the last attempt."""
@@ -226,7 +215,7 @@ async def nack_event(request: Request, bus: ActBus, name: SubscriptionName) -> R
     return Response(status_code=204)
 
 
-@router.get("/dead-letters", responses=problems.answers({200: _DEAD_LETTERS}, 404, 422))
+@router.get("/dead-letters", responses={200: _DEAD_LETTERS})
 async def list_dead_letters(
     bus: ReadBus,
     subscription: Annotated[AnyPage | Absent, Query(description="Only those of this subscription.")] = None,
@@ -237,7 +226,7 @@ async def list_dead_letters(
 
 @router.post(
     "/subscriptions/{name}/dead-letters/retry",
-    responses=problems.answers({200: _COUNT}, 400, 404, 410, 422),
+    responses=problems.answers({200: _COUNT}, 410),
     openapi_extra=body(_POSITIONS, required=False),
 )
 async def retry_dead_letters(request: Request, bus: AdminBus, name: SubscriptionName) -> Response:
@@ -248,9 +237,7 @@ async def retry_dead_letters(request: Request, bus: AdminBus, name: Subscription
 
 
 @router.post(
-    "/subscriptions/{name}/dead-letters/drop",
-    responses=problems.answers({200: _COUNT}, 400, 404, 422),
-    openapi_extra=body(_POSITIONS, required=False),
+    "/subscriptions/{name}/dead-letters/drop", responses={200: _COUNT}, openapi_extra=body(_POSITIONS, required=False)
 )
 async def drop_dead_letters(request: Request, bus: AdminBus, name: SubscriptionName) -> Response:
     """Delete dead letters, all or those at these positions."""

@@ -20,33 +20,32 @@ from scratchbus.http.server import ActBus, AdminBus, CallerOf
 
 router = APIRouter(tags=["changes"])
 
-_CHANGED: Final = problems.answers({200: OBSERVATION}, 404, 409)
-_CHANGED_IF: Final = problems.answers({200: OBSERVATION}, 404, 409, 412)
+_CHANGED: Final[problems.Responses] = {200: OBSERVATION}
 _WHY: Final = body(REASON, required=False, example={"reason": "the sensor was replaced"})
 
 
-@router.post(ONE + "/review", responses=_CHANGED_IF, openapi_extra=_WHY)
+@router.post(ONE + "/review", responses=_CHANGED, openapi_extra=_WHY)
 async def review_observation(request: Request, bus: ActBus, page: PageName, id: Id, guards: Guarded) -> Response:
     """Send it to review: it stays open, but is not active."""
     given = fields_of(await body_of(request), "reason", "fence")
     return await _changed(bus.page(page).review(id, **guards.as_keywords(), **given))
 
 
-@router.post(ONE + "/resolve", responses=_CHANGED_IF, openapi_extra=_WHY)
+@router.post(ONE + "/resolve", responses=_CHANGED, openapi_extra=_WHY)
 async def resolve_observation(request: Request, bus: ActBus, page: PageName, id: Id, guards: Guarded) -> Response:
     """Close it, because it has been dealt with."""
     given = fields_of(await body_of(request), "reason", "fence")
     return await _changed(bus.page(page).resolve(id, **guards.as_keywords(), **given))
 
 
-@router.post(ONE + "/archive", responses=_CHANGED_IF, openapi_extra=_WHY)
+@router.post(ONE + "/archive", responses=_CHANGED, openapi_extra=_WHY)
 async def archive_observation(request: Request, bus: ActBus, page: PageName, id: Id, guards: Guarded) -> Response:
     """Archive it for good."""
     given = fields_of(await body_of(request), "reason", "fence")
     return await _changed(bus.page(page).archive(id, **guards.as_keywords(), **given))
 
 
-@router.post(ONE + "/reopen", responses=_CHANGED_IF, openapi_extra=body(REOPEN, required=False, example={"ttl": "1h"}))
+@router.post(ONE + "/reopen", responses=_CHANGED, openapi_extra=body(REOPEN, required=False, example={"ttl": "1h"}))
 async def reopen_observation(request: Request, bus: ActBus, page: PageName, id: Id, guards: Guarded) -> Response:
     """Make it active again, for `ttl`, or else the life that it was given last."""
     given = fields_of(await body_of(request), "reason", "ttl", "fence")
@@ -61,9 +60,7 @@ async def refute_observation(request: Request, bus: ActBus, page: PageName, id: 
 
 
 @router.post(
-    ONE + "/claim",
-    responses=problems.answers({200: CLAIM_ANSWER}, 404, 409),
-    openapi_extra=body(CLAIM, required=False, example={"ttl": "2m"}),
+    ONE + "/claim", responses={200: CLAIM_ANSWER}, openapi_extra=body(CLAIM, required=False, example={"ttl": "2m"})
 )
 async def claim_observation(
     request: Request, bus: ActBus, caller: CallerOf, page: PageName, id: Id, once: Once
@@ -94,7 +91,7 @@ async def link_observation(request: Request, bus: ActBus, page: PageName, id: Id
 
 @router.post(
     ONE + "/erase",
-    responses=problems.answers({200: TOMBSTONE}, 404, 409),
+    responses={200: TOMBSTONE},
     openapi_extra=body(ERASURE, example={"reason": "a customer asked for it"}),
 )
 async def erase_observation(request: Request, bus: AdminBus, page: PageName, id: Id, once: Once) -> Response:
@@ -106,7 +103,7 @@ async def erase_observation(request: Request, bus: AdminBus, page: PageName, id:
 
 @router.post(
     "/pages/{page}/claim-next",
-    responses=problems.answers({200: OBSERVATION, 204: {"description": "There is nothing to claim"}}, 404, 409),
+    responses={200: OBSERVATION, 204: {"description": "There is nothing to claim"}},
     openapi_extra=body(NEXT, required=False, example={"types": ["risk_alert"], "ttl": "1m"}),
 )
 async def claim_next(request: Request, bus: ActBus, caller: CallerOf, page: PageName, once: Once) -> Response:
@@ -121,7 +118,7 @@ async def claim_next(request: Request, bus: ActBus, caller: CallerOf, page: Page
 @router.post(
     "/pages/{page}/clear-resolved",
     status_code=204,
-    responses=problems.answers({204: {"description": "They are off the page"}}, 404, 409),
+    responses={204: {"description": "They are off the page"}},
     openapi_extra=body(IDS, example={"ids": [examples.ID]}),
 )
 async def clear_resolved(request: Request, bus: ActBus, page: PageName, once: Once) -> Response:

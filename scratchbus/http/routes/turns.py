@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, StringConstraints
 from starlette.responses import Response
 
 from scratchbus import document_of
-from scratchbus.http import patterns, problems
+from scratchbus.http import patterns
 from scratchbus.http.documents import answer, listing, paged
 from scratchbus.http.memories import events_answer, memory_example, memory_fields
 from scratchbus.http.models import Body, NotBlank, optional, takes, whole_number
@@ -17,7 +17,7 @@ from scratchbus.http.moments import When
 from scratchbus.http.parameters import Absent, AnyLimit, Once, SessionName
 from scratchbus.http.patterns import MAX_SAFE_INTEGER
 from scratchbus.http.responses import EVENTS, LINK
-from scratchbus.http.schemas import COUNT, STRING, component, document, listed, or_null, record
+from scratchbus.http.schemas import COUNT, STRING, component, document, exact, items_of, listed, or_null
 from scratchbus.http.server import MemoryBus
 from scratchbus.settings import Settings
 
@@ -64,23 +64,19 @@ _EXAMPLE: Final = memory_example(
     "turn_1795386035607", role="user", content="Why does the payment fail?", tokens=6, task=None, replaces=[]
 )
 _SUMMARY: Final = {**_EXAMPLE, "role": "summary", "content": "The bank is closed.", "replaces": ["turn_1795386035606"]}
-_SCHEMA: Final = component("Turn", record(tuple(_FIELDS), **_FIELDS))
+_SCHEMA: Final = component("Turn", exact(**_FIELDS))
 _TURN: Final = document("The turn", _SCHEMA, _EXAMPLE)
 _COMPACTED: Final = document("The summary, which is a turn", _SCHEMA, _SUMMARY)
 _TURNS: Final = document(
     "The turns, oldest first; `next` is the cursor of later turns, null at the end",
-    record(("items", "next"), items=listed(_SCHEMA), next=or_null(STRING)),
+    exact(items=listed(_SCHEMA), next=or_null(STRING)),
     {"items": [_EXAMPLE], "next": None},
     {"Link": LINK},
 )
-_SHOWN: Final = document(
-    "The turns, with summaries in place of the turns they replace",
-    record(("items",), items=listed(_SCHEMA)),
-    {"items": [_SUMMARY]},
-)
+_SHOWN: Final = items_of("The turns, with summaries in place of the turns they replace", _SCHEMA, _SUMMARY)
 
 
-@router.get(PATH, responses=problems.answers({200: _TURNS}, 404, 410, 422))
+@router.get(PATH, responses={200: _TURNS})
 async def list_turns(
     request: Request,
     bus: MemoryBus,
@@ -97,7 +93,7 @@ async def list_turns(
 @router.post(
     PATH,
     status_code=201,
-    responses=problems.answers({201: _TURN}, 400, 409, 413, 415, 422),
+    responses={201: _TURN},
     openapi_extra=takes({"role": "user", "content": "Why does the payment fail?", "tokens": 6}, NewTurn),
 )
 async def append_turn(request: Request, bus: MemoryBus, session: SessionName, guards: Once) -> Response:
@@ -106,7 +102,7 @@ async def append_turn(request: Request, bus: MemoryBus, session: SessionName, gu
     return answer(document_of(await bus.turns(session).append(**given, event_id=guards.event_id)), 201)
 
 
-@router.get(PATH + "/shown", responses=problems.answers({200: _SHOWN}, 404, 410, 422))
+@router.get(PATH + "/shown", responses={200: _SHOWN})
 async def list_shown_turns(bus: MemoryBus, session: SessionName, at: When = None) -> Response:
     """Return the turns that an agent is shown, with summaries in place of the turns they replace."""
     turns = bus.turns(session)
@@ -116,7 +112,7 @@ async def list_shown_turns(bus: MemoryBus, session: SessionName, at: When = None
 @router.post(
     PATH + "/compact",
     status_code=201,
-    responses=problems.answers({201: _COMPACTED}, 400, 404, 409, 413, 415, 422),
+    responses={201: _COMPACTED},
     openapi_extra=takes({"summary": "The bank is closed."}, Compaction),
 )
 async def compact_turns(request: Request, bus: MemoryBus, session: SessionName, guards: Once) -> Response:
@@ -125,7 +121,7 @@ async def compact_turns(request: Request, bus: MemoryBus, session: SessionName, 
     return answer(document_of(await bus.turns(session).compact(**given, event_id=guards.event_id)), 201)
 
 
-@router.get(PATH + "/history", responses=problems.answers({200: EVENTS}, 404, 410, 422))
+@router.get(PATH + "/history", responses={200: EVENTS})
 async def get_turns_history(bus: MemoryBus, session: SessionName, at: When = None) -> Response:
     """Return the turns and compactions as events, oldest first, also after the session has ended."""
     return await events_answer(bus, f"session:{session}", await bus.turns(session).history(), at)

@@ -9,17 +9,17 @@ from starlette.responses import Response
 
 from scratchbus import ObservationType, RegistryChanges, document_of, parse_registry
 from scratchbus.errors import RegistryError
-from scratchbus.http import patterns, problems
+from scratchbus.http import patterns
 from scratchbus.http.documents import answer
 from scratchbus.http.memories import Based
-from scratchbus.http.schemas import COUNT, STRING, document, record
+from scratchbus.http.schemas import COUNT, FLAG, STRING, document, exact, listed, or_null, record
 from scratchbus.http.server import AdminBus, ReadBus
 from scratchbus.http.yaml_bodies import parsed, yaml_or_json
 
 router = APIRouter(tags=["types"])
 
-_NAMES: Final = {"type": "array", "items": STRING}
-_OR_NULL: Final = {"type": ["string", "null"]}
+_NAMES: Final = listed(STRING)
+_OR_NULL: Final = or_null(STRING)
 _TYPE: Final = record(
     ("name", "description", "priority", "lifecycle", "max_content", "max_tags"),
     name=STRING,
@@ -28,8 +28,7 @@ _TYPE: Final = record(
     default_ttl=_OR_NULL,
     default_owner=_OR_NULL,
     initial_status=STRING,
-    lifecycle=record(
-        ("name", "statuses", "initial", "transitions"),
+    lifecycle=exact(
         name=STRING,
         statuses={"type": "object", "additionalProperties": {"enum": ["open", "closed", "final"]}},
         initial=_NAMES,
@@ -64,12 +63,11 @@ _EXAMPLE: Final[dict[str, Any]] = {
 }
 _TYPES: Final = document(
     "The types by priority, the version of the registry, also as ETag, and its text in YAML",
-    record(("items", "version", "text"), items={"type": "array", "items": _TYPE}, version=COUNT, text=STRING),
+    exact(items=listed(_TYPE), version=COUNT, text=STRING),
     {"items": [_EXAMPLE], "version": 3, "text": "types:\n  risk_alert:\n    priority: 90\n"},
 )
 _CHANGES: Final = dict.fromkeys(("added", "removed", "changed"), _NAMES)
-_PROBLEM: Final = record(
-    ("line", "column", "key", "problem", "allowed"),
+_PROBLEM: Final = exact(
     line={"type": ["integer", "null"]},
     column={"type": ["integer", "null"]},
     key=_OR_NULL,
@@ -78,10 +76,9 @@ _PROBLEM: Final = record(
 )
 _CHECKED: Final = document(
     "Whether the text is valid, what is wrong with it, and how its types differ from those in use",
-    record(
-        ("is_valid", "problems", "added", "removed", "changed"),
-        is_valid={"type": "boolean"},
-        problems={"type": "array", "items": _PROBLEM},
+    exact(
+        is_valid=FLAG,
+        problems=listed(_PROBLEM),
         **_CHANGES,
     ),
     {
@@ -102,7 +99,7 @@ _CHECKED: Final = document(
 )
 _PUBLISHED: Final = document(
     "The version of the registry, also as ETag, and its changes",
-    record(("has_changed", "version", *_CHANGES), has_changed={"type": "boolean"}, version=COUNT, **_CHANGES),
+    exact(has_changed=FLAG, version=COUNT, **_CHANGES),
     {"has_changed": True, "version": 4, "added": ["price_alert"], "removed": [], "changed": []},
 )
 _EXAMPLE_REGISTRY: Final = {"types": {"price_alert": {"description": "A price has moved", "priority": 60}}}
@@ -113,7 +110,7 @@ _LIFECYCLE: Final = record(
     ("statuses", "initial"),
     statuses={"type": "object", "additionalProperties": {"enum": ["open", "closed", "final"]}, "propertyNames": _NAME},
     initial={"type": "array", "items": _NAME, "minItems": 1},
-    transitions={"type": "object", "additionalProperties": {"type": "array", "items": _NAME}},
+    transitions={"type": "object", "additionalProperties": listed(_NAME)},
 )
 _NEW_TYPE: Final = record(
     description=_SAYS,
@@ -152,16 +149,16 @@ _TO_CHECK: Final = _body("What may be a registry, in YAML or JSON.", is_checked=
 _TO_PUBLISH: Final = _body("A registry, in YAML as `config/observation_types.yaml`, or in JSON.", is_checked=True)
 
 
-@router.get("/types", responses=problems.answers({200: _TYPES}))
+@router.get("/types", responses={200: _TYPES})
 async def list_types(bus: ReadBus) -> Response:
     """List the observation types, the highest priority first."""
     await bus.refresh_types()
     kinds: list[ObservationType] = sorted(bus.types.types.values(), key=lambda each: (-each.priority, each.name))
     found = {"items": [document_of(each) for each in kinds], "version": bus.types_version, "text": bus.types.text}
-    return answer(found, headers={"ETag": f'"{bus.types_version}"'})
+    return answer(found, version=bus.types_version)
 
 
-@router.post("/types/check", responses=problems.answers({200: _CHECKED}, 400, 413, 415, 422), openapi_extra=_TO_CHECK)
+@router.post("/types/check", responses={200: _CHECKED}, openapi_extra=_TO_CHECK)
 async def check_types(request: Request, bus: ReadBus) -> Response:
     """Check a registry without publishing it."""
     await bus.refresh_types()
@@ -173,9 +170,7 @@ async def check_types(request: Request, bus: ReadBus) -> Response:
     return answer({"is_valid": True, "problems": [], **_said(registry.changes_from(bus.types))})
 
 
-@router.put(
-    "/types", responses=problems.answers({200: _PUBLISHED}, 400, 409, 412, 413, 415, 422), openapi_extra=_TO_PUBLISH
-)
+@router.put("/types", responses={200: _PUBLISHED}, openapi_extra=_TO_PUBLISH)
 async def push_types(request: Request, bus: AdminBus, guards: Based) -> Response:
     """Publish a registry to the whole bus; with If-Match, only if nobody else has published since."""
     await bus.refresh_types()
@@ -184,7 +179,7 @@ async def push_types(request: Request, bus: AdminBus, guards: Based) -> Response
     has_changed = await bus.push_types(registry, expected_version=guards.expected_version, event_id=guards.event_id)
     version = bus.types_version
     document = {"has_changed": has_changed, "version": version, **_said(changes)}
-    return answer(document, headers={"ETag": f'"{version}"'})
+    return answer(document, version=version)
 
 
 def _said(changes: RegistryChanges) -> dict[str, list[str]]:

@@ -11,12 +11,12 @@ from starlette.responses import PlainTextResponse, Response
 from scratchbus.errors import TooLarge
 from scratchbus.http import problems
 from scratchbus.http.callers import SCOPES, Caller
-from scratchbus.http.documents import JSON, answer, body_of
+from scratchbus.http.documents import JSON, answer, body_of, media_type_of
 from scratchbus.http.memories import Based
 from scratchbus.http.models import schema_of
 from scratchbus.http.problems import MEDIA_TYPE, Refusal, problem
 from scratchbus.http.routes.scratchpads import MAX_CHARACTERS, ScratchpadText
-from scratchbus.http.schemas import STRING, record
+from scratchbus.http.schemas import COUNT, STRING, exact, listed, record
 from scratchbus.http.server import CallerOf, ServerOf
 
 router = APIRouter(tags=["whoami"])
@@ -41,7 +41,7 @@ _PARAMETER: Final = {
 }
 _DEFINITION: Final = {**_ACTION, "params": [_PARAMETER], "authorization": "self_subagent"}
 
-_SHORT: Final = record(tuple(_ACTION), **dict.fromkeys(_ACTION, STRING))
+_SHORT: Final = exact(**dict.fromkeys(_ACTION, STRING))
 
 
 def _both(description: str, schema: dict[str, Any], example: Any, text: str) -> dict[str, Any]:
@@ -68,10 +68,10 @@ _WHO: Final = record(
     ("name", "kind", "scopes", "text", "actions"),
     name=STRING,
     kind={"enum": ["subagent", "person", "daemon"]},
-    scopes={"type": "array", "items": {"enum": list(SCOPES)}},
+    scopes=listed({"enum": list(SCOPES)}),
     text=STRING,
-    scratchpad=record(("content", "revision"), content=STRING, revision={"type": "integer", "minimum": 0}),
-    actions={"type": "array", "items": _SHORT},
+    scratchpad=exact(content=STRING, revision=COUNT),
+    actions=listed(_SHORT),
 )
 _WHO_TEXT: Final = "You are analyst, a subagent.\n\n## Your Scratchpad\n\nAsk for the account number first."
 _WHO_EXAMPLE: Final = {
@@ -82,19 +82,15 @@ _WHO_EXAMPLE: Final = {
     "scratchpad": {"content": "Ask for the account number first.", "revision": 3},
     "actions": [_ACTION],
 }
-_LISTED: Final = _both(
-    "The actions", record(("actions",), actions={"type": "array", "items": _SHORT}), {"actions": [_ACTION]}, "# Actions"
-)
-_PARAMETERS: Final = {"type": "array", "items": record(tuple(_PARAMETER), **dict.fromkeys(_PARAMETER, STRING))}
+_LISTED: Final = _both("The actions", exact(actions=listed(_SHORT)), {"actions": [_ACTION]}, "# Actions")
+_PARAMETERS: Final = {"type": "array", "items": exact(**dict.fromkeys(_PARAMETER, STRING))}
 _DESCRIBED: Final = _both(
     "The action",
-    record(tuple(_DEFINITION), **dict.fromkeys((*_ACTION, "authorization"), STRING), params=_PARAMETERS),
+    exact(**dict.fromkeys((*_ACTION, "authorization"), STRING), params=_PARAMETERS),
     _DEFINITION,
     f"# `{NAME}(content)`",
 )
-_DONE: Final = record(
-    ("action_name", "result", "revision"), action_name=STRING, result=STRING, revision={"type": "integer", "minimum": 1}
-)
+_DONE: Final = exact(action_name=STRING, result=STRING, revision={"type": "integer", "minimum": 1})
 _EXECUTED: Final = _both(
     "It was done; `revision` is also the ETag", _DONE, {"action_name": NAME, "result": UPDATED, "revision": 4}, UPDATED
 )
@@ -201,8 +197,7 @@ def _failed(request: Request, error: str) -> Response:
 
 async def _fields_of(request: Request) -> dict[str, Any]:
     """Return the fields of a body, which is JSON or a form. Raises Refusal."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != FORM:
+    if media_type_of(request, JSON) != FORM:
         return await body_of(request)
     try:
         pairs = parse_qsl((await request.body()).decode(), keep_blank_values=True, errors="strict", max_num_fields=10)

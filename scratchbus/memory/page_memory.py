@@ -1,0 +1,38 @@
+"""The base class of the memories on one page, with what their modules share."""
+
+# Generated from page_memory_async.py by tools/generate_blocking.py. Edit that file, then run `make generate`.
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+
+from scratchbus.domain.events import AnyEvent
+from scratchbus.engine.steps import Step
+from scratchbus.readmodel.scope import Core, Host
+from scratchbus.telemetry.lazy import lazy
+
+if TYPE_CHECKING:
+    from scratchbus import timetravel as timetravel
+else:
+    timetravel = lazy("scratchbus.timetravel")  # most programs never read the past
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Events = list[AnyEvent]  # inside a class with a method `list`, that name is taken
+
+
+class PageMemory:
+    """A memory of a session, an agent, a scope or a store, on its page."""
+
+    _page_of: Callable[[str], str]
+    """Returns the name of its owner's page; raises InvalidName."""
+
+    def __init__(self, bus: Host, owner: str) -> None:
+        self._bus = bus
+        self._page = self._page_of(owner)
+
+    def _do(self, operation: Callable[Concatenate[Core, str, P], Step[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run an operation on the page with these arguments, and return its result."""
+        return self._bus.converse(operation(self._bus.core, self._page, *args, **kwargs))
