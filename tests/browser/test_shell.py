@@ -256,6 +256,40 @@ def test_narrow_window_does_not_scroll_sideways(open_console: Opened, served: Se
     expect(window.get_by_role("row", name=re.compile("has everything"))).to_be_visible()
 
 
+@pytest.mark.browser
+def test_no_view_changes_how_another_looks(console: Console, bus: Bus) -> None:
+    """A view looks the same when it is opened first, and when all others were there before it."""
+    id = fill(bus, "shell:styles")
+    bus.notes("shell-styles").add("a note")
+    bus.facts("shell-styles").assert_fact("shop", "runs_on", "Node 24")
+    views = {
+        "story": f"page=shell:styles&selected={id}",
+        "what-if": "page=shell:styles",
+        "memory": "scope=shell-styles",
+        "log": "q=page:shell:styles",
+        "operations": "",
+    }
+    sizes = """() => Object.fromEntries([...document.querySelectorAll('main [class]')]
+        .map(each => [each.className, `${getComputedStyle(each).display} ${getComputedStyle(each).padding}`]))"""
+    signs = {"story": ".graph-node", "what-if": ".sides-row", "memory": ".table-row", "log": ".table-row"}
+
+    def look(window: Window, view: str) -> dict[str, str]:
+        window.evaluate(f"location.hash = '#/{view}?{views[view]}'")
+        window.locator(signs.get(view, ".grid-box td")).first.wait_for()
+        found: dict[str, str] = window.evaluate(sizes)
+        return found
+
+    first = {view: look(console.open("#/now"), view) for view in views}
+    window = console.open("#/now")
+    for view in views:
+        look(window, view)
+    for view in views:
+        after = look(window, view)
+        shared = first[view].keys() & after.keys()
+        assert len(shared) > 5
+        assert {each: after[each] for each in shared} == {each: first[view][each] for each in shared}
+
+
 def test_modules_are_preloaded() -> None:
     """The page names every module of the first paint, so that none is found only when another has been read."""
     found: set[Path] = set()

@@ -1,5 +1,5 @@
 // The shell: header, banner, the view named in the URL, the time bar below it, dialogs and toasts.
-import { html, render, useEffect, useState } from "./lib/base.js";
+import { html, render, useEffect, useLayoutEffect, useState } from "./lib/base.js";
 import { write } from "./lib/api.js";
 import { connection, noteState, probe } from "./lib/connection.js";
 import { useKeys } from "./lib/keys.js";
@@ -122,6 +122,7 @@ function View({ view }) {
   useEffect(() => {
     if (!state.Component) load();
   }, []);
+  useLayoutEffect(() => applyStyles(view), [state.Component]);
   if (state.error) return html`<${ProblemNote} error=${state.error} retry=${load} />`;
   return state.Component ? html`<${state.Component} />` : null;
 }
@@ -138,9 +139,17 @@ function TimeBar({ scope }) {
   return html`<footer class="time" aria-label="Time">${Component && html`<${Component} scope=${scope} />`}</footer>`;
 }
 
+const styleAddress = (path) => new URL(path, import.meta.url).href;
+
+/** Apply the style sheets of one view, and none of another: two views may use the same class name. */
+function applyStyles(view) {
+  const [own, all] = [view.styles, VIEWS.flatMap(({ styles }) => styles)].map((paths) => new Set(paths.map(styleAddress)));
+  for (const sheet of document.styleSheets) if (all.has(sheet.href)) sheet.disabled = !own.has(sheet.href);
+}
+
 /** Load a style sheet once. */
 function loadStyles(path) {
-  const address = new URL(path, import.meta.url).href;
+  const address = styleAddress(path);
   if ([...document.styleSheets].some((sheet) => sheet.href === address)) return Promise.resolve();
   return new Promise((resolve, reject) => {
     const element = Object.assign(document.createElement("link"), { rel: "stylesheet", href: address, onload: resolve, onerror: reject });
