@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from scratchbus import Bus
-from tests.browser.conftest import Console
+from tests.browser.conftest import Console, Opened
+from tests.browser.serving import Served
 
 
 def test_a_new_observation_appears_by_itself(console: Console, bus: Bus) -> None:
@@ -118,3 +120,16 @@ def test_closing_the_last_observation_once_it_has_left(console: Console, bus: Bu
     expect(window.get_by_role("heading", name="Nothing is open on the page now:last")).to_be_visible()
     window.keyboard.press("Escape")
     expect(window.locator(".detail")).to_be_hidden()
+
+
+@pytest.mark.browser
+def test_no_page_is_shown_with_the_rows_of_another(open_console: Opened, served: Served, bus: Bus) -> None:
+    """When a page cannot be loaded, its place is empty, though another one was there before."""
+    bus.page("now:mine").add("observation", "mine")
+    console = open_console(served, sees_failures=True)
+    for view, content in (("now", ".table-row"), ("what-if", ".sides-row"), ("story", ".observation-badge")):
+        window = console.open(f"#/{view}?page=now:mine")
+        expect(window.locator(content, has_text="mine").first).to_be_visible()
+        window.evaluate(f"location.hash = '#/{view}?page=no%20page'")
+        expect(window.get_by_role("alert").get_by_text("'no page' is not a name")).to_be_visible()
+        expect(window.locator("main").get_by_text("mine", exact=True)).to_have_count(0)

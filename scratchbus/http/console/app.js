@@ -40,7 +40,7 @@ function Shell() {
     <${Header} view=${view} />
     <${Banner} />
     ${view.scope === "page" && view.name !== "what-if" && html`<${Silenced} />`}
-    <main id="main" tabindex="-1" class=${isPast.value ? "past" : ""}><h1 class="visually-hidden">${view.title}</h1><${View} key=${view.name} view=${view} /></main>
+    <main id="main" tabindex="-1" class=${isPast.value ? "past" : ""}><h1 class="visually-hidden">${view.title}</h1><${View} key=${keyOfView(view)} view=${view} /></main>
     <${TimeBar} scope=${view.scope} />
     <${Dialogs} />
     <${Toasts} />`;
@@ -110,6 +110,9 @@ function SignIn() {
       aria-invalid=${error ? "true" : undefined} placeholder="Token" /><button type="submit">Sign in</button>
     ${error && html`<span class="field-error">${messageOf(error)}</span>`}</form>`;
 }
+
+/** A view of a page is a new one for each page, so that no page is shown with the rows of another. */
+const keyOfView = ({ name, scope }) => (scope === "page" ? `${name} ${page.value}` : name);
 
 /** The view itself, loaded the first time it is shown. */
 function View({ view }) {
