@@ -123,6 +123,28 @@ def test_closing_the_last_observation_once_it_has_left(console: Console, bus: Bu
 
 
 @pytest.mark.browser
+def test_a_type_is_picked_and_dropped_by_its_button(console: Console, bus: Bus) -> None:
+    """A button takes the place of a term that excludes its type, and leaves terms that only begin alike."""
+    page = bus.page("now:chips")
+    page.add("observation", "one")
+    page.add("risk_alert", "two", tags=["type:observations"])
+    window = console.open("#/now?page=now:chips&q=-type:observation")
+    console.expect_rows("two")
+    button = window.get_by_role("group", name="Filter by type").get_by_role("button", name=re.compile("observation"))
+    expect(button).to_have_attribute("aria-pressed", "false")
+    filters = window.get_by_role("combobox", name="Filter")
+    button.click()
+    expect(filters).to_have_value("type:observation")
+    expect(button).to_have_attribute("aria-pressed", "true")
+    console.expect_rows("one")
+    filters.fill("tag:type:observations")
+    button.click()
+    expect(filters).to_have_value("tag:type:observations type:observation")
+    button.click()
+    expect(filters).to_have_value("tag:type:observations")
+
+
+@pytest.mark.browser
 def test_no_page_is_shown_with_the_rows_of_another(open_console: Opened, served: Served, bus: Bus) -> None:
     """When a page cannot be loaded, its place is empty, though another one was there before."""
     bus.page("now:mine").add("observation", "mine")

@@ -82,7 +82,7 @@ function Chips({ rows }) {
   const counts = new Map();
   for (const { type, priority } of rows) counts.set(type, { priority, count: (counts.get(type)?.count ?? 0) + 1 });
   if (counts.size < 2) return null;
-  const active = parseQuery(query.value, NAMES).filter(({ name }) => name === "type").map(({ value }) => value);
+  const active = parseQuery(query.value, NAMES).filter(({ name, not }) => name === "type" && !not).map(({ value }) => value);
   return html`<div class="chips" role="group" aria-label="Filter by type">${[...counts].sort(([, a], [, b]) => b.priority - a.priority).map(([type, each]) => html`
     <button key=${type} type="button" class="chip" aria-pressed=${active.includes(type)} onClick=${() => filterBy("type")(type)}>
       ${visible(type)} <span class="number">${each.count}</span></button>`)}</div>`;
