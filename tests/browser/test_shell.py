@@ -290,6 +290,16 @@ def test_no_view_changes_how_another_looks(console: Console, bus: Bus) -> None:
         assert {each: after[each] for each in shared} == {each: first[view][each] for each in shared}
 
 
+@pytest.mark.browser
+@pytest.mark.parametrize("address", ["#/%E0", "#/now?page=&at="])
+def test_a_mangled_address_shows_the_page(console: Console, bus: Bus, address: str) -> None:
+    """A link that was cut off or escaped wrongly opens the console all the same."""
+    bus.page("main").add("observation", "there")
+    window = console.open(address)
+    expect(window.get_by_role("link", name="Now")).to_have_attribute("aria-current", "page")
+    expect(window.locator(".table-row", has_text="there").first).to_be_visible()
+
+
 def test_modules_are_preloaded() -> None:
     """The page names every module of the first paint, so that none is found only when another has been read."""
     found: set[Path] = set()
