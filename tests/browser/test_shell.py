@@ -300,6 +300,27 @@ def test_a_mangled_address_shows_the_page(console: Console, bus: Bus, address: s
     expect(window.locator(".table-row", has_text="there").first).to_be_visible()
 
 
+@pytest.mark.browser
+@pytest.mark.parametrize("view", ["now", "log"])
+def test_a_moment_that_is_none_leads_back_to_live(open_console: Opened, served: Served, bus: Bus, view: str) -> None:
+    """What cannot be read says why, with the moment as the address has it, and how to leave it."""
+    bus.page("main").add("observation", "there")
+    window = open_console(served, sees_failures=True).open(f"#/{view}?at=noon")
+    expect(window.locator(".problem")).to_contain_text("'noon' is not a")
+    expect(window.get_by_role("textbox", name="Moment")).to_have_value("noon")
+    window.get_by_role("button", name="Back to live").click()
+    expect(window.locator(".table-row", has_text="there").first).to_be_visible()
+
+
+@pytest.mark.browser
+def test_a_bus_without_events_has_no_times(open_console: Opened, tmp_path: Path) -> None:
+    """The bar of a new bus says that there is nothing yet, and no time of 1970."""
+    with serve(f"embedded://{tmp_path}") as new:
+        window = open_console(new, sees_failures=True).open("#/now")
+        expect(window.locator(".slider-end")).to_have_text("No events yet")
+    stop_engine(tmp_path)
+
+
 def test_modules_are_preloaded() -> None:
     """The page names every module of the first paint, so that none is found only when another has been read."""
     found: set[Path] = set()

@@ -146,5 +146,9 @@ function useEventList() {
 const sequence = (event) => Number(positionOf(event).split("-")[1]);
 const newestFirst = (a, b) => millisOf(positionOf(b)) - millisOf(positionOf(a)) || sequence(b) - sequence(a);
 
-/** Return a position just after one, or just after all events of a time. */
-const beyond = (at) => (/^[\d/]+-\d+$/.test(at) ? at.replace(/\d+$/, (seq) => String(Number(seq) + 1)) : `${millisOf(at) + 1}-0`);
+/** Return a position just after one, or just after all events of a time; what is neither stays as it is. */
+function beyond(at) {
+  if (/^[\d/]+-\d+$/.test(at)) return at.replace(/\d+$/, (seq) => String(Number(seq) + 1));
+  const ms = millisOf(at);
+  return Number.isNaN(ms) ? at : `${ms + 1}-0`;
+}
