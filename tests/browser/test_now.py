@@ -155,3 +155,33 @@ def test_no_page_is_shown_with_the_rows_of_another(open_console: Opened, served:
         window.evaluate(f"location.hash = '#/{view}?page=no%20page'")
         expect(window.get_by_role("alert").get_by_text("'no page' is not a name")).to_be_visible()
         expect(window.locator("main").get_by_text("mine", exact=True)).to_have_count(0)
+
+
+@pytest.mark.browser
+def test_what_belongs_to_the_writing_is_no_sign(console: Console, bus: Bus) -> None:
+    """Joined emoji, Persian and Devanagari are as they were written; what hides or reorders text is a sign."""
+    written = (
+        "\U0001f469\u200d\U0001f469\u200d\U0001f467",
+        "\U0001f3f3\ufe0f\u200d\U0001f308 \U0001f469\U0001f3fd\u200d\U0001f4bb",
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+        "\u0915\u094d\u200d\u0937",
+        "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f",
+        "\u845b\U000e0100",
+    )
+    hidden = ("pass\u200cword", "hi\U000e0068\U000e0069", "a\u200db")
+    for content in reversed(written + hidden):
+        bus.page("now:writing").add("observation", content)
+    window = console.open("#/now?page=now:writing")
+    console.expect_rows(*written, "pass200Cword", "hiE0068E0069", "a200Db")
+    expect(window.locator(".table-body .control")).to_have_count(4)
+
+
+@pytest.mark.browser
+def test_text_from_right_to_left_is_cut_at_its_end(console: Console, bus: Bus) -> None:
+    """A long Arabic text begins at the right of its cell, and its panel is from right to left too."""
+    bus.page("now:rtl").add("observation", "\u0645\u0631\u062d\u0628\u0627 " * 60)
+    window = console.open("#/now?page=now:rtl")
+    row = window.locator(".table-body .excerpt").first
+    assert row.evaluate("each => getComputedStyle(each).direction") == "rtl"
+    row.click()
+    assert window.locator(".detail-content").evaluate("each => getComputedStyle(each).direction") == "rtl"

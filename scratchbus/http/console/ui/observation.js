@@ -31,7 +31,7 @@ export const ObservationBadge = ({ observation, id = observation?.id, view }) =>
   const elsewhere = observation && observation.page !== page.value ? { page: observation.page } : {};
   return html`<a class="observation-badge" href=${link({ selected: id, ...elsewhere }, view)} title=${id}>
     ${observation && html`<${Type} name=${observation.type} />`}
-    <span class="excerpt">${observation ? html`<${Text} value=${observation.content} />` : "not on a page any longer"}</span>
+    <span class="excerpt" dir="auto">${observation ? html`<${Text} value=${observation.content} />` : "not on a page any longer"}</span>
     <span class="id">${shortId(id)}</span></a>`;
 };
 

@@ -72,10 +72,10 @@ export default function Log() {
 const COLUMNS = [
   { name: "time", title: "Time", cell: (row) => html`<${Moment} at=${row.at} precise />` },
   { name: "kind", title: "Kind", cell: (row) => html`<span class="kind kind-${groupOf(row.kind)}">${row.kind.replaceAll("_", " ")}</span>` },
-  { name: "page", title: "Page", cell: (row) => html`<span class="excerpt">${visible(row.page)}</span>` },
-  { name: "type", title: "Type", cell: (row) => html`<span class="excerpt">${visible(row.type)}</span>` },
-  { name: "what", title: "What", cell: (row) => html`<span class="excerpt"><${Text} value=${describe(row)} /></span>` },
-  { name: "by", title: "By", cell: (row) => html`<span class="excerpt"><${Text} value=${row.by} /></span>` },
+  { name: "page", title: "Page", cell: (row) => html`<span class="excerpt" dir="auto">${visible(row.page)}</span>` },
+  { name: "type", title: "Type", cell: (row) => html`<span class="excerpt" dir="auto">${visible(row.type)}</span>` },
+  { name: "what", title: "What", cell: (row) => html`<span class="excerpt" dir="auto"><${Text} value=${describe(row)} /></span>` },
+  { name: "by", title: "By", cell: (row) => html`<span class="excerpt" dir="auto"><${Text} value=${row.by} /></span>` },
   { name: "subject", title: "Subject", cell: (row) => html`<span class="excerpt id" title=${visible(row.subject)}>${visible(shortId(row.subject))}</span>` },
 ];
 

@@ -94,12 +94,12 @@ const COLUMNS = [
   {
     name: "content", title: "Content", cell: (row) => html`
       ${!narrow.value && row.status !== "active" && html`<${Status} observation=${row} />`}
-      <span class="excerpt"><${Text} value=${row.content} /></span>
+      <span class="excerpt" dir="auto"><${Text} value=${row.content} /></span>
       ${row.tags.length > 0 && html`<span class="tags"><${Tags} tags=${row.tags.slice(0, 3)} />${row.tags.length > 3 && html`<span class="tag">+${row.tags.length - 3}</span>`}</span>`}`,
   },
-  { name: "source", title: "Source", cell: (row) => html`<span class="excerpt"><${Text} value=${row.source} /></span>` },
+  { name: "source", title: "Source", cell: (row) => html`<span class="excerpt" dir="auto"><${Text} value=${row.source} /></span>` },
   { name: "claim", title: "Claim", cell: (row) => row.claim && html`<span class="claim" title="Claimed by ${visible(row.claim.by)}">
-      <span class="excerpt"><${Text} value=${row.claim.by} /></span> <${Countdown} until=${row.claim.until} soon=${15_000} /></span>` },
+      <span class="excerpt" dir="auto"><${Text} value=${row.claim.by} /></span> <${Countdown} until=${row.claim.until} soon=${15_000} /></span>` },
   { name: "counts", title: "Seen", cell: (row) => html`
       ${row.occurrences > 1 && html`<span class="number" title=${`seen ${count(row.occurrences, "time")}`}>×${row.occurrences}</span>`}
       ${row.links.length > 0 && html`<span class="number" title=${count(row.links.length, "linked action")}>⤳${row.links.length}</span>`}` },

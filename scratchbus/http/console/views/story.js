@@ -98,7 +98,7 @@ function Around({ web, id, observation }) {
       ${back.length ? html`<ul class="badges">${back.map((each) => html`<li key=${each.id} class="pulled"><${ObservationBadge} observation=${each} view="story" /><${Status} observation=${each} /></li>`)}</ul>`
         : html`<p class="hint">Nothing rested on it.</p>`}</section>`}
     <section aria-labelledby="led"><h2 id="led">Led to <small>${count(actions.length, "action")}</small></h2>
-      ${actions.length ? html`<ul class="led">${actions.map((each) => html`<li key=${each} class="graph-action"><span aria-hidden="true">⤳</span><span class="excerpt"><${Text} value=${each} /></span></li>`)}</ul>`
+      ${actions.length ? html`<ul class="led">${actions.map((each) => html`<li key=${each} class="graph-action"><span aria-hidden="true">⤳</span><span class="excerpt" dir="auto"><${Text} value=${each} /></span></li>`)}</ul>`
         : html`<p class="hint">No action is linked to it or to what rests on it.</p>`}</section>
     <section aria-labelledby="readers"><h2 id="readers">In a prompt of <small>${count(web.seen.length, "reader")}</small></h2>${observation && html`<${Readers} web=${web} observation=${observation} />`}</section>
     ${web.events.length > 0 && html`<section aria-labelledby="caused"><h2 id="caused">Events it caused <small>${web.events.length}</small></h2>

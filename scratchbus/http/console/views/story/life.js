@@ -64,7 +64,7 @@ function Step({ event, changes }) {
       <span class="life-end"><button type="button" class="moment-button quiet" aria-expanded=${isRaw} aria-label="The event as JSON" title="The event as JSON" onClick=${() => setRaw(!isRaw)}>{ }</button>
       <button type="button" class="moment-button" title="Go to this moment" aria-label="Go to the moment ${stamp(Date.parse(event.at), true)}" onClick=${() => go({ at: position })}><${Moment} at=${event.at} precise /></button></span></div>
     ${event.kind === "added" && html`<${Beginning} event=${event} />`}
-    ${event.reason && html`<p class="life-reason"><${LinkedText} value=${event.reason} /></p>`}
+    ${event.reason && html`<p class="life-reason" dir="auto"><${LinkedText} value=${event.reason} /></p>`}
     ${changes.length > 0 && html`<dl class="field-diffs">${changes.map((each) => html`<${FieldDiff} key=${each.name} ...${each} />`)}</dl>`}
     ${event.cause && html`<p class="hint">caused by <button type="button" class="text-button" onClick=${() => go({ q: event.cause, at: null }, { view: "log" })}>the event at ${event.cause}</button></p>`}
     ${isRaw && html`<pre tabindex="0" class="life-raw" aria-label="The event as JSON"><${Text} value=${JSON.stringify(event, null, 2)} lines /></pre>`}
