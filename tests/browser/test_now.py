@@ -185,3 +185,20 @@ def test_text_from_right_to_left_is_cut_at_its_end(console: Console, bus: Bus) -
     assert row.evaluate("each => getComputedStyle(each).direction") == "rtl"
     row.click()
     assert window.locator(".detail-content").evaluate("each => getComputedStyle(each).direction") == "rtl"
+
+
+@pytest.mark.browser
+def test_a_long_content_leaves_the_actions_in_sight(console: Console, bus: Bus) -> None:
+    """Panel and story show the beginning of a long content, and the rest on request."""
+    id = bus.page("now:long").add("observation", "word " * 790 + "the end").id
+    for view in ("now", "story"):
+        window = console.open(f"#/{view}?page=now:long&selected={id}")
+        expect(window.get_by_role("button", name="Resolve")).to_be_in_viewport()
+        content = window.locator(".detail-content, .story-content")
+        short = content.bounding_box()
+        window.get_by_role("button", name="Show all").first.click()
+        whole = content.bounding_box()
+        assert short is not None
+        assert whole is not None
+        assert whole["height"] > 1.2 * short["height"]
+        expect(window.get_by_role("button", name="Show less")).to_have_attribute("aria-expanded", "true")

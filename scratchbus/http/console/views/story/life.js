@@ -5,7 +5,7 @@ import { go } from "../../lib/route.js";
 import { count, Text } from "../../lib/text.js";
 import { duration, positionOf, stamp } from "../../lib/time.js";
 import { FieldDiff } from "../../ui/diff.js";
-import { Tags } from "../../ui/observation.js";
+import { Content, Tags } from "../../ui/observation.js";
 import { Moment } from "../../ui/times.js";
 import { LinkedText } from "../../ui/linked.js";
 
@@ -73,6 +73,6 @@ function Step({ event, changes }) {
 
 function Beginning({ event }) {
   const facts = [`confidence ${event.confidence}`, `priority ${event.priority}`, event.owner && `for ${event.owner}`, event.ttl && `for ${duration(event.ttl)}`, event.times > 1 && count(event.times, "time")];
-  return html`<p class="life-content"><${Text} value=${event.content} lines /></p>
+  return html`<${Content} tag="p" className="life-content" value=${event.content} />
     <p class="hint"><${Text} value=${facts.filter(Boolean).join(" · ")} /> <${Tags} tags=${event.tags ?? []} /></p>`;
 }
