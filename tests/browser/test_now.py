@@ -158,6 +158,17 @@ def test_no_page_is_shown_with_the_rows_of_another(open_console: Opened, served:
 
 
 @pytest.mark.browser
+def test_a_page_that_nobody_wrote_to_says_so(console: Console, bus: Bus) -> None:
+    """A mistyped name in a link is told from a page whose observations are all closed."""
+    bus.page("now:typed").add("observation", "there")
+    window = console.open("#/now?page=now:tpyed")
+    expect(window.get_by_role("heading", name="No page is called now:tpyed yet")).to_be_visible()
+    window.get_by_role("button", name="Choose another page").click()
+    window.get_by_role("dialog").get_by_role("button", name=re.compile("now:typed")).click()
+    console.expect_rows("there")
+
+
+@pytest.mark.browser
 def test_what_belongs_to_the_writing_is_no_sign(console: Console, bus: Bus) -> None:
     """Joined emoji, Persian and Devanagari are as they were written; what hides or reorders text is a sign."""
     written = (
