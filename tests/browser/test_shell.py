@@ -313,6 +313,19 @@ def test_a_moment_that_is_none_leads_back_to_live(open_console: Opened, served: 
 
 
 @pytest.mark.browser
+def test_a_wrong_token_is_told_in_a_narrow_window(open_console: Opened, served: Served, tmp_path: Path) -> None:
+    """The banner says what is wrong with it, and not how a program sends one; all of it can be read."""
+    McpTokens(tmp_path / "tokens.yaml").add("right", McpIdentity.of("right"), scopes=["read"])
+    with serve(served.url, tokens=tmp_path / "tokens.yaml") as strict:
+        window = open_console(strict, width=390, sees_failures=True).window
+        window.get_by_label("Token").fill("wrong")
+        window.get_by_role("button", name="Sign in").click()
+        said = window.get_by_role("alert").filter(has_text="This token is not valid here")
+        expect(said).to_be_visible()
+        assert window.evaluate("(each => each.scrollWidth - each.clientWidth)(document.querySelector('.banner'))") == 0
+
+
+@pytest.mark.browser
 def test_a_bus_without_events_has_no_times(open_console: Opened, tmp_path: Path) -> None:
     """The bar of a new bus says that there is nothing yet, and no time of 1970."""
     with serve(f"embedded://{tmp_path}") as new:
