@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from scratchbus import Bus
-from tests.browser.conftest import Console
+from tests.browser.conftest import Console, Opened
+from tests.browser.serving import Served
 
 
 def test_a_new_observation_appears_by_itself(console: Console, bus: Bus) -> None:
@@ -50,7 +52,7 @@ def test_what_was_seen_has_room_beside_a_selected_one(console: Console, bus: Bus
     window = console.open(f"#/now?page={page.name}&selected={alert.id}")
     expect(window.locator(".table-body .cell-content")).to_be_visible()
     narrow = []
-    for width in range(900, 2000, 20):
+    for width in range(780, 2000, 20):
         window.set_viewport_size({"width": width, "height": 900})
         cell, whole = (window.locator(each).bounding_box() for each in (".table-body .cell-content", ".now-list"))
         assert cell is not None
@@ -118,3 +120,96 @@ def test_closing_the_last_observation_once_it_has_left(console: Console, bus: Bu
     expect(window.get_by_role("heading", name="Nothing is open on the page now:last")).to_be_visible()
     window.keyboard.press("Escape")
     expect(window.locator(".detail")).to_be_hidden()
+
+
+@pytest.mark.browser
+def test_a_type_is_picked_and_dropped_by_its_button(console: Console, bus: Bus) -> None:
+    """A button takes the place of a term that excludes its type, and leaves terms that only begin alike."""
+    page = bus.page("now:chips")
+    page.add("observation", "one")
+    page.add("risk_alert", "two", tags=["type:observations"])
+    window = console.open("#/now?page=now:chips&q=-type:observation")
+    console.expect_rows("two")
+    button = window.get_by_role("group", name="Filter by type").get_by_role("button", name=re.compile("observation"))
+    expect(button).to_have_attribute("aria-pressed", "false")
+    filters = window.get_by_role("combobox", name="Filter")
+    button.click()
+    expect(filters).to_have_value("type:observation")
+    expect(button).to_have_attribute("aria-pressed", "true")
+    console.expect_rows("one")
+    filters.fill("tag:type:observations")
+    button.click()
+    expect(filters).to_have_value("tag:type:observations type:observation")
+    button.click()
+    expect(filters).to_have_value("tag:type:observations")
+
+
+@pytest.mark.browser
+def test_no_page_is_shown_with_the_rows_of_another(open_console: Opened, served: Served, bus: Bus) -> None:
+    """When a page cannot be loaded, its place is empty, though another one was there before."""
+    bus.page("now:mine").add("observation", "mine")
+    console = open_console(served, sees_failures=True)
+    for view, content in (("now", ".table-row"), ("what-if", ".sides-row"), ("story", ".observation-badge")):
+        window = console.open(f"#/{view}?page=now:mine")
+        expect(window.locator(content, has_text="mine").first).to_be_visible()
+        window.evaluate(f"location.hash = '#/{view}?page=no%20page'")
+        expect(window.get_by_role("alert").get_by_text("'no page' is not a name")).to_be_visible()
+        expect(window.locator("main").get_by_text("mine", exact=True)).to_have_count(0)
+
+
+@pytest.mark.browser
+def test_a_page_that_nobody_wrote_to_says_so(console: Console, bus: Bus) -> None:
+    """A mistyped name in a link is told from a page whose observations are all closed."""
+    bus.page("now:typed").add("observation", "there")
+    window = console.open("#/now?page=now:tpyed")
+    expect(window.get_by_role("heading", name="No page is called now:tpyed yet")).to_be_visible()
+    window.get_by_role("button", name="Choose another page").click()
+    window.get_by_role("dialog").get_by_role("button", name=re.compile("now:typed")).click()
+    console.expect_rows("there")
+
+
+@pytest.mark.browser
+def test_what_belongs_to_the_writing_is_no_sign(console: Console, bus: Bus) -> None:
+    """Joined emoji, Persian and Devanagari are as they were written; what hides or reorders text is a sign."""
+    written = (
+        "\U0001f469\u200d\U0001f469\u200d\U0001f467",
+        "\U0001f3f3\ufe0f\u200d\U0001f308 \U0001f469\U0001f3fd\u200d\U0001f4bb",
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+        "\u0915\u094d\u200d\u0937",
+        "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f",
+        "\u845b\U000e0100",
+    )
+    hidden = ("pass\u200cword", "hi\U000e0068\U000e0069", "a\u200db")
+    for content in reversed(written + hidden):
+        bus.page("now:writing").add("observation", content)
+    window = console.open("#/now?page=now:writing")
+    console.expect_rows(*written, "pass200Cword", "hiE0068E0069", "a200Db")
+    expect(window.locator(".table-body .control")).to_have_count(4)
+
+
+@pytest.mark.browser
+def test_text_from_right_to_left_is_cut_at_its_end(console: Console, bus: Bus) -> None:
+    """A long Arabic text begins at the right of its cell, and its panel is from right to left too."""
+    bus.page("now:rtl").add("observation", "\u0645\u0631\u062d\u0628\u0627 " * 60)
+    window = console.open("#/now?page=now:rtl")
+    row = window.locator(".table-body .excerpt").first
+    assert row.evaluate("each => getComputedStyle(each).direction") == "rtl"
+    row.click()
+    assert window.locator(".detail-content").evaluate("each => getComputedStyle(each).direction") == "rtl"
+
+
+@pytest.mark.browser
+def test_a_long_content_leaves_the_actions_in_sight(console: Console, bus: Bus) -> None:
+    """Panel and story show the beginning of a long content, and the rest on request."""
+    id = bus.page("now:long").add("observation", "word " * 790 + "the end").id
+    for view in ("now", "story"):
+        window = console.open(f"#/{view}?page=now:long&selected={id}")
+        expect(window.get_by_role("button", name="Resolve")).to_be_in_viewport()
+        content = window.locator(".detail-content, .story-content")
+        short = content.bounding_box()
+        window.get_by_role("button", name="Show all").first.click()
+        whole = content.bounding_box()
+        assert short is not None
+        assert whole is not None
+        assert whole["height"] > 1.2 * short["height"]
+        expect(window.get_by_role("button", name="Show less")).to_have_attribute("aria-expanded", "true")

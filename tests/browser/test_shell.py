@@ -256,6 +256,97 @@ def test_narrow_window_does_not_scroll_sideways(open_console: Opened, served: Se
     expect(window.get_by_role("row", name=re.compile("has everything"))).to_be_visible()
 
 
+@pytest.mark.browser
+def test_all_views_are_in_reach_at_every_width(open_console: Opened, served: Served, bus: Bus) -> None:
+    """No view is cut off, however long the name of the page is."""
+    bus.page("shell:a-page-with-a-long-name").add("observation", "there")
+    window = open_console(served, width=1400).open("#/now?page=shell:a-page-with-a-long-name")
+    cut = []
+    for width in range(360, 1400, 20):
+        window.set_viewport_size({"width": width, "height": 740})
+        if window.evaluate("(nav => nav.scrollWidth - nav.clientWidth)(document.querySelector('nav'))"):
+            cut.append(width)
+    assert not cut
+
+
+@pytest.mark.browser
+def test_no_view_changes_how_another_looks(console: Console, bus: Bus) -> None:
+    """A view looks the same when it is opened first, and when all others were there before it."""
+    id = fill(bus, "shell:styles")
+    bus.notes("shell-styles").add("a note")
+    bus.facts("shell-styles").assert_fact("shop", "runs_on", "Node 24")
+    views = {
+        "story": f"page=shell:styles&selected={id}",
+        "what-if": "page=shell:styles",
+        "memory": "scope=shell-styles",
+        "log": "q=page:shell:styles",
+        "operations": "",
+    }
+    sizes = """() => Object.fromEntries([...document.querySelectorAll('main [class]')]
+        .map(each => [each.className, `${getComputedStyle(each).display} ${getComputedStyle(each).padding}`]))"""
+    signs = {"story": ".graph-node", "what-if": ".sides-row", "memory": ".table-row", "log": ".table-row"}
+
+    def look(window: Window, view: str) -> dict[str, str]:
+        window.evaluate(f"location.hash = '#/{view}?{views[view]}'")
+        window.locator(signs.get(view, ".grid-box td")).first.wait_for()
+        found: dict[str, str] = window.evaluate(sizes)
+        return found
+
+    first = {view: look(console.open("#/now"), view) for view in views}
+    window = console.open("#/now")
+    for view in views:
+        look(window, view)
+    for view in views:
+        after = look(window, view)
+        shared = first[view].keys() & after.keys()
+        assert len(shared) > 5
+        assert {each: after[each] for each in shared} == {each: first[view][each] for each in shared}
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("address", ["#/%E0", "#/now?page=&at="])
+def test_a_mangled_address_shows_the_page(console: Console, bus: Bus, address: str) -> None:
+    """A link that was cut off or escaped wrongly opens the console all the same."""
+    bus.page("main").add("observation", "there")
+    window = console.open(address)
+    expect(window.get_by_role("link", name="Now")).to_have_attribute("aria-current", "page")
+    expect(window.locator(".table-row", has_text="there").first).to_be_visible()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("view", ["now", "log"])
+def test_a_moment_that_is_none_leads_back_to_live(open_console: Opened, served: Served, bus: Bus, view: str) -> None:
+    """What cannot be read says why, with the moment as the address has it, and how to leave it."""
+    bus.page("main").add("observation", "there")
+    window = open_console(served, sees_failures=True).open(f"#/{view}?at=noon")
+    expect(window.locator(".problem")).to_contain_text("'noon' is not a")
+    expect(window.get_by_role("textbox", name="Moment")).to_have_value("noon")
+    window.get_by_role("button", name="Back to live").click()
+    expect(window.locator(".table-row", has_text="there").first).to_be_visible()
+
+
+@pytest.mark.browser
+def test_a_wrong_token_is_told_in_a_narrow_window(open_console: Opened, served: Served, tmp_path: Path) -> None:
+    """The banner says what is wrong with it, and not how a program sends one; all of it can be read."""
+    McpTokens(tmp_path / "tokens.yaml").add("right", McpIdentity.of("right"), scopes=["read"])
+    with serve(served.url, tokens=tmp_path / "tokens.yaml") as strict:
+        window = open_console(strict, width=390, sees_failures=True).window
+        window.get_by_label("Token").fill("wrong")
+        window.get_by_role("button", name="Sign in").click()
+        said = window.get_by_role("alert").filter(has_text="This token is not valid here")
+        expect(said).to_be_visible()
+        assert window.evaluate("(each => each.scrollWidth - each.clientWidth)(document.querySelector('.banner'))") == 0
+
+
+@pytest.mark.browser
+def test_a_bus_without_events_has_no_times(open_console: Opened, tmp_path: Path) -> None:
+    """The bar of a new bus says that there is nothing yet, and no time of 1970."""
+    with serve(f"embedded://{tmp_path}") as new:
+        window = open_console(new, sees_failures=True).open("#/now")
+        expect(window.locator(".slider-end")).to_have_text("No events yet")
+    stop_engine(tmp_path)
+
+
 def test_modules_are_preloaded() -> None:
     """The page names every module of the first paint, so that none is found only when another has been read."""
     found: set[Path] = set()

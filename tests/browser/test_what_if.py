@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page as Window
 from playwright.sync_api import expect
 
-from scratchbus import Bus, Page, because, stop_engine
+from scratchbus import Bus, NewObservation, Page, because, stop_engine
 from tests.browser.conftest import Console, Opened
 from tests.browser.serving import Served, serve
 from tests.browser.test_shell import violations
@@ -137,3 +137,18 @@ def test_axe_finds_nothing_in_what_if(open_console: Opened, served: Served, bus:
     window = console.open("#/what-if?page=what-if:nothing")
     expect(window.get_by_role("heading", name="Nothing is open")).to_be_visible()
     assert violations(window) == []
+
+
+@pytest.mark.browser
+def test_a_large_page_is_shown_in_parts(console: Console, served: Served) -> None:
+    """Of many rows the first ones are in the document, and more on request; the sum counts all."""
+    with Bus.connect(served.url, source="many", max_observations=1000) as bus:
+        bus.page("what-if:many").add_many([NewObservation(type="observation", content=f"row {n}") for n in range(450)])
+    window = console.open("#/what-if?page=what-if:many&without=many")
+    expect(window.locator(".what-if-sum")).to_have_text("450 gone of 450")
+    rows = window.locator(".sides-row:not(.sides-head)")
+    expect(rows).to_have_count(200)
+    for shown in (400, 450):
+        window.get_by_role("button", name="Show more").click()
+        expect(rows).to_have_count(shown)
+    expect(window.get_by_role("button", name="Show more")).to_have_count(0)

@@ -1,5 +1,5 @@
 // The shell: header, banner, the view named in the URL, the time bar below it, dialogs and toasts.
-import { html, render, useEffect, useState } from "./lib/base.js";
+import { html, render, useEffect, useLayoutEffect, useState } from "./lib/base.js";
 import { write } from "./lib/api.js";
 import { connection, noteState, probe } from "./lib/connection.js";
 import { useKeys } from "./lib/keys.js";
@@ -11,7 +11,7 @@ import { Age } from "./ui/times.js";
 import { isPast } from "./lib/time.js";
 import { Dialogs, openDialog } from "./ui/dialog.js";
 import { KeyHelp } from "./ui/keyhelp.js";
-import { PagePicker } from "./ui/pagepicker.js";
+import { choosePage } from "./ui/pagepicker.js";
 import { Menu } from "./ui/menu.js";
 import { messageOf, ProblemNote } from "./ui/problem.js";
 import { Silenced } from "./ui/silenced.js";
@@ -32,7 +32,7 @@ function Shell() {
   useKeys([
     ...VIEWS.map(({ key, name, title }) => ({ keys: key, group: "Views", label: title, run: () => go({}, { view: name }) })),
     { keys: "?", group: "Everywhere", label: "List the shortcuts", run: () => openDialog((close) => html`<${KeyHelp} onClose=${close} />`) },
-    { keys: "p", group: "Everywhere", label: "Choose the page", run: () => openDialog((close) => html`<${PagePicker} onClose=${close} />`) },
+    { keys: "p", group: "Everywhere", label: "Choose the page", run: choosePage },
     { keys: "t", group: "Everywhere", label: "Light or dark", run: nextTheme },
   ]);
   return html`
@@ -40,7 +40,7 @@ function Shell() {
     <${Header} view=${view} />
     <${Banner} />
     ${view.scope === "page" && view.name !== "what-if" && html`<${Silenced} />`}
-    <main id="main" tabindex="-1" class=${isPast.value ? "past" : ""}><h1 class="visually-hidden">${view.title}</h1><${View} key=${view.name} view=${view} /></main>
+    <main id="main" tabindex="-1" class=${isPast.value ? "past" : ""}><h1 class="visually-hidden">${view.title}</h1><${View} key=${keyOfView(view)} view=${view} /></main>
     <${TimeBar} scope=${view.scope} />
     <${Dialogs} />
     <${Toasts} />`;
@@ -51,7 +51,7 @@ function Header({ view }) {
   return html`<header class="top">
     <a class="brand" aria-label="scratchbus" href=${link({}, "now")}><${Logo} /><span>scratchbus</span></a>
     <button type="button" class="page-button" title="Choose the page (p)" aria-haspopup="dialog"
-      onClick=${() => openDialog((close) => html`<${PagePicker} onClose=${close} />`)}>
+      onClick=${choosePage}>
       <span class="visually-hidden">Page: </span><span class="page-name">${visible(page.value)}</span><${OpenCount} /></button>
     <nav aria-label="Views"><ul>${VIEWS.map(({ name, title }) => html`<li key=${name}>
       <a href=${link({}, name)} aria-current=${name === view.name ? "page" : undefined}>${title}</a></li>`)}</ul></nav>
@@ -108,8 +108,11 @@ function SignIn() {
   };
   return html`<form onSubmit=${signIn}><input name="token" type="password" autocomplete="off" required aria-label="Token"
       aria-invalid=${error ? "true" : undefined} placeholder="Token" /><button type="submit">Sign in</button>
-    ${error && html`<span class="field-error">${messageOf(error)}</span>`}</form>`;
+    ${error && html`<span class="field-error" role="alert">${error.status === 401 ? "This token is not valid here: it may be incomplete, expired or revoked." : messageOf(error)}</span>`}</form>`;
 }
+
+/** A view of a page is a new one for each page, so that no page is shown with the rows of another. */
+const keyOfView = ({ name, scope }) => (scope === "page" ? `${name} ${page.value}` : name);
 
 /** The view itself, loaded the first time it is shown. */
 function View({ view }) {
@@ -122,6 +125,7 @@ function View({ view }) {
   useEffect(() => {
     if (!state.Component) load();
   }, []);
+  useLayoutEffect(() => applyStyles(view), [state.Component]);
   if (state.error) return html`<${ProblemNote} error=${state.error} retry=${load} />`;
   return state.Component ? html`<${state.Component} />` : null;
 }
@@ -138,9 +142,17 @@ function TimeBar({ scope }) {
   return html`<footer class="time" aria-label="Time">${Component && html`<${Component} scope=${scope} />`}</footer>`;
 }
 
+const styleAddress = (path) => new URL(path, import.meta.url).href;
+
+/** Apply the style sheets of one view, and none of another: two views may use the same class name. */
+function applyStyles(view) {
+  const [own, all] = [view.styles, VIEWS.flatMap(({ styles }) => styles)].map((paths) => new Set(paths.map(styleAddress)));
+  for (const sheet of document.styleSheets) if (all.has(sheet.href)) sheet.disabled = !own.has(sheet.href);
+}
+
 /** Load a style sheet once. */
 function loadStyles(path) {
-  const address = new URL(path, import.meta.url).href;
+  const address = styleAddress(path);
   if ([...document.styleSheets].some((sheet) => sheet.href === address)) return Promise.resolve();
   return new Promise((resolve, reject) => {
     const element = Object.assign(document.createElement("link"), { rel: "stylesheet", href: address, onload: resolve, onerror: reject });

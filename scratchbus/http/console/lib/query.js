@@ -1,9 +1,11 @@
 // The filter language: `type:risk_alert tag:card -source:mail some words`.
 
+const TERMS = /(-?)(?:([a-z_]+):)?(?:"([^"]*)"?|(\S+))/g;
+
 /** Return [{name, value, not}]; words without a known name have the name "text". Quotes keep spaces: tag:"to do". */
 export function parseQuery(text, names) {
   const found = [];
-  for (const [, not, name, quoted, bare] of text.matchAll(/(-?)(?:([a-z_]+):)?(?:"([^"]*)"?|(\S+))/g)) {
+  for (const [, not, name, quoted, bare] of text.matchAll(TERMS)) {
     const value = quoted ?? bare;
     if (!value && !name) continue;
     if (name && !names.includes(name)) found.push({ name: "text", value: `${name}:${value ?? ""}`.toLowerCase(), not: not === "-" });
@@ -12,11 +14,12 @@ export function parseQuery(text, names) {
   return found;
 }
 
-/** Return the text with a term added, or taken out when it is there. */
+/** Return the text with a term added, or taken out when it is there; one that excludes the same value goes. */
 export function toggleTerm(text, name, value) {
-  const term = `${name}:${/[\s"]/.test(value) ? `"${value}"` : value}`;
-  const without = text.split(term);
-  return (without.length > 1 ? without.join(" ") : `${text} ${term}`).replace(/\s+/g, " ").trim();
+  const terms = [...text.matchAll(TERMS)].map(([term, not, itsName, quoted, bare]) => ({ term, not, isIt: itsName === name && (quoted ?? bare) === value }));
+  const others = terms.filter(({ isIt }) => !isIt).map(({ term }) => term);
+  if (!terms.some(({ isIt, not }) => isIt && !not)) others.push(`${name}:${/\s/.test(value) ? `"${value}"` : value}`);
+  return others.join(" ");
 }
 
 /** Return whether a row fits: of several terms with one name, one has to; of words and tags, all. */

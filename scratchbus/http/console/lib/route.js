@@ -7,8 +7,16 @@ const KEPT = ["page", "at", "without", "selected", "span"];
 
 const read = () => {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
-  return { view: decodeURIComponent(path) || "now", params: Object.fromEntries(new URLSearchParams(query)) };
+  return { view: decoded(path) || "now", params: Object.fromEntries(new URLSearchParams(query)) };
 };
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // a % that encodes nothing
+  }
+}
 
 /** The address as {view, params}. */
 export const route = signal(read());
@@ -34,7 +42,7 @@ export function go(changes = {}, { view, replace = false } = {}) {
   route.value = read();
 }
 
-/** Return a signal of one parameter of the address. */
-export const param = (name, otherwise = "") => computed(() => route.value.params[name] ?? otherwise);
+/** Return a signal of one parameter of the address; an empty one is as one that is missing. */
+export const param = (name, otherwise = "") => computed(() => route.value.params[name] || otherwise);
 
 const pick = (object, names) => Object.fromEntries(names.filter((name) => name in object).map((name) => [name, object[name]]));

@@ -1,8 +1,18 @@
 // Text from data: always rendered as text, with control characters made visible.
 import { html } from "./base.js";
 
+const JOINING = "Arab Beng Deva Gujr Guru Khmr Knda Mlym Mong Mymr Orya Sinh Syrc Taml Telu".split(" ").map((script) => `\\p{scx=${script}}`).join("");
+
+// What belongs to the writing: joiners in an emoji and in words of scripts that need them, variants of ideographs, flags
+const WRITING = [
+  "(?<=\\p{Extended_Pictographic}\\ufe0f?\\p{Emoji_Modifier}?)\\u200d(?=\\p{Extended_Pictographic})",
+  `(?<=[${JOINING}])[\\u200c\\u200d](?=[${JOINING}])`,
+  "(?<=\\p{scx=Hani})[\\u{e0100}-\\u{e01ef}]",
+  "(?<=\\u{1f3f4}[\\u{e0030}-\\u{e007a}]{0,6})[\\u{e0030}-\\u{e007f}]",
+].join("|");
+
 // C0 and C1 controls, and characters that reorder or hide text
-const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+const UNSEEN = new RegExp(`(?=[\\u0000-\\u001f\\u007f-\\u009f\\u00ad\\u061c\\u180e\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff\\u{e0000}-\\u{e01ef}])(?!${WRITING}).`, "gsu");
 
 const C0 = "NUL SOH STX ETX EOT ENQ ACK BEL BS TAB LF VT FF CR SO SI DLE DC1 DC2 DC3 DC4 NAK SYN ETB CAN EM SUB ESC FS GS RS US".split(" ");
 
@@ -12,16 +22,15 @@ export const visible = (text) => String(text).replace(UNSEEN, (character) => `â€
 /** The same as elements, the signs set apart. With `lines`, line breaks and tabs stay. */
 export function Text({ value, lines = false }) {
   const text = String(value ?? "");
-  if (!UNSEEN.test(text)) return text;
-  UNSEEN.lastIndex = 0;
   const parts = [];
   let end = 0;
-  for (const match of text.matchAll(UNSEEN)) {
-    if (lines && (match[0] === "\n" || match[0] === "\t")) continue;
-    parts.push(text.slice(end, match.index), html`<span class="control">${sign(match[0])}</span>`);
-    end = match.index + 1;
+  for (const { 0: character, index } of text.matchAll(UNSEEN)) {
+    const isSpace = character === "\n" || character === "\t";
+    if (lines && isSpace) continue;
+    parts.push(text.slice(end, index), html`<span class="control ${isSpace ? "is-space" : ""}">${sign(character)}</span>`);
+    end = index + character.length;
   }
-  return [...parts, text.slice(end)];
+  return parts.length ? [...parts, text.slice(end)] : text;
 }
 
 function sign(character) {

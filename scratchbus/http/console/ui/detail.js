@@ -10,7 +10,7 @@ import { isPast } from "../lib/time.js";
 import { VIEWS } from "../views.js";
 import { act, actionsFor } from "./actions.js";
 import { LinkedText } from "./linked.js";
-import { ObservationBadge, Priority, Status, Tags, Type } from "./observation.js";
+import { Content, ObservationBadge, Priority, Status, Tags, Type } from "./observation.js";
 import { Empty, ProblemNote } from "./problem.js";
 import { Age, Countdown, Moment } from "./times.js";
 import { toast } from "./toast.js";
@@ -26,7 +26,7 @@ export function Detail({ id, known, onClose }) {
   }
   if (!observation) return html`<${Frame} title="Observation" onClose=${onClose}>${error && html`<${ProblemNote} error=${error} retry=${reload} />`}<//>`;
   return html`<${Frame} title=${html`<${Type} name=${observation.type} />`} onClose=${onClose}>
-    <p class="detail-content"><${Text} value=${observation.content} lines /></p>
+    <${Content} tag="p" className="detail-content" value=${observation.content} />
     <${Actions} observation=${observation} />
     <${Fields} observation=${observation} />
   <//>`;

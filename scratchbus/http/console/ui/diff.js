@@ -7,7 +7,7 @@ const TAGS = { same: "span", gone: "del", new: "ins" };
 
 /** Two texts as one, with what is gone and what is new marked; `by` is "words" or "lines". */
 export const TextDiff = ({ before, after, by = "words" }) =>
-  html`<div class="text-diff">${diffText(before, after, by).map(({ kind, text }, index) =>
+  html`<div class="text-diff" dir="auto">${diffText(before, after, by).map(({ kind, text }, index) =>
     html`<${TAGS[kind]} key=${index}><${Text} value=${text} lines /><//>`)}</div>`;
 
 /** A field whose value changed. */

@@ -1,5 +1,5 @@
 // Icons and badges for observations and their fields.
-import { html } from "../lib/base.js";
+import { html, useState } from "../lib/base.js";
 import { link } from "../lib/route.js";
 import { page } from "../lib/state.js";
 import { Text, shortId, visible } from "../lib/text.js";
@@ -26,12 +26,22 @@ export const Tags = ({ tags, onPick }) => tags.map((tag) =>
         ><${Text} value=${tag} /></button>`
     : html`<span key=${tag} class="tag"><${Text} value=${tag} /></span>`);
 
+const LONG = { characters: 1000, lines: 14 };
+
+/** The content in full; of a long one the beginning, with a button that shows the rest. `tag` is its element. */
+export function Content({ value, tag, className }) {
+  const [whole, setWhole] = useState(false);
+  const isLong = value.length > LONG.characters || value.split("\n").length > LONG.lines;
+  return html`<${tag} class="${className} ${isLong && !whole ? "is-cut" : ""}" dir="auto"><${Text} value=${value} lines /><//>
+    ${isLong && html`<button type="button" class="small content-more" aria-expanded=${whole} onClick=${() => setWhole(!whole)}>${whole ? "Show less" : "Show all"}</button>`}`;
+}
+
 /** An observation in a line, as a link that selects it: type, content, end of its id. `id` alone when it is unknown. */
 export const ObservationBadge = ({ observation, id = observation?.id, view }) => {
   const elsewhere = observation && observation.page !== page.value ? { page: observation.page } : {};
   return html`<a class="observation-badge" href=${link({ selected: id, ...elsewhere }, view)} title=${id}>
     ${observation && html`<${Type} name=${observation.type} />`}
-    <span class="excerpt">${observation ? html`<${Text} value=${observation.content} />` : "not on a page any longer"}</span>
+    <span class="excerpt" dir="auto">${observation ? html`<${Text} value=${observation.content} />` : "not on a page any longer"}</span>
     <span class="id">${shortId(id)}</span></a>`;
 };
 

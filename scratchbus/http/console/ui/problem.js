@@ -1,15 +1,18 @@
 // Errors and empty states, with what to do next.
 import { html } from "../lib/base.js";
 import { Problem } from "../lib/api.js";
+import { go } from "../lib/route.js";
 import { Text } from "../lib/text.js";
+import { isPast } from "../lib/time.js";
 
-/** An error of a request: what is wrong, and a button that tries again. Who is signed out is told so by the banner alone. */
+/** An error of a request: what is wrong, and buttons that try again and leave a moment that cannot be read. Who is signed out is told so by the banner alone. */
 export function ProblemNote({ error, retry }) {
   if (isSignedOut(error)) return null;
   return html`<div class="problem" role="alert">
     <p><strong><${Text} value=${titleOf(error)} /></strong></p>
     <p><${Text} value=${messageOf(error)} /></p>
     ${retry && html`<button type="button" onClick=${retry}>Try again</button>`}
+    ${isPast.value && html` <button type="button" onClick=${() => go({ at: null })}>Back to live</button>`}
   </div>`;
 }
 

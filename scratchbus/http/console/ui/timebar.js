@@ -66,7 +66,7 @@ export function TimeBar({ scope }) {
         <button type="button" class="icon" aria-label="One event on" title="One event on (→)" disabled=${!isPast.value} onClick=${() => stepBy(1)}><${Icon} path="M7 3l8 7-8 7z" /></button>
         <${Menu} label="Speed: ${speed}×" className="small" items=${SPEEDS.map((each) => ({ label: `${each}×`, checked: each === speed, run: () => (player.value = { ...player.peek(), speed: each }) }))}>${speed}×<//>
       </div>
-      <${TimeField} label="Moment" value=${isPast.value ? stamp(now.value, true) : "now"} onTime=${jump} />
+      <${TimeField} label="Moment" value=${momentText()} onTime=${jump} />
       ${selected.value && html`<button type="button" class="small last-change" title="To the last change of the selected observation (c)" onClick=${toChange}>Last change</button>`}
       <span class="time-note quiet">${player.value.note}</span>
       <${Menu} label="Span: ${spanName()}" className="small" align="right" items=${SPANS.map(([name, label]) => ({ label, checked: name === span.value, run: () => go({ span: name }, { replace: true }) }))}>${spanName()}<//>
@@ -75,10 +75,13 @@ export function TimeBar({ scope }) {
     <div class="time-plot" ref=${box}>
       ${width > 0 && data && html`<${Histogram} data=${data} width=${width} bounds=${bounds} />`}
       ${error && !data && !isSignedOut(error) && html`<p class="quiet time-missing">The histogram could not be loaded: ${messageOf(error)}</p>`}
-      ${bounds && html`<${Slider} bounds=${bounds} jump=${jump} stepBy=${stepBy} />`}
+      ${bounds && html`<${Slider} bounds=${bounds} isEmpty=${data.first === null} jump=${jump} stepBy=${stepBy} />`}
     </div>
   </div>`;
 }
+
+/** Return the moment shown as a text; one in the address that is no time stays as it is. */
+const momentText = () => (!isPast.value ? "now" : Number.isNaN(now.value) ? moment.value : stamp(now.value, true));
 
 const spanName = () => SPANS.find(([name]) => name === span.value)?.[1] ?? "All time";
 const Icon = ({ path }) => html`<svg viewBox="0 0 20 20" width="16" height="16" aria-hidden="true"><path d=${path} /></svg>`;
@@ -140,7 +143,7 @@ function stacked(buckets) {
   }));
 }
 
-function Slider({ bounds, jump, stepBy }) {
+function Slider({ bounds, isEmpty, jump, stepBy }) {
   const track = useRef(null);
   const [dragged, setDragged] = useState(null);
   const [hover, setHover] = useState(null);
@@ -183,8 +186,8 @@ function Slider({ bounds, jump, stepBy }) {
     <span class="slider-thumb" style=${{ left: `${part * 100}%` }}></span>
     ${shownAt !== null && html`<span class="slider-hint number" style=${{ left: `${Math.max(6, Math.min(94, ((shownAt - bounds.since) / (bounds.until - bounds.since)) * 100))}%` }}>
       ${bounds.until - bounds.since > 864e5 ? stamp(shownAt) : clock(shownAt, isShort(bounds))}</span>`}
-    <span class="slider-end start number">${stampShort(bounds.since, bounds)}</span>
-    <span class="slider-end end number">${stampShort(bounds.until, bounds)}</span>
+    ${isEmpty ? html`<span class="slider-end">No events yet</span>`
+      : html`<span class="slider-end start number">${stampShort(bounds.since, bounds)}</span><span class="slider-end end number">${stampShort(bounds.until, bounds)}</span>`}
   </div>`;
 }
 

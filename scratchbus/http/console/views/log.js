@@ -72,10 +72,10 @@ export default function Log() {
 const COLUMNS = [
   { name: "time", title: "Time", cell: (row) => html`<${Moment} at=${row.at} precise />` },
   { name: "kind", title: "Kind", cell: (row) => html`<span class="kind kind-${groupOf(row.kind)}">${row.kind.replaceAll("_", " ")}</span>` },
-  { name: "page", title: "Page", cell: (row) => html`<span class="excerpt">${visible(row.page)}</span>` },
-  { name: "type", title: "Type", cell: (row) => html`<span class="excerpt">${visible(row.type)}</span>` },
-  { name: "what", title: "What", cell: (row) => html`<span class="excerpt"><${Text} value=${describe(row)} /></span>` },
-  { name: "by", title: "By", cell: (row) => html`<span class="excerpt"><${Text} value=${row.by} /></span>` },
+  { name: "page", title: "Page", cell: (row) => html`<span class="excerpt" dir="auto">${visible(row.page)}</span>` },
+  { name: "type", title: "Type", cell: (row) => html`<span class="excerpt" dir="auto">${visible(row.type)}</span>` },
+  { name: "what", title: "What", cell: (row) => html`<span class="excerpt" dir="auto"><${Text} value=${describe(row)} /></span>` },
+  { name: "by", title: "By", cell: (row) => html`<span class="excerpt" dir="auto"><${Text} value=${row.by} /></span>` },
   { name: "subject", title: "Subject", cell: (row) => html`<span class="excerpt id" title=${visible(row.subject)}>${visible(shortId(row.subject))}</span>` },
 ];
 
@@ -146,5 +146,9 @@ function useEventList() {
 const sequence = (event) => Number(positionOf(event).split("-")[1]);
 const newestFirst = (a, b) => millisOf(positionOf(b)) - millisOf(positionOf(a)) || sequence(b) - sequence(a);
 
-/** Return a position just after one, or just after all events of a time. */
-const beyond = (at) => (/^[\d/]+-\d+$/.test(at) ? at.replace(/\d+$/, (seq) => String(Number(seq) + 1)) : `${millisOf(at) + 1}-0`);
+/** Return a position just after one, or just after all events of a time; what is neither stays as it is. */
+function beyond(at) {
+  if (/^[\d/]+-\d+$/.test(at)) return at.replace(/\d+$/, (seq) => String(Number(seq) + 1));
+  const ms = millisOf(at);
+  return Number.isNaN(ms) ? at : `${ms + 1}-0`;
+}

@@ -3,13 +3,14 @@ import { html, useMemo, useRef } from "../lib/base.js";
 import { useKeys } from "../lib/keys.js";
 import { fits, parseQuery, toggleTerm } from "../lib/query.js";
 import { go, param } from "../lib/route.js";
-import { may, page, selected } from "../lib/state.js";
+import { may, page, pages, selected } from "../lib/state.js";
 import { count, countShown, Text, visible } from "../lib/text.js";
 import { isPast } from "../lib/time.js";
 import { narrow } from "../lib/screen.js";
 import { addObservation, keysOfActions } from "../ui/actions.js";
 import { Detail } from "../ui/detail.js";
 import { Filter, setFilter } from "../ui/filter.js";
+import { choosePage } from "../ui/pagepicker.js";
 import { Priority, Status, Tags, Type } from "../ui/observation.js";
 import { Empty, ProblemNote } from "../ui/problem.js";
 import { Table } from "../ui/table.js";
@@ -82,7 +83,7 @@ function Chips({ rows }) {
   const counts = new Map();
   for (const { type, priority } of rows) counts.set(type, { priority, count: (counts.get(type)?.count ?? 0) + 1 });
   if (counts.size < 2) return null;
-  const active = parseQuery(query.value, NAMES).filter(({ name }) => name === "type").map(({ value }) => value);
+  const active = parseQuery(query.value, NAMES).filter(({ name, not }) => name === "type" && !not).map(({ value }) => value);
   return html`<div class="chips" role="group" aria-label="Filter by type">${[...counts].sort(([, a], [, b]) => b.priority - a.priority).map(([type, each]) => html`
     <button key=${type} type="button" class="chip" aria-pressed=${active.includes(type)} onClick=${() => filterBy("type")(type)}>
       ${visible(type)} <span class="number">${each.count}</span></button>`)}</div>`;
@@ -94,12 +95,12 @@ const COLUMNS = [
   {
     name: "content", title: "Content", cell: (row) => html`
       ${!narrow.value && row.status !== "active" && html`<${Status} observation=${row} />`}
-      <span class="excerpt"><${Text} value=${row.content} /></span>
+      <span class="excerpt" dir="auto"><${Text} value=${row.content} /></span>
       ${row.tags.length > 0 && html`<span class="tags"><${Tags} tags=${row.tags.slice(0, 3)} />${row.tags.length > 3 && html`<span class="tag">+${row.tags.length - 3}</span>`}</span>`}`,
   },
-  { name: "source", title: "Source", cell: (row) => html`<span class="excerpt"><${Text} value=${row.source} /></span>` },
+  { name: "source", title: "Source", cell: (row) => html`<span class="excerpt" dir="auto"><${Text} value=${row.source} /></span>` },
   { name: "claim", title: "Claim", cell: (row) => row.claim && html`<span class="claim" title="Claimed by ${visible(row.claim.by)}">
-      <span class="excerpt"><${Text} value=${row.claim.by} /></span> <${Countdown} until=${row.claim.until} soon=${15_000} /></span>` },
+      <span class="excerpt" dir="auto"><${Text} value=${row.claim.by} /></span> <${Countdown} until=${row.claim.until} soon=${15_000} /></span>` },
   { name: "counts", title: "Seen", cell: (row) => html`
       ${row.occurrences > 1 && html`<span class="number" title=${`seen ${count(row.occurrences, "time")}`}>×${row.occurrences}</span>`}
       ${row.links.length > 0 && html`<span class="number" title=${count(row.links.length, "linked action")}>⤳${row.links.length}</span>`}` },
@@ -117,9 +118,10 @@ function Nothing({ total }) {
   if (isPast.value) {
     return html`<${Empty} title="The page was empty then"><p>Step on with <kbd>→</kbd>, or go back to live with <kbd>l</kbd>.</p><//>`;
   }
-  return html`<${Empty} title="Nothing is open on the page ${visible(page.value)}">
-    <p>What daemons and agents add appears here by itself, the most urgent first.</p>
+  const isNew = pages.value.length > 0 && !pages.value.some(({ name }) => name === page.value);
+  return html`<${Empty} title=${isNew ? `No page is called ${visible(page.value)} yet` : `Nothing is open on the page ${visible(page.value)}`}>
+    <p>${isNew ? "It begins with its first observation." : "What daemons and agents add appears here by itself, the most urgent first."}</p>
     ${may("publish") && html`<p><button type="button" class="primary" onClick=${() => addObservation()}>Add an observation</button></p>`}
     <p>From a shell:</p><pre>scratchbus add risk_alert "Card 4242 was used in two countries" --source me${page.value === "main" ? "" : ` --page ${page.value}`}</pre>
-    <p><button type="button" onClick=${() => setFilter("status:all")}>Show closed ones</button></p><//>`;
+    <p>${isNew ? html`<button type="button" onClick=${choosePage}>Choose another page</button>` : html`<button type="button" onClick=${() => setFilter("status:all")}>Show closed ones</button>`}</p><//>`;
 }

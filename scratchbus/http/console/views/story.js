@@ -10,7 +10,7 @@ import { isPast } from "../lib/time.js";
 import { useKeys } from "../lib/keys.js";
 import { act, actionsFor, keysOfActions } from "../ui/actions.js";
 import { LinkedText } from "../ui/linked.js";
-import { ObservationBadge, Priority, Status, Tags, Type } from "../ui/observation.js";
+import { Content, ObservationBadge, Priority, Status, Tags, Type } from "../ui/observation.js";
 import { Empty, ProblemNote } from "../ui/problem.js";
 import { Countdown } from "../ui/times.js";
 import { Graph } from "./story/graph.js";
@@ -57,7 +57,7 @@ async function loadStory(name, id, signal) {
 /** What it is at the moment shown. */
 function Head({ observation, began, loading }) {
   if (!observation) {
-    return html`<header class="story-head">${began && !loading && html`<p class="story-content"><${Text} value=${began.content} lines /></p>
+    return html`<header class="story-head">${began && !loading && html`<${Content} tag="p" className="story-content" value=${began.content} />
       <p class="hint">It is on the page no longer: cleared, or erased. Its events are kept.</p>`}</header>`;
   }
   const it = observation;
@@ -67,7 +67,7 @@ function Head({ observation, began, loading }) {
       ${it.claim && html`<span class="quiet">claimed by <${Text} value=${it.claim.by} />, <${Countdown} until=${it.claim.until} soon=${15_000} /> left</span>`}
       ${it.status_class === "open" && it.expires_at && html`<span class="quiet">expires in <${Countdown} until=${it.expires_at} soon=${300_000} /></span>`}
       <span class="tags"><${Tags} tags=${it.tags} /></span></div>
-    <h2 class="story-content"><${Text} value=${it.content} lines /></h2>
+    <${Content} tag="h2" className="story-content" value=${it.content} />
     ${it.reason && html`<p class="quiet"><${LinkedText} value=${it.reason} /></p>`}
     <div class="actions" role="group" aria-label="Actions">
       ${actionsFor(it).map((action) => html`<button key=${action.label} type="button" class=${action.grave ? "danger" : ""} title="${action.label} (${action.key})" onClick=${() => act(action, it)}>${action.label}</button>`)}
@@ -98,7 +98,7 @@ function Around({ web, id, observation }) {
       ${back.length ? html`<ul class="badges">${back.map((each) => html`<li key=${each.id} class="pulled"><${ObservationBadge} observation=${each} view="story" /><${Status} observation=${each} /></li>`)}</ul>`
         : html`<p class="hint">Nothing rested on it.</p>`}</section>`}
     <section aria-labelledby="led"><h2 id="led">Led to <small>${count(actions.length, "action")}</small></h2>
-      ${actions.length ? html`<ul class="led">${actions.map((each) => html`<li key=${each} class="graph-action"><span aria-hidden="true">⤳</span><span class="excerpt"><${Text} value=${each} /></span></li>`)}</ul>`
+      ${actions.length ? html`<ul class="led">${actions.map((each) => html`<li key=${each} class="graph-action"><span aria-hidden="true">⤳</span><span class="excerpt" dir="auto"><${Text} value=${each} /></span></li>`)}</ul>`
         : html`<p class="hint">No action is linked to it or to what rests on it.</p>`}</section>
     <section aria-labelledby="readers"><h2 id="readers">In a prompt of <small>${count(web.seen.length, "reader")}</small></h2>${observation && html`<${Readers} web=${web} observation=${observation} />`}</section>
     ${web.events.length > 0 && html`<section aria-labelledby="caused"><h2 id="caused">Events it caused <small>${web.events.length}</small></h2>

@@ -1,5 +1,5 @@
 // What if: the real page beside the page as it would be if some sources had been silent.
-import { html, useMemo } from "../lib/base.js";
+import { html, useMemo, useState } from "../lib/base.js";
 import { without } from "../lib/api.js";
 import { useKeys } from "../lib/keys.js";
 import { useLoad } from "../lib/load.js";
@@ -15,6 +15,7 @@ import { Why } from "./what-if/why.js";
 
 const all = param("all"); // also what does not differ; "" is the default: all while nothing is off, else only what differs
 const closed = param("closed");
+const STEP = 200; // rows shown at first, and with each "Show more"
 const HIDDEN = ["version", "updated_at", "position", "reason", "reason_code", "status_class", "chain", "attempts", "fence", "not_before", "archive_at", "due_at", "seen_by", "followed"];
 const SIGNS = { same: ["=", "the same"], gone: ["−", "gone"], changed: ["≠", "another"], added: ["+", "only without"] };
 
@@ -63,10 +64,11 @@ function Sum({ rows, differing, areOlder }) {
 
 function Sides({ rows, all: every, silent, at }) {
   const byId = useMemo(() => new Map(every.map((row) => [row.id, row])), [every]);
+  const [most, setMost] = useState(STEP);
   return html`<div class="sides" role="table" aria-label="The page, and the page without the sources">
     <div role="row" class="sides-row sides-head"><span role="columnheader">${isPast.value ? "As it was" : "As it is"}</span><span role="columnheader"><span class="visually-hidden">Difference</span></span>
       <span role="columnheader">${silent.length ? html`Without <${Text} value=${silent.join(", ")} />` : "Without: switch a source off"}</span></div>
-    ${rows.map((row) => html`<div key=${row.id} role="row" class="sides-row is-${row.kind}">
+    ${rows.slice(0, most).map((row) => html`<div key=${row.id} role="row" class="sides-row is-${row.kind}">
       <div role="cell" class="side">${row.actual ? html`<${One} observation=${row.actual} />` : html`<span class="quiet absent">not there</span>`}</div>
       <div role="cell" class="side-sign" title=${SIGNS[row.kind][1]}><span aria-hidden="true">${SIGNS[row.kind][0]}</span><span class="visually-hidden">${SIGNS[row.kind][1]}</span></div>
       <div role="cell" class="side">
@@ -74,7 +76,8 @@ function Sides({ rows, all: every, silent, at }) {
         ${row.kind === "changed" && html`<${Changed} fields=${row.fields} />`}
         ${(row.kind === "changed" || row.kind === "added") && html`<${Why} row=${row} rows=${byId} silent=${silent} at=${at} />`}
       </div></div>`)}
-  </div>`;
+  </div>
+  ${rows.length > most && html`<p class="sides-more"><button type="button" onClick=${() => setMost(most + STEP)}>Show more</button> <span class="quiet">${most.toLocaleString("en")} of ${count(rows.length, "row")}</span></p>`}`;
 }
 
 const One = ({ observation }) => html`<span class="one"><span class="number one-priority">${observation.priority}</span><${ObservationBadge} observation=${observation} view="story" />${observation.status !== "active" && html`<${Status} observation=${observation} />`}</span>`;

@@ -38,7 +38,7 @@ function Turn({ turn, session, said: known }) {
     <div class="turn-head"><strong>${isSummary ? (turn.task ? "summary of a task" : "summary") : visible(turn.role)}</strong>
       <span class="quiet">${turn.source && html`<${Text} value=${turn.source} />, `}<${Moment} at=${turn.created_at} />${turn.tokens ? `, ${count(turn.tokens, "token")}` : ""}</span>
       ${isSummary && turn.replaces.length > 0 && html`<button type="button" class="small" aria-expanded=${open} onClick=${() => setOpen(!open)}>${open ? "Hide" : "Show"} the ${turn.replaces.length === 1 ? "turn" : `${turn.replaces.length} turns`} it replaced</button>`}</div>
-    <div class="turn-content"><${Text} value=${text} lines /></div>
+    <div class="turn-content" dir="auto"><${Text} value=${text} lines /></div>
     ${text !== turn.content && html`<button type="button" class="small" onClick=${() => setWhole(true)}>Show all ${count(turn.content.length, "character")}</button>`}
     ${open && html`<${Replaced} turn=${turn} session=${session} said=${known} />`}</li>`;
 }

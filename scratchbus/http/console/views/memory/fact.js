@@ -32,7 +32,7 @@ export function Fact({ scope, id }) {
         <${Standing} span=${span} timeline=${timeline} />
         ${may("memory") && !isPast.value && !fact.retraction && html`<div class="actions"><button type="button" class="danger" title="Retract (x)" onClick=${() => retract(scope, fact)}>Retract …</button></div>`}
         <section aria-labelledby="fact-why"><h3 id="fact-why">Why</h3>
-          ${fact.source_text && html`<blockquote class="fact-text"><${Text} value=${fact.source_text} lines /></blockquote>`}
+          ${fact.source_text && html`<blockquote class="fact-text" dir="auto"><${Text} value=${fact.source_text} lines /></blockquote>`}
           <ul class="fact-events">${events.map((event) => html`<li key=${positionOf(event)}>${event.kind === "fact_retracted" ? "retracted" : event.kind === "fact_asserted" ? "asserted" : visible(event.kind.replaceAll("_", " "))} by <strong><${Text} value=${event.by} /></strong>,
             <button type="button" class="moment-button" title="Go to this moment" aria-label="Go to the moment ${stamp(Date.parse(event.at), true)}" onClick=${() => go({ at: positionOf(event) })}><${Moment} at=${event.at} /></button>
             ${event.reason && html`<span class="quiet"><${Text} value=${event.reason} lines /></span>`}</li>`)}</ul>
@@ -79,7 +79,7 @@ const Ground = ({ observation, id }) => html`<li class="fact-ground"><${Observat
 function Timeline({ spans, id }) {
   const axis = axisOf(spans);
   return html`<ol class="timeline">${spans.map((span) => html`<li key=${span.fact.id}><a class="timeline-row is-${span.state}" href=${link({ fact: span.fact.id }, "memory")} aria-current=${span.fact.id === id ? "true" : undefined}>
-    <span class="timeline-object"><span class="excerpt"><${Text} value=${span.fact.object} /></span> <${State} span=${span} /></span>
+    <span class="timeline-object"><span class="excerpt" dir="auto"><${Text} value=${span.fact.object} /></span> <${State} span=${span} /></span>
     <${Bar} span=${span} axis=${axis} /><${Between} span=${span} /></a></li>`)}</ol>`;
 }
 

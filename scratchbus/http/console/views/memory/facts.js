@@ -65,12 +65,12 @@ export function Facts({ scope }) {
 const canWrite = () => may("memory") && !isPast.peek();
 
 const columnsOf = (axis) => [
-  { name: "subject", title: "Subject", cell: ({ fact }) => html`<strong class="excerpt"><${Text} value=${fact.subject} /></strong>` },
+  { name: "subject", title: "Subject", cell: ({ fact }) => html`<strong class="excerpt" dir="auto"><${Text} value=${fact.subject} /></strong>` },
   { name: "relation", title: "Relation", cell: ({ fact }) => html`<span class="relation">${visible(fact.relation.replaceAll("_", " "))}</span>` },
-  { name: "object", title: "Object", cell: (span) => html`<span class="excerpt"><${Text} value=${span.fact.object} /></span>${span.state !== "valid" && html` <${State} span=${span} />`}` },
+  { name: "object", title: "Object", cell: (span) => html`<span class="excerpt" dir="auto"><${Text} value=${span.fact.object} /></span>${span.state !== "valid" && html` <${State} span=${span} />`}` },
   { name: "valid", title: "True from → until", cell: (span) => html`<${Between} span=${span} />` },
   { name: "axis", title: html`<span class="visually-hidden">Drawn</span>`, cell: (span) => html`<${Bar} span=${span} axis=${axis} />` },
-  { name: "by", title: "Said by", cell: ({ fact }) => html`<span class="excerpt"><${Text} value=${fact.source} /></span>` },
+  { name: "by", title: "Said by", cell: ({ fact }) => html`<span class="excerpt" dir="auto"><${Text} value=${fact.source} /></span>` },
   { name: "age", title: "Age", cell: ({ fact }) => html`<${Age} at=${fact.created_at} />` },
 ];
 

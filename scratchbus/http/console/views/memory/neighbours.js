@@ -65,5 +65,5 @@ function Node({ node, web, isSelf, onFocus }) {
   const name = web.names.get(node.key);
   const said = web.edges.filter(({ from }) => from === node.key).map(({ label, to }) => `${label} ${web.names.get(to)}`);
   return html`<a class="graph-node graph-entity" style=${place} href=${link({ entity: name }, "memory")} aria-current=${isSelf ? "true" : undefined} title=${visible(name)} onFocus=${onFocus}>
-    <span class="excerpt"><${Text} value=${name} /></span>${said.length > 0 && html`<span class="visually-hidden">: ${visible(said.join("; "))}</span>`}</a>`;
+    <span class="excerpt" dir="auto"><${Text} value=${name} /></span>${said.length > 0 && html`<span class="visually-hidden">: ${visible(said.join("; "))}</span>`}</a>`;
 }

@@ -35,7 +35,7 @@ export function Notepad({ session }) {
     <div class="notepad-text"><div class="memory-bar"><h3>${chosen.value ? "An earlier version" : "The text"}${before ? ", and what differs" : ""}</h3>
         ${chosen.value && html`<button type="button" class="small" onClick=${() => go({ v: null, vs: null }, { replace: true })}>The last version</button>`}
         ${canWrite && (chosen.value ? html`<button type="button" class="small" disabled=${shown.content === now.content} onClick=${() => edit(session, now, shown.content)}>Restore …</button>` : html`<button type="button" onClick=${() => edit(session, now, now.content)}>Correct</button>`)}</div>
-      <div class="sheet" tabindex="0" role="group" aria-label="Notepad">${before ? html`<${TextDiff} before=${before.content} after=${shown.content} />` : shown.content ? html`<div class="text-diff"><${Text} value=${shown.content} lines /></div>` : html`<p class="hint">Empty.</p>`}</div></div>
+      <div class="sheet" tabindex="0" role="group" aria-label="Notepad">${before ? html`<${TextDiff} before=${before.content} after=${shown.content} />` : shown.content ? html`<div class="text-diff" dir="auto"><${Text} value=${shown.content} lines /></div>` : html`<p class="hint">Empty.</p>`}</div></div>
     <section class="notepad-versions" aria-labelledby="versions"><h3 id="versions">${count(versions.length, "version")}</h3>
       <ol class="versions">${versions.map((event, index) => html`<${Version} key=${positionOf(event)} event=${event} previous=${versions[index + 1]} isLast=${index === 0} />`)}</ol></section>
   </div>`;

@@ -44,7 +44,7 @@ export function Notes({ session }) {
 }
 
 function Note({ note, session, canWrite }) {
-  return html`<li class="note" id=${note.id}><p class="note-content"><${Text} value=${note.content} lines /></p>
+  return html`<li class="note" id=${note.id}><p class="note-content" dir="auto"><${Text} value=${note.content} lines /></p>
     <div class="note-foot"><span class="tags"><${Tags} tags=${note.tags} /></span>
       <span class="quiet note-who"><${Text} value=${note.source} />, <${Age} at=${note.updated_at} /> ago${note.version > 1 ? `, version ${note.version}` : ""}</span>
       <span class="note-actions"><button type="button" class="small" onClick=${() => openDialog((close) => html`<${History} session=${session} note=${note} onClose=${close} />`)}>History</button>
@@ -63,7 +63,7 @@ const correct = (session, note) => openForm({ title: "Correct the note", label: 
   send: ({ content, tags }) => ["PATCH", sessionPath(session, "notes", note.id), { content, ...(tags === note.tags.join(" ") ? {} : { tags: tagsOf(tags) }) }, { version: note.version }] });
 
 const remove = (session, note) => openForm({ title: "Delete the note?", label: "Delete", done: "Deleted; its history stays", grave: true,
-  fields: () => html`<p class="note-content"><${Text} value=${note.content} lines /></p><p class="hint">Agents no longer read it. Its history stays, and so does what the past shows.</p>`,
+  fields: () => html`<p class="note-content" dir="auto"><${Text} value=${note.content} lines /></p><p class="hint">Agents no longer read it. Its history stays, and so does what the past shows.</p>`,
   send: () => ["DELETE", sessionPath(session, "notes", note.id), undefined, { version: note.version }] });
 
 const TITLES = { note_added: "taken", note_updated: "changed", note_deleted: "deleted", session_ended: "session ended" };
@@ -73,6 +73,6 @@ function History({ session, note, onClose }) {
   return html`<${Dialog} title="History of the note" onClose=${onClose} wide>
     ${error && html`<${ProblemNote} error=${error} />`}
     <ol class="versions">${data?.items.map((event) => html`<li key=${positionOf(event)}><strong>${TITLES[event.kind] ?? event.kind}</strong> <span class="quiet">by <${Text} value=${event.by} />, <${Moment} at=${event.at} /></span>
-      ${event.content && html`<p class="note-content"><${Text} value=${event.content} lines /></p>`}${event.tags && html`<span class="tags"><${Tags} tags=${event.tags} /></span>`}
+      ${event.content && html`<p class="note-content" dir="auto"><${Text} value=${event.content} lines /></p>`}${event.tags && html`<span class="tags"><${Tags} tags=${event.tags} /></span>`}
       <button type="button" class="small" onClick=${() => (onClose(), go({ at: positionOf(event) }))}>Go to this moment</button></li>`)}</ol><//>`;
 }

@@ -42,7 +42,7 @@ export function Preferences({ scope }) {
 
 function Preference({ preference, scope, canWrite }) {
   const { key, text, said_by: said, source, version } = preference;
-  return html`<li class="note"><h3 class="preference-key"><${Text} value=${key} /></h3><p class="note-content"><${Text} value=${text} lines /></p>
+  return html`<li class="note"><h3 class="preference-key" dir="auto"><${Text} value=${key} /></h3><p class="note-content" dir="auto"><${Text} value=${text} lines /></p>
     <div class="note-foot"><span class="quiet note-who">said by <${Text} value=${said} />, <${Age} at=${preference.updated_at} /> ago${source === said ? "" : html`; written by <${Text} value=${source} />`}${version > 1 ? `; version ${version}` : ""}</span>
       <span class="note-actions"><button type="button" class="small" aria-label="History of ${visible(key)}" onClick=${() => openDialog((close) => html`<${History} scope=${scope} preference=${preference} onClose=${close} />`)}>History</button>
         ${canWrite && html`<button type="button" class="small" aria-label="Edit ${visible(key)}" onClick=${() => edit(scope, preference)}>Edit</button>
@@ -64,7 +64,7 @@ async function currentOf(scope, preference, key) {
 }
 
 const forget = (scope, preference) => openForm({ title: "Forget the preference?", label: "Forget", done: "Forgotten; its history stays", grave: true, values: { text: preference.text }, version: preference.version, current: () => currentOf(scope, preference),
-  fields: () => html`<p class="about"><strong><${Text} value=${preference.key} /></strong></p><p class="note-content"><${Text} value=${preference.text} lines /></p><p class="hint">No context shows it any longer. Its history stays, and so does what the past shows.</p>`,
+  fields: () => html`<p class="about"><strong><${Text} value=${preference.key} /></strong></p><p class="note-content" dir="auto"><${Text} value=${preference.text} lines /></p><p class="hint">No context shows it any longer. Its history stays, and so does what the past shows.</p>`,
   send: (values, version) => ["DELETE", scopePath(scope, "preferences"), undefined, { version, query: { key: preference.key } }] });
 
 function History({ scope, preference, onClose }) {
@@ -73,6 +73,6 @@ function History({ scope, preference, onClose }) {
   return html`<${Dialog} title="History of “${visible(preference.key)}”" onClose=${onClose} wide>
     ${error && html`<${ProblemNote} error=${error} />`}
     <ol class="versions">${events.map((event, index) => html`<li key=${positionOf(event)}><strong>${event.kind === "preference_forgotten" ? "forgotten" : event.kind === "erased" ? "erased" : index ? "changed" : "remembered"}</strong> <span class="quiet">by <${Text} value=${event.by} />, <${Moment} at=${event.at} />${event.said_by && event.said_by !== event.by ? html`; said by <${Text} value=${event.said_by} />` : ""}</span>
-      ${event.text && html`<div class="note-content">${events[index - 1]?.text ? html`<${TextDiff} before=${events[index - 1].text} after=${event.text} />` : html`<${Text} value=${event.text} lines />`}</div>`}
+      ${event.text && html`<div class="note-content" dir="auto">${events[index - 1]?.text ? html`<${TextDiff} before=${events[index - 1].text} after=${event.text} />` : html`<${Text} value=${event.text} lines />`}</div>`}
       <button type="button" class="small" onClick=${() => (onClose(), go({ at: positionOf(event) }))}>Go to this moment</button></li>`)}</ol><//>`;
 }

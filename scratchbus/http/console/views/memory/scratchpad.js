@@ -20,7 +20,7 @@ function Own({ agent }) {
   if (!data) return null;
   const canWrite = may("memory") && !isPast.value;
   return html`<div class="memory-part"><div class="memory-bar"><h3>Scratchpad</h3>${canWrite && html`<button type="button" onClick=${() => edit(agent, data)}>Correct</button>`}</div>
-    <div class="sheet" tabindex="0" role="group" aria-label="Scratchpad">${data.content ? html`<div class="text-diff"><${Text} value=${data.content} lines /></div>` : html`<p class="hint">Empty.</p>`}</div></div>`;
+    <div class="sheet" tabindex="0" role="group" aria-label="Scratchpad">${data.content ? html`<div class="text-diff" dir="auto"><${Text} value=${data.content} lines /></div>` : html`<p class="hint">Empty.</p>`}</div></div>`;
 }
 
 const Others = ({ agent }) => html`<${Empty} title="Only ${visible(agent)} reads its scratchpad"><p>What an agent writes down for itself stays with it: nobody else is shown it, an operator neither. You are <strong>${visible(caller.value?.source ?? "someone else")}</strong>.</p>

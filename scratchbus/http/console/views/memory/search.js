@@ -51,7 +51,7 @@ export function Recall({ scope, session, agent, sessions }) {
 function Result({ item, rank }) {
   const [where, address] = placeOf(item);
   return html`<li class="note"><div class="result-head"><span class="number quiet">${rank}</span> <strong>${visible(item.kind)}</strong> <a href=${address}>${where}</a> <small class="number" title="Score of all reasons together">${item.score.toFixed(4)}</small></div>
-    <p class="note-content"><${Text} value=${item.text} lines /></p>
+    <p class="note-content" dir="auto"><${Text} value=${item.text} lines /></p>
     <ul class="reasons" aria-label="Why it was found">${item.reasons.map(({ list, rank: place, by }) => html`<li key=${list}><span class="reason" title="${place} in the list by ${visible(list)}">${WHY[list] ?? visible(list)}${by ? html`: <em><${Text} value=${by} /></em>` : ""} <span class="number">#${place}</span></span></li>`)}</ul></li>`;
 }
 

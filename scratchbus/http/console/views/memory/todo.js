@@ -32,7 +32,7 @@ export function Todo({ session }) {
     ${canWrite
       ? html`<select aria-label="Status of ${visible(item.content)}" value=${item.status} onChange=${(event) => change([{ id: item.id, status: event.target.value }], "PATCH")}>${STATUSES.map(([name, sign, label]) => html`<option key=${name} value=${name} selected=${name === item.status}>${sign} ${label}</option>`)}</select>`
       : html`<span class="todo-status">${STATUSES.find(([name]) => name === item.status)?.slice(1).join(" ")}</span>`}
-    <span class="todo-content"><${Text} value=${item.content} lines /></span>
+    <span class="todo-content" dir="auto"><${Text} value=${item.content} lines /></span>
     ${canWrite && html`<span class="note-actions"><button type="button" class="small" onClick=${() => correct(session, item, data.revision)}>Correct</button>
       <button type="button" class="small danger" aria-label="Delete ${visible(item.content)}" onClick=${() => change(data.todos.filter(({ id }) => id !== item.id), "PUT")}>Delete</button></span>`}</li>`)}</ul>`;
 }
@@ -51,7 +51,7 @@ export function Tasks({ session }) {
   if (!tasks.size) return html`<${Empty} title=${isPast.value ? "No task had begun then" : "No tasks yet"}><p>A task is a part of a conversation that its summary replaces: <code>begin_task</code>, then <code>end_task</code>.</p><//>`;
   return html`<ul class="tasks">${[...tasks].toReversed().map(([id, { task_begun: begun, task_ended: ended }]) => html`<li key=${id} class="note">
     <p><strong><${Text} value=${begun?.title ?? id} /></strong> <span class="status ${ended ? "" : "status-open"}">${ended ? "ended" : "going on"}</span></p>
-    ${ended && html`<p class="note-content"><${Text} value=${ended.summary} lines /></p>`}
+    ${ended && html`<p class="note-content" dir="auto"><${Text} value=${ended.summary} lines /></p>`}
     <div class="note-foot"><span class="quiet">${begun && html`begun by <${Text} value=${begun.by} />, <${Moment} at=${begun.at} />`}${ended && html`; ended <${Moment} at=${ended.at} />`}</span>
       ${canWrite && !ended && html`<span class="note-actions"><button type="button" class="small" onClick=${() => end(session, id, begun)}>End</button></span>`}</div></li>`)}</ul>`;
 }

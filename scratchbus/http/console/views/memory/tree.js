@@ -24,11 +24,11 @@ export function Tree({ sessions, agents, scopes, chosen }) {
 export const NONE = { scope: null, session: null, agent: null, tab: null, fact: null, entity: null, q: null, find: null, tag: null, v: null, vs: null, in: null, valid: null, depth: null };
 
 const Names = ({ title, kind, names, chosen }) => html`<h2>${title}</h2><ul>${names.map((name) => html`<li key=${name}>
-  <a class="tree-link" href=${link({ ...NONE, [kind]: name }, "memory")} title=${visible(name)} aria-current=${chosen === `${kind} ${name}` ? "true" : undefined}><span class="excerpt"><${Text} value=${name} /></span></a></li>`)}</ul>`;
+  <a class="tree-link" href=${link({ ...NONE, [kind]: name }, "memory")} title=${visible(name)} aria-current=${chosen === `${kind} ${name}` ? "true" : undefined}><span class="excerpt" dir="auto"><${Text} value=${name} /></span></a></li>`)}</ul>`;
 
 function Branch({ node, chosen }) {
   return html`<li><a class="tree-link ${node.ended ? "ended" : ""}" href=${link({ ...NONE, session: node.id, tab: route.value.params.session ? route.value.params.tab : null }, "memory")} title=${visible(node.id)} aria-current=${chosen === `session ${node.id}` ? "true" : undefined}>
-      <span class="excerpt"><${Text} value=${node.id} /></span>${node.fork && html` <small title="It began with all that its parent knew">fork</small>`}${node.ended && html` <small>ended</small>`}
+      <span class="excerpt" dir="auto"><${Text} value=${node.id} /></span>${node.fork && html` <small title="It began with all that its parent knew">fork</small>`}${node.ended && html` <small>ended</small>`}
       ${node.updated_at && html`<small class="tree-age"><${Age} at=${node.updated_at} /></small>`}</a>
     ${node.below.length > 0 && html`<ul>${node.below.map((each) => html`<${Branch} key=${each.id} node=${each} chosen=${chosen} />`)}</ul>`}</li>`;
 }

@@ -41,7 +41,7 @@ function Node({ node, web, isSelf, onFocus }) {
   const place = { left: `${node.x - node.width / 2}px`, top: `${node.y - node.height / 2}px`, width: `${node.width}px`, height: `${node.height}px` };
   const found = web.nodes.get(node.key);
   if (!found) {
-    return html`<span class="graph-action" style=${place} title="Action"><span aria-hidden="true">⤳</span><span class="visually-hidden">Action </span><span class="excerpt"><${Text} value=${node.key.slice(7)} /></span></span>`;
+    return html`<span class="graph-action" style=${place} title="Action"><span aria-hidden="true">⤳</span><span class="visually-hidden">Action </span><span class="excerpt" dir="auto"><${Text} value=${node.key.slice(7)} /></span></span>`;
   }
   const { observation } = found;
   const below = observation.evidence.filter((each) => web.nodes.has(each)).length;
@@ -51,7 +51,7 @@ function Node({ node, web, isSelf, onFocus }) {
   return html`<a class="graph-node status-${observation.status_class} ${mark === "refuted" ? "is-refuted" : mark === "pulled back" ? "is-back" : ""}" style=${place}
     href=${link({ selected: observation.id, ...elsewhere }, "story")} aria-current=${isSelf ? "true" : undefined} onFocus=${onFocus}
     title=${visible(observation.content)}>
-    <span class="graph-type"><span class="excerpt">${visible(observation.type)}</span>${mark && html`<span class="graph-mark">${visible(mark)}</span>`}</span>
-    <span class="graph-content"><${Text} value=${observation.content} /></span>
+    <span class="graph-type"><span class="excerpt" dir="auto">${visible(observation.type)}</span>${mark && html`<span class="graph-mark">${visible(mark)}</span>`}</span>
+    <span class="graph-content" dir="auto"><${Text} value=${observation.content} /></span>
     <span class="visually-hidden">, rests on ${count(below, "observation")}; ${count(above, "rests", "rest")} on it</span></a>`;
 }

@@ -5,7 +5,7 @@ import { go } from "../../lib/route.js";
 import { count, Text } from "../../lib/text.js";
 import { duration, positionOf, stamp } from "../../lib/time.js";
 import { FieldDiff } from "../../ui/diff.js";
-import { Tags } from "../../ui/observation.js";
+import { Content, Tags } from "../../ui/observation.js";
 import { Moment } from "../../ui/times.js";
 import { LinkedText } from "../../ui/linked.js";
 
@@ -64,7 +64,7 @@ function Step({ event, changes }) {
       <span class="life-end"><button type="button" class="moment-button quiet" aria-expanded=${isRaw} aria-label="The event as JSON" title="The event as JSON" onClick=${() => setRaw(!isRaw)}>{ }</button>
       <button type="button" class="moment-button" title="Go to this moment" aria-label="Go to the moment ${stamp(Date.parse(event.at), true)}" onClick=${() => go({ at: position })}><${Moment} at=${event.at} precise /></button></span></div>
     ${event.kind === "added" && html`<${Beginning} event=${event} />`}
-    ${event.reason && html`<p class="life-reason"><${LinkedText} value=${event.reason} /></p>`}
+    ${event.reason && html`<p class="life-reason" dir="auto"><${LinkedText} value=${event.reason} /></p>`}
     ${changes.length > 0 && html`<dl class="field-diffs">${changes.map((each) => html`<${FieldDiff} key=${each.name} ...${each} />`)}</dl>`}
     ${event.cause && html`<p class="hint">caused by <button type="button" class="text-button" onClick=${() => go({ q: event.cause, at: null }, { view: "log" })}>the event at ${event.cause}</button></p>`}
     ${isRaw && html`<pre tabindex="0" class="life-raw" aria-label="The event as JSON"><${Text} value=${JSON.stringify(event, null, 2)} lines /></pre>`}
@@ -73,6 +73,6 @@ function Step({ event, changes }) {
 
 function Beginning({ event }) {
   const facts = [`confidence ${event.confidence}`, `priority ${event.priority}`, event.owner && `for ${event.owner}`, event.ttl && `for ${duration(event.ttl)}`, event.times > 1 && count(event.times, "time")];
-  return html`<p class="life-content"><${Text} value=${event.content} lines /></p>
+  return html`<${Content} tag="p" className="life-content" value=${event.content} />
     <p class="hint"><${Text} value=${facts.filter(Boolean).join(" · ")} /> <${Tags} tags=${event.tags ?? []} /></p>`;
 }
