@@ -139,7 +139,7 @@ def test_server_away_and_back(open_console: Opened, engine: Server) -> None:
         expect(window.get_by_text("You are not signed in.")).to_be_visible(timeout=15_000)
         window.get_by_label("Token").fill("not the key")
         window.get_by_role("button", name="Sign in").click()
-        expect(window.locator(".banner .field-error")).to_contain_text("this token or key is not valid here")
+        expect(window.locator(".banner .field-error")).to_contain_text("This token is not valid here")
         window.get_by_label("Token").fill(again.to_open.partition("key=")[2])
         window.get_by_role("button", name="Sign in").click()
         expect(window.locator(".connection.live")).to_be_visible()
