@@ -16,7 +16,7 @@ def test_a_new_observation_appears_by_itself(console: Console, bus: Bus) -> None
     """What another client adds, changes and resolves shows without a reload."""
     page = bus.page("now:live")
     window = console.open("#/now?page=now:live")
-    expect(window.get_by_role("heading", name="Nothing is open on the page now:live")).to_be_visible()
+    expect(window.get_by_role("heading", name="No page is called now:live yet")).to_be_visible()
     low = page.add("observation", "the low one")
     high = page.add("risk_alert", "the high one", tags=["card"])
     expect(window.get_by_role("row", name=re.compile("the low one"))).to_be_visible()
@@ -155,6 +155,17 @@ def test_no_page_is_shown_with_the_rows_of_another(open_console: Opened, served:
         window.evaluate(f"location.hash = '#/{view}?page=no%20page'")
         expect(window.get_by_role("alert").get_by_text("'no page' is not a name")).to_be_visible()
         expect(window.locator("main").get_by_text("mine", exact=True)).to_have_count(0)
+
+
+@pytest.mark.browser
+def test_a_page_that_nobody_wrote_to_says_so(console: Console, bus: Bus) -> None:
+    """A mistyped name in a link is told from a page whose observations are all closed."""
+    bus.page("now:typed").add("observation", "there")
+    window = console.open("#/now?page=now:tpyed")
+    expect(window.get_by_role("heading", name="No page is called now:tpyed yet")).to_be_visible()
+    window.get_by_role("button", name="Choose another page").click()
+    window.get_by_role("dialog").get_by_role("button", name=re.compile("now:typed")).click()
+    console.expect_rows("there")
 
 
 @pytest.mark.browser

@@ -11,7 +11,7 @@ import { Age } from "./ui/times.js";
 import { isPast } from "./lib/time.js";
 import { Dialogs, openDialog } from "./ui/dialog.js";
 import { KeyHelp } from "./ui/keyhelp.js";
-import { PagePicker } from "./ui/pagepicker.js";
+import { choosePage } from "./ui/pagepicker.js";
 import { Menu } from "./ui/menu.js";
 import { messageOf, ProblemNote } from "./ui/problem.js";
 import { Silenced } from "./ui/silenced.js";
@@ -32,7 +32,7 @@ function Shell() {
   useKeys([
     ...VIEWS.map(({ key, name, title }) => ({ keys: key, group: "Views", label: title, run: () => go({}, { view: name }) })),
     { keys: "?", group: "Everywhere", label: "List the shortcuts", run: () => openDialog((close) => html`<${KeyHelp} onClose=${close} />`) },
-    { keys: "p", group: "Everywhere", label: "Choose the page", run: () => openDialog((close) => html`<${PagePicker} onClose=${close} />`) },
+    { keys: "p", group: "Everywhere", label: "Choose the page", run: choosePage },
     { keys: "t", group: "Everywhere", label: "Light or dark", run: nextTheme },
   ]);
   return html`
@@ -51,7 +51,7 @@ function Header({ view }) {
   return html`<header class="top">
     <a class="brand" aria-label="scratchbus" href=${link({}, "now")}><${Logo} /><span>scratchbus</span></a>
     <button type="button" class="page-button" title="Choose the page (p)" aria-haspopup="dialog"
-      onClick=${() => openDialog((close) => html`<${PagePicker} onClose=${close} />`)}>
+      onClick=${choosePage}>
       <span class="visually-hidden">Page: </span><span class="page-name">${visible(page.value)}</span><${OpenCount} /></button>
     <nav aria-label="Views"><ul>${VIEWS.map(({ name, title }) => html`<li key=${name}>
       <a href=${link({}, name)} aria-current=${name === view.name ? "page" : undefined}>${title}</a></li>`)}</ul></nav>

@@ -3,12 +3,15 @@ import { html, useEffect, useState } from "../lib/base.js";
 import { go } from "../lib/route.js";
 import { loadPages, page, pages } from "../lib/state.js";
 import { count, visible } from "../lib/text.js";
-import { Dialog } from "./dialog.js";
+import { Dialog, openDialog } from "./dialog.js";
 
 const MAX_PAGES = 200;
 
+/** Open the dialog that chooses the page. */
+export const choosePage = () => openDialog((close) => html`<${PagePicker} onClose=${close} />`);
+
 /** Type to narrow the pages; Enter takes the first, or the typed name if no page has it. */
-export function PagePicker({ onClose }) {
+function PagePicker({ onClose }) {
   const [typed, setTyped] = useState("");
   useEffect(() => void loadPages(), []);
   const wanted = typed.trim().toLowerCase();

@@ -3,13 +3,14 @@ import { html, useMemo, useRef } from "../lib/base.js";
 import { useKeys } from "../lib/keys.js";
 import { fits, parseQuery, toggleTerm } from "../lib/query.js";
 import { go, param } from "../lib/route.js";
-import { may, page, selected } from "../lib/state.js";
+import { arePagesLoaded, may, page, pages, selected } from "../lib/state.js";
 import { count, countShown, Text, visible } from "../lib/text.js";
 import { isPast } from "../lib/time.js";
 import { narrow } from "../lib/screen.js";
 import { addObservation, keysOfActions } from "../ui/actions.js";
 import { Detail } from "../ui/detail.js";
 import { Filter, setFilter } from "../ui/filter.js";
+import { choosePage } from "../ui/pagepicker.js";
 import { Priority, Status, Tags, Type } from "../ui/observation.js";
 import { Empty, ProblemNote } from "../ui/problem.js";
 import { Table } from "../ui/table.js";
@@ -117,9 +118,10 @@ function Nothing({ total }) {
   if (isPast.value) {
     return html`<${Empty} title="The page was empty then"><p>Step on with <kbd>→</kbd>, or go back to live with <kbd>l</kbd>.</p><//>`;
   }
-  return html`<${Empty} title="Nothing is open on the page ${visible(page.value)}">
-    <p>What daemons and agents add appears here by itself, the most urgent first.</p>
+  const isNew = page.value !== "main" && arePagesLoaded.value && !pages.value.some(({ name }) => name === page.value);
+  return html`<${Empty} title=${isNew ? `No page is called ${visible(page.value)} yet` : `Nothing is open on the page ${visible(page.value)}`}>
+    <p>${isNew ? "It begins with its first observation." : "What daemons and agents add appears here by itself, the most urgent first."}</p>
     ${may("publish") && html`<p><button type="button" class="primary" onClick=${() => addObservation()}>Add an observation</button></p>`}
     <p>From a shell:</p><pre>scratchbus add risk_alert "Card 4242 was used in two countries" --source me${page.value === "main" ? "" : ` --page ${page.value}`}</pre>
-    <p><button type="button" onClick=${() => setFilter("status:all")}>Show closed ones</button></p><//>`;
+    <p>${isNew ? html`<button type="button" onClick=${choosePage}>Choose another page</button>` : html`<button type="button" onClick=${() => setFilter("status:all")}>Show closed ones</button>`}</p><//>`;
 }
