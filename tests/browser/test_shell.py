@@ -139,7 +139,7 @@ def test_server_away_and_back(open_console: Opened, engine: Server) -> None:
         expect(window.get_by_text("You are not signed in.")).to_be_visible(timeout=15_000)
         window.get_by_label("Token").fill("not the key")
         window.get_by_role("button", name="Sign in").click()
-        expect(window.locator(".banner .field-error")).to_contain_text("this token or key is not valid here")
+        expect(window.locator(".banner .field-error")).to_contain_text("This token is not valid here")
         window.get_by_label("Token").fill(again.to_open.partition("key=")[2])
         window.get_by_role("button", name="Sign in").click()
         expect(window.locator(".connection.live")).to_be_visible()
@@ -269,7 +269,7 @@ def test_no_view_changes_how_another_looks(console: Console, bus: Bus) -> None:
         "log": "q=page:shell:styles",
         "operations": "",
     }
-    sizes = """() => Object.fromEntries([...document.querySelectorAll('main [class]')]
+    sizes = """() => Object.fromEntries([...document.querySelectorAll('main [class]:not([class=""])')]
         .map(each => [each.className, `${getComputedStyle(each).display} ${getComputedStyle(each).padding}`]))"""
     signs = {"story": ".graph-node", "what-if": ".sides-row", "memory": ".table-row", "log": ".table-row"}
 
@@ -310,6 +310,19 @@ def test_a_moment_that_is_none_leads_back_to_live(open_console: Opened, served: 
     expect(window.get_by_role("textbox", name="Moment")).to_have_value("noon")
     window.get_by_role("button", name="Back to live").click()
     expect(window.locator(".table-row", has_text="there").first).to_be_visible()
+
+
+@pytest.mark.browser
+def test_a_wrong_token_is_told_in_a_narrow_window(open_console: Opened, served: Served, tmp_path: Path) -> None:
+    """The banner says what is wrong with it, and not how a program sends one; all of it can be read."""
+    McpTokens(tmp_path / "tokens.yaml").add("right", McpIdentity.of("right"), scopes=["read"])
+    with serve(served.url, tokens=tmp_path / "tokens.yaml") as strict:
+        window = open_console(strict, width=390, sees_failures=True).window
+        window.get_by_label("Token").fill("wrong")
+        window.get_by_role("button", name="Sign in").click()
+        said = window.get_by_role("alert").filter(has_text="This token is not valid here")
+        expect(said).to_be_visible()
+        assert window.evaluate("(each => each.scrollWidth - each.clientWidth)(document.querySelector('.banner'))") == 0
 
 
 @pytest.mark.browser

@@ -108,7 +108,7 @@ function SignIn() {
   };
   return html`<form onSubmit=${signIn}><input name="token" type="password" autocomplete="off" required aria-label="Token"
       aria-invalid=${error ? "true" : undefined} placeholder="Token" /><button type="submit">Sign in</button>
-    ${error && html`<span class="field-error">${messageOf(error)}</span>`}</form>`;
+    ${error && html`<span class="field-error" role="alert">${error.status === 401 ? "This token is not valid here: it may be incomplete, expired or revoked." : messageOf(error)}</span>`}</form>`;
 }
 
 /** A view of a page is a new one for each page, so that no page is shown with the rows of another. */
