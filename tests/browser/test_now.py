@@ -52,7 +52,7 @@ def test_what_was_seen_has_room_beside_a_selected_one(console: Console, bus: Bus
     window = console.open(f"#/now?page={page.name}&selected={alert.id}")
     expect(window.locator(".table-body .cell-content")).to_be_visible()
     narrow = []
-    for width in range(900, 2000, 20):
+    for width in range(780, 2000, 20):
         window.set_viewport_size({"width": width, "height": 900})
         cell, whole = (window.locator(each).bounding_box() for each in (".table-body .cell-content", ".now-list"))
         assert cell is not None

@@ -257,6 +257,19 @@ def test_narrow_window_does_not_scroll_sideways(open_console: Opened, served: Se
 
 
 @pytest.mark.browser
+def test_all_views_are_in_reach_at_every_width(open_console: Opened, served: Served, bus: Bus) -> None:
+    """No view is cut off, however long the name of the page is."""
+    bus.page("shell:a-page-with-a-long-name").add("observation", "there")
+    window = open_console(served, width=1400).open("#/now?page=shell:a-page-with-a-long-name")
+    cut = []
+    for width in range(360, 1400, 20):
+        window.set_viewport_size({"width": width, "height": 740})
+        if window.evaluate("(nav => nav.scrollWidth - nav.clientWidth)(document.querySelector('nav'))"):
+            cut.append(width)
+    assert not cut
+
+
+@pytest.mark.browser
 def test_no_view_changes_how_another_looks(console: Console, bus: Bus) -> None:
     """A view looks the same when it is opened first, and when all others were there before it."""
     id = fill(bus, "shell:styles")
