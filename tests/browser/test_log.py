@@ -79,6 +79,19 @@ def test_a_long_log_says_that_there_is_more(console: Console, served: Served) ->
 
 
 @pytest.mark.browser
+def test_enter_goes_from_the_filter_to_the_events(console: Console, bus: Bus) -> None:
+    """With the keyboard alone: filter, go to the first event, open it."""
+    bus.page("log:enter").add("observation", "found")
+    window = console.open("#/log")
+    window.keyboard.press("/")
+    window.keyboard.type("page:log:enter ")
+    console.expect_rows("found")
+    window.keyboard.press("Enter")
+    window.keyboard.press("Enter")
+    expect(window.get_by_role("button", name="Only this subject")).to_be_visible()
+
+
+@pytest.mark.browser
 def test_hostile_text_is_shown_as_text(console: Console, bus: Bus) -> None:
     """Markup, scripts, escape sequences and characters that reorder text do nothing, and are seen."""
     hostile = "<img src=x onerror=alert(1)><script>alert(2)</script> \x1b[31mred \u202etfel"
