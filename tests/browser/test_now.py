@@ -213,3 +213,14 @@ def test_a_long_content_leaves_the_actions_in_sight(console: Console, bus: Bus) 
         assert whole is not None
         assert whole["height"] > 1.2 * short["height"]
         expect(window.get_by_role("button", name="Show less")).to_have_attribute("aria-expanded", "true")
+
+
+@pytest.mark.browser
+def test_a_short_content_leaves_room_for_the_type(console: Console, bus: Bus) -> None:
+    """The badge in a form shows all of its type when there is room."""
+    id = bus.page("now:badge").add("pending_confirmation", "ok?").id
+    window = console.open(f"#/now?page=now:badge&selected={id}")
+    window.get_by_role("button", name="Resolve").click()
+    type_ = window.get_by_role("dialog").locator(".observation-badge .type")
+    expect(type_).to_have_text("pending_confirmation")
+    assert type_.evaluate("each => each.scrollWidth - each.clientWidth") == 0
