@@ -24,7 +24,7 @@ from starlette.responses import Response
 
 from scratchbus import errors
 from scratchbus.daemon import stderr_logger
-from scratchbus.http.allowed_methods import allowed
+from scratchbus.http.path_templates import allowed, malformed_part
 from scratchbus.http.patterns import MEANINGS
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -256,7 +256,8 @@ def _http(request: Request, error: HTTPException) -> Response:
         headers["Allow"] = allowed(request.app.openapi(), request.scope["path"]) or headers.get("Allow", "GET")
         detail = f"{request.method} is not possible here; use one of: {headers['Allow']}"
     elif error.status_code == 404:
-        detail = "there is nothing at this path; /api/v1/openapi.json lists all paths"
+        found = malformed_part(request.app.openapi(), request.scope["path"])
+        detail = found or "there is nothing at this path; /api/v1/openapi.json lists all paths"
     return problem(error.status_code, slug, detail, headers)
 
 

@@ -16,7 +16,7 @@ def test_a_new_observation_appears_by_itself(console: Console, bus: Bus) -> None
     """What another client adds, changes and resolves shows without a reload."""
     page = bus.page("now:live")
     window = console.open("#/now?page=now:live")
-    expect(window.get_by_role("heading", name="Nothing is open on the page now:live")).to_be_visible()
+    expect(window.get_by_role("heading", name="No page is called now:live yet")).to_be_visible()
     low = page.add("observation", "the low one")
     high = page.add("risk_alert", "the high one", tags=["card"])
     expect(window.get_by_role("row", name=re.compile("the low one"))).to_be_visible()
@@ -213,3 +213,14 @@ def test_a_long_content_leaves_the_actions_in_sight(console: Console, bus: Bus) 
         assert whole is not None
         assert whole["height"] > 1.2 * short["height"]
         expect(window.get_by_role("button", name="Show less")).to_have_attribute("aria-expanded", "true")
+
+
+@pytest.mark.browser
+def test_a_short_content_leaves_room_for_the_type(console: Console, bus: Bus) -> None:
+    """The badge in a form shows all of its type when there is room."""
+    id = bus.page("now:badge").add("pending_confirmation", "ok?").id
+    window = console.open(f"#/now?page=now:badge&selected={id}")
+    window.get_by_role("button", name="Resolve").click()
+    type_ = window.get_by_role("dialog").locator(".observation-badge .type")
+    expect(type_).to_have_text("pending_confirmation")
+    assert type_.evaluate("each => each.scrollWidth - each.clientWidth") == 0

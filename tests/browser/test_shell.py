@@ -222,6 +222,42 @@ def test_keyboard_alone_is_enough(console: Console, bus: Bus) -> None:
 
 
 @pytest.mark.browser
+def test_focus_returns_to_where_a_dialog_was_opened(console: Console, bus: Bus) -> None:
+    """A button and a row have the focus again when the dialog that they opened is closed."""
+    bus.page("shell:focus").add("observation", "there")
+    window = console.open("#/now?page=shell:focus")
+    row = window.get_by_role("row", name=re.compile("there"))
+    for opener, key in ((window.get_by_role("button", name="Page: shell:focus"), "Enter"), (row, "e"), (row, "p")):
+        opener.focus()
+        window.keyboard.press(key)
+        expect(window.get_by_role("dialog")).to_be_visible()
+        window.keyboard.press("Escape")
+        expect(window.get_by_role("dialog")).to_be_hidden()
+        expect(opener).to_be_focused()
+
+
+@pytest.mark.browser
+def test_resolving_row_by_row(console: Console, bus: Bus) -> None:
+    """When the row that has the focus leaves, the one that takes its place has it; the last one passes it back."""
+    page = bus.page("shell:triage")
+    for content in ("fourth", "third", "second", "first"):
+        page.add("observation", content)
+    window = console.open("#/now?page=shell:triage")
+    console.expect_rows("first", "second", "third", "fourth")
+    row = lambda content: window.get_by_role("row", name=re.compile(content))  # noqa: E731
+    row("first").focus()
+    window.keyboard.press("j")
+    for content, next_one in (("second", "third"), ("third", "fourth"), ("fourth", "first")):
+        expect(row(content)).to_be_focused()
+        window.keyboard.press("e")
+        expect(window.get_by_role("dialog")).to_contain_text(content)
+        window.keyboard.press("Enter")
+        expect(row(content)).to_be_hidden()
+        expect(row(next_one)).to_be_focused()
+    console.expect_rows("first")
+
+
+@pytest.mark.browser
 def test_focus_goes_round_without_a_trap(console: Console, bus: Bus) -> None:
     """Tab reaches every part of the page and comes round."""
     fill(bus, "shell:tab")
@@ -282,7 +318,7 @@ def test_no_view_changes_how_another_looks(console: Console, bus: Bus) -> None:
         "log": "q=page:shell:styles",
         "operations": "",
     }
-    sizes = """() => Object.fromEntries([...document.querySelectorAll('main [class]')]
+    sizes = """() => Object.fromEntries([...document.querySelectorAll('main [class]:not([class=""])')]
         .map(each => [each.className, `${getComputedStyle(each).display} ${getComputedStyle(each).padding}`]))"""
     signs = {"story": ".graph-node", "what-if": ".sides-row", "memory": ".table-row", "log": ".table-row"}
 

@@ -63,6 +63,25 @@ def test_a_path_without_anything_is_a_problem(http):
     assert (http.get("/nothing").status_code, slug(http.get("/nothing"))) == (404, "not-found")
 
 
+@pytest.mark.parametrize(
+    ("path", "detail"),
+    [
+        (
+            "/pages/main/observations/01m8d3",
+            "id: '01m8d3' is not the id of an observation; ids are ULIDs of 26 characters",
+        ),
+        ("/pages/a%2Fb/observations/nope/history", "id: 'nope' is not the id of an observation"),
+        ("/sessions/s1/notes/7", "note: '7' is not the id of a note, such as note_1795386035607"),
+        ("/scopes/s/facts/7", "fact: '7' is not the id of a fact, such as fact_1795386035607"),
+        ("/nothing/7", "there is nothing at this path; /api/v1/openapi.json lists all paths"),
+    ],
+)
+def test_a_path_with_a_malformed_id_is_told_what_an_id_is(http, path, detail):
+    answer = http.get(path)
+    assert (answer.status_code, slug(answer)) == (404, "not-found")
+    assert answer.json()["detail"].startswith(detail)
+
+
 # representations
 
 

@@ -20,6 +20,9 @@ export const may = (scope) => caller.value?.scopes.includes(scope) ?? false;
 /** The pages of the bus, [{name, open, …}]. */
 export const pages = signal([]);
 
+/** Whether `pages` is what the server has said. */
+export const arePagesLoaded = signal(false);
+
 /** The observation types, {name: {priority, description, …}}. */
 export const types = signal({});
 
@@ -42,7 +45,7 @@ function loadTypes() {
 
 /** Load the pages and their counts. */
 export function loadPages() {
-  return ask("/pages", (answer) => (pages.value = answer.items));
+  return ask("/pages", (answer) => ((pages.value = answer.items), (arePagesLoaded.value = true)));
 }
 
 async function ask(resource, keep) {

@@ -1,4 +1,4 @@
-// Dialogs, one at a time. The browser traps the focus inside and restores it.
+// Dialogs, one at a time. The browser traps the focus inside; afterwards, what had it before has it again.
 import { cloneElement, html, signal, useEffect, useId, useRef } from "../lib/base.js";
 
 const shown = signal(null);
@@ -17,11 +17,12 @@ export function Dialog({ title, onClose, actions, wide = false, onSubmit, childr
   const element = useRef(null);
   const id = useId();
   useEffect(() => {
+    const before = document.activeElement;
     element.current.showModal();
     const find = (selector) => element.current.querySelector(selector);
     (find("[data-autofocus]") ?? find(".dialog-body :is(input, select, textarea)"))?.focus();
     return () => {
-      element.current?.close(); // which gives the focus back, if what had it is still there
+      if (before.isConnected) before.focus({ preventScroll: true });
       if (document.activeElement === document.body) document.querySelector("main").focus();
     };
   }, []);

@@ -24,7 +24,10 @@ export function Table(props) {
   );
   const first = Math.max(0, layout.indexAt(view.top) - SPARE);
   const end = Math.min(rows.length, layout.indexAt(view.top + view.height) + 1 + SPARE);
-  const activeIndex = useMemo(() => indexOfKey(rows, keyOf, active ?? selected, 0), [rows, active, selected]);
+  const found = useMemo(() => indexOfKey(rows, keyOf, active ?? selected, 0), [rows, active, selected]);
+  const place = useRef(-1); // of the active row; when it leaves, the one that is there now is active
+  const activeIndex = found < 0 && active !== null ? Math.min(place.current, rows.length - 1) : found;
+  place.current = activeIndex;
   const shown = range(first, end);
   if (activeIndex >= 0 && (activeIndex < first || activeIndex >= end)) shown.push(activeIndex); // keeps its focus
 
@@ -63,6 +66,12 @@ export function Table(props) {
     look();
   };
   const focusing = useRef(false);
+  const focused = useRef(false); // whether a row has the focus, or had it when it left
+  useLayoutEffect(() => {
+    if (found >= 0 || activeIndex < 0) return;
+    setActive(keyOf(rows[activeIndex]));
+    focusing.current = focused.current && document.activeElement === document.body;
+  }, [found, activeIndex]);
   const moveTo = (index) => {
     const row = rows[Math.max(0, Math.min(rows.length - 1, index))];
     if (row === undefined) return;
@@ -118,7 +127,8 @@ export function Table(props) {
     <div role="rowgroup" class="table-head"><div role="row" aria-rowindex="1" class="table-row">
       ${columns.map((column) => html`<div key=${column.name} role="columnheader" class="cell-${column.name}">${column.title}</div>`)}
     </div></div>
-    <div class="table-body" role="rowgroup" ref=${box} onScroll=${look}>
+    <div class="table-body" role="rowgroup" ref=${box} onScroll=${look}
+      onFocusIn=${() => (focused.current = true)} onFocusOut=${(event) => event.relatedTarget && (focused.current = false)}>
       <div role="presentation" class="table-space" style=${{ height: `${layout.height}px` }}>${shown.map(rowOf)}</div>
     </div>
   </div>`;

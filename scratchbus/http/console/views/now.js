@@ -3,7 +3,7 @@ import { html, useMemo, useRef } from "../lib/base.js";
 import { useKeys } from "../lib/keys.js";
 import { fits, parseQuery, toggleTerm } from "../lib/query.js";
 import { go, param } from "../lib/route.js";
-import { may, page, pages, selected } from "../lib/state.js";
+import { arePagesLoaded, may, page, pages, selected } from "../lib/state.js";
 import { count, countShown, Text, visible } from "../lib/text.js";
 import { isPast } from "../lib/time.js";
 import { narrow } from "../lib/screen.js";
@@ -118,7 +118,7 @@ function Nothing({ total }) {
   if (isPast.value) {
     return html`<${Empty} title="The page was empty then"><p>Step on with <kbd>→</kbd>, or go back to live with <kbd>l</kbd>.</p><//>`;
   }
-  const isNew = pages.value.length > 0 && !pages.value.some(({ name }) => name === page.value);
+  const isNew = page.value !== "main" && arePagesLoaded.value && !pages.value.some(({ name }) => name === page.value);
   return html`<${Empty} title=${isNew ? `No page is called ${visible(page.value)} yet` : `Nothing is open on the page ${visible(page.value)}`}>
     <p>${isNew ? "It begins with its first observation." : "What daemons and agents add appears here by itself, the most urgent first."}</p>
     ${may("publish") && html`<p><button type="button" class="primary" onClick=${() => addObservation()}>Add an observation</button></p>`}
