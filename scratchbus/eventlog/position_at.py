@@ -8,7 +8,7 @@ from scratchbus.errors import LogRewound, PositionLost
 from scratchbus.eventlog.below_floor import archived_after, entries_at, from_archive, read_floor
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.foreign import up_to
-from scratchbus.eventlog.gaps import not_erased
+from scratchbus.eventlog.gaps import are_erased, not_erased
 from scratchbus.eventlog.lag import end_of
 from scratchbus.eventlog.raw_entries import RawEntry, entry_id, entry_position, index_in_batch
 
@@ -39,7 +39,7 @@ def last_until(log: Log, shard: int, ms: int) -> Step[Position]:
         )
         return found
     first = up_to(end, first)
-    if ms and first and entry_position(first[0], shard).seq > 1:
+    if ms and first and not (yield from are_erased(log.keys(shard), 0, entry_position(first[0], shard).seq)):
         raise PositionLost(
             f"shard {shard}: the log was trimmed to {first[0][0].decode()}, after that time; ask for a later one"
         )

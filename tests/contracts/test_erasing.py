@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,7 @@ from scratchbus.eventlog.writes import Op, Write
 from scratchbus.readmodel import rebuild_lease as leases
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.catch_up import catch_up
+from tests.clock import Clock
 from tests.contracts.test_verifying import live
 from tests.inspection import archive, documents, entries, heads, keys_of, outdate, project, send
 from tests.waiting import eventually
@@ -381,6 +383,17 @@ def test_the_past_is_without_it_as_well(bus: Bus, page: Page, monkeypatch: pytes
         assert now == {key: one for key, one in before[place].items() if key not in (id, first.id)}
     assert holds(bus, SECRET) == []
     assert bus.verify().findings == []
+
+
+def test_the_time_before_the_next_event_is_there_when_the_first_was_erased(bus: Bus, page: Page, clock: Clock) -> None:
+    first, also = page.add("observation", "first"), page.add("observation", "also")
+    clock.advance("1h")
+    second = page.add("observation", "second")
+    for gone in (first, also):
+        page.erase(gone.id, reason="asked for")
+    then = first.created_at + timedelta(minutes=1)
+    assert page.as_of(then).list() == [] == page.as_of(first.created_at - timedelta(days=1)).list()
+    assert page.as_of(clock.now).list() == [second]
 
 
 def test_a_snapshot_that_was_begun_before_it_does_not_keep_it(
