@@ -319,7 +319,8 @@ def test_no_view_changes_how_another_looks(console: Console, bus: Bus) -> None:
         "operations": "",
     }
     sizes = """() => Object.fromEntries([...document.querySelectorAll('main [class]:not([class=""])')]
-        .map(each => [each.className, `${getComputedStyle(each).display} ${getComputedStyle(each).padding}`]))"""
+        .map(each => [each, getComputedStyle(each)]).map(([each, style]) =>
+            [`${each.parentElement.className} > ${each.className}`, `${style.display} ${style.padding}`]))"""
     signs = {"story": ".graph-node", "what-if": ".sides-row", "memory": ".table-row", "log": ".table-row"}
 
     def look(window: Window, view: str) -> dict[str, str]:
