@@ -258,6 +258,38 @@ def test_resolving_row_by_row(console: Console, bus: Bus) -> None:
 
 
 @pytest.mark.browser
+def test_the_key_for_the_next_row_moves_the_focus_however_fast_it_comes(console: Console, bus: Bus) -> None:
+    """Also between a row's becoming the active one and the next picture."""
+    for content in ("second", "first"):
+        bus.page("shell:fast").add("observation", content)
+    window = console.open("#/now?page=shell:fast")
+    console.expect_rows("first", "second")
+    window.get_by_role("row", name=re.compile("first")).evaluate("""async (row) => {
+        row.focus();
+        await new Promise((resolve) => setTimeout(resolve));
+        row.dispatchEvent(new KeyboardEvent("keydown", { key: "j", bubbles: true }));
+    }""")
+    expect(window.get_by_role("row", name=re.compile("second"))).to_be_focused()
+
+
+@pytest.mark.browser
+def test_a_row_that_left_while_its_dialog_was_open_passes_on_the_focus(console: Console, bus: Bus) -> None:
+    """The row that took its place has it when the dialog is closed."""
+    page = bus.page("shell:leaving")
+    ids = [page.add("observation", content).id for content in ("third", "second", "first")]
+    window = console.open("#/now?page=shell:leaving")
+    console.expect_rows("first", "second", "third")
+    row = lambda content: window.get_by_role("row", name=re.compile(content))  # noqa: E731
+    row("second").focus()
+    window.keyboard.press("e")
+    expect(window.get_by_role("dialog")).to_contain_text("second")
+    page.resolve(ids[1])
+    expect(window.locator("[role=row]", has_text="second")).to_have_count(0)
+    window.keyboard.press("Escape")
+    expect(row("third")).to_be_focused()
+
+
+@pytest.mark.browser
 def test_focus_goes_round_without_a_trap(console: Console, bus: Bus) -> None:
     """Tab reaches every part of the page and comes round."""
     fill(bus, "shell:tab")

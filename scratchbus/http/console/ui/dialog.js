@@ -1,4 +1,5 @@
-// Dialogs, one at a time. The browser traps the focus inside; afterwards, what had it before has it again.
+// Dialogs, one at a time. The browser traps the focus inside; afterwards, what had it before has it again,
+// or the row that has taken its place.
 import { cloneElement, html, signal, useEffect, useId, useRef } from "../lib/base.js";
 
 const shown = signal(null);
@@ -18,11 +19,12 @@ export function Dialog({ title, onClose, actions, wide = false, onSubmit, childr
   const id = useId();
   useEffect(() => {
     const before = document.activeElement;
+    const rows = before.closest("[role=rowgroup]"); // where a row that leaves has a successor
     element.current.showModal();
     const find = (selector) => element.current.querySelector(selector);
     (find("[data-autofocus]") ?? find(".dialog-body :is(input, select, textarea)"))?.focus();
     return () => {
-      if (before.isConnected) before.focus({ preventScroll: true });
+      (before.isConnected ? before : rows?.querySelector("[role=row][tabindex='0']"))?.focus({ preventScroll: true });
       if (document.activeElement === document.body) document.querySelector("main").focus();
     };
   }, []);

@@ -1,5 +1,5 @@
 // A virtual table: only visible rows are in the document, so 100,000 rows scroll as smoothly as a hundred.
-import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib/base.js";
+import { html, useLayoutEffect, useMemo, useRef, useState } from "../lib/base.js";
 
 const SPARE = 6; // rows beyond the visible ones, above and below
 
@@ -79,7 +79,7 @@ export function Table(props) {
     setActive(keyOf(row));
     reveal(rows.indexOf(row));
   };
-  useEffect(() => {
+  useLayoutEffect(() => { // at once: an effect of the render before would focus the row that was active then
     if (!focusing.current) return;
     focusing.current = false;
     box.current.querySelector("[role=row][tabindex='0']")?.focus({ preventScroll: true });
