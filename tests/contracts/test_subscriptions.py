@@ -336,10 +336,9 @@ def test_a_handler_that_never_returns_loses_its_lease(connect):
                 late.ack()
 
 
-@pytest.mark.alone
 def test_a_lease_lasts_as_long_as_its_consumer_is_there(connect):
-    one = connect("one", subscription_lease="2s")
-    two = connect("two", subscription_lease="2s")
+    one = connect("one", subscription_lease="6s")
+    two = connect("two", subscription_lease="6s")
     fill(one.page(), 1)
     with one.subscribe("router") as active, two.subscribe("router") as standby:
         first = next(active)

@@ -561,10 +561,9 @@ def test_leaving_gives_back_and_an_exception_fails(bus, page):
     assert (page.get(one.id).claim, page.get(one.id).attempts) == (None, 1)
 
 
-@pytest.mark.alone
 def test_a_claim_is_prolonged_while_the_handler_is_at_it(bus, page):
     one = page.add("observation", "x")
-    with bus.work("executors", ttl="2s") as jobs:
+    with bus.work("executors", ttl="6s") as jobs:
         job = next(jobs)
         eventually(lambda: kinds(bus).count("claimed") >= 3)
         assert not job.is_lost

@@ -225,7 +225,6 @@ async def test_a_client_hears_of_changes(served: Served):
             assert (await anext(aiter(heard))).uri == uri
 
 
-@pytest.mark.alone
 async def test_a_signal_ends_it_though_a_client_listens(embedded_url: str, tmp_path: Path):
     codes, took = [], []
     with serving(embedded_url, tmp_path / "tokens.yaml") as running:
@@ -240,7 +239,7 @@ async def test_a_signal_ends_it_though_a_client_listens(embedded_url: str, tmp_p
                 took.append(time.monotonic() - begun)
         said = running.process.stderr.read()
     assert codes == [0]
-    assert took[0] < 2
+    assert took[0] < PATIENCE / 3, "it does not wait until the client is gone"
     assert "Traceback" not in said
 
 
