@@ -11,9 +11,9 @@ from pydantic import BaseModel
 from scratchbus.commands import add as additions
 from scratchbus.commands import read
 from scratchbus.commands.add_many import add_many
-from scratchbus.domain.events import AnyEvent, Erased
 from scratchbus.domain.observation import Claim, Observation
 from scratchbus.domain.observation_models import NewObservation, ObservationPatch
+from scratchbus.domain.page_events import Erased
 from scratchbus.domain.position import Position
 from scratchbus.domain.representation import public_names
 from scratchbus.domain.values import Duration, Moment, check_page
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from scratchbus.commands import exposure as exposure_log
     from scratchbus.commands import refute as refutation
     from scratchbus.commands import trace as trace_queries
+    from scratchbus.domain import events as event_kinds
     from scratchbus.domain import exposure as exposures
     from scratchbus.domain import trace as traces
     from scratchbus.readmodel import rebuild as rebuilds
@@ -40,6 +41,7 @@ else:
     claims = lazy("scratchbus.commands.claim")
     execution = lazy("scratchbus.commands.execution")
     erasure = lazy("scratchbus.commands.erase")
+    event_kinds = lazy("scratchbus.domain.events")
     exposures = lazy("scratchbus.domain.exposure")
     exposure_log = lazy("scratchbus.commands.exposure")
     rebuilds = lazy("scratchbus.readmodel.rebuild")
@@ -53,7 +55,6 @@ else:
 
 Names = list[str]
 Observations = list[Observation]  # inside a class with a method `list`, that name is taken
-Events = list[AnyEvent]
 
 
 class AsyncPage:
@@ -401,7 +402,7 @@ class AsyncPage:
         """
         return await self._bus.converse(read.list_displaced(self._bus.core, self.name, newcomer))
 
-    async def history(self, id: str) -> Events:
+    async def history(self, id: str) -> event_kinds.Events:
         """Return its events, oldest first, also after it has left the page.
 
         Raises NotFound if it was never on the page, and PositionLost if some of its events have left the log.

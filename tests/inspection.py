@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from scratchbus import Bus, Event, Observation
 from scratchbus.archive.archiver import Archived, archive_bus
-from scratchbus.domain.memories import Remembered
+from scratchbus.domain.document import Remembered
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Call, Step, ask, ask_all
 from scratchbus.eventlog import index_tables
@@ -24,7 +24,7 @@ from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_position
 from scratchbus.eventlog.stored_documents import read_document
-from scratchbus.projections import event_relations, scratch_page, table
+from scratchbus.projections import event_relations, scratch_page, subjects
 from scratchbus.readmodel.catch_up import fold_once
 from scratchbus.readmodel.scope import Host
 from tests import clock
@@ -340,7 +340,7 @@ def _assert_heads(bus: Bus, state: Documents) -> None:
     known = {
         key
         for key, head in found.items()
-        if head.status not in ("cleared", "erased") and key[0] != "_bus" and not table.is_remembered(key[1])
+        if head.status not in ("cleared", "erased") and key[0] != "_bus" and not subjects.is_remembered(key[1])
     }
     dropped = {key for key, document in state.items() if document.status_class == "final"}
     assert known | dropped == state.keys(), "heads and documents are about different observations"

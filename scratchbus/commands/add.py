@@ -15,11 +15,12 @@ from scratchbus.commands.observations import recall_all
 from scratchbus.commands.references import check_blockers, check_known_ids, check_trigger
 from scratchbus.domain.checks import check_size
 from scratchbus.domain.digest import digest_of
-from scratchbus.domain.events import ENVELOPE, Added, Repeated
+from scratchbus.domain.event import ENVELOPE
 from scratchbus.domain.given_observation import unpack_observation
 from scratchbus.domain.models import checked, default_of, refusal_in
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.observation_models import GUARDS, GivenObservation, NewObservation
+from scratchbus.domain.page_events import Added, Repeated
 from scratchbus.domain.schedule import blockers_in_head, end_after, start_of
 from scratchbus.domain.time_checks import check_end
 from scratchbus.domain.times import settle

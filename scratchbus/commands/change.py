@@ -10,12 +10,12 @@ from scratchbus.commands.observations import Lifetime, lifecycle_of, type_or_non
 from scratchbus.commands.references import check_blockers
 from scratchbus.commands.rescheduling import FIELDS, Rescheduled, rescheduled
 from scratchbus.domain.checks import MAX_LABEL, check_size, check_tags
-from scratchbus.domain.events import Changes, Cleared, ReasonCode, StatusChanged, Updated
 from scratchbus.domain.given_observation import check_patch
 from scratchbus.domain.lifecycle import ARCHIVED, Lifecycle
 from scratchbus.domain.models import CheckedBy, EventId, Given
 from scratchbus.domain.observation import Observation
-from scratchbus.domain.observation_models import ObservationPatch
+from scratchbus.domain.observation_models import Changes, ObservationPatch
+from scratchbus.domain.page_events import Cleared, ReasonCode, StatusChanged, Updated
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.time_checks import check_end
 from scratchbus.domain.times import settle

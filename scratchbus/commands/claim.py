@@ -9,11 +9,12 @@ from typing import Annotated, Any, NamedTuple, cast
 from scratchbus.commands.execution import Actor, Command, Occasion
 from scratchbus.commands.observations import recall_all
 from scratchbus.domain.checks import MAX_LABEL, check_action, check_guards, check_some, check_tags
-from scratchbus.domain.events import Claimed, Event, Linked, Released
+from scratchbus.domain.event import Event
 from scratchbus.domain.lifecycle import DEFAULT
 from scratchbus.domain.models import CheckedBy
 from scratchbus.domain.observation import Claim, Observation
 from scratchbus.domain.ownership import holder_in_head
+from scratchbus.domain.page_events import Claimed, Linked, Released
 from scratchbus.domain.position import START
 from scratchbus.domain.registry import ObservationType
 from scratchbus.domain.values import Duration, check_source, duration_ms, moment

@@ -12,11 +12,12 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from scratchbus.commands.observations import lifecycle_of, type_or_none
-from scratchbus.domain.events import FactRetracted, StatusChanged
+from scratchbus.domain.document import Remembered
+from scratchbus.domain.fact_events import FactRetracted
 from scratchbus.domain.facts import Fact
 from scratchbus.domain.lifecycle import Lifecycle
-from scratchbus.domain.memories import Remembered
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.page_events import StatusChanged
 from scratchbus.engine.retry_limits import JITTER
 from scratchbus.engine.steps import Pause, Step
 from scratchbus.errors import Conflict, EventIdReused, NotFound

@@ -11,7 +11,8 @@ from scratchbus.commands.execution import Occasion
 from scratchbus.commands.fork_copies import copies_in_forks
 from scratchbus.commands.observations import not_found
 from scratchbus.domain.checks import check_guards, check_reason
-from scratchbus.domain.events import AnyEvent, Erased
+from scratchbus.domain.events import AnyEvent
+from scratchbus.domain.page_events import Erased
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Fetch, Pause, Step, ask
 from scratchbus.errors import ArchiveBusy, Conflict, EventIdReused, InvalidField, InvalidId
@@ -23,7 +24,7 @@ from scratchbus.eventlog.trim import Archiving
 from scratchbus.eventlog.writes import Op, Write
 from scratchbus.projections import event_relations
 from scratchbus.projections.session import SUBJECT as SESSION
-from scratchbus.projections.table import check_subject
+from scratchbus.projections.subjects import check_subject
 from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.queries import read_head

@@ -10,9 +10,9 @@ from typing import Final
 from scratchbus.commands.bus_state import BusState
 from scratchbus.commands.execution import Occasion
 from scratchbus.domain.checks import check_guards
-from scratchbus.domain.events import ContextRendered
 from scratchbus.domain.exposure import Exposure
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.page_events import ContextRendered
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import check_id
 from scratchbus.engine.retry_limits import JITTER

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from scratchbus.domain.events import Erased
 from scratchbus.domain.memory_events import SessionSpawned
+from scratchbus.domain.page_events import Erased
 from scratchbus.domain.tasks import PREFIX as TASKS
-from scratchbus.domain.values import page_of_session
+from scratchbus.domain.values import SESSION_PAGES, page_of_session
 from scratchbus.engine.steps import Step
-from scratchbus.projections.session import PAGES
 from scratchbus.projections.session import SUBJECT as SESSION
 from scratchbus.projections.turns import PREFIX as TURNS
 from scratchbus.readmodel.history import history
@@ -34,7 +33,7 @@ def copied_event_id(first: SessionSpawned, subject: str, version: int) -> str:
 def copies_in_forks(core: Core, page: str, subject: str) -> Step[list[Copy]]:
     """Return the copies of a turn, a summary or a task in forks of its session, including erased ones."""
     found: list[Copy] = []
-    if not page.startswith(PAGES) or not subject.startswith((TURNS, TASKS)):
+    if not page.startswith(SESSION_PAGES) or not subject.startswith((TURNS, TASKS)):
         return found
     for event in (yield from history(core.log, page, SESSION)):
         if isinstance(event, SessionSpawned) and event.fork:

@@ -11,8 +11,9 @@ from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory_edit import MemoryEdit, put
 from scratchbus.commands.retry_check import earlier_attempt
 from scratchbus.domain.digest import digest_of
+from scratchbus.domain.document import Remembered
 from scratchbus.domain.event import Event
-from scratchbus.domain.memories import Remembered, Session
+from scratchbus.domain.memories import Session
 from scratchbus.engine.retry_limits import contention
 from scratchbus.engine.steps import Pause, Queued, Step, Wrote
 from scratchbus.errors import Conflict, EngineError, EventIdReused, InvalidInput, NotFound, SessionOver, VersionConflict
@@ -22,7 +23,7 @@ from scratchbus.eventlog.ids import OPEN_END, bound_of
 from scratchbus.eventlog.retries import has_same_fields
 from scratchbus.eventlog.writes import MAX_BATCH, MAX_BODIES, Write
 from scratchbus.projections import session
-from scratchbus.projections.table import projection_of
+from scratchbus.projections.subjects import projection_of
 from scratchbus.readmodel.history import known_events, walk_back
 from scratchbus.readmodel.memory_history import folded
 from scratchbus.readmodel.queries import recollect

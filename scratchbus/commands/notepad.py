@@ -8,8 +8,9 @@ from typing import Annotated, get_args
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory_edit import MemoryEdit, Revision, check_based_on
 from scratchbus.domain.checks import check_flag, check_text
+from scratchbus.domain.document import Remembered
 from scratchbus.domain.event import Event
-from scratchbus.domain.memories import Remembered, Revised
+from scratchbus.domain.memories import Revised
 from scratchbus.domain.memory_events import NotepadEdited, NotepadOperation, NotepadWritten
 from scratchbus.domain.models import CheckedBy
 from scratchbus.engine.steps import Step

@@ -12,16 +12,17 @@ from scratchbus.commands.memory import append_new, edit
 from scratchbus.commands.memory_edit import MemoryEdit, Revision, check_based_on
 from scratchbus.commands.memory_reads import fresh_memory
 from scratchbus.domain.checks import check_tags, check_text
+from scratchbus.domain.document import Remembered
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import AnyEvent
-from scratchbus.domain.memories import Note, NoteResult, NotesResult, Remembered, TagsResult
+from scratchbus.domain.memories import Note, NoteResult, NotesResult, TagsResult
 from scratchbus.domain.memory_events import NoteAdded, NoteDeleted, NoteUpdated
 from scratchbus.domain.models import CheckedBy, trusted
+from scratchbus.domain.values import SESSION_PAGES
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, InvalidId, NotFound, TooLarge, shown
 from scratchbus.projections.notebook import Notebook
 from scratchbus.projections.notes import PREFIX, evolve
-from scratchbus.projections.session import PAGES
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.memory_cache import CachedMemory
 from scratchbus.readmodel.memory_history import folded, history_of, history_of_all
@@ -197,7 +198,9 @@ def _count(number: int, what: str) -> str:
 
 
 def _not_found(page: str, id: str) -> NotFound:
-    return NotFound(f"there is no {id} in session {page.removeprefix(PAGES)!r}; list or search its notes for their ids")
+    return NotFound(
+        f"there is no {id} in session {page.removeprefix(SESSION_PAGES)!r}; list or search its notes for their ids"
+    )
 
 
 def _check_size(settings: Settings, content: str, tags: Sequence[str]) -> None:

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from scratchbus.domain.events import Added, AnyEvent, Event, Repeated, StatusChanged, Updated
+from scratchbus.domain.event import Event
 from scratchbus.domain.lifecycle import DEFAULT, Lifecycle
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.page_events import Added, Repeated, StatusChanged, Updated
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, NotFound, PositionLost, UnknownType, shown
@@ -21,6 +22,7 @@ from scratchbus.readmodel.queries import get, read_head
 from scratchbus.readmodel.scope import Core, refresh_registry, type_of
 
 if TYPE_CHECKING:
+    from scratchbus.domain.events import AnyEvent
     from scratchbus.domain.registry import ObservationType
 
 _FEW, _MANY = 8, 500  # events requested at once

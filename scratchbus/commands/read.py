@@ -11,8 +11,9 @@ from pydantic import BaseModel, ConfigDict
 
 from scratchbus.commands.observations import check_statuses, not_found
 from scratchbus.domain.checks import check_limit, check_some
-from scratchbus.domain.events import EVENTS, AnyEvent, Event, StatusChanged
+from scratchbus.domain.event import Event
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.page_events import PAGE_EVENTS, StatusChanged
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import check_id, check_page
 from scratchbus.engine.steps import Step
@@ -21,7 +22,7 @@ from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.entry_filter import EntryFilter
 from scratchbus.projections.filters import Filter
 from scratchbus.projections.scratch_page import is_ready
-from scratchbus.projections.table import check_subject
+from scratchbus.projections.subjects import check_subject
 from scratchbus.readmodel.history import history, read_events
 from scratchbus.readmodel.page_query import Freshness, PastState, active
 from scratchbus.readmodel.queries import get, read_head
@@ -31,8 +32,11 @@ from scratchbus.telemetry.lazy import lazy
 
 if TYPE_CHECKING:
     import difflib
+
+    from scratchbus.domain import events as event_kinds
 else:
     difflib = lazy("difflib")
+    event_kinds = lazy("scratchbus.domain.events")
 
 
 def entry_filter_of(
@@ -50,10 +54,12 @@ def entry_filter_of(
     check_some("types", types)
     check_some("subjects", subjects)
     for kind in check_some("kinds", kinds) or ():
-        if kind not in EVENTS:
-            similar = difflib.get_close_matches(kind, EVENTS, n=1)
+        if kind not in PAGE_EVENTS and kind not in event_kinds.EVENTS:
+            similar = difflib.get_close_matches(kind, event_kinds.EVENTS, n=1)
             hint = f"did you mean {similar[0]!r}? " if similar else ""
-            raise InvalidField("kinds", f"{shown(kind)} is not a kind of event; {hint}known: {', '.join(EVENTS)}")
+            raise InvalidField(
+                "kinds", f"{shown(kind)} is not a kind of event; {hint}known: {', '.join(event_kinds.EVENTS)}"
+            )
     return EntryFilter.of(pages, types, kinds, subjects)
 
 
@@ -231,7 +237,7 @@ def _first_of_batch(event: Event) -> int:
     return event.seq - int(event.batch.partition("/")[0]) + 1
 
 
-def list_history(core: Core, page: str, id: str) -> Step[list[AnyEvent]]:
+def list_history(core: Core, page: str, id: str) -> Step[event_kinds.Events]:
     """Return the events about an observation, oldest first."""
     id = check_subject(id)
     events = yield from history(core.log, page, id)

@@ -9,10 +9,10 @@ from scratchbus.commands.dependents import complete, dependents, review
 from scratchbus.commands.execution import Command, Occasion
 from scratchbus.commands.observations import finish, lifecycle_of, not_found, type_or_none
 from scratchbus.domain.checks import MAX_REASON, check_content
-from scratchbus.domain.events import StatusChanged
 from scratchbus.domain.lifecycle import ARCHIVED, Lifecycle
 from scratchbus.domain.models import CheckedBy
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.page_events import StatusChanged
 from scratchbus.engine.steps import Step
 from scratchbus.errors import Conflict, InvalidField, InvalidTransition, NotChangeable
 from scratchbus.eventlog.append import append

@@ -9,8 +9,9 @@ from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory import edit
 from scratchbus.commands.memory_edit import MemoryEdit, Revision, check_based_on
 from scratchbus.commands.notepad import revision_of
+from scratchbus.domain.document import Remembered
 from scratchbus.domain.event import Event
-from scratchbus.domain.memories import Remembered, Revised
+from scratchbus.domain.memories import Revised
 from scratchbus.domain.memory_events import RunEnded, ScratchpadWritten
 from scratchbus.domain.models import CheckedBy
 from scratchbus.domain.scratchpad import check_content, whoami

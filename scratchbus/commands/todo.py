@@ -8,8 +8,8 @@ from typing import Annotated
 from scratchbus.commands.execution import Occasion
 from scratchbus.commands.memory_edit import MemoryEdit, Revision, check_based_on
 from scratchbus.domain.checks import check_flag
+from scratchbus.domain.document import Remembered
 from scratchbus.domain.event import Event
-from scratchbus.domain.memories import Remembered
 from scratchbus.domain.memory_events import TodoWritten
 from scratchbus.domain.models import CheckedBy
 from scratchbus.domain.todo import TodoList, apply_changes, parse_changes

@@ -19,10 +19,9 @@ from scratchbus.domain.event import Event
 from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.models import CheckedBy
 from scratchbus.domain.tasks import TaskId, task_id
-from scratchbus.domain.values import check_whole
+from scratchbus.domain.values import SESSION_PAGES, check_whole
 from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, InvalidId, NotFound, TooLarge, shown
-from scratchbus.projections.session import PAGES
 from scratchbus.projections.turns import PREFIX, evolve
 from scratchbus.readmodel.memory_history import history_of_all
 from scratchbus.readmodel.scope import Core
@@ -73,7 +72,7 @@ class AppendTurn(MemoryEdit):
     def decide(self, occasion: Occasion, document: Turn | None) -> Event:
         """See `MemoryEdit`. Raises TooLarge, and InvalidId for a task of another session."""
         _check_size(occasion, "content", self.content)
-        if self.task is not None and f"{PAGES}{self.task.session}" != occasion.page:
+        if self.task is not None and f"{SESSION_PAGES}{self.task.session}" != occasion.page:
             raise InvalidId(f"task: {self.task} belongs to another session; append the turn there, or leave task out")
         task = None if self.task is None else self.task.subject
         return occasion.event(TurnAppended, PREFIX, role=self.role, content=self.content, tokens=self.tokens, task=task)
@@ -113,7 +112,7 @@ def add(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[Turn]:
 
 
 def _is_over(core: Core, page: str) -> Step[bool]:
-    record = yield from get_session(core, page.removeprefix(PAGES))
+    record = yield from get_session(core, page.removeprefix(SESSION_PAGES))
     return record is not None and record.ended
 
 
@@ -129,7 +128,7 @@ def compact(core: Core, page: str, arguments: Mapping[str, Any]) -> Step[Turn]:
         ids = command.turns or [turn.id for turn in cached.memory.shown()]
         missing = [id for id in ids if id not in cached.memory]
     if (missing or not ids) and not (yield from is_retry(core, occasion, PREFIX)):
-        session = page.removeprefix(PAGES)
+        session = page.removeprefix(SESSION_PAGES)
         if not missing:
             raise NotFound(f"session {session!r} has no turns to replace; append some first")
         raise NotFound(f"there is no {missing[0]} in session {session!r}; list its turns for their ids")

@@ -23,7 +23,7 @@ from scratchbus.domain.facts import Fact, plain_entity
 from scratchbus.domain.values import check_page, page_of_scope, page_of_session
 from scratchbus.engine.steps import Queued, Step
 from scratchbus.errors import InvalidField, ScratchbusError, shown
-from scratchbus.projections.table import is_remembered
+from scratchbus.projections.subjects import is_remembered
 from scratchbus.readmodel.fact_index import FactIndex
 from scratchbus.readmodel.known_facts import KnownFacts
 from scratchbus.readmodel.memory_cache import CachedMemory, MemoryCache, MemoryKind, catch_up_together

@@ -19,7 +19,7 @@ from scratchbus.context.fulltext import TOKENIZE, any_of, open_database, spaced,
 from scratchbus.context.recall_sources import IndexEntry, entry_of
 from scratchbus.domain.document import Document
 from scratchbus.domain.event import Event
-from scratchbus.projections.table import is_over
+from scratchbus.projections.subjects import is_over
 
 MAX_MATCHES: Final = 1_000
 """The most items searched for a question's words: rare words first, and for common words the newest items."""

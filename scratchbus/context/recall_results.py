@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from scratchbus.domain.document import Remembered
 from scratchbus.domain.documents import document_of
-from scratchbus.domain.memories import Remembered
 from scratchbus.domain.observation import Observation
 
 

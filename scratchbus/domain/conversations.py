@@ -6,7 +6,7 @@ from hashlib import blake2b
 
 from pydantic import Field
 
-from scratchbus.domain.memories import Remembered
+from scratchbus.domain.document import Remembered
 from scratchbus.domain.values import is_type_name
 from scratchbus.errors import InvalidField, shown
 

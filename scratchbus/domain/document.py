@@ -61,3 +61,7 @@ class Document(BaseModel):
     def position(self) -> PlaceText:
         """The position of the last event folded into it."""
         return Position(self.ms, self.seq, self.shard)
+
+
+class Remembered(Document):
+    """The base class of the documents of memories."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from scratchbus.domain.conversations import ScratchFile, Text, Turn
 from scratchbus.domain.difference import Difference
-from scratchbus.domain.events import Event
+from scratchbus.domain.event import Event
 from scratchbus.domain.facts import Fact
 from scratchbus.domain.memories import Note, Preference
 from scratchbus.domain.observation import BUS_FIELDS, Claim, Observation

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from scratchbus.domain.memories import Remembered
+from scratchbus.domain.document import Remembered
 from scratchbus.domain.values import Whole, millis, moment_of_place
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from pydantic import Field
 
 from scratchbus.domain.checks import bytes_of, check_object
-from scratchbus.domain.memories import Remembered
+from scratchbus.domain.document import Remembered
 from scratchbus.domain.values import check_whole, moment_of_place
 from scratchbus.errors import InvalidField, TooLarge, shown
 

@@ -7,11 +7,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from scratchbus.domain.document import Document
-
-
-class Remembered(Document):
-    """The base class of the documents of memories."""
+from scratchbus.domain.document import Remembered
 
 
 class Revised(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from scratchbus.domain.events import SCHEMA
+from scratchbus.domain.event import SCHEMA
 
 Body = dict[str, Any]
 Upcaster = Callable[[str, Body], Body]

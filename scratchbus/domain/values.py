@@ -41,6 +41,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 _LAST_MS = 253_402_300_799_999  # the end of the year 9999
 
+SESSION_PAGES = "session:"
+"""The prefix of the name of a session's page; its id follows."""
+
 _SOURCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@/-]{0,127}")
 _BUS = re.compile(r"[A-Za-z0-9_.@/-]{1,128}")
 _PAGE = re.compile(r"[A-Za-z0-9_.@/:-]{1,128}")
@@ -75,7 +78,7 @@ def check_page(name: object) -> str:
 
 def page_of_session(session: object) -> str:
     """Return the page that has a session's memory. Raises InvalidName."""
-    return f"session:{_check_part('session', session)}"
+    return f"{SESSION_PAGES}{_check_part('session', session)}"
 
 
 def page_of_agent(agent: object) -> str:

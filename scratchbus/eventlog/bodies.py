@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 from typing_extensions import is_typeddict
 
-from scratchbus.domain.events import ENVELOPE, Event
+from scratchbus.domain.event import ENVELOPE, Event
 from scratchbus.telemetry.lazy import once
 
 Fields = Any

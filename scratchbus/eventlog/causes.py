@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
-from scratchbus.domain.events import Event
+from scratchbus.domain.event import Event
 from scratchbus.domain.position import BusPosition, Position
 from scratchbus.errors import InvalidField, shown
 from scratchbus.telemetry import tracing

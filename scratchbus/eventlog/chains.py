@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain as joined
 from itertools import islice
+from typing import TYPE_CHECKING
 
-from scratchbus.domain.events import AnyEvent, Event
+from scratchbus.domain.event import Event
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.scripts import Command, Key, lua_script
 from scratchbus.engine.steps import Call, Step, ask
@@ -18,6 +19,9 @@ from scratchbus.eventlog.codec import decode_items
 from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.layouts import LUA
 from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_position, text_of
+
+if TYPE_CHECKING:
+    from scratchbus.domain.events import AnyEvent
 
 _CHAINS, _EVENTS, _LONG_READ = 50, 10, 500  # chains walked at once, events read of each, and of one that is longer
 
@@ -61,7 +65,8 @@ def walk_chains(
 
     `known` are entries that need not be read again. Raises PositionLost.
     """
-    last_ids, found = list(dict.fromkeys(ends)), dict[str, list[AnyEvent]]()
+    last_ids = list(dict.fromkeys(ends))
+    found: dict[str, list[AnyEvent]] = {}
     first = yield from _first_in_log(log, shard)
     for begin in range(0, len(last_ids), _CHAINS):
         group = last_ids[begin : begin + _CHAINS]

@@ -8,15 +8,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import compress, repeat
 from operator import itemgetter, methodcaller
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import asdict
 from pydantic import ValidationError
 from pydantic_core import SchemaSerializer, core_schema, from_json, to_json
 
-from scratchbus.domain.events import ENVELOPE, EVENTS, SCHEMA, AnyEvent, Event
+from scratchbus.domain.event import ENVELOPE, SCHEMA, Event
 from scratchbus.domain.models import MODEL_SLOTS
+from scratchbus.domain.page_events import PAGE_EVENTS
 from scratchbus.domain.position import Position
 from scratchbus.domain.upcasters import UPCASTERS, Upcaster, upcast
 from scratchbus.errors import CodeTooOld
@@ -31,6 +32,13 @@ from scratchbus.eventlog.raw_entries import (
     entry_values,
     text_of,
 )
+from scratchbus.telemetry.lazy import lazy
+
+if TYPE_CHECKING:
+    from scratchbus.domain import events as event_kinds
+    from scratchbus.domain.events import AnyEvent
+else:
+    event_kinds = lazy("scratchbus.domain.events")
 
 PREFIX = b'{"v":%d,' % SCHEMA
 _encode = msgspec.json.Encoder().encode
@@ -69,13 +77,24 @@ class Poison(ValueError):
         return str(self.envelope["subject"])
 
 
-@lru_cache(len(EVENTS))
+class _Classes(dict[str, type[Event]]):
+    """The class of each kind of event; those of memories are imported when one of them is asked for."""
+
+    def __missing__(self, kind: str) -> type[Event]:
+        found = self[kind] = event_kinds.EVENTS[kind]
+        return found
+
+
+_CLASSES = _Classes(PAGE_EVENTS)
+
+
+@cache
 def _decoder_of(kind: bytes) -> BodyDecoder:
     """Return the decoder for a kind of event, made on first use. Raises KeyError."""
-    return BodyDecoder(EVENTS[text_of(kind)])
+    return BodyDecoder(_CLASSES[text_of(kind)])
 
 
-@lru_cache(len(EVENTS))
+@cache
 def _flat_decoder(kind: bytes) -> Callable[[bytes], list[Fields]]:
     return _decoder_of(kind).decode_flat
 
@@ -224,7 +243,7 @@ def decode_items(
         ):
             values["id"], values["subject"], values["page"], values["type"] = id, subject, page, type_
             values["batch"], values["prev"], values["ms"], values["seq"], values["shard"] = batch, prev, ms, seq, shard
-        events: list[Any] = [*map(_new, map(EVENTS.__getitem__, columns[_KIND]))]  # as `trusted` does it, by column
+        events: list[Any] = [*map(_new, map(_CLASSES.__getitem__, columns[_KIND]))]  # as `trusted` does it, by column
         _exhaust(map(_set_values, events, rows))
         _exhaust(map(_set_given, events, repeat(_NONE_GIVEN)))
         _exhaust(map(_set_extra, events, repeat(None)))

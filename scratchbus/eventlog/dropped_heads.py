@@ -25,7 +25,7 @@ from scratchbus.eventlog.layouts import CLASSES, Head
 from scratchbus.eventlog.paged_out import locate, rebuild
 from scratchbus.eventlog.stored_documents import decode_observation
 from scratchbus.eventlog.writes import Write
-from scratchbus.projections.table import is_remembered
+from scratchbus.projections.subjects import is_remembered
 
 _TRIES = 5
 """How often a head is restored for one write: paging out may drop it again at once."""

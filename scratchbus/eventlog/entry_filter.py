@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.position import in_time
 from scratchbus.eventlog.codec import AT_ONCE, Poison, decode_items
 from scratchbus.eventlog.raw_entries import entry_fields
 from scratchbus.eventlog.reader import Chunks
 from scratchbus.telemetry.logs import stderr_logger
+
+if TYPE_CHECKING:
+    from scratchbus.domain.events import AnyEvent
 
 logger = stderr_logger()
 

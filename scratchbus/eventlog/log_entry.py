@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
+from typing import TYPE_CHECKING
 
-from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.position import Position
 from scratchbus.errors import CodeTooOld
 from scratchbus.eventlog.codec import AT_ONCE, Poison, decode_bodies, decode_items
 from scratchbus.eventlog.cursor import Cursor
 from scratchbus.eventlog.raw_entries import RawEntry, entry_body, entry_fields, entry_id, entry_kind, entry_position
+
+if TYPE_CHECKING:
+    from scratchbus.domain.events import AnyEvent
 
 
 class _Decoded:

@@ -38,7 +38,7 @@ from scratchbus.eventlog.index_entries import (
 from scratchbus.eventlog.index_tables import TableName, find_in_tables, table_names
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.raw_entries import RawEntry
-from scratchbus.projections.table import IN_PLACE
+from scratchbus.projections.subjects import IN_PLACE
 
 _AT_ONCE = 500
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from scratchbus.domain.values import moment
+from scratchbus.domain.values import SESSION_PAGES, moment
 from scratchbus.errors import (
     Claimed,
     Conflict,
@@ -23,7 +23,6 @@ from scratchbus.errors import (
     VersionConflict,
 )
 from scratchbus.eventlog.writes import Write
-from scratchbus.projections.session import PAGES as SESSIONS
 from scratchbus.telemetry.counters import counts
 
 
@@ -47,7 +46,7 @@ def _refusal(page: str, room: int, write: Write, reason: str, details: list[obje
         case "version", [int(expected), int(actual)]:
             return VersionConflict(subject, expected, actual)
         case "over", _:
-            return SessionOver(page.removeprefix(SESSIONS))
+            return SessionOver(page.removeprefix(SESSION_PAGES))
         case "erased", _:
             return NotFound("what this event id wrote was erased; the history of its subject says why")
         case "missing", _:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 
 from pydantic_core import from_json
 
-from scratchbus.domain.events import Event
+from scratchbus.domain.event import Event
 from scratchbus.domain.position import Position
 from scratchbus.engine.retry_limits import backoff
 from scratchbus.engine.steps import Pause, Step, ask_all

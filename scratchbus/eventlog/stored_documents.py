@@ -17,7 +17,7 @@ from scratchbus.eventlog.damaged_documents import salvage
 from scratchbus.projections.projection import D, Document
 from scratchbus.projections.scratch_page import as_observation
 from scratchbus.projections.stored_observation import AnyObservation, StoredObservation
-from scratchbus.projections.table import projection_of
+from scratchbus.projections.subjects import projection_of
 from scratchbus.telemetry.logs import stderr_logger
 
 UNREADABLE = (ValidationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError)

@@ -16,7 +16,7 @@ from scratchbus.errors import ArchiveBusy, LogRewound
 from scratchbus.eventlog.checkpoint import checkpoint_key, read_checkpoint
 from scratchbus.eventlog.keys import PageKeys, ShardKeys
 from scratchbus.eventlog.layouts import LUA
-from scratchbus.projections.table import is_remembered
+from scratchbus.projections.subjects import is_remembered
 
 AT_ONCE = 10_000
 """How many entries one call may remove from the log: about 2 ms of the engine's time."""

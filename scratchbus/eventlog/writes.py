@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from msgspec import Struct
 
-from scratchbus.domain.events import Event
+from scratchbus.domain.event import Event
 from scratchbus.domain.lifecycle import Lifecycle
 from scratchbus.domain.models import trusted
 from scratchbus.domain.position import Position

@@ -8,7 +8,7 @@ from scratchbus.domain.document import Document
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Session, SessionInfo
 from scratchbus.domain.position import Position
-from scratchbus.domain.values import moment_of_place, page_of_session
+from scratchbus.domain.values import SESSION_PAGES, moment_of_place, page_of_session
 from scratchbus.engine.steps import Step, ask, ask_all
 from scratchbus.errors import EngineForbidden, EngineReadOnly
 from scratchbus.eventlog.below_floor import read_floor
@@ -37,7 +37,7 @@ def list_sessions(core: Core, names: Collection[str] | None, when: When | None) 
     requested = None if names is None else [page_of_session(name) for name in names]
     found: list[SessionInfo] = []
     for shard in range(core.log.shards):
-        pages = yield from _pages(core, shard, session.PAGES, requested)
+        pages = yield from _pages(core, shard, SESSION_PAGES, requested)
         cut = (yield from cut_at(core, pages[0], when)) if pages and when is not None else None
         for batch in _slices(pages):
             found += yield from _describe(core, shard, batch, cut)
@@ -87,7 +87,7 @@ def _describe(core: Core, shard: int, pages: Sequence[str], cut: Cut | None) -> 
         session_record = record if isinstance(record, Session) else None
         found.append(
             SessionInfo(
-                id=page.removeprefix(session.PAGES),
+                id=page.removeprefix(SESSION_PAGES),
                 parent=session_record.parent if session_record else None,
                 fork=session_record is not None and session_record.fork,
                 children=session_record.children if session_record else [],

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from scratchbus.domain.document import Remembered
 from scratchbus.domain.event import Event
-from scratchbus.domain.memories import Remembered
 
 _PREFIX = "context_"
 

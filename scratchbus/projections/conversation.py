@@ -14,7 +14,7 @@ from scratchbus.domain.models import trusted
 from scratchbus.domain.tasks import PREFIX as TASKS
 from scratchbus.domain.tasks import replacement
 from scratchbus.projections import turns
-from scratchbus.projections.table import is_over, projection_of
+from scratchbus.projections.subjects import is_over, projection_of
 from scratchbus.projections.tasks import Task
 
 _BYTES = 1_500  # approximate size of a turn or a task without its text

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scratchbus.domain.events import Added, ContextRendered, Event, FactAsserted, Linked, Repeated
+from scratchbus.domain.event import Event
+from scratchbus.domain.fact_events import FactAsserted
+from scratchbus.domain.page_events import Added, ContextRendered, Linked, Repeated
 
 RELATIONS = ("evidence", "links", "causes", "seen", "actions")
 """The names of the relations; see `eventlog.keys.PageKeys`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from scratchbus.domain.conversation_events import FileRemoved, FileWritten
 from scratchbus.domain.conversations import ScratchFile
 from scratchbus.domain.event import Event
-from scratchbus.domain.events import Erased
+from scratchbus.domain.page_events import Erased
 from scratchbus.projections.memory_document import create_document, update_document, upsert_document
 from scratchbus.projections.projection import FoldError
 

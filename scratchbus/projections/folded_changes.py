@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from scratchbus.domain.events import Claimed, Due, Event, Linked, Released, Repeated, StatusChanged, Updated
+from scratchbus.domain.event import Event
 from scratchbus.domain.observation import Claim, Observation
+from scratchbus.domain.page_events import Claimed, Due, Linked, Released, Repeated, StatusChanged, Updated
 from scratchbus.domain.schedule import is_scheduled
 from scratchbus.domain.values import MAX_SAFE_INTEGER, moment
 

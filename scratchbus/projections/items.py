@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from scratchbus.domain.event import Event
-from scratchbus.domain.events import Erased
 from scratchbus.domain.item_events import ItemDeleted, ItemPut, ItemUsed
 from scratchbus.domain.items import StoreItem
+from scratchbus.domain.page_events import Erased
 from scratchbus.projections.memory_document import create_document, update_document, upsert_document
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from scratchbus.domain.document import Remembered
 from scratchbus.domain.event import Event
-from scratchbus.domain.memories import Remembered
 from scratchbus.domain.models import default_of, trusted
 
 Document = TypeVar("Document", bound=Remembered)

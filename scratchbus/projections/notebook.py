@@ -12,7 +12,8 @@ from operator import attrgetter, itemgetter
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Note
 from scratchbus.projections import notes
-from scratchbus.projections.table import PROJECTIONS, is_over
+from scratchbus.projections.subjects import is_over
+from scratchbus.projections.table import PROJECTIONS
 
 _BLOCK = 128  # notes whose texts are searched as one
 _NOTE_BYTES = 1_500  # approximate size of a note without its text, which is kept twice

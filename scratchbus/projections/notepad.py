@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from scratchbus.domain.document import Remembered
 from scratchbus.domain.event import Event
-from scratchbus.domain.events import Erased
-from scratchbus.domain.memories import Remembered
 from scratchbus.domain.memory_events import NotepadEdited, NotepadWritten
+from scratchbus.domain.page_events import Erased
 from scratchbus.projections.memory_document import create_document, upsert_document
 from scratchbus.projections.projection import FoldError
 

@@ -13,7 +13,7 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from operator import attrgetter
 
-from scratchbus.domain.events import Event
+from scratchbus.domain.event import Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.schedule import unblocked
 from scratchbus.domain.values import moment
@@ -21,7 +21,7 @@ from scratchbus.projections import scratch_page
 from scratchbus.projections.projection import damage
 from scratchbus.projections.scratch_page import by_priority, is_active
 from scratchbus.projections.stored_observation import NO_DETAILS, AnyObservation, StoredObservation
-from scratchbus.projections.table import SCRATCH_PAGE
+from scratchbus.projections.subjects import SCRATCH_PAGE
 
 Name = tuple[str, str]
 """The name of an index: a kind, such as a tag, and its value."""

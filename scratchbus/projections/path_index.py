@@ -11,7 +11,7 @@ from operator import attrgetter
 from scratchbus.domain.conversations import ScratchFile, Text
 from scratchbus.domain.event import Event
 from scratchbus.projections import files, texts
-from scratchbus.projections.table import is_over, projection_of
+from scratchbus.projections.subjects import is_over, projection_of
 
 _BYTES = 1_000  # approximate size of an entry without its text
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from scratchbus.domain.event import Event
-from scratchbus.domain.events import Erased
 from scratchbus.domain.memories import Preference
 from scratchbus.domain.memory_events import PreferenceForgotten, PreferenceRemembered
+from scratchbus.domain.page_events import Erased
 from scratchbus.projections.memory_document import create_document, update_document, upsert_document
 from scratchbus.projections.projection import FoldError
 

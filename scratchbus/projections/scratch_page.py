@@ -10,10 +10,11 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from scratchbus.domain.events import Added, Event
+from scratchbus.domain.event import Event
 from scratchbus.domain.models import MODEL_SLOTS, trusted
 from scratchbus.domain.observation import Claim, Observation
 from scratchbus.domain.observation_models import ObservationFields
+from scratchbus.domain.page_events import Added
 from scratchbus.domain.schedule import is_scheduled
 from scratchbus.domain.values import MAX_SAFE_INTEGER, millis, moment
 from scratchbus.projections.folded_changes import CHANGES

@@ -5,12 +5,10 @@ from __future__ import annotations
 from scratchbus.domain.event import Event
 from scratchbus.domain.memories import Session
 from scratchbus.domain.memory_events import SessionEnded, SessionSpawned, SessionStarted
+from scratchbus.domain.values import SESSION_PAGES
 from scratchbus.projections.memory_document import create_document, update_document
 
 SUBJECT = "session"
-
-PAGES = "session:"
-"""The prefix of the name of a session's page; its id follows."""
 
 
 def evolve(session: Session | None, event: Event) -> Session | None:
@@ -26,6 +24,6 @@ def evolve(session: Session | None, event: Event) -> Session | None:
     else:
         return session
     if session is None:
-        changes = {"id": event.page.removeprefix(PAGES), "children": [], **changes}
+        changes = {"id": event.page.removeprefix(SESSION_PAGES), "children": [], **changes}
         return create_document(Session, event, **changes)
     return update_document(session, event, **changes)

@@ -11,7 +11,8 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 
-from scratchbus.domain.events import Added, Event, Repeated
+from scratchbus.domain.event import Event
+from scratchbus.domain.page_events import Added, Repeated
 from scratchbus.domain.position import Position
 from scratchbus.errors import InvalidPosition
 

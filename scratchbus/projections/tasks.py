@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from scratchbus.domain.document import Remembered
 from scratchbus.domain.event import Event
-from scratchbus.domain.memories import Remembered
 from scratchbus.domain.memory_events import TaskBegun, TaskEnded
 from scratchbus.projections.memory_document import create_document, update_document
 from scratchbus.projections.projection import FoldError

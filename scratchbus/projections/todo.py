@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from scratchbus.domain.document import Remembered
 from scratchbus.domain.event import Event
-from scratchbus.domain.events import Erased
-from scratchbus.domain.memories import Remembered
 from scratchbus.domain.memory_events import TodoWritten
+from scratchbus.domain.page_events import Erased
 from scratchbus.domain.todo import TodoItem, upserted
 from scratchbus.projections.memory_document import create_document, upsert_document
 

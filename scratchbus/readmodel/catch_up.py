@@ -10,9 +10,8 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.retry_limits import JITTER
 from scratchbus.engine.steps import Pause, Step, ask, ask_all
@@ -36,7 +35,7 @@ from scratchbus.eventlog.log_reader import CHUNK, Chunk, LogReader
 from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_id, entry_position, text_of
 from scratchbus.projections import scratch_page
 from scratchbus.projections.projection import Store
-from scratchbus.projections.table import is_remembered, projection_of
+from scratchbus.projections.subjects import is_remembered, projection_of
 from scratchbus.readmodel.additions import PageAdditions, split_additions
 from scratchbus.readmodel.commits import Commits, Folded
 from scratchbus.readmodel.commits import FoldStep as FoldStep
@@ -44,6 +43,9 @@ from scratchbus.readmodel.fold import Fold, needed
 from scratchbus.readmodel.state_commands import commands
 from scratchbus.telemetry import tracing
 from scratchbus.telemetry.logs import stderr_logger
+
+if TYPE_CHECKING:
+    from scratchbus.domain.events import AnyEvent
 
 MAX_CHUNKS = 16
 """How many chunks a projector folds before it checks whether to stop."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 
-from scratchbus.domain.events import AnyEvent, ContextRendered, Linked
+from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.exposure import ActionTaken, Exposure, Seen
+from scratchbus.domain.page_events import ContextRendered, Linked
 from scratchbus.domain.position import Position, in_time
 from scratchbus.engine.steps import Step
 from scratchbus.readmodel.history import history, read_events

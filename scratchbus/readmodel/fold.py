@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from scratchbus.domain.events import Event
+from scratchbus.domain.event import Event
 from scratchbus.engine.scripts import Command
 from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.raw_entries import RawEntry
 from scratchbus.eventlog.stored_documents import UNREADABLE, decode_document, read_document
 from scratchbus.projections.projection import UNFOLDABLE, Document, Store, damage, reason_of
-from scratchbus.projections.table import IN_PLACE, PROJECTIONS, SCRATCH_PAGE, is_over, is_remembered
+from scratchbus.projections.subjects import IN_PLACE, SCRATCH_PAGE, is_over, is_remembered, projection_of
 
 Key = tuple[str, str]
 """The page and the subject of a document."""
@@ -61,7 +61,7 @@ class Fold:
 
     def apply(self, entry: RawEntry, item: Event | Poison) -> None:
         """Fold one entry. An event that cannot be folded is rejected, and marks its document as damaged."""
-        projection = PROJECTIONS.get(item.subject.partition("_")[0], SCRATCH_PAGE)  # see `projection_of`
+        projection = SCRATCH_PAGE if item.subject[:1].isdigit() else projection_of(item.subject)
         if self.store not in (None, projection.store):
             return
         self.folded.append(item)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Call, Step
 from scratchbus.errors import LogRewound, NotFound
@@ -18,6 +18,9 @@ from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.raw_entries import RawEntry
 from scratchbus.eventlog.stored_documents import decode_observations
 from scratchbus.readmodel.page_query import Freshness, query_page
+
+if TYPE_CHECKING:
+    from scratchbus.domain.events import AnyEvent
 
 
 def history(log: Log, page: str, subject: str) -> Step[list[AnyEvent]]:

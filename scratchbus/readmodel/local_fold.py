@@ -14,7 +14,7 @@ from scratchbus.eventlog.codec import decode_items
 from scratchbus.eventlog.log_reader import CHUNK, LogReader
 from scratchbus.eventlog.raw_entries import entry_fields, entry_position
 from scratchbus.projections.projection import Store
-from scratchbus.projections.table import projection_of
+from scratchbus.projections.subjects import projection_of
 from scratchbus.readmodel.catch_up import fold_once, load_documents
 from scratchbus.readmodel.fold import Fold, needed
 

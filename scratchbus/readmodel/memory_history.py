@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import attrgetter
 
+from scratchbus.domain.document import Remembered
 from scratchbus.domain.event import Event
 from scratchbus.domain.events import AnyEvent
-from scratchbus.domain.memories import Remembered
 from scratchbus.domain.position import Position
+from scratchbus.domain.values import SESSION_PAGES
 from scratchbus.engine.steps import Step
 from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.entry_filter import EntryFilter, decode_wanted
 from scratchbus.eventlog.reader import read
 from scratchbus.projections import session
-from scratchbus.projections.table import is_over, projection_of
+from scratchbus.projections.subjects import is_over, projection_of
 from scratchbus.readmodel.history import history
 from scratchbus.readmodel.scope import Core
 
@@ -35,7 +36,7 @@ def folded(events: Sequence[Event], subject: str, until: Position | None = None)
 def history_of(core: Core, page: str, subject: str) -> Step[list[AnyEvent]]:
     """Return the events about a subject, oldest first, and the one that ended its session, if any."""
     events = yield from history(core.log, page, subject)
-    if page.startswith(session.PAGES) and subject != session.SUBJECT:
+    if page.startswith(SESSION_PAGES) and subject != session.SUBJECT:
         events += [event for event in (yield from history(core.log, page, session.SUBJECT)) if is_over(event)]
     return sorted(events, key=attrgetter("position"))  # it may have been erased after the session ended
 

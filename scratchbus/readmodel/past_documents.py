@@ -12,7 +12,7 @@ from scratchbus.eventlog.codec import Poison, decode_item
 from scratchbus.eventlog.cursor import cursors
 from scratchbus.eventlog.raw_entries import entry_position
 from scratchbus.eventlog.reader import read
-from scratchbus.projections.table import fold_page, is_remembered
+from scratchbus.projections.subjects import fold_page, is_remembered
 
 
 def documents_at(

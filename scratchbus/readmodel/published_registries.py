@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 
 from scratchbus.domain.checks import check_guards
 from scratchbus.domain.digest import digest_of
-from scratchbus.domain.events import RelationsChanged, TypesChanged
+from scratchbus.domain.page_events import RelationsChanged, TypesChanged
 from scratchbus.domain.values import check_whole
 from scratchbus.engine.steps import Step
 from scratchbus.errors import VersionConflict

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scratchbus.domain.memories import Remembered
+from scratchbus.domain.document import Remembered
 from scratchbus.domain.observation import Observation
 from scratchbus.engine.steps import Step, ask
 from scratchbus.eventlog import paged_out

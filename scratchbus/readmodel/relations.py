@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from scratchbus.domain.events import Event
+from scratchbus.domain.event import Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import Position
 from scratchbus.engine.steps import Step, ask, ask_all
@@ -26,7 +26,7 @@ from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.log_reader import LogReader
 from scratchbus.eventlog.raw_entries import text_of
 from scratchbus.projections import event_relations
-from scratchbus.projections.table import is_remembered
+from scratchbus.projections.subjects import is_remembered
 from scratchbus.readmodel.catch_up import catch_up
 from scratchbus.readmodel.page_query import Freshness
 from scratchbus.readmodel.queries import get

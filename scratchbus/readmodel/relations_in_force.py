@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from scratchbus.domain.events import RelationsChanged
+from scratchbus.domain.page_events import RelationsChanged
 from scratchbus.domain.relation_registry import RelationRegistry, parse_relations
 from scratchbus.engine.steps import Step
 from scratchbus.eventlog.keys import SYSTEM_PAGE

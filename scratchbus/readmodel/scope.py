@@ -7,14 +7,10 @@ import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from scratchbus.domain.events import TypesChanged
-from scratchbus.domain.items import PREFIX as ITEM
-from scratchbus.domain.items import StoreItem
-from scratchbus.domain.memories import Note, Preference
+from scratchbus.domain.page_events import TypesChanged
 from scratchbus.domain.position import Position
 from scratchbus.engine.queues import Queues
 from scratchbus.engine.renewal import AsyncKeeper, Keeper
@@ -24,29 +20,22 @@ from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.keys import SYSTEM_PAGE
 from scratchbus.eventlog.layouts import Head
 from scratchbus.eventlog.tail_readers import AsyncFeeds, Feeds
-from scratchbus.projections import notes, preferences, session
-from scratchbus.projections.item_index import ItemIndex
-from scratchbus.projections.notebook import Notebook
-from scratchbus.projections.preference_list import PreferenceList
-from scratchbus.readmodel.memory_cache import MemoryCache, MemoryKind
 from scratchbus.readmodel.page_query import Freshness
 from scratchbus.readmodel.published_registries import Published, publish, read_published
 from scratchbus.settings import Settings
 from scratchbus.telemetry.lazy import lazy, once
 
 if TYPE_CHECKING:
-    from scratchbus.domain import conversations, registry_yaml
+    from scratchbus.domain import registry_yaml
     from scratchbus.domain.registry import ObservationType, Registry
     from scratchbus.domain.relation_registry import RelationRegistry
-    from scratchbus.projections import conversation, path_index, tasks
-    from scratchbus.readmodel import fact_index, registry_files, relations_file
+    from scratchbus.projections import conversation, item_index, notebook, path_index, preference_list
+    from scratchbus.readmodel import fact_index, memory_cache, memory_kinds, registry_files, relations_file
 else:
-    conversation = lazy("scratchbus.projections.conversation")
-    conversations = lazy("scratchbus.domain.conversations")
-    path_index = lazy("scratchbus.projections.path_index")
+    memory_cache = lazy("scratchbus.readmodel.memory_cache")
+    memory_kinds = lazy("scratchbus.readmodel.memory_kinds")
     fact_index = lazy("scratchbus.readmodel.fact_index")
     registry_files = lazy("scratchbus.readmodel.registry_files")
-    tasks = lazy("scratchbus.projections.tasks")
     relations_file = lazy("scratchbus.readmodel.relations_file")
     registry_yaml = lazy("scratchbus.domain.registry_yaml")
 
@@ -55,15 +44,6 @@ T = TypeVar("T")
 TYPES = "types"
 """The subject on the system page whose last event is the registry in force."""
 
-
-NOTES = MemoryKind(Notebook, (Note,), (notes.PREFIX, session.SUBJECT))
-"""The notes of sessions."""
-
-ITEMS = MemoryKind(ItemIndex, (StoreItem,), (ITEM,))
-"""The items of stores."""
-
-PREFERENCES = MemoryKind(PreferenceList, (Preference,), (preferences.PREFIX,))
-"""The preferences of scopes."""
 
 REGISTRY_AGE = 5.0
 """Seconds after which a process checks for a newer published registry."""
@@ -82,9 +62,6 @@ class Core:
     by: str
     instance: str = field(repr=False)
     fresh: Freshness
-    notebooks: MemoryCache[Notebook] = field(default_factory=partial(MemoryCache, NOTES))
-    preferences: MemoryCache[PreferenceList] = field(default_factory=partial(MemoryCache, PREFERENCES))
-    items: MemoryCache[ItemIndex] = field(default_factory=partial(MemoryCache, ITEMS))
     queues: Queues = field(default_factory=Queues)
     registry_version: int = 0
     registry_checked: float = 0.0
@@ -106,21 +83,34 @@ class Core:
         return relations_file.read_relations(self.settings.relations)
 
     @once
-    def facts(self) -> MemoryCache[fact_index.FactIndex]:
+    def notebooks(self) -> memory_cache.MemoryCache[notebook.Notebook]:
+        """The notes of sessions."""
+        return memory_cache.MemoryCache(memory_kinds.NOTES)
+
+    @once
+    def preferences(self) -> memory_cache.MemoryCache[preference_list.PreferenceList]:
+        """The preferences of scopes."""
+        return memory_cache.MemoryCache(memory_kinds.PREFERENCES)
+
+    @once
+    def items(self) -> memory_cache.MemoryCache[item_index.ItemIndex]:
+        """The items of stores."""
+        return memory_cache.MemoryCache(memory_kinds.ITEMS)
+
+    @once
+    def facts(self) -> memory_cache.MemoryCache[fact_index.FactIndex]:
         """The facts of scopes."""
-        return MemoryCache(fact_index.kind(self.relations))
+        return memory_cache.MemoryCache(fact_index.kind(self.relations))
 
     @once
-    def conversations(self) -> MemoryCache[conversation.Conversation]:
+    def conversations(self) -> memory_cache.MemoryCache[conversation.Conversation]:
         """The conversations of sessions."""
-        kinds = conversations.Turn, tasks.Task
-        return MemoryCache(MemoryKind(conversation.Conversation, kinds, ("turn_", "task_", session.SUBJECT)))
+        return memory_cache.MemoryCache(memory_kinds.CONVERSATIONS)
 
     @once
-    def directories(self) -> MemoryCache[path_index.Directory]:
+    def directories(self) -> memory_cache.MemoryCache[path_index.Directory]:
         """The files of sessions, and the texts of scopes."""
-        kinds = conversations.ScratchFile, conversations.Text
-        return MemoryCache(MemoryKind(path_index.Directory, kinds, ("file_", "text_", session.SUBJECT)))
+        return memory_cache.MemoryCache(memory_kinds.DIRECTORIES)
 
     @property
     def process(self) -> str:

@@ -13,7 +13,7 @@ from scratchbus.eventlog.checkpoint import read_checkpoint
 from scratchbus.eventlog.index_entries import ULID_LENGTH, id_text, ids_in
 from scratchbus.eventlog.index_tables import ids_like, table_names
 from scratchbus.eventlog.keys import PageKeys
-from scratchbus.projections.table import is_remembered
+from scratchbus.projections.subjects import is_remembered
 from scratchbus.readmodel.type_indexes import type_indexes
 
 MIN_LENGTH = 6

@@ -17,7 +17,7 @@ from scratchbus.eventlog.raw_entries import entry_fields
 from scratchbus.eventlog.stored_documents import encode_document
 from scratchbus.projections import event_relations
 from scratchbus.projections.projection import Document, Indexes
-from scratchbus.projections.table import projection_of
+from scratchbus.projections.subjects import projection_of
 from scratchbus.readmodel.additions import PageAdditions
 from scratchbus.readmodel.fold import Fold
 from scratchbus.readmodel.type_indexes import unlist

@@ -11,8 +11,9 @@ from apscheduler.executors.debug import DebugExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from scratchbus.commands.files import evict_all
-from scratchbus.domain.events import Due, Event, Lapsed, StatusChanged
+from scratchbus.domain.event import Event
 from scratchbus.domain.lifecycle import ARCHIVED
+from scratchbus.domain.page_events import Due, Lapsed, StatusChanged
 from scratchbus.engine.scripts import Key, lua_script
 from scratchbus.engine.steps import Call, Step
 from scratchbus.errors import ScratchbusError

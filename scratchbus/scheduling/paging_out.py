@@ -32,7 +32,7 @@ from scratchbus.eventlog.raw_entries import RawEntry, entry_fields, entry_positi
 from scratchbus.eventlog.stored_documents import decode_observations
 from scratchbus.eventlog.unchanged import FieldRead, write_if_unchanged
 from scratchbus.projections import scratch_page
-from scratchbus.projections.table import is_remembered
+from scratchbus.projections.subjects import is_remembered
 from scratchbus.readmodel.scope import Core
 from scratchbus.readmodel.type_indexes import unlist
 from scratchbus.scheduling.index_moves import move_index

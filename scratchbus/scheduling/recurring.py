@@ -9,8 +9,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from scratchbus.commands.add import decide
-from scratchbus.domain.events import Due
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.page_events import Due
 from scratchbus.domain.recurrence import next_slot
 from scratchbus.domain.values import moment
 from scratchbus.engine.steps import Step

@@ -6,8 +6,10 @@ from collections import defaultdict
 from contextlib import suppress
 
 from scratchbus.commands.dependents import complete
-from scratchbus.domain.events import AnyEvent, Due, Event, StatusChanged
+from scratchbus.domain.event import Event
+from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.page_events import Due, StatusChanged
 from scratchbus.domain.position import START, BusPosition, Position
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import LogGap, LogRewound, NotFound, PositionLost, VersionConflict

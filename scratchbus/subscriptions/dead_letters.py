@@ -8,7 +8,7 @@ from typing import Self
 
 from pydantic import BaseModel
 
-from scratchbus.domain.events import Event
+from scratchbus.domain.event import Event
 from scratchbus.domain.position import Position, in_time
 from scratchbus.engine.steps import Step, ask
 from scratchbus.errors import InvalidPosition, NotFound, PositionLost, shown

@@ -8,8 +8,9 @@ from collections.abc import Collection
 from typing import NamedTuple, Self, cast
 
 from scratchbus.domain.checks import check_tags
-from scratchbus.domain.events import Added, Event, Updated
+from scratchbus.domain.event import Event
 from scratchbus.domain.memory_events import NoteAdded, NoteUpdated
+from scratchbus.domain.page_events import Added, Updated
 from scratchbus.engine.steps import Step
 from scratchbus.errors import PositionLost
 from scratchbus.eventlog.codec import Poison

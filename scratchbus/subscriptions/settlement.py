@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from scratchbus.domain.checks import MAX_REASON, check_content
-from scratchbus.domain.events import AnyEvent, Event
+from scratchbus.domain.event import Event
+from scratchbus.domain.events import AnyEvent
 from scratchbus.domain.position import Position
 from scratchbus.domain.values import Duration, delay_ms
 from scratchbus.engine.steps import Step

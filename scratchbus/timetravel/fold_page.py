@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Any
 
 from scratchbus.domain.checks import check_limit
-from scratchbus.domain.events import Event
+from scratchbus.domain.event import Event
 from scratchbus.domain.observation import Observation
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.steps import Step
@@ -34,7 +34,7 @@ from scratchbus.projections.filters import Filter, matching
 from scratchbus.projections.folded_changes import CHANGING
 from scratchbus.projections.page_in_memory import LivePage
 from scratchbus.projections.projection import UNFOLDABLE, damage
-from scratchbus.projections.table import IN_PLACE
+from scratchbus.projections.subjects import IN_PLACE
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.gc_pause import with_gc_paused
 from scratchbus.readmodel.rebuild import Progress

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from scratchbus.commands.notes import found_notes
 from scratchbus.commands.preferences import read_all
 from scratchbus.domain.checks import check_tags, check_text
-from scratchbus.domain.document import Document
-from scratchbus.domain.memories import Note, NotesResult, Preference, Remembered
+from scratchbus.domain.document import Document, Remembered
+from scratchbus.domain.memories import Note, NotesResult, Preference
 from scratchbus.domain.observation import Observation
 from scratchbus.engine.steps import Step
 from scratchbus.projections.conversation import Conversation, conversation_of

@@ -20,7 +20,7 @@ from scratchbus.eventlog.chains import walk_chains
 from scratchbus.eventlog.cursor import Cursor
 from scratchbus.eventlog.raw_entries import entry_fields
 from scratchbus.eventlog.reader import CHUNK, read
-from scratchbus.projections.table import IN_PLACE
+from scratchbus.projections.subjects import IN_PLACE
 
 _LINK = re.compile(rb"(\d{1,15}-\d{1,15})?")
 

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from scratchbus.domain.events import Event
+from scratchbus.domain.event import Event
 from scratchbus.engine.steps import Step
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.codec import Poison

@@ -11,7 +11,7 @@ from scratchbus import AsyncBus, Bus, NewObservation
 from scratchbus.archive.export import line_of
 from scratchbus.errors import EventIdReused, InvalidField, InvalidId, NotFound, TooLarge
 from scratchbus.readmodel.memory_cache import MemoryCache
-from scratchbus.readmodel.scope import NOTES
+from scratchbus.readmodel.memory_kinds import NOTES
 from tests import launcher
 from tests.engines import ONE, Engine
 from tests.inspection import forget, keys_of, log_length, project, remembered, send

@@ -16,7 +16,7 @@ from scratchbus.errors import (
     RevisionConflict,
 )
 from scratchbus.readmodel.memory_cache import MemoryCache
-from scratchbus.readmodel.scope import PREFERENCES
+from scratchbus.readmodel.memory_kinds import PREFERENCES
 from tests.engines import ONE, Engine
 from tests.inspection import keys_of, project, remembered, send
 

@@ -14,7 +14,7 @@ from typing import Any
 from scratchbus.domain.events import EVENTS, SCHEMA
 from scratchbus.eventlog.codec import encode_body
 from scratchbus.eventlog.raw_entries import RawEntry
-from scratchbus.projections import table
+from scratchbus.projections import subjects
 from tests.oracle.fold import fold as fold_log
 
 HERE = Path(__file__).parent
@@ -182,7 +182,7 @@ def told() -> Iterator[RawEntry]:
             "subject": subject,
             "page": "_bus" if is_of_bus else _page_of(subject),
             "kind": kind,
-            "type": "" if is_of_bus or table.is_remembered(subject) else "risk_alert",
+            "type": "" if is_of_bus or subjects.is_remembered(subject) else "risk_alert",
             "batch": f"{seq}/2" if seq <= 2 else "1/1",
             "prev": last.get(subject, ""),
             "event": encode_body(event).decode(),
@@ -194,7 +194,7 @@ def told() -> Iterator[RawEntry]:
 def _page_of(subject: str) -> str:
     if subject.startswith("fact_"):
         return "knowledge:p1"
-    return "session:s1" if table.is_remembered(subject) else "main"
+    return "session:s1" if subjects.is_remembered(subject) else "main"
 
 
 def read(version: int) -> list[RawEntry]:

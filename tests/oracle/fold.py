@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from scratchbus import Observation
-from scratchbus.domain.memories import Remembered
+from scratchbus.domain.document import Remembered
 from scratchbus.eventlog.codec import Poison, decode_entry
 from scratchbus.eventlog.raw_entries import RawEntry
-from scratchbus.projections import table
+from scratchbus.projections import subjects
 from scratchbus.projections.projection import Document, damage
 
 
@@ -58,6 +58,6 @@ def fold(log: Iterable[RawEntry], shard: int, *, page: str | None = None) -> Fol
         before, last[key] = last.get(key, ""), event.position.stream_id
         if event.prev != before:
             folded.broken[key] = f"{event.position} says that {event.prev!r} came before, not {before!r}"
-        if problem := table.fold_page(folded.pages[event.page], event):
+        if problem := subjects.fold_page(folded.pages[event.page], event):
             folded.broken[key] = f"{event.position}: {problem}"
     return folded

@@ -6,21 +6,8 @@ from scratchbus.archive.importing.field_rules import MAX_NOTEPAD, check_fields
 from scratchbus.domain.conversation_events import TextEdited, TurnAppended, TurnsCompacted
 from scratchbus.domain.conversations import Text
 from scratchbus.domain.event import Event
-from scratchbus.domain.events import (
-    Added,
-    Claimed,
-    ContextRendered,
-    Erased,
-    ItemPut,
-    Lapsed,
-    RelationsChanged,
-    Released,
-    Repeated,
-    StatusChanged,
-    TypesChanged,
-    Updated,
-)
 from scratchbus.domain.fact_events import FactAsserted
+from scratchbus.domain.item_events import ItemPut
 from scratchbus.domain.items import subject_of as item_of
 from scratchbus.domain.lifecycle import ARCHIVED
 from scratchbus.domain.memories import Preference, Session
@@ -33,6 +20,19 @@ from scratchbus.domain.memory_events import (
     TodoWritten,
 )
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.page_events import (
+    Added,
+    Claimed,
+    ContextRendered,
+    Erased,
+    Lapsed,
+    RelationsChanged,
+    Released,
+    Repeated,
+    StatusChanged,
+    TypesChanged,
+    Updated,
+)
 from scratchbus.domain.position import Position
 from scratchbus.domain.preferences import subject_of as preference_of
 from scratchbus.domain.todo import MAX_ITEMS
@@ -45,7 +45,7 @@ from scratchbus.projections.contexts import subject_of
 from scratchbus.projections.notepad import NotepadDocument
 from scratchbus.projections.preferences import PREFIX as PREFERENCE
 from scratchbus.projections.session import SUBJECT as SESSION
-from scratchbus.projections.table import is_remembered
+from scratchbus.projections.subjects import is_remembered
 from scratchbus.projections.todo import TodoDocument, evolve
 from scratchbus.readmodel.verify.expected import PageState, Subject
 

@@ -20,10 +20,10 @@ from scratchbus.domain.checks import (
     check_text,
 )
 from scratchbus.domain.conversations import MAX_COMPACTED, check_path, check_role
-from scratchbus.domain.events import EVENTS, Changes
+from scratchbus.domain.events import EVENTS
 from scratchbus.domain.items import check_name, check_namespace
 from scratchbus.domain.lifecycle import StatusClass
-from scratchbus.domain.observation_models import NewObservation, invalid
+from scratchbus.domain.observation_models import Changes, NewObservation, invalid
 from scratchbus.domain.position import Position
 from scratchbus.domain.preferences import check_key, check_preference
 from scratchbus.domain.registry import HIGHEST_PRIORITY, MAX_TAGS
@@ -37,6 +37,7 @@ from scratchbus.domain.todo import apply_changes, parse_changes
 from scratchbus.domain.values import (
     MAX_BYTES,
     MAX_SAFE_INTEGER,
+    SESSION_PAGES,
     check_id,
     check_page,
     check_source,
@@ -44,8 +45,7 @@ from scratchbus.domain.values import (
     page_of_session,
 )
 from scratchbus.errors import InvalidField, InvalidInput, shown
-from scratchbus.projections.session import PAGES
-from scratchbus.projections.table import check_subject
+from scratchbus.projections.subjects import check_subject
 
 MAX_NOTEPAD = 1_000_000
 """The most characters of a notepad, whatever the settings."""
@@ -80,7 +80,7 @@ _NotepadText = Annotated[str, Field(max_length=MAX_NOTEPAD)]
 _LongText = Annotated[str, Field(max_length=MAX_NOTEPAD)]
 _Counted = Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER)]
 _Id = Annotated[str, AfterValidator(check_id)]
-_Session = _checked(lambda name: page_of_session(name).removeprefix(PAGES))
+_Session = _checked(lambda name: page_of_session(name).removeprefix(SESSION_PAGES))
 
 _RULES: dict[str, Any] = {
     "id": Annotated[str, Field(pattern=r"^[\x21-\x7e]{1,1000}$")],  # callers' have up to 200; ours derive from them

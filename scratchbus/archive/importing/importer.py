@@ -14,7 +14,7 @@ from scratchbus.archive.importing.event_rules import check_event, problem_with
 from scratchbus.archive.importing.spill import Spill, Spilled, temporary_spill
 from scratchbus.archive.staging import Staging
 from scratchbus.domain.event import Event
-from scratchbus.domain.events import Erased
+from scratchbus.domain.page_events import Erased
 from scratchbus.domain.position import Position
 from scratchbus.engine.scripts import Command
 from scratchbus.engine.steps import Pause, Step, ask

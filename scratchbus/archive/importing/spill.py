@@ -8,7 +8,7 @@ from collections.abc import Iterator, MutableMapping
 from contextlib import closing, contextmanager
 from typing import Any
 
-from scratchbus.domain.memories import Remembered
+from scratchbus.domain.document import Remembered
 from scratchbus.domain.observation import Observation
 from scratchbus.errors import ScratchbusError
 from scratchbus.eventlog.stored_documents import encode_document, read_document

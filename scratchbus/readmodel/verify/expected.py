@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from scratchbus.domain.events import Erased, Event, RelationsChanged, TypesChanged
-from scratchbus.domain.memories import Remembered
+from scratchbus.domain.document import Remembered
+from scratchbus.domain.event import Event
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.page_events import Erased, RelationsChanged, TypesChanged
 from scratchbus.domain.position import START, Position
 from scratchbus.eventlog.codec import Poison
 from scratchbus.eventlog.dropped_heads import head_of
@@ -16,7 +17,7 @@ from scratchbus.eventlog.gaps import STATUS
 from scratchbus.eventlog.layouts import FOREVER, NO_TAGS, SPAN, Head
 from scratchbus.eventlog.raw_entries import RawEntry, entry_id, index_in_batch
 from scratchbus.projections.projection import Document, damage
-from scratchbus.projections.table import fold_page, is_remembered
+from scratchbus.projections.subjects import fold_page, is_remembered
 
 Report = Callable[[str, str, str], None]
 """Receives a fault of the log itself: kind, where, what."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from scratchbus.domain.events import Erased
+from scratchbus.domain.page_events import Erased
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.scripts import Command, packed
 from scratchbus.engine.steps import Call, Step

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from scratchbus.domain.events import Erased, Event
+from scratchbus.domain.event import Event
 from scratchbus.domain.observation import Observation
+from scratchbus.domain.page_events import Erased
 from scratchbus.domain.position import START, Position
 from scratchbus.engine.scripts import Command
 from scratchbus.errors import InvalidInput
@@ -19,7 +20,7 @@ from scratchbus.eventlog.keys import ShardKeys
 from scratchbus.eventlog.positions import WIDTH, pack
 from scratchbus.eventlog.raw_entries import RawEntry, entry_id
 from scratchbus.eventlog.stored_documents import read_document
-from scratchbus.projections.table import projection_of
+from scratchbus.projections.subjects import projection_of
 from scratchbus.readmodel.fold import Fold, needed
 from scratchbus.readmodel.state_commands import commands
 

@@ -21,7 +21,7 @@ from scratchbus.projections.event_relations import RELATIONS
 from scratchbus.projections.projection import Document
 from scratchbus.projections.scratch_page import may_be_paged_out
 from scratchbus.projections.session import SUBJECT as SESSION
-from scratchbus.projections.table import is_remembered
+from scratchbus.projections.subjects import is_remembered
 from scratchbus.readmodel.verify.expected import ExpectedState, PageState
 from scratchbus.readmodel.verify.read_model import ReadModel, offset_of
 
