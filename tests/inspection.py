@@ -115,10 +115,11 @@ def entries(bus: Bus, shard: int) -> list[RawEntry]:
 
 def _read_log(bus: Bus, shard: int) -> list[RawEntry]:
     floor = _floor(bus, shard)
+    erased = {int(seq) for seq in send(bus, "ZRANGE", bus.core.log.keys(shard).erased, 0, -1)}
     at, archived = Position(0, 0, shard), list[RawEntry]()
     while at < floor.position:
         chunk = bus.core.log.archive.after(shard, floor.origin, at, floor.position, 10_000)
-        archived += chunk.entries
+        archived += [entry for entry in chunk.entries if entry_position(entry, shard).seq not in erased]  # in a cache
         at = chunk.at
     return archived + list(send(bus, "XRANGE", bus.core.log.keys(shard).log, f"({floor.position.stream_id}", "+"))
 

@@ -93,6 +93,7 @@ class PageModel:
 
     items: dict[str, Item] = field(default_factory=dict)
     cleared: set[str] = field(default_factory=set)
+    erased: set[str] = field(default_factory=set)
     count: int = 0
 
     # -- reading
@@ -296,6 +297,11 @@ class PageModel:
         for id in ids:
             del self.items[id]
             self.cleared.add(id)
+
+    def erase(self, id: str) -> None:
+        self.items.pop(id, None)
+        self.cleared.discard(id)
+        self.erased.add(id)
 
     # -- time
 

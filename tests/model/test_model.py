@@ -9,7 +9,8 @@ made and at the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, ClassVar
@@ -30,11 +31,12 @@ from scratchbus import Bus, NewObservation, Observation, ObservationPatch, Page,
 from scratchbus.archive.archiver import archive_bus
 from scratchbus.domain.values import millis, moment
 from scratchbus.errors import Conflict, NotFound
+from scratchbus.eventlog.raw_entries import entry_position
 from scratchbus.scheduling.expiry import sweep
 from tests.clock import Clock
-from tests.inspection import assert_sound, log_length, project
+from tests.inspection import assert_sound, entries, log_length, project
 from tests.model.page_model import PRIORITY, ROOM, Item, New, PageModel, Refused
-from tests.travelling import WAYS, assert_past, assert_reads_as, batch_ends
+from tests.travelling import WAYS, assert_past, assert_reads_as, batch_ends, only, told_again
 
 VERBS = {"pending_review": "review", "resolved": "resolve", "archived": "archive", "active": "reopen"}
 SECOND = 1000
@@ -124,11 +126,11 @@ class PageMachine(RuleBasedStateMachine):
         assert log_length(self.buses[0]) == length, "a refused write was written"
         return None, None
 
-    def both_once(self, expected: Callable[[], Any], real: Callable[[str], Any]) -> Any:
-        """Do it with an event id; return what a retry has to answer with."""
+    def both_once(self, ids: Iterable[str], expected: Callable[[], Any], real: Callable[[str], Any]) -> Any:
+        """Do it to these with an event id; return what a retry has to answer with."""
         event_id = token_hex(6)
         _, result = self.both(lambda: expected() or True, lambda: real(event_id) or True)
-        return multiple() if result is None else (lambda: real(event_id) or True, result, self.now)
+        return multiple() if result is None else (set(ids), lambda: real(event_id) or True, result, self.now)
 
     # -- what clients do
 
@@ -172,6 +174,7 @@ class PageMachine(RuleBasedStateMachine):
         known, proof = self._proven(id, version, fence)
         changes: ObservationPatch = {"tags": list(tags), "expires_at": None if ends is None else moment(ends)}
         return self.both_once(
+            [id],
             lambda: self.model.update(id, self.now, self.source(client), tags, ends, known, proof),
             lambda event_id: self.page(client).update(
                 id, expected_version=known, fence=proof, event_id=event_id, **changes
@@ -182,6 +185,7 @@ class PageMachine(RuleBasedStateMachine):
     def move(self, client: int, id: str, status: str, version: str | None, fence: str | None) -> Any:
         known, proof = self._proven(id, version, fence)
         return self.both_once(
+            [id],
             lambda: self.model.move(id, status, self.now, self.source(client), known, proof),
             lambda event_id: getattr(self.page(client), VERBS[status])(
                 id, expected_version=known, fence=proof, event_id=event_id
@@ -192,6 +196,7 @@ class PageMachine(RuleBasedStateMachine):
     def claim(self, client: int, id: str, ttl: int, fence: str | None) -> Any:
         _, proof = self._proven(id, None, fence)
         return self.both_once(
+            [id],
             lambda: self.model.claim(id, self.now, self.source(client), ttl * SECOND, proof),
             lambda event_id: self.page(client).claim(id, ttl=ttl, fence=proof, event_id=event_id),
         )
@@ -211,6 +216,7 @@ class PageMachine(RuleBasedStateMachine):
     def release(self, client: int, id: str, fence: str | None) -> Any:
         _, proof = self._proven(id, None, fence)
         return self.both_once(
+            [id],
             lambda: self.model.release(id, self.now, self.source(client), proof),
             lambda event_id: self.page(client).release(id, fence=proof, event_id=event_id),
         )
@@ -219,6 +225,7 @@ class PageMachine(RuleBasedStateMachine):
     def link(self, client: int, id: str, action: str, fence: str | None) -> Any:
         _, proof = self._proven(id, None, fence)
         return self.both_once(
+            [id],
             lambda: self.model.link(id, action, self.now, self.source(client), proof),
             lambda event_id: self.page(client).link(id, action, fence=proof, event_id=event_id),
         )
@@ -226,17 +233,27 @@ class PageMachine(RuleBasedStateMachine):
     @rule(target=done, client=clients, some=st.lists(ids, min_size=1, max_size=3, unique=True))
     def clear(self, client: int, some: list[str]) -> Any:
         return self.both_once(
+            some,
             lambda: self.model.clear(some, self.now),
             lambda event_id: self.page(client).clear_resolved(some, event_id=event_id),
         )
 
+    @rule(client=clients, id=ids)
+    def erase(self, client: int, id: str) -> None:
+        is_new = id not in self.model.erased
+        self.model.erase(id)
+        tombstone = self.page(client).erase(id, reason=f"by {client}")
+        assert tombstone == self.page(0).erase(id, reason="again")
+        assert not is_new or tombstone.reason == f"by {client}"
+
     @rule(retried=done)
-    def retry(self, retried: tuple[Callable[[], Any], Any, int]) -> None:
-        again, first, since = retried
+    def retry(self, retried: tuple[set[str], Callable[[], Any], Any, int]) -> None:
+        ids, again, first, since = retried
         if self.now - since > REMEMBERED:
             return
         length = log_length(self.buses[0])
-        assert again() == first
+        with pytest.raises(NotFound, match="was erased") if self.model.erased & ids else nullcontext():
+            assert again() == first
         assert log_length(self.buses[0]) == length, "a retry was written"
 
     # -- what time and daemons do
@@ -270,6 +287,18 @@ class PageMachine(RuleBasedStateMachine):
         if len(self.pasts) < 4:
             self.pasts += assert_past(self.page(client), ends[-1 - back :][:1], way)
 
+    @rule(client=clients, seconds=st.sampled_from([0, 1, 30, 300, 4000]), way=st.sampled_from(WAYS))
+    def look_back_to_a_time(self, client: int, seconds: int, way: str) -> None:
+        ms = self.now - seconds * SECOND
+        page = self.page(client)
+        shard = self.buses[client].core.log.shard(page.name)
+        before = [
+            place for entry in entries(self.buses[client], shard) if (place := entry_position(entry, shard)).ms <= ms
+        ]
+        with only(way):
+            past = page.as_of(moment(ms))
+            assert_reads_as(past, told_again(page, before[-1], ms) if before else [])
+
     # -- what has to hold
 
     @invariant()
@@ -280,7 +309,7 @@ class PageMachine(RuleBasedStateMachine):
         for one in found:
             assert _seen(one) == _wanted(self.model.items[one.id], self.now)
         assert [one.id for one in page.active()] == self.model.active(self.now)
-        for id in self.model.cleared:
+        for id in self.model.cleared | self.model.erased:
             assert page.get(id) is None
 
     def teardown(self) -> None:
@@ -288,7 +317,9 @@ class PageMachine(RuleBasedStateMachine):
             assert_sound(self.buses[0])
             self.the_page_is_what_the_model_says()
             for past, wanted in self.pasts:
-                assert_reads_as(past, wanted)
+                is_whole = self.model.erased.isdisjoint(one.id for one in wanted)
+                left = [one for one in wanted if one.id not in self.model.erased]
+                assert_reads_as(past if is_whole else self.page(0).as_of(past.position), left)
         finally:
             for bus in self.buses:
                 bus.close()
