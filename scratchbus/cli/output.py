@@ -65,6 +65,7 @@ IN_PIPES = sys.maxsize
 """The `min_terminal` of a column that no terminal shows."""
 
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # spreadsheets take the wide ones too
+_FRAME = 8  # columns of a card beside its names and values
 _ON_ONE_LINE = {ord("\r"): None, ord("\n"): " ", ord("\t"): " "}
 
 
@@ -219,7 +220,10 @@ class Output:
     def block(
         self, document: Mapping[str, Any], title: Sequence[Cell], body: str, pairs: Iterable[tuple[str, Cell]]
     ) -> None:
-        """Print the document if JSON was asked for, else a title, a text and named details: a card on a terminal."""
+        """Print the document if JSON was asked for, else a title, a text and named details: a card on a terminal.
+
+        A word that is too long for the card, such as a URL to copy, stays whole: then there is no frame.
+        """
         if self.as_json:
             self.document(document)
             return
@@ -235,6 +239,14 @@ class Output:
         from rich.table import Table
         from rich.text import Text
 
+        pairs = list(pairs)
+        names = max((len(name) for name, _ in pairs), default=0)
+        words = (word for _, cell in pairs for word in cell.rich.plain.split())
+        if names + max(map(len, words), default=0) + _FRAME > self.console.width:
+            details = [Text.assemble((name.ljust(names + 2), "dim"), cell.rich) for name, cell in pairs]
+            for line in [_joined(title, " · "), Text(f"{scratchbus.visible(body)}\n" if body else ""), *details]:
+                self.console.print(line, soft_wrap=True)
+            return
         grid = Table.grid(padding=(0, 2, 0, 0))
         grid.add_column(style="dim")
         grid.add_column(overflow="fold")

@@ -1,4 +1,4 @@
-"""The observation types: `types list`, `types check`, `types push`."""
+"""The observation types: `types list`, `types show`, `types check`, `types push`."""
 
 from __future__ import annotations
 
@@ -46,6 +46,15 @@ def list_types(invocation: Invocation) -> None:
     invocation.out.listing(_TYPE, found)
 
 
+@types.command(examples=("scratchbus types show >types.yaml",))
+@pass_invocation
+def show(invocation: Invocation) -> None:
+    """Print the types of the bus as YAML, to edit and push."""
+    with invocation.connect() as bus:
+        text, version = bus.types.text, bus.types_version
+    invocation.out.text({"version": version, "text": text}, text.rstrip("\n"))
+
+
 @types.command(examples=("scratchbus types check config/observation_types.yaml",), shared=OUTPUT)
 @click.argument("file", type=_FILE)
 @pass_invocation
@@ -64,10 +73,10 @@ def check(invocation: Invocation, file: str) -> None:
 @event_id_option
 @pass_invocation
 def push(invocation: Invocation, file: str, event_id: str | None) -> None:
-    """Publish a file of types to the bus.
+    """Publish a file of types to the bus, which replaces all its types.
 
-    Running daemons use it without a restart. A type cannot be removed, or get another lifecycle, while an observation
-    of it is open.
+    Running daemons use it without a restart. `scratchbus types show` prints the types that it replaces. A type cannot
+    be removed, or get another lifecycle, while an observation of it is open.
     """
     registry = scratchbus.load_registry(file)
     with invocation.connect() as bus:

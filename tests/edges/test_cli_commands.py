@@ -388,6 +388,8 @@ def test_the_types_are_listed_checked_and_pushed(cli: Cli, tmp_path: Path):
     pushed = cli.json(*own, "types", "push", str(file)).document
     assert (pushed["changed"], pushed["added"], pushed["version"]) == (True, ["ticket"], 1)
     assert cli.json(*own, "types", "push", str(file)).document["changed"] is False
+    file.write_text(cli(*own, "types", "show").out)
+    assert cli.json(*own, "types", "push", str(file)).document["changed"] is False
     first = cli.json(*own, "types", "list").documents[0]
     assert (first["name"], first["priority"], first["default_ttl"]) == ("ticket", 99, "1d")
     assert first["lifecycle"]["transitions"]["resolved"] == ["active", "archived", "pending_review"]

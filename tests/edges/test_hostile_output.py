@@ -116,6 +116,21 @@ def test_everything_that_output_prints_is_harmless(capsys: pytest.CaptureFixture
     assert_harmless(said.out + said.err)
 
 
+@pytest.mark.parametrize("width", ["40", "60"])
+def test_a_word_too_long_for_a_card_stays_whole(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: str
+) -> None:
+    """A URL is there to be copied."""
+    monkeypatch.setenv("COLUMNS", width)
+    out, url = Output(no_color=True), "embedded:/home/ann/.local/share/scratchbus/x"
+    out.is_terminal = True
+    out.block({}, [Cell("a"), Cell("b")], "several words", [("url", Cell(url)), ("", Cell("more"))])
+    shown = capsys.readouterr().out
+    assert url in shown
+    assert ("╭" in shown) == (width == "60")
+    assert {"a · b", "several words", "more"} <= {line.strip(" │╭╮─") for line in shown.splitlines()}
+
+
 def test_json_says_the_same_with_escapes() -> None:
     document = json.dumps({"a": f"{HOSTILE}\U000e0041é"}, ensure_ascii=False)
     assert escaped(document).isprintable()
