@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from scratchbus import NewObservation
+from scratchbus import AsyncPage, NewObservation, Observation
+from scratchbus.errors import EngineError, LogError
 from scratchbus.http import examples, problems
 from scratchbus.http.documents import (
     answer,
@@ -105,7 +107,7 @@ async def add_observation(request: Request, bus: PublishBus, caller: CallerOf, p
     check_times(given, *TIMES)
     fields_of(given, *NEW_FIELDS)
     added = await bus.page(page).add(given if once.event_id is None else {**given, "event_id": once.event_id})
-    displaced = [each.id for each in await bus.page(page).displaced(added)]
+    displaced = await _displaced(bus.page(page), added)
     return observation_answer(added, 201 if added.occurrences == 1 else 200, displaced=displaced)
 
 
@@ -124,8 +126,14 @@ async def add_observations(request: Request, bus: PublishBus, caller: CallerOf, 
         check_source(caller, each)
         check_times(each, *TIMES)
     added = await bus.page(page).add_many([NewObservation(**each) for each in given], event_id=once.event_id)
-    displaced = [each.id for each in await bus.page(page).displaced(added)]
-    return answer({**listing(added), "displaced": displaced}, 201)
+    return answer({**listing(added), "displaced": await _displaced(bus.page(page), added)}, 201)
+
+
+async def _displaced(page: AsyncPage, added: Observation | list[Observation]) -> list[str]:
+    """Return the ids of what made room for observations; none if the engine, which has just added them, cannot say."""
+    with suppress(EngineError, LogError):  # they are added all the same
+        return [each.id for each in await page.displaced(added)]
+    return []
 
 
 @router.get("/pages/{page}/active", responses={200: ACTIVE})

@@ -11,7 +11,10 @@ import httpx2
 import pytest
 
 from scratchbus import Bus, NewObservation, document_of, new_id
-from scratchbus.engine.steps import ask
+from scratchbus.commands import read
+from scratchbus.engine.steps import Step, ask
+from scratchbus.errors import EngineUnreachable
+from tests.edges.http.conftest import serving_here
 
 
 def added(http: httpx2.Client, page: str, **fields: object) -> Any:
@@ -85,6 +88,22 @@ def test_whom_a_large_batch_displaced_is_asked_once(http, bus: Bus, page):
     answer = http.post(f"/pages/{page}/observations/batch", json={"observations": batch}).json()
     assert len(answer["displaced"]) == 60
     assert calls() - before < 60
+
+
+@pytest.mark.parametrize("path", ["observations", "observations/batch"])
+def test_an_addition_is_answered_though_whom_it_displaced_cannot_be_read(
+    embedded_url: str, bus: Bus, page, path: str, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(*_: object) -> Step[None]:
+        yield from ()
+        raise EngineUnreachable("gone")
+
+    monkeypatch.setattr(read, "list_displaced", fail)
+    item = {"type": "observation", "content": "x"}
+    with serving_here(embedded_url) as here, here.client() as http:
+        answer = http.post(f"/pages/{page}/{path}", json={"observations": [item]} if "batch" in path else item)
+    assert (answer.status_code, answer.json()["displaced"]) == (201, [])
+    assert len(bus.page(page).list()) == 1
 
 
 def test_a_write_with_the_etag_of_an_older_read_is_refused(http, page):
