@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import sys
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def _code(kind: ObservationType) -> str:
 def _literal(value: object) -> str:
     if not isinstance(value, str | int):
         raise SystemExit(f"{SOURCE.name}: this tool cannot write {value!r} yet")
-    return f'"{value}"' if isinstance(value, str) else format(value, "_")
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else format(value, "_")
 
 
 def main() -> int:

@@ -105,6 +105,7 @@ COMMANDS: dict[str, frozenset[str]] = {
     "context exposure {open}": READS,
     "status": READS,
     "types list": READS,
+    "types show": READS,
     "dead-letters list {subscription}": READS,
     "dead-letters retry {subscription} --all": SUBSCRIBES,
     "dead-letters drop {subscription} --all": SUBSCRIBES,
