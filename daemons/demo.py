@@ -52,7 +52,7 @@ def run_demo(
     complain = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
     is_kept = False
     try:
-        report = Report(Console(quiet=as_json, highlight=False))
+        report = Report(_Output(quiet=as_json, highlight=False))
         with interruptible() as interrupted:
             log_path = Path(log) if log is not None else None
             outcome = _Demo(directory, log_path, url, report, serve, pause).run(interrupted)
@@ -72,6 +72,15 @@ def run_demo(
     finally:
         if not is_kept:
             shutil.rmtree(directory, ignore_errors=True)
+
+
+class _Output(Console):
+    """Standard output. Its reader may leave early, as `head` does; then the demo is cleaned up, as after an error."""
+
+    def on_broken_pipe(self) -> None:
+        """Fail as Python does, instead of ending the process with 1, and print nothing more."""
+        self.quiet = True
+        raise BrokenPipeError
 
 
 class _Demo:

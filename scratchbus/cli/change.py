@@ -186,7 +186,7 @@ def claim_next(invocation: Invocation, by: str | None, **options: Any) -> None:
     with _open_for_holder(invocation, by, "a claim needs a holder") as (opened, holder):
         job = opened.page.claim_next(by=holder, **given(**options))
         if job is None:
-            raise NotFound(f"nothing on page {opened.page.name!r} is free; see `scratchbus active`")
+            raise NotFound(f"nothing on page {opened.page.name!r} is free; see {invocation.hint('active')}")
     if not invocation.as_json:
         _show_claim(invocation, job.id, job.claim)
     show_change(invocation, "next", job.observation)

@@ -76,7 +76,7 @@ def watch(invocation: Invocation) -> None:
         if invocation.out.is_terminal:
             from scratchbus.cli.screen import run_screen  # late: rich takes longer to import than `--help` may take
 
-            run_screen(opened, invocation.out)
+            run_screen(opened, invocation)
         else:
             _print_changes(invocation, opened)
 

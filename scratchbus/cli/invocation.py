@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -84,6 +85,16 @@ class Invocation:
                     self.source = found.claim.by
         with self.open() as opened:
             yield opened
+
+    def hint(self, command: str) -> str:
+        """Return a command to run next, with the options by which this one found its page and bus.
+
+        A URL with a user and a password is left to the reader.
+        """
+        url = "URL" if self.url is not None and "@" in self.url else self.url
+        options = {"--config": self.config, "--url": url, "--bus": self.bus, "--page": self.page}
+        given = [f"{name} {shlex.quote(value)}" for name, value in options.items() if value is not None]
+        return f"`{' '.join(['scratchbus', *given, command])}`"
 
     def speak_as(self, name: str | None) -> None:
         """Set the source, unless the options or settings name one."""

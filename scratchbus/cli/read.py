@@ -18,7 +18,6 @@ from scratchbus.errors import NotFound
 _DEFAULT_LIMIT = 100
 _MAX_COUNTED = 1_000  # of those not shown
 _COUNT = click.IntRange(min=1)
-_EMPTY = "The page is empty; add something with `scratchbus add TYPE CONTENT --source NAME`, or give another --page"
 
 
 @command(
@@ -71,7 +70,9 @@ def list_(
         )
         blocked = blocked_in(opened.page, found) if invocation.out.is_terminal else frozenset()
     columns = columns_at(blocked=blocked)
-    invocation.out.listing(columns, found, empty="Nothing matches" if filters or after is not None else _EMPTY)
+    how = invocation.hint("add TYPE CONTENT --source NAME")
+    empty = f"The page is empty; add something with {how}, or give another --page"
+    invocation.out.listing(columns, found, empty="Nothing matches" if filters or after is not None else empty)
     if remaining:
         invocation.out.remark(
             f"{_count_text(remaining)} more match: go on with --after {short(found[-1].id)}, or show all with --all"
@@ -91,7 +92,7 @@ def active(invocation: Invocation, limit: int | None) -> None:
         found = opened.page.active(limit)
         is_full = len(found) == limit
         remaining = len(opened.page.active(len(found) + _MAX_COUNTED)) - len(found) if is_full else 0
-    invocation.out.listing(columns_at(), found, empty="Nothing is active; see all with `scratchbus list`")
+    invocation.out.listing(columns_at(), found, empty=f"Nothing is active; see all with {invocation.hint('list')}")
     if remaining > 0:
         invocation.out.remark(f"{_count_text(remaining)} more are active: show all without --limit")
 
@@ -106,7 +107,9 @@ def ready(invocation: Invocation, limit: int | None) -> None:
     """
     with invocation.open() as opened:
         found = opened.page.ready(limit)
-    invocation.out.listing(columns_at(), found, empty="Nothing is ready; see what is going on with `scratchbus active`")
+    invocation.out.listing(
+        columns_at(), found, empty=f"Nothing is ready; see what is going on with {invocation.hint('active')}"
+    )
 
 
 @command(examples=("scratchbus show 8F3K2M9Q --history",), shared=PAGE)
@@ -130,7 +133,9 @@ def show(invocation: Invocation, id: str, with_history: bool) -> None:
     elif with_history:
         show_gone(invocation, opened.page.name, full_id, events or ())
     else:
-        raise NotFound(f"{full_id} is no longer on page {opened.page.name!r}; see `scratchbus history {full_id}`")
+        raise NotFound(
+            f"{full_id} is no longer on page {opened.page.name!r}; see {invocation.hint(f'history {full_id}')}"
+        )
 
 
 @command(examples=("scratchbus trace goal-17", "scratchbus --json trace goal-17 | jq .motives"), shared=PAGE)

@@ -15,9 +15,8 @@ from rich.text import Text
 import scratchbus
 from scratchbus.cli.event_view import RECENT, columns_of
 from scratchbus.cli.follow import list_open
-from scratchbus.cli.invocation import OpenPage
+from scratchbus.cli.invocation import Invocation, OpenPage
 from scratchbus.cli.observation_view import columns_at
-from scratchbus.cli.output import Output
 from scratchbus.cli.text import plural
 from scratchbus.errors import ScratchbusError
 
@@ -28,11 +27,12 @@ _EVENT_ROWS = 5  # events shown below the page
 class Screen:
     """The open observations of a page by priority, and below them the last events."""
 
-    def __init__(self, opened: OpenPage, out: Output) -> None:
+    def __init__(self, opened: OpenPage, invocation: Invocation) -> None:
         self._page = opened.page
-        self._out = out
+        self._out = invocation.out
+        self._whole = invocation.hint("active")
         self._events: deque[scratchbus.Event] = deque(maxlen=_EVENT_ROWS)
-        self._open = list_open(self._page, out.console.height)
+        self._open = list_open(self._page, self._out.console.height)
         self._is_stale = False
 
     def add(self, event: scratchbus.Event) -> None:
@@ -67,18 +67,19 @@ class Screen:
         else:
             parts.append(Text("Nothing is open; new observations appear here", style="dim"))
         if is_cut:
-            parts.append(Text("… and more: see `scratchbus active`", style="dim"))
+            parts.append(Text(f"… and more: see {self._whole}", style="dim"))
         if events:
             parts += [Text(), self._out.rich_table(columns_of(*RECENT), events)]
         return Group(*parts)
 
 
-def run_screen(opened: OpenPage, out: Output) -> None:
+def run_screen(opened: OpenPage, invocation: Invocation) -> None:
     """Draw the page until interrupted or terminated."""
     start, stop = opened.bus.position(), threading.Event()
-    screen = Screen(opened, out)
+    screen = Screen(opened, invocation)
     signal.signal(signal.SIGTERM, lambda *_: stop.set())  # so that the terminal is restored
-    with Live(console=out.console, screen=True, refresh_per_second=_PER_SECOND, get_renderable=screen.draw):
+    console = invocation.out.console
+    with Live(console=console, screen=True, refresh_per_second=_PER_SECOND, get_renderable=screen.draw):
         for event in opened.bus.events(start, follow=True, pages=[opened.page.name], stop=stop):
             screen.add(event)
     sys.exit(128 + signal.SIGTERM)  # the exit code that shells give a signal

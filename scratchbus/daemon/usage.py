@@ -15,7 +15,13 @@ def usage_line(problem: click.ClickException, program: str) -> str:
 
 
 def _said_by(problem: click.ClickException) -> str:
-    """Return what is wrong; of the options that a mistyped one resembles, the most similar alone."""
+    """Return what is wrong; of the options that a mistyped one resembles, the most similar alone.
+
+    Of a missing option, it also names the environment variable.
+    """
     if isinstance(problem, click.NoSuchOption) and problem.possibilities:
         return f"{problem.message} Did you mean {problem.possibilities[0]!r}?"
-    return problem.format_message()
+    said = problem.format_message()
+    if isinstance(problem, click.MissingParameter) and problem.param is not None and problem.param.envvar:
+        return f"{said.rstrip('.')}; give it, or set {problem.param.envvar}"
+    return said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -238,7 +239,19 @@ def test_resolved_observations_are_cleared_and_keep_their_history(cli: Cli):
     ]  # fmt: skip
     gone = cli("show", ids[0])
     assert gone.code == 3
-    assert f"scratchbus history {ids[0]}" in gone.err
+    assert f"see `scratchbus --page {cli.page} history {ids[0]}`" in gone.err
+
+
+def test_what_to_run_next_leads_to_the_same_page(cli: Cli, tmp_path: Path):
+    id = cli.add()
+    cli("resolve", id)
+    settings = tmp_path / "the settings.yaml"
+    settings.write_text("source: ada\n")
+    said = cli("active", "--config", str(settings)).err
+    program, *arguments = shlex.split(said.split("`")[1])
+    assert (program, "--config" in arguments) == ("scratchbus", True)
+    assert id in cli.anywhere(*arguments).out
+    assert "secret" not in cli("active", "--url", "redis://ada:secret@127.0.0.1:1/0").err
 
 
 def test_what_is_next_is_claimed_by_type_and_tag(cli: Cli):

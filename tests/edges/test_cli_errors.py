@@ -75,6 +75,7 @@ def test_the_exit_codes_are_those_that_are_documented():
         (["claim", _NOBODY], "--by"),
         (["release", _NOBODY], "--by"),
         (["resolve"], "missing argument"),
+        (["note", "list"], "missing option '--session'; give it, or set SCRATCHBUS_SESSION; see"),
         (["types", "pull"], "`scratchbus types --help`"),
         (["completion", "tcsh"], "bash"),
         (["show", "a\udcff"], "UTF-8"),

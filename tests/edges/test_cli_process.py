@@ -123,7 +123,7 @@ def test_a_pipe_gets_plain_columns_with_whole_ids(cli: Cli):
 def test_a_pipe_that_is_closed_ends_the_command_quietly(cli: Cli, home: Path):
     with Bus.connect(f"embedded:{home}", source="test", max_observations=10_000) as bus:
         bus.page(cli.page).add_many([NewObservation(type="observation", content="x" * 400) for _ in range(1_000)])
-    for command in (["list", "--all"], ["tail"], ["list", "--all", "--json"]):
+    for command in (["list", "--all"], ["tail"], ["list", "--all", "--json"], ["demo"]):
         with subprocess.Popen(
             [*PROGRAM, "--page", cli.page, *command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as process:
@@ -163,12 +163,12 @@ def test_streams_that_are_closed_are_like_the_null_device(cli: Cli):
 
 @pytest.mark.parametrize(
     ("command", "hint"),
-    [("list", "scratchbus add"), ("active", "scratchbus list")],
+    [("list", "add TYPE CONTENT --source NAME`"), ("active", "list`")],
 )
 def test_where_nothing_is_it_says_what_to_do(cli: Cli, command: str, hint: str):
     done = cli.process(command)
     assert (done.code, done.out) == (0, "")
-    assert hint in done.err
+    assert f"`scratchbus --page {cli.page} {hint}" in done.err
     assert cli.process(command, "--json") == (0, "", "")
 
 
