@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -156,6 +157,25 @@ def test_a_lazy_module_is_imported_when_something_in_it_is_used():
         "print(before, 'calendar' in sys.modules, first is again is sys.modules['calendar'].monthrange)"
     )
     assert _ran(code).stdout.split() == ["False", "True", "True"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("package", ["scratchbus", "scratchbus.daemon"])
+def test_each_public_name_can_be_the_first_that_a_process_uses(package: str):
+    code = (
+        "import os, sys\nfrom importlib import import_module\nmodule = import_module(sys.argv[1])\n"
+        "for name in module.__all__:\n    sys.stdout.flush()\n"
+        "    if not os.fork():\n        getattr(module, name)\n        print(name)\n        sys.exit()\n    os.wait()"
+    )
+    assert _ran(code, package).stdout.split() == import_module(package).__all__
+
+
+def test_what_is_lazy_in_a_package_may_be_a_module():
+    code = (
+        "import scratchbus\nfrom scratchbus.telemetry.lazy import lazy\n"
+        "print(lazy('xml').dom.__name__, scratchbus.events.__name__)"
+    )
+    assert _ran(code).stdout.split() == ["xml.dom", "scratchbus.domain.events"]
 
 
 def test_a_lazy_module_without_a_name_says_so():

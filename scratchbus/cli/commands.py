@@ -55,6 +55,9 @@ ENGINE = (*OUTPUT, "url", "bus", "config")
 PAGE = (*ENGINE, "page")
 """The shared options of a command that reads a page."""
 
+_SHOWING = ("list", "query", "read")
+"""The names of the commands of groups that show all there is."""
+
 ALL = tuple(str(option.name) for option in SHARED)
 
 
@@ -117,8 +120,8 @@ class BusGroup(BusCommand, click.Group):
         super().__init__(*args, shared=shared, **options)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command; `ls` is `list`, and both are `query` or `read` where that shows all there is."""
-        names = ("list", "query", "read") if cmd_name in ("ls", "list") else (cmd_name,)
+        """Return a command; `ls`, `list` and `show` are each the one that shows all there is."""
+        names = (cmd_name, *_SHOWING) if cmd_name in ("ls", "list", "show") else (cmd_name,)
         return next((self.commands[name] for name in names if name in self.commands), None)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -49,9 +49,9 @@ def lazy(name: str) -> Any:
 
 
 def import_from(module: str, name: str) -> Any:
-    """Import a module, one thread at a time, and return its attribute with this name."""
+    """Return what `from module import name` imports, for one thread at a time."""
     with _importing:
-        return getattr(import_module(module), name)
+        return getattr(__import__(module, fromlist=(name,)), name)  # a module of a package is imported too
 
 
 def import_all() -> None:

@@ -350,6 +350,14 @@ def test_a_list_is_called_list_everywhere_and_ls_is_the_same():
     assert found >= 8
 
 
+@pytest.mark.parametrize(("group", "shows"), [("todo", "read"), ("notepad", "read"), ("facts", "query")])
+def test_list_and_show_are_what_shows_all_there_is(group: str, shows: str):
+    context = click.Context(root)
+    found = root.get_command(context, group)
+    assert isinstance(found, click.Group)
+    assert all(found.get_command(context, name) is found.commands[shows] for name in ("ls", "list", "show"))
+
+
 def test_options_are_accepted_only_where_they_act(cli: Cli):
     for arguments in (("status", "--page", "x"), ("active", "--source", "x"), ("stop", "--bus", "x")):
         refused = main(arguments)
