@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -265,6 +266,20 @@ def start(guarded: GuardedServer) -> Iterator[Start]:
     for process in started:
         process.kill()
         process.communicate()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_works_in_a_process_that_has_done_nothing_else(
+    guarded: GuardedServer, things: dict[str, str], command: str, tmp_path: Path
+) -> None:
+    """In the process of the tests, and in those that the launcher forks, everything is imported already."""
+    environment = {"SCRATCHBUS_URL": guarded.url_of("admin"), "SCRATCHBUS_ARCHIVE_URL": str(tmp_path / "archive")}
+    done = subprocess.run(
+        [sys.executable, "-m", "scratchbus.cli", "--source", "me", *command.format(**things).split()],
+        env={**os.environ, **environment}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == OK, done.stderr
 
 
 @pytest.mark.parametrize("role", sorted(READS - COMMITS))
