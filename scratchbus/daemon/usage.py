@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import click
 
+_CUTOFF = 0.62
+"""How similar an option must be to be suggested, from 0 to 1."""
+
 
 def usage_line(problem: click.ClickException, program: str) -> str:
     """Return one line that says what is wrong with the command line, and which --help describes it."""
@@ -20,7 +23,11 @@ def _said_by(problem: click.ClickException) -> str:
     Of a missing option, it also names the environment variable.
     """
     if isinstance(problem, click.NoSuchOption) and problem.possibilities:
-        return f"{problem.message} Did you mean {problem.possibilities[0]!r}?"
+        from difflib import get_close_matches  # late: only a mistake needs it
+
+        bare = [name.lstrip("-") for name in problem.possibilities]
+        similar = get_close_matches(problem.option_name.lstrip("-"), bare, 1, _CUTOFF)  # the dashes say nothing
+        return f"{problem.message} Did you mean '--{similar[0]}'?" if similar else problem.message
     said = problem.format_message()
     if isinstance(problem, click.MissingParameter) and problem.param is not None and problem.param.envvar:
         return f"{said.rstrip('.')}; give it, or set {problem.param.envvar}"

@@ -66,6 +66,7 @@ def test_the_exit_codes_are_those_that_are_documented():
         (["lst"], "did you mean 'list'?"),
         (["list", "--typ", "x"], "no such option '--typ'. did you mean '--type'? see `scratchbus list --help`"),
         (["list", "--tags", "x"], "did you mean '--tag'?"),
+        (["link", _NOBODY, "--action", "x"], "no such option '--action'; see `scratchbus link --help`"),
         (["update", _NOBODY, "--expected-version", "3"], "nothing to update; give --content"),
         (["add", "observation"], "missing argument 'CONTENT'"),
         (["add", "observation", "x"], "--source"),
