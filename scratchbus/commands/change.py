@@ -24,6 +24,7 @@ from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, TooLarge, shown
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.writes import MAX_BATCH, Op, Write
+from scratchbus.readmodel.history import check_erased
 from scratchbus.readmodel.queries import get
 from scratchbus.readmodel.scope import Core
 
@@ -289,4 +290,5 @@ def clear_resolved(core: Core, page: str, arguments: dict[str, Any]) -> Step[Non
         event = occasion.event(Cleared, id, f"/{index}" if index else "")
         closed = lifecycle.of_class("closed")
         writes.append(Write(event, Op.CLEAR, occasion.digest, allowed=closed, verb="cleared", lifecycle=lifecycle))
-    yield from append(core.log, page, writes)
+    appended = yield from append(core.log, page, writes)
+    yield from check_erased(core.log, appended.recalled or ())

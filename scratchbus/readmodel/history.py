@@ -88,6 +88,15 @@ def read_events(log: Log, positions: Sequence[Position]) -> Step[list[AnyEvent]]
     return [decode_entry(entry, positions[0].shard) for entry in entries]
 
 
+def check_erased(log: Log, positions: Sequence[Position]) -> Step[None]:
+    """Raise NotFound if one of the events that were at these positions, all of one shard, was erased."""
+    if positions:
+        remaining = yield from not_erased(log.keys(positions[0].shard), positions)
+        for position in positions:
+            if position not in remaining:
+                raise NotFound(f"the event at {position} was erased; the history of its subject says why")
+
+
 def known_events(log: Log, positions: Sequence[Position]) -> Step[list[AnyEvent]]:
     """Return the events that were at these positions just now.
 
@@ -96,8 +105,6 @@ def known_events(log: Log, positions: Sequence[Position]) -> Step[list[AnyEvent]
     events = yield from read_events(log, positions)
     if len(events) < len(positions):
         found = {event.position for event in events}
-        missing = [position for position in positions if position not in found]
-        if not (yield from not_erased(log.keys(missing[0].shard), missing)):
-            raise NotFound(f"the event at {missing[0]} was erased; the history of its subject says why")
+        yield from check_erased(log, [position for position in positions if position not in found])
         raise LogRewound(f"shard {positions[0].shard}: the log was replaced meanwhile; try again")
     return events

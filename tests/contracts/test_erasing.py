@@ -252,6 +252,16 @@ def test_a_retry_of_a_write_that_was_erased_is_told_so(bus: Bus, page: Page) -> 
         page.add("observation", SECRET, event_id="mine")
 
 
+def test_a_retry_that_clears_what_was_erased_is_told_so(bus: Bus, page: Page) -> None:
+    one, two = (page.add("observation", content) for content in (SECRET, "kept"))
+    for each in (one, two):
+        page.resolve(each.id)
+    page.clear_resolved([two.id, one.id], event_id="mine")
+    page.erase(one.id, reason="asked for")
+    with pytest.raises(NotFound, match="was erased"):
+        page.clear_resolved([two.id, one.id], event_id="mine")
+
+
 @pytest.mark.parametrize("erased", [(0,), (1,), (0, 1)], ids=["the first", "the second", "both"])
 def test_a_retry_under_a_generated_id_does_not_bring_back_what_was_erased(
     bus: Bus, page: Page, erased: tuple[int, ...]
