@@ -14,7 +14,7 @@ from scratchbus.cli.invocation import Invocation, pass_invocation
 from scratchbus.cli.observation_view import show_change
 from scratchbus.cli.shell_completion import statuses, type_names
 from scratchbus.cli.text import short
-from scratchbus.errors import EngineError, LogError
+from scratchbus.errors import ScratchbusError
 
 _KEY_VALUE: dict[str, Any] = {"multiple": True, "callback": pairs, "metavar": "KEY=VALUE"}
 
@@ -88,7 +88,7 @@ def add(
             **given(**fields),
         )
         displaced: list[scratchbus.Observation] = []
-        with suppress(EngineError, LogError):  # it is added all the same
+        with suppress(ScratchbusError):  # it is added all the same
             displaced = opened.page.displaced(observation)
     if invocation.as_json or invocation.out.is_terminal:
         show_change(invocation, "added" if observation.version == 1 else "counted", observation)

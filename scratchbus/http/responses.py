@@ -45,7 +45,9 @@ def _observation() -> Schema:
 
 
 KEPT: Final = component("Observation", _observation())
-_DISPLACED: Final = listed(ID, description="The observations displaced to make room.")
+_DISPLACED: Final = or_null(
+    listed(ID, description="The observations displaced to make room; null if the engine, which added, could not say.")
+)
 _ADDED: Final = component(
     "AddedObservation",
     {"allOf": [KEPT, {"type": "object", "required": ["displaced"], "properties": {"displaced": _DISPLACED}}]},

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, cast
 from pydantic import Field
 
 from scratchbus import EVENT_KINDS, NewObservation, Observation
-from scratchbus.errors import EngineError, InvalidField, LogError
+from scratchbus.errors import InvalidField, ScratchbusError
 from scratchbus.mcp.answers import (
     AddedIds,
     AddedObservation,
@@ -107,7 +107,7 @@ class ObservationTools(ToolGroup):
             if each.version == 1 and each.position.seq - 1 != seq:
                 asked.append(each)
             seq = each.position.seq
-        with suppress(EngineError, LogError):  # the observations are added all the same
+        with suppress(ScratchbusError):  # the observations are added all the same
             return [displaced.id for displaced in await self._page.displaced(asked)]
         return []
 

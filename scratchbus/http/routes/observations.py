@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from scratchbus import AsyncPage, NewObservation, Observation
-from scratchbus.errors import EngineError, LogError
+from scratchbus.errors import ScratchbusError
 from scratchbus.http import examples, problems
 from scratchbus.http.documents import (
     answer,
@@ -129,11 +129,11 @@ async def add_observations(request: Request, bus: PublishBus, caller: CallerOf, 
     return answer({**listing(added), "displaced": await _displaced(bus.page(page), added)}, 201)
 
 
-async def _displaced(page: AsyncPage, added: Observation | list[Observation]) -> list[str]:
-    """Return the ids of what made room for observations; none if the engine, which has just added them, cannot say."""
-    with suppress(EngineError, LogError):  # they are added all the same
+async def _displaced(page: AsyncPage, added: Observation | list[Observation]) -> list[str] | None:
+    """Return the ids of what made room for observations; None if the engine, which has just added them, cannot say."""
+    with suppress(ScratchbusError):  # they are added all the same
         return [each.id for each in await page.displaced(added)]
-    return []
+    return None
 
 
 @router.get("/pages/{page}/active", responses={200: ACTIVE})

@@ -102,7 +102,7 @@ def test_an_addition_is_answered_though_whom_it_displaced_cannot_be_read(
     item = {"type": "observation", "content": "x"}
     with serving_here(embedded_url) as here, here.client() as http:
         answer = http.post(f"/pages/{page}/{path}", json={"observations": [item]} if "batch" in path else item)
-    assert (answer.status_code, answer.json()["displaced"]) == (201, [])
+    assert (answer.status_code, answer.json()["displaced"]) == (201, None)
     assert len(bus.page(page).list()) == 1
 
 
