@@ -65,7 +65,7 @@ IN_PIPES = sys.maxsize
 """The `min_terminal` of a column that no terminal shows."""
 
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # spreadsheets take the wide ones too
-_FRAME = 8  # columns of a card beside its names and values
+_FRAME = 6  # columns of a card beside its content
 _ON_ONE_LINE = {ord("\r"): None, ord("\n"): " ", ord("\t"): " "}
 
 
@@ -236,30 +236,51 @@ class Output:
             return
         from rich.console import Group
         from rich.panel import Panel
-        from rich.table import Table
         from rich.text import Text
 
-        pairs = list(pairs)
-        names = max((len(name) for name, _ in pairs), default=0)
-        words = (word for _, cell in pairs for word in cell.rich.plain.split())
-        if names + max(map(len, words), default=0) + _FRAME > self.console.width:
-            details = [Text.assemble((name.ljust(names + 2), "dim"), cell.rich) for name, cell in pairs]
-            for line in [_joined(title, " · "), Text(f"{scratchbus.visible(body)}\n" if body else ""), *details]:
-                self.console.print(line, soft_wrap=True)
-            return
-        grid = Table.grid(padding=(0, 2, 0, 0))
-        grid.add_column(style="dim")
-        grid.add_column(overflow="fold")
-        for name, cell in pairs:
-            grid.add_row(name, cell.rich)
-        content = Group(Text(f"{scratchbus.visible(body)}\n"), grid) if body else grid
-        self.console.print(
-            Panel(content, title=_joined(title, " · "), title_align="left", padding=(1, 2), expand=False)
+        details, heading, content = (
+            [(name, cell.rich) for name, cell in pairs],
+            _joined(title, " · "),
+            scratchbus.visible(body),
         )
+        names = max((len(name) for name, _ in details), default=-2) + 2
+        widths = [heading.cell_len, _longest_word(content), *(names + _longest_word(text.plain) for _, text in details)]
+        if max(widths) + _FRAME <= self.console.width:
+            grid = _grid(names, details)
+            whole = Group(Text(f"{content}\n"), grid) if body else grid
+            self.console.print(Panel(whole, title=heading, title_align="left", padding=(1, 2), expand=False))
+            return
+        self.console.print(heading, soft_wrap=True)
+        for line in [*content.splitlines(), ""] if body else []:
+            self.console.print(Text(line), soft_wrap=_longest_word(line) > self.console.width)
+        for name, value in details:
+            if names + _longest_word(value.plain) > self.console.width:
+                self.console.print(Text.assemble((name.ljust(names), "dim"), value), soft_wrap=True)
+            else:
+                self.console.print(_grid(names, [(name, value)]))
 
     def _write(self, line: str) -> None:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
+
+
+def _longest_word(text: str) -> int:
+    """Return the columns of the longest word of a text."""
+    from rich.cells import cell_len
+
+    return max(map(cell_len, text.split()), default=0)
+
+
+def _grid(names: int, details: Iterable[tuple[str, Text]]) -> Table:
+    """Return named details in two columns, the first one of this width."""
+    from rich.table import Table
+
+    grid = Table.grid()
+    grid.add_column(style="dim", width=names)
+    grid.add_column(overflow="fold")
+    for row in details:
+        grid.add_row(*row)
+    return grid
 
 
 def paragraphs(text: str) -> str:

@@ -52,7 +52,10 @@ def show(invocation: Invocation) -> None:
     """Print the types of the bus as YAML, to edit and push."""
     with invocation.connect() as bus:
         text, version = bus.types.text, bus.types_version
-    invocation.out.text({"version": version, "text": text}, text.rstrip("\n"))
+    if invocation.as_json:
+        invocation.out.document({"version": version, "text": text})
+    else:
+        invocation.out.line(text.removesuffix("\n"))
 
 
 @types.command(examples=("scratchbus types check config/observation_types.yaml",), shared=OUTPUT)

@@ -410,6 +410,16 @@ def test_the_types_are_listed_checked_and_pushed(cli: Cli, tmp_path: Path):
     assert cli(*own, "types", "push", str(shipped("observation_types.yaml"))).code == 4
 
 
+def test_the_types_that_are_shown_are_those_that_were_pushed(cli: Cli, tmp_path: Path):
+    file, own = tmp_path / "types.yaml", ("--bus", "exact")
+    text = "types:\n  ticket:\n    priority: 1\n    description: |+\n      To do\n\n\n"
+    file.write_text(text)
+    cli.json(*own, "types", "push", str(file))
+    shown = cli(*own, "types", "show").out
+    assert shown == text
+    assert cli.json(*own, "types", "show").document["text"] == text
+
+
 def test_status_says_where_the_engine_is(cli: Cli, home: Path):
     for _ in range(9):  # only the busiest pages are named
         cli.add()

@@ -131,6 +131,43 @@ def test_a_word_too_long_for_a_card_stays_whole(
     assert {"a · b", "several words", "more"} <= {line.strip(" │╭╮─") for line in shown.splitlines()}
 
 
+@pytest.mark.parametrize(
+    ("url", "is_framed"),
+    [
+        ("https://ci.example.com/builds/0123456789", True),
+        ("https://ci.example.com/builds/0123456789/0123456789/log?x=1", False),
+        ("https://例え.テスト/長長長長長長長長長長長長長長長長長長", False),  # two columns each
+    ],
+)
+@pytest.mark.parametrize("where", ["title", "body", "details"])
+def test_a_card_breaks_no_word(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, url: str, is_framed: bool, where: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "56")
+    out, words = Output(no_color=True), "many words " * 20
+    out.is_terminal = True
+    title, body, detail = (f"see {url}" if name == where else "short" for name in ("title", "body", "details"))
+    out.block({}, [Cell(title)], f"{body}\n{words}", [("url", Cell(detail)), ("more", Cell(words))])
+    shown = capsys.readouterr().out
+    assert url in shown
+    assert ("╭" in shown) == is_framed
+    assert set(shown.split()) - set("│╭╮╰╯") <= {
+        "many",
+        "words",
+        "see",
+        "short",
+        "more",
+        "url",
+        url,
+        *re.findall("[─╭╮╰╯]+", shown),
+    }
+    plain = [line.strip("│ ") for line in shown.splitlines() if url not in line]
+    assert max(map(len, plain)) <= 56
+    (first,) = [index for index, line in enumerate(plain) if line.startswith("more")]
+    indent = shown.splitlines()[first + 1].partition("many" if "many" in plain[first + 1][:5] else "words")[0]
+    assert len(indent.strip("│")) >= len("more  ")
+
+
 def test_json_says_the_same_with_escapes() -> None:
     document = json.dumps({"a": f"{HOSTILE}\U000e0041é"}, ensure_ascii=False)
     assert escaped(document).isprintable()
