@@ -8,6 +8,8 @@ import signal
 import socket
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from itertools import cycle
 from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Self
@@ -37,13 +39,28 @@ def system_binary() -> Path | None:
     return Path(found) if found else None
 
 
-_PORTS = range(10_000, 22_000)  # where no client's end of a connection is, so that a killed server gets its port again
+_WORKERS = 8
+
+
+def _own_ports() -> Iterator[int]:
+    """Yield the ports of this process, again and again, in an order that no test's seed decides.
+
+    No worker of a test run gets those of another, and none gets one twice before its server is there. No client's end
+    of a connection is among them, so a killed server gets its port again.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    ports = list(range(10_000 + worker % _WORKERS, 22_000, _WORKERS))
+    SystemRandom().shuffle(ports)
+    return cycle(ports)
+
+
+_ports = _own_ports()
 
 
 def free_port() -> int:
     """Return a port that is free, and not one that the system gives to clients."""
     while True:
-        port = SystemRandom().choice(_PORTS)  # whatever the tests of another process have seeded
+        port = next(_ports)
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
