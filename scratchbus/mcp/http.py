@@ -35,19 +35,21 @@ class _Uvicorn(uvicorn.Server):
 async def serve_http(
     app: AbstractAsyncContextManager[ASGIApp], listener: socket.socket, when_ready: Callable[[], None]
 ) -> None:
-    """Serve an application at `PATH` until SIGTERM or SIGINT."""
-    async with anyio.create_task_group() as tasks, app as endpoint:
-        routed = Starlette(routes=[Route(PATH, endpoint)])
-        config = uvicorn.Config(routed, lifespan="off", log_config=None, access_log=False, timeout_graceful_shutdown=1)
-        server = _Uvicorn(config)
-        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    """Serve an application at `PATH` until SIGTERM or SIGINT, also if one comes while the application starts."""
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with anyio.create_task_group() as tasks, app as endpoint:
+            routed = Starlette(routes=[Route(PATH, endpoint)])
+            config = uvicorn.Config(
+                routed, lifespan="off", log_config=None, access_log=False, timeout_graceful_shutdown=1
+            )
+            server = _Uvicorn(config)
             tasks.start_soon(server.serve, [listener])
             when_ready()
             await anext(aiter(signals))
-        end = threading.Timer(GRACE, _exit, (0,))  # acknowledged writes are in the log, so nothing is lost
-        end.daemon = True
-        end.start()
-        server.should_exit = True
+            end = threading.Timer(GRACE, _exit, (0,))  # acknowledged writes are in the log, so nothing is lost
+            end.daemon = True
+            end.start()
+            server.should_exit = True
 
 
 def listen(where: str) -> tuple[socket.socket, str]:

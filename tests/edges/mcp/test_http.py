@@ -243,6 +243,30 @@ async def test_a_signal_ends_it_though_a_client_listens(embedded_url: str, tmp_p
     assert "Traceback" not in said
 
 
+def test_a_signal_ends_it_while_it_starts():
+    code = """
+import os, signal, sys
+from contextlib import asynccontextmanager
+import anyio
+from scratchbus.mcp.http import listen, serve_http
+from starlette.applications import Starlette
+
+@asynccontextmanager
+async def starting():
+    async with anyio.create_task_group():
+        os.kill(os.getpid(), signal.SIGTERM)
+        yield Starlette()
+
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # as the command does
+listener, _ = listen("0")
+anyio.run(serve_http, starting(), listener, lambda: None)
+"""
+    done = subprocess.run(
+        [*launcher.command("-c", code)], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
