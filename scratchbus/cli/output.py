@@ -65,7 +65,6 @@ IN_PIPES = sys.maxsize
 """The `min_terminal` of a column that no terminal shows."""
 
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # spreadsheets take the wide ones too
-_FRAME = 6  # columns of a card beside its content
 _ON_ONE_LINE = {ord("\r"): None, ord("\n"): " ", ord("\t"): " "}
 
 
@@ -234,53 +233,14 @@ class Output:
             for name, cell in pairs:
                 self.line(f"{name and name + ':':<12} {cell.plain}")
             return
-        from rich.console import Group
-        from rich.panel import Panel
-        from rich.text import Text
+        from scratchbus.cli.card import print_card  # late: it imports rich, which pipes do not need
 
-        details, heading, content = (
-            [(name, cell.rich) for name, cell in pairs],
-            _joined(title, " · "),
-            scratchbus.visible(body),
-        )
-        names = max((len(name) for name, _ in details), default=-2) + 2
-        widths = [heading.cell_len, _longest_word(content), *(names + _longest_word(text.plain) for _, text in details)]
-        if max(widths) + _FRAME <= self.console.width:
-            grid = _grid(names, details)
-            whole = Group(Text(f"{content}\n"), grid) if body else grid
-            self.console.print(Panel(whole, title=heading, title_align="left", padding=(1, 2), expand=False))
-            return
-        self.console.print(heading, soft_wrap=True)
-        for line in [*content.splitlines(), ""] if body else []:
-            self.console.print(Text(line), soft_wrap=_longest_word(line) > self.console.width)
-        for name, value in details:
-            if names + _longest_word(value.plain) > self.console.width:
-                self.console.print(Text.assemble((name.ljust(names), "dim"), value), soft_wrap=True)
-            else:
-                self.console.print(_grid(names, [(name, value)]))
+        details = [(name, cell.rich) for name, cell in pairs]
+        print_card(self.console, _joined(title, " · "), scratchbus.visible(body), details)
 
     def _write(self, line: str) -> None:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
-
-
-def _longest_word(text: str) -> int:
-    """Return the columns of the longest word of a text."""
-    from rich.cells import cell_len
-
-    return max(map(cell_len, text.split()), default=0)
-
-
-def _grid(names: int, details: Iterable[tuple[str, Text]]) -> Table:
-    """Return named details in two columns, the first one of this width."""
-    from rich.table import Table
-
-    grid = Table.grid()
-    grid.add_column(style="dim", width=names)
-    grid.add_column(overflow="fold")
-    for row in details:
-        grid.add_row(*row)
-    return grid
 
 
 def paragraphs(text: str) -> str:
