@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from scratchbus.cli.invocation import Invocation
 from scratchbus.settings import shipped
 from tests.edges.conftest import Cli, Result
 from tests.waiting import PATIENCE
@@ -251,7 +252,12 @@ def test_what_to_run_next_leads_to_the_same_page(cli: Cli, tmp_path: Path):
     program, *arguments = shlex.split(said.split("`")[1])
     assert (program, "--config" in arguments) == ("scratchbus", True)
     assert id in cli.anywhere(*arguments).out
-    assert "secret" not in cli("active", "--url", "redis://ada:secret@127.0.0.1:1/0").err
+
+
+def test_what_to_run_next_tells_no_password():
+    asked = Invocation()
+    asked.url, asked.page = "redis://ada:secret@localhost/0", "a page"
+    assert asked.hint("list") == "`scratchbus --url URL --page 'a page' list`"
 
 
 def test_what_is_next_is_claimed_by_type_and_tag(cli: Cli):
