@@ -38,6 +38,7 @@ from scratchbus.subscriptions import (
     consumer,
     window,
 )
+from scratchbus.subscriptions.consumer import NAP
 from tests.engines import ALL
 from tests.inspection import forget, keys_of, now_ms, raw_append, send
 from tests.waiting import eventually
@@ -338,14 +339,14 @@ def test_a_handler_that_never_returns_loses_its_lease(connect):
 
 
 def test_a_lease_lasts_as_long_as_its_consumer_is_there(connect):
-    one = connect("one", subscription_lease="4s")
-    two = connect("two", subscription_lease="4s")
+    one = connect("one", subscription_lease="6s")
+    two = connect("two", subscription_lease="6s")
     fill(one.page(), 1)
     with one.subscribe("router") as active, two.subscribe("router") as standby:
         first = next(active)
         with consuming(standby) as (seen, _):
             ends = status_of(one).until
-            eventually(lambda: datetime.now(UTC) > ends + timedelta(milliseconds=200))
+            eventually(lambda: datetime.now(UTC) > ends + timedelta(seconds=NAP))  # the standby has looked again
             assert status_of(one).until > ends
             first.ack()
             assert seen == []
