@@ -55,10 +55,10 @@ ENGINE = (*OUTPUT, "url", "bus", "config")
 PAGE = (*ENGINE, "page")
 """The shared options of a command that reads a page."""
 
-_SHOWING = ("list", "query", "read")
-"""The names of the commands of groups that show all there is."""
-
 ALL = tuple(str(option.name) for option in SHARED)
+
+_SHOWING = ("list", "query", "read")
+"""What the command is called that shows all there is, in one group or another."""
 
 
 class BusCommand(click.Command):
@@ -120,7 +120,7 @@ class BusGroup(BusCommand, click.Group):
         super().__init__(*args, shared=shared, **options)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command; `ls`, `list` and `show` are each the one that shows all there is."""
+        """Return a command; where there is no `ls`, `list` or `show`, that is the one that shows all there is."""
         names = (cmd_name, *_SHOWING) if cmd_name in ("ls", "list", "show") else (cmd_name,)
         return next((self.commands[name] for name in names if name in self.commands), None)
 

@@ -24,7 +24,7 @@ from scratchbus.engine.steps import Step
 from scratchbus.errors import InvalidField, TooLarge, shown
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.writes import MAX_BATCH, Op, Write
-from scratchbus.readmodel.history import check_erased
+from scratchbus.readmodel.history import check_not_erased
 from scratchbus.readmodel.queries import get
 from scratchbus.readmodel.scope import Core
 
@@ -291,4 +291,4 @@ def clear_resolved(core: Core, page: str, arguments: dict[str, Any]) -> Step[Non
         closed = lifecycle.of_class("closed")
         writes.append(Write(event, Op.CLEAR, occasion.digest, allowed=closed, verb="cleared", lifecycle=lifecycle))
     appended = yield from append(core.log, page, writes)
-    yield from check_erased(core.log, appended.recalled or ())
+    yield from check_not_erased(core.log, appended.recalled or ())

@@ -46,7 +46,7 @@ def _observation() -> Schema:
 
 KEPT: Final = component("Observation", _observation())
 _DISPLACED: Final = or_null(
-    listed(ID, description="The observations displaced to make room; null if the engine, which added, could not say.")
+    listed(ID, description="The observations displaced to make room; null if that could not be read.")
 )
 _ADDED: Final = component(
     "AddedObservation",

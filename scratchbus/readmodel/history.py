@@ -88,7 +88,7 @@ def read_events(log: Log, positions: Sequence[Position]) -> Step[list[AnyEvent]]
     return [decode_entry(entry, positions[0].shard) for entry in entries]
 
 
-def check_erased(log: Log, positions: Sequence[Position]) -> Step[None]:
+def check_not_erased(log: Log, positions: Sequence[Position]) -> Step[None]:
     """Raise NotFound if one of the events that were at these positions, all of one shard, was erased."""
     if positions:
         remaining = yield from not_erased(log.keys(positions[0].shard), positions)
@@ -105,6 +105,6 @@ def known_events(log: Log, positions: Sequence[Position]) -> Step[list[AnyEvent]
     events = yield from read_events(log, positions)
     if len(events) < len(positions):
         found = {event.position for event in events}
-        yield from check_erased(log, [position for position in positions if position not in found])
+        yield from check_not_erased(log, [position for position in positions if position not in found])
         raise LogRewound(f"shard {positions[0].shard}: the log was replaced meanwhile; try again")
     return events

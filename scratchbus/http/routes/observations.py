@@ -130,7 +130,7 @@ async def add_observations(request: Request, bus: PublishBus, caller: CallerOf, 
 
 
 async def _displaced(page: AsyncPage, added: Observation | list[Observation]) -> list[str] | None:
-    """Return the ids of what made room for observations; None if the engine, which has just added them, cannot say."""
+    """Return the ids of what made room for observations; None if that cannot be read."""
     with suppress(ScratchbusError):  # they are added all the same
         return [each.id for each in await page.displaced(added)]
     return None
