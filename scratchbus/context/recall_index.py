@@ -91,6 +91,7 @@ class RecallIndex:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.database = open_database()
+        weakref.finalize(self, self.database.close).atexit = False
         self.database.executescript(_SCHEMA)
         self._numbers = count(1)
         self._page_numbers: set[int] = set()

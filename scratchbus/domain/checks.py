@@ -120,6 +120,8 @@ def check_object(field: str, value: object) -> dict[str, Any]:
         text = _to_json(dict(value))
         size = len(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
+        if isinstance(error, RecursionError) and (depth := _depth_of(value)) > MAX_DEPTH:
+            raise TooLarge(field, depth, MAX_DEPTH, "levels", "nest it less") from None
         raise InvalidField(field, f"is not a JSON object: {error}") from None
     if size > MAX_BYTES:
         raise TooLarge(field, size, MAX_BYTES)
@@ -170,7 +172,9 @@ def _depth_of(value: Any) -> int:
     while level:
         depth += 1
         inner = (
-            child for container in level for child in (container.values() if isinstance(container, dict) else container)
+            child
+            for container in level
+            for child in (container.values() if isinstance(container, Mapping) else container)
         )
         level = [child for child in inner if isinstance(child, dict | list)]
     return depth

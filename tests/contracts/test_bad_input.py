@@ -84,7 +84,7 @@ FIELDS: list[tuple[dict[str, Any], type[InvalidInput], str]] = [
     ({"context": {"a": "\ud800"}}, InvalidField, "context: is not a JSON object"),
     ({"context": {"a": "x" * 65536}}, TooLarge, "context: .* over the limit of 65536"),
     ({"context": nested(100)}, TooLarge, "context: 101 levels is over the limit of 100"),
-    ({"context": nested(5000)}, InvalidField, "context"),
+    ({"context": nested(5000)}, TooLarge, "context: 5001 levels is over the limit of 100; nest it less"),
     ({"metadata": "text"}, InvalidField, "metadata"),
     ({"metadata": {"a": {"b"}}}, InvalidField, "metadata: is not a JSON object"),
     ({"metadata": nested(200)}, TooLarge, "metadata: 201 levels"),
