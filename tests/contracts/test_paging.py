@@ -1,4 +1,4 @@
-"""Documents that have been final for long leave the engine's memory, and everything is answered as before."""
+"""Final observations are paged out of the engine's memory; every read answers as before."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def names_of(bus, page="main"):
 
 
 def page_all_out(bus):
-    """Page out all that is final by now; return how many documents that were."""
+    """Page out all final documents; return how many."""
     project(bus)
     clock = send(bus, "TIME")
     eventually(lambda: send(bus, "TIME") > [clock[0], clock[1] + b"9"] or send(bus, "TIME")[0] > clock[0])
@@ -51,7 +51,7 @@ def page_all_out(bus):
 
 
 def fill(page, count=12):
-    """Put observations on a page; two of three end archived."""
+    """Add observations to a page; archive those whose number does not end in 0, 3, 6 or 9."""
     added = page.add_many(
         [
             NewObservation(
@@ -69,7 +69,7 @@ def fill(page, count=12):
 
 @pytest.fixture(params=["in the engine", "in tables"], autouse=True)
 def index_is(request, monkeypatch):
-    """Where the index of what is paged out is."""
+    """Where the index of paged-out observations is."""
     if request.param == "in tables":
         monkeypatch.setattr("scratchbus.scheduling.index_moves.MIN_ENTRIES", 1)
     return request.param
@@ -82,7 +82,7 @@ def bus(connect, tmp_path):
 
 @pytest.fixture(params=["in the log", "in the archive"])
 def paged(request, bus):
-    """A page of which what is archived is paged out, with what it answered before that."""
+    """A page whose archived observations are paged out, with its answers from before."""
     page = bus.page("main")
     added = fill(page)
     page.link(added[1].id, "goal-1")
@@ -100,7 +100,7 @@ def paged(request, bus):
     return page, added, before
 
 
-def test_what_is_final_leaves_the_engine_and_is_answered_as_before(bus, paged):
+def test_paged_out_observations_leave_the_engine_and_read_as_before(bus, paged):
     page, _, before = paged
     gone = {one.id for one in before["all"] if one.status == "archived"}
     assert {id for _, id in documents(bus)} == {one.id for one in before["all"]} - gone
@@ -132,7 +132,7 @@ WANTED: list[dict[str, Any]] = [
 ]
 
 
-def test_lists_have_what_is_paged_out_in_its_place(paged):
+def test_lists_have_paged_out_observations_in_order(paged):
     page, _, before = paged
     for wanted in WANTED:
         expected = _matching(before["all"], wanted)
@@ -163,7 +163,7 @@ def _matching(found, wanted):
     return [one for one in found if has(one)]
 
 
-def test_a_write_to_what_is_paged_out_is_refused_as_before(bus, paged):
+def test_a_write_to_a_paged_out_observation_is_refused(bus, paged):
     page, added, _ = paged
     id = added[1].id
     for write in (
@@ -183,7 +183,7 @@ def test_a_write_to_what_is_paged_out_is_refused_as_before(bus, paged):
         page.update("01M7YS0X7YM47HSFZZZJC2DZ9D", content="x")
 
 
-def test_a_retry_of_what_is_paged_out_is_answered_as_before(bus):
+def test_a_retry_on_a_paged_out_observation_returns_the_first_result(bus):
     page = bus.page("main")
     one = page.add("observation", "once", event_id="add-1")
     done = page.archive(one.id, event_id="archive-1")
@@ -193,7 +193,7 @@ def test_a_retry_of_what_is_paged_out_is_answered_as_before(bus):
     assert [event.kind for event in page.history(one.id)] == ["added", "status_changed"]
 
 
-def test_a_link_to_what_is_paged_out_brings_it_back_until_it_is_paged_out_again(bus, paged):
+def test_a_link_pages_an_observation_in_until_the_next_page_out(bus, paged):
     page, added, _ = paged
     id = added[2].id
     linked = page.link(id, "goal-2")
@@ -210,7 +210,7 @@ def test_a_link_to_what_is_paged_out_brings_it_back_until_it_is_paged_out_again(
     assert bus.verify().is_sound
 
 
-def test_refuting_what_a_paged_out_observation_rests_on_leaves_it_final(bus):
+def test_refuting_evidence_leaves_paged_out_dependents_archived(bus):
     page = bus.page("main")
     base = page.add("observation", "base")
     rests = page.add("observation", "rests", evidence=[base.id])
@@ -223,7 +223,7 @@ def test_refuting_what_a_paged_out_observation_rests_on_leaves_it_final(bus):
     assert page.consequences(base.id).observations.keys() >= {rests.id, again.id}
 
 
-def test_what_is_paged_out_can_be_erased(bus, paged):
+def test_a_paged_out_observation_can_be_erased(bus, paged):
     page, added, before = paged
     id = added[4].id
     page.erase(id, reason="asked for")
@@ -233,7 +233,7 @@ def test_what_is_paged_out_can_be_erased(bus, paged):
     assert bus.verify().is_sound
 
 
-def test_the_past_has_what_was_paged_out_since(bus, paged):
+def test_as_of_has_observations_paged_out_since(bus, paged):
     page, added, before = paged
     middle = before["histories"][added[5].id][-1].position
     was = page.as_of(middle)
@@ -248,7 +248,7 @@ def test_the_past_has_what_was_paged_out_since(bus, paged):
     assert now.get(added[1].id) == before["all"][-2]
 
 
-def test_a_rebuild_brings_everything_back_and_pages_it_out_again(bus, paged):
+def test_a_rebuild_restores_documents_and_they_page_out_again(bus, paged):
     page, _, before = paged
     bus.rebuild()
     assert page.list(limit=None) == before["all"]
@@ -261,7 +261,7 @@ def test_a_rebuild_brings_everything_back_and_pages_it_out_again(bus, paged):
 
 @pytest.mark.damages_the_log
 @pytest.mark.parametrize("index_is", ["in the engine"], indirect=True)
-def test_verify_finds_what_is_neither_stored_nor_paged_out_and_what_is_both(bus, page):
+def test_verify_finds_faults_in_the_index_of_paged_out_observations(bus, page):
     added = fill(page)
     project(bus)
     names = names_of(bus)
@@ -286,7 +286,7 @@ def test_verify_finds_what_is_neither_stored_nor_paged_out_and_what_is_both(bus,
     assert found[moved.id].startswith("traits is 7 instead of")
 
 
-def test_what_is_young_or_not_final_stays(bus, page):
+def test_only_old_final_documents_are_paged_out(bus, page):
     fill(page)
     assert bus.converse(page_out(bus.core, 3_600_000)) == (0, True)
     assert bus.converse(page_out(bus.core, None)) == (0, True)
@@ -297,7 +297,7 @@ def test_what_is_young_or_not_final_stays(bus, page):
     assert ("main", one.id) in documents(bus)
 
 
-def test_code_that_knows_nothing_of_paging_stops_and_old_state_opens(bus, page, index_is, monkeypatch):
+def test_paging_out_raises_the_state_form_that_older_code_refuses(bus, page, index_is, monkeypatch):
     fill(page)
     project(bus)
     key = checkpoint_key(keys_of(bus))
@@ -307,7 +307,7 @@ def test_code_that_knows_nothing_of_paging_stops_and_old_state_opens(bus, page, 
     assert send(bus, "GET", key).decode().rsplit("|", 3)[1] == str(form)
     with monkeypatch.context() as older:
         older.setattr(scratch_page, "IN_TABLES", scratch_page.FORM)
-        Checkpoint.parse.cache_clear()  # that code has parsed none yet
+        Checkpoint.parse.cache_clear()  # as in a new process
         with pytest.raises(CodeTooOld):
             page.list()
     page.add("observation", "more")
@@ -315,7 +315,7 @@ def test_code_that_knows_nothing_of_paging_stops_and_old_state_opens(bus, page, 
     assert len(page.list(limit=None)) == 13
 
 
-def test_who_may_not_read_the_archive_is_told_what_to_set(connect, bus, paged, tmp_path):
+def test_reading_archived_events_without_archive_url_names_the_setting(connect, bus, paged, tmp_path):
     _, added, _ = paged
     if not any(each.floor for each in archive(bus)):
         pytest.skip("nothing was trimmed on this page's shard")
@@ -325,7 +325,7 @@ def test_who_may_not_read_the_archive_is_told_what_to_set(connect, bus, paged, t
     assert [one.content for one in other.active()]
 
 
-def test_several_page_out_at_once_and_nothing_is_lost(connect, bus, page):
+def test_concurrent_page_outs_lose_nothing(connect, bus, page):
     fill(page, 60)
     project(bus)
     expected = page.list(limit=None)
@@ -346,7 +346,7 @@ def test_several_page_out_at_once_and_nothing_is_lost(connect, bus, page):
     assert bus.verify().is_sound
 
 
-def test_documents_are_paged_out_although_a_projector_is_always_faster(bus, page, monkeypatch):
+def test_documents_are_paged_out_despite_a_busy_projector(bus, page, monkeypatch):
     fill(page)
     project(bus)
     writes = 0
@@ -364,7 +364,7 @@ def test_documents_are_paged_out_although_a_projector_is_always_faster(bus, page
     assert_sound(bus)
 
 
-def test_a_document_that_changes_meanwhile_is_not_paged_out_as_it_was(bus, page, monkeypatch):
+def test_a_document_changed_during_a_page_out_keeps_its_change(bus, page, monkeypatch):
     fill(page)
     project(bus)
     archived = next(one for one in page.list(status="archived"))
@@ -384,7 +384,7 @@ def test_a_document_that_changes_meanwhile_is_not_paged_out_as_it_was(bus, page,
     assert_sound(bus)
 
 
-def test_what_is_paged_in_meanwhile_does_not_come_back_into_the_index(bus, page, monkeypatch):
+def test_an_observation_paged_in_during_a_page_out_leaves_the_index(bus, page, monkeypatch):
     first, second, third = (page.add("observation", f"story {n}") for n in range(3))
     page.archive(first.id)
     page.archive(second.id)
@@ -398,7 +398,7 @@ def test_what_is_paged_in_meanwhile_does_not_come_back_into_the_index(bus, page,
             project(bus)
         is_done = yield from write_if_unchanged(*arguments)
         if is_done:
-            raise KeyboardInterrupt  # before it pages out what was paged in
+            raise KeyboardInterrupt  # before the next page-out
         return is_done
 
     monkeypatch.setattr("scratchbus.scheduling.paging_out.write_if_unchanged", overtaken)
@@ -409,7 +409,7 @@ def test_what_is_paged_in_meanwhile_does_not_come_back_into_the_index(bus, page,
 
 
 def overtake_a_write(monkeypatch, when, overtake):
-    """Let something happen once, before or after a write looks for an observation among what is paged out."""
+    """Call `overtake` once, before or after a write looks up a paged-out observation."""
     left = [overtake]
 
     def overtaken(*arguments):
@@ -426,7 +426,7 @@ def overtake_a_write(monkeypatch, when, overtake):
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("is_out_again", [False, True], ids=["paged in", "paged in and out"])
-def test_a_write_to_what_is_paged_in_or_out_meanwhile_is_refused_as_before(bus, page, monkeypatch, is_out_again, when):
+def test_a_write_that_races_paging_is_refused(bus, page, monkeypatch, is_out_again, when):
     gone = fill(page, 2)[1]
     page_all_out(bus)
 
@@ -467,7 +467,7 @@ def test_an_expirer_pages_out(connect):
     assert {page.get(one.id).status for one in added} == {"active", "archived"}
 
 
-def test_an_expirer_that_is_behind_goes_on_until_all_is_paged_out(connect, monkeypatch):
+def test_an_expirer_pages_out_a_backlog_without_waiting(connect, monkeypatch):
     monkeypatch.setattr(paging_out, "CHUNK", 2)
     monkeypatch.setattr(paging_out, "CHUNKS", 1)
     bus = connect(keep_final="1ms", sweep_interval="1h")
@@ -478,7 +478,7 @@ def test_an_expirer_that_is_behind_goes_on_until_all_is_paged_out(connect, monke
         eventually(lambda: len(documents(bus)) == 5)
 
 
-def test_a_view_drops_what_has_been_final_for_long(connect):
+def test_a_view_drops_observations_final_longer_than_keep_final(connect):
     bus = connect(keep_final="200ms")
     page = bus.page("main")
     with bus.view("main") as view:
@@ -502,11 +502,10 @@ def test_a_view_drops_what_has_been_final_for_long(connect):
 @pytest.mark.parametrize(
     ("rounds", "each", "maximum"), [(2, 2_000, 160), pytest.param(5, 10_000, 120, marks=pytest.mark.faults)]
 )
-def test_memory_is_flat_however_many_are_archived(bus_name, embedded_url, tmp_path, rounds, each, maximum, index_is):
-    """All are added, archived and paged out; what the engine has of each after that is a few bytes, a view nothing.
-
-    With the index in tables that is less than a byte, besides what varies.
-    """
+def test_engine_memory_does_not_grow_with_archived_observations(
+    bus_name, embedded_url, tmp_path, rounds, each, maximum, index_is
+):
+    """A paged-out observation costs the engine a few bytes, or less than one with the index in tables; a view none."""
     terms = {"archive_url": tmp_path, "retain": "1ms", "retain_events": 10, "keep_final": "1ms"}
     with Bus.connect(embedded_url, bus=bus_name, source="tester", **terms) as bus, bus.view("main") as view:
         page, used = bus.page("main"), list[int]()
@@ -523,9 +522,7 @@ def test_memory_is_flat_however_many_are_archived(bus_name, embedded_url, tmp_pa
         assert not documents(bus)
         assert not heads(bus)
         grown = (used[-1] - used[0]) / ((rounds - 1) * each)
-        assert grown < (maximum if index_is == "in the engine" else 10), (
-            f"{grown:.0f} bytes for each that was paged out"
-        )
+        assert grown < (maximum if index_is == "in the engine" else 10), f"{grown:.0f} bytes per paged-out observation"
         assert len(page.list(status="archived", limit=5)) == 5
         assert_sound(bus)
         forget(bus)
@@ -550,7 +547,7 @@ def types_of(bus):
     return {row.decode() for row in send(bus, "HKEYS", names_of(bus).types)}
 
 
-def test_a_type_is_listed_while_there_is_an_observation_of_it(bus):
+def test_the_type_index_has_only_types_on_the_page(bus):
     page = bus.page("main")
     risks, other = [page.add("risk_alert", f"risk {n}") for n in range(2)], page.add("observation", "x")
     project(bus)
@@ -568,7 +565,7 @@ def test_a_type_is_listed_while_there_is_an_observation_of_it(bus):
     assert bus.verify().is_sound
 
 
-def test_a_type_of_which_all_are_paged_out_is_listed_when_one_comes_back(bus):
+def test_paging_in_an_observation_restores_its_type_in_the_type_index(bus):
     page = bus.page("main")
     risk, other = page.add("risk_alert", "risk"), page.add("observation", "x")
     page.archive(risk.id)

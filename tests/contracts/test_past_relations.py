@@ -1,4 +1,4 @@
-"""What led to what, as it was at a moment, and without some sources."""
+"""Evidence, consequences and actions of a past moment, and without some sources."""
 
 import pytest
 
@@ -11,8 +11,8 @@ def on(page, content, *evidence):
     return page.add("observation", content, evidence=[each.id for each in evidence])
 
 
-def test_relations_of_the_past_are_those_that_were_read_then(bus):
-    """Every step of a story on several pages is read when it happens, and once more when all is over."""
+def test_past_relations_equal_those_read_at_the_time(bus):
+    """Read the relations after each step of a story on several pages; at the end, read each moment again."""
     one, two, three = (bus.page(name) for name in ("one", "two", "three"))
     ground, other = on(one, "ground"), one.add("observation", "other", dedupe_key="k")
     above = on(two, "above", ground)
@@ -28,12 +28,12 @@ def test_relations_of_the_past_are_those_that_were_read_then(bus):
         lambda: two.link(above.id, "goal-3"),
         lambda: one.archive(other.id),
     ]
-    told = []
+    seen = []
     for step in steps:
         step()
-        told.append((bus.position(), relations(one, two, ground, above, other)))
-    assert len({str(found) for _, found in told}) == len(told), "each step tells something new"
-    for position, found in told:
+        seen.append((bus.position(), relations(one, two, ground, above, other)))
+    assert len({str(found) for _, found in seen}) == len(seen), "each step must change the relations"
+    for position, found in seen:
         then = str(position)
         assert relations(one.as_of(then), two.as_of(then), ground, above, other) == found
 
@@ -58,7 +58,7 @@ def motives(page, action):
         return None
 
 
-def test_what_had_not_happened_yet_is_not_found(bus):
+def test_later_relations_are_not_found_in_the_past(bus):
     page = bus.page()
     early = on(page, "early")
     before = bus.position()
@@ -73,7 +73,7 @@ def test_what_had_not_happened_yet_is_not_found(bus):
             read(late.id)
 
 
-def test_without_a_source_nothing_of_it_led_to_anything(connect):
+def test_as_of_without_a_source_omits_its_relations(connect):
     seen, guessed = connect("eyes").page(), connect("rumour").page()
     ground = on(seen, "ground")
     rumour = on(guessed, "rumour", ground)

@@ -1,4 +1,4 @@
-"""Pydantic models as what is added and read."""
+"""Pydantic models as content, context and metadata."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Login(BaseModel):
     user: str
 
 
-def test_a_model_is_added_as_the_payload_of_its_type_and_read_back(page: Page):
+def test_a_model_round_trips_as_the_payload_of_its_type(page: Page):
     alert = FraudAlert(card="4711", amount=12.5)
     added = page.add(alert, source="detector", tags=["cards"])
     assert (added.type, added.content, added.tags) == ("risk_alert", '{"card":"4711","amount":12.5}', ["cards"])
@@ -30,7 +30,7 @@ def test_a_model_is_added_as_the_payload_of_its_type_and_read_back(page: Page):
     assert event.payload(FraudAlert) == alert
 
 
-def test_content_context_and_metadata_may_be_models(page: Page):
+def test_content_context_and_metadata_accept_models(page: Page):
     alert, login = FraudAlert(card="1", amount=1), Login(user="ada")
     added = page.add("observation", alert, source="detector", context=login, metadata=login)
     assert added.payload(FraudAlert) == alert
@@ -46,7 +46,7 @@ def test_content_context_and_metadata_may_be_models(page: Page):
     assert [each.id for each in page.list(context={"user": "ada"})] == [whole.id, added.id]
 
 
-def test_a_subclass_is_of_the_same_type(page: Page):
+def test_a_subclass_keeps_the_type_of_its_model(page: Page):
     class CardFraud(FraudAlert):
         bank: str = "b"
 
@@ -58,7 +58,7 @@ def test_a_retry_with_an_equal_model_is_the_same_write(page: Page):
     assert first.id == again.id
 
 
-def test_a_payload_that_does_not_fit_is_explained(page: Page):
+def test_a_payload_mismatch_names_the_field_and_the_model(page: Page):
     text = page.add("observation", "plain text", source="d")
     other = page.add("observation", Login(user="ada"), source="d")
     with pytest.raises(InvalidField, match=r"content: .* does not fit FraudAlert: invalid json"):
@@ -72,7 +72,7 @@ def test_a_payload_that_does_not_fit_is_explained(page: Page):
         page.history(other.id)[-1].payload(Login)
 
 
-def test_a_model_without_a_type_is_explained_and_nothing_is_written(page: Page, bus: Bus):
+def test_a_model_without_a_known_type_is_refused(page: Page, bus: Bus):
     with pytest.raises(InvalidField, match=r"Login is not the payload of a type; decorate it with @payload_of\(type\)"):
         page.add(Login(user="ada"), source="d")
     with pytest.raises(InvalidField, match="content: is given twice; it is the FraudAlert"):

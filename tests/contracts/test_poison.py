@@ -1,4 +1,4 @@
-"""What is no event is set aside; nothing else stops because of it."""
+"""Entries that are not valid events are rejected; everything else goes on."""
 
 import pytest
 
@@ -21,12 +21,15 @@ GARBAGE = {
     "an unknown field": {"kind": "linked", "event": '{"v":1,"by":"x","action":"a","colour":"red"}'},
     "a change of the wrong kind": {"kind": "updated", "event": '{"v":1,"by":"x","changes":{"confidence":"high"}}'},
     "a change of an unknown field": {"kind": "updated", "event": '{"v":1,"by":"x","changes":{"colour":"red"}}'},
-    "beyond the calendar": {"kind": "claimed", "event": '{"v":1,"by":"x","holder":"y","ttl":99999999999999999}'},
+    "a claim beyond the calendar": {
+        "kind": "claimed",
+        "event": '{"v":1,"by":"x","holder":"y","ttl":99999999999999999}',
+    },
     "not UTF-8": {"kind": b"\xff", "event": b"\xff\xfe", "id": b"\xff"},
 }
 
 
-def test_an_entry_without_any_field_of_an_event_is_gone_past(bus, page):
+def test_an_entry_without_event_fields_is_skipped(bus, page):
     story = page.add("observation", "story")
     keys = keys_of(bus)
     send(bus, "XADD", keys.log, f"{story.ms}-2", "colour", "red")
@@ -38,7 +41,7 @@ def test_an_entry_without_any_field_of_an_event_is_gone_past(bus, page):
 
 @pytest.mark.parametrize("is_folded", [True, False])
 @pytest.mark.parametrize("fields", GARBAGE.values(), ids=GARBAGE)
-def test_poison_damages_its_document_and_the_flow_goes_on(bus, page, fields, is_folded):
+def test_poison_damages_only_its_document(bus, page, fields, is_folded):
     story, other = page.add("observation", "story"), page.add("observation", "other")
     raw_append(bus, subject=story.id, **fields)
     later = page.add("observation", "later")
@@ -53,7 +56,7 @@ def test_poison_damages_its_document_and_the_flow_goes_on(bus, page, fields, is_
     assert page.list() == [later, other, changed]
 
 
-def test_poison_is_kept_with_its_reason_and_counted(bus, page):
+def test_poison_is_stored_with_its_reason_and_counted(bus, page):
     story = page.add("observation", "story")
     id = raw_append(bus, subject=story.id, kind="linked", event='{"v":1,"by":"x"}')
     project(bus)
@@ -66,7 +69,7 @@ def test_poison_is_kept_with_its_reason_and_counted(bus, page):
     assert (shard.rejected, shard.lag) == (1, 0)
 
 
-def test_an_addition_that_is_poison_takes_its_followers_along(bus, page):
+def test_later_events_of_a_rejected_addition_are_rejected(bus, page):
     ghost, first = "01ARZ3NDEKTSV4RRFFQ69G5FAV", page.add("observation", "first")
     raw_append(bus, subject=ghost, kind="added", event='{"v":1,"by":"x"}')
     raw_append(bus, subject=ghost, kind="linked", event='{"v":1,"by":"x","action":"a"}')
@@ -77,7 +80,7 @@ def test_an_addition_that_is_poison_takes_its_followers_along(bus, page):
     assert bus.status().shards[bus.core.log.shard("main")].rejected == 3
 
 
-def test_a_gap_that_was_folded_over_stays_visible(bus, page):
+def test_status_shows_gaps_that_were_folded_over(bus, page):
     shard = bus.core.log.shard("main")
     page.add("observation", "first")
     gone = [page.add("observation", f"gone {number}").position.stream_id for number in range(3)]
@@ -93,14 +96,14 @@ def test_a_gap_that_was_folded_over_stays_visible(bus, page):
     assert [(gap.before, gap.missing) for gap in found.gaps] == [(str(after.position), 3), (str(last.position), 1)]
 
 
-def test_a_log_without_a_gap_has_none(bus, page):
+def test_status_shows_no_gaps_in_a_complete_log(bus, page):
     page.add_many([NewObservation(type="observation", content=f"{number}") for number in range(3)])
     raw_append(bus, subject=page.list()[0].id, kind="linked", event="garbage")
     project(bus)
     assert [(shard.missing, shard.gaps) for shard in bus.status().shards] == [(0, [])] * bus.core.log.shards
 
 
-def test_readers_of_the_log_go_past_it(bus, page):
+def test_log_readers_skip_poison(bus, page):
     story = page.add("observation", "story")
     raw_append(bus, subject=story.id, kind="linked", event="garbage")
     page.resolve(story.id)
@@ -108,7 +111,7 @@ def test_readers_of_the_log_go_past_it(bus, page):
     assert [event.kind for event in page.history(story.id)] == ["added", "status_changed"]
 
 
-def test_a_gap_is_said_and_folded_over(bus, page, caplog):
+def test_reads_and_projectors_fold_over_a_gap(bus, page, caplog):
     stories = [page.add("observation", f"{n}") for n in range(4)]
     keys = keys_of(bus)
     send(bus, "XDEL", keys.log, stories[1].position.stream_id)
@@ -118,7 +121,7 @@ def test_a_gap_is_said_and_folded_over(bus, page, caplog):
     assert len(all_events(bus)) == 3
 
 
-def test_a_history_with_a_gap_is_not_called_trimmed_alone(bus, page):
+def test_a_history_with_a_gap_says_trimmed_or_deleted(bus, page):
     story = page.add("observation", "story")
     gone = page.update(story.id, content="told again").position.stream_id
     page.resolve(story.id)
@@ -130,13 +133,13 @@ def test_a_history_with_a_gap_is_not_called_trimmed_alone(bus, page):
 
 
 BY_HAND = {
-    "no place before it": {"prev": "x-y", "kind": "linked", "event": '{"v":1,"by":"x","action":"a"}'},
+    "an invalid previous position": {"prev": "x-y", "kind": "linked", "event": '{"v":1,"by":"x","action":"a"}'},
     "an event id that is not UTF-8": {"id": b"\xff", "kind": "linked", "event": '{"v":1,"by":"x","action":"a"}'},
     "a subject that is not UTF-8": {"subject": b"\xff", "kind": "linked", "event": '{"v":1,"by":"x","action":"a"}'},
     "a type that is not UTF-8": {"type": b"\xff", "kind": "linked", "event": '{"v":1,"by":"x","action":"a"}'},
     "a batch of 5,000 digits": {"batch": f"1/{'9' * 5000}", "kind": "linked", "event": '{"v":1,"by":"x","action":"a"}'},
     "a batch that is not UTF-8": {"batch": b"\xff/\xff", "kind": "linked", "event": '{"v":1,"by":"x","action":"a"}'},
-    "a confidence that is no number": {"kind": "updated", "event": '{"v":1,"by":"x","changes":{"confidence":NaN}}'},
+    "a confidence of NaN": {"kind": "updated", "event": '{"v":1,"by":"x","changes":{"confidence":NaN}}'},
     "a priority of 400 digits": {
         "kind": "added", "event": '{"v":1,"by":"x","content":"y","priority":' + "9" * 400 + "}",
     },
@@ -148,7 +151,7 @@ BY_HAND = {
 
 
 @pytest.mark.parametrize("fields", BY_HAND.values(), ids=BY_HAND)
-def test_what_someone_appends_by_hand_keeps_no_reader_from_the_rest(bus, page, fields):
+def test_entries_appended_by_hand_stop_no_reader(bus, page, fields):
     story, other = page.add("observation", "story"), page.add("observation", "other")
     raw_append(bus, **{"subject": story.id} | fields)
     tail = bus.position()
@@ -164,7 +167,7 @@ def test_what_someone_appends_by_hand_keeps_no_reader_from_the_rest(bus, page, f
 
 
 @pytest.mark.parametrize("id", ["a b", "a|b", "", "x" * 5000, b"\xff", "a\nb"])
-def test_a_subscription_goes_on_behind_an_entry_with_any_id(bus, page, id):
+def test_a_subscription_resumes_after_an_entry_with_any_event_id(bus, page, id):
     page.add("observation", "story")
     raw_append(bus, subject="x", id=id, kind="linked", event='{"v":1,"by":"x","action":"a"}')
     with bus.subscribe("router") as deliveries:
@@ -176,7 +179,7 @@ def test_a_subscription_goes_on_behind_an_entry_with_any_id(bus, page, id):
 
 
 @pytest.mark.parametrize("missing", ["id", "subject", "kind", "type", "batch", "event"])
-def test_an_entry_without_one_of_the_fields_keeps_no_reader_from_the_rest(bus, page, missing):
+def test_an_entry_with_a_missing_field_stops_no_reader(bus, page, missing):
     story = page.add("observation", "story")
     keys = keys_of(bus)
     whole = {
@@ -196,7 +199,7 @@ def test_an_entry_without_one_of_the_fields_keeps_no_reader_from_the_rest(bus, p
 
 
 @pytest.mark.parametrize("name", ["a#b", "#", "", "main#risk_alert", "x\ty"])
-def test_events_of_a_page_that_cannot_be_named_stop_no_reader(bus, page, name):
+def test_events_with_an_invalid_page_name_stop_no_reader(bus, page, name):
     page.add("observation", "story", tags=["t"])
     for number in range(16):  # so that every shard has a log
         bus.page(f"p{number}").add("observation", "x")

@@ -1,4 +1,4 @@
-"""What keeping preferences and a file the same promises."""
+"""Preferences synced with a file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def edit(file: Path, old: str, new: str) -> None:
     file.write_text(text.replace(old, new), "utf-8")
 
 
-def test_a_file_gets_the_preferences_and_its_edits_become_events(preferences, file):
+def test_a_sync_writes_preferences_and_appends_file_edits(preferences, file):
     preferences.remember("quotes", "double")
     assert preferences.sync(file) == ([], [], [], True)
     assert "- **quotes**: double\n" in file.read_text()
@@ -55,7 +55,7 @@ def test_a_file_gets_the_preferences_and_its_edits_become_events(preferences, fi
     assert preferences.sync(file) == ([], [], [], False)
 
 
-def test_the_file_wins_and_what_the_bus_had_is_in_the_history(preferences, file):
+def test_the_file_wins_a_conflict_and_history_keeps_the_other_text(preferences, file):
     preferences.remember("quotes", "double")
     preferences.sync(file)
     preferences.edit("quotes", "typographic")
@@ -86,7 +86,7 @@ def test_a_change_wins_over_a_deletion_on_either_side(preferences, file):
         b"a\rb\x0cc\n",
     ],
 )
-def test_everything_outside_the_marks_stays_byte_for_byte(preferences, file, around: bytes):
+def test_text_outside_the_marks_is_unchanged(preferences, file, around: bytes):
     preferences.remember("quotes", "double")
     file.write_bytes(around)
     preferences.sync(file)
@@ -112,7 +112,7 @@ def test_everything_outside_the_marks_stays_byte_for_byte(preferences, file, aro
         (f"{BEGIN}\n<!-- scope eve. -->\n{END}".encode(), "has the preferences of scope 'eve'"),
     ],
 )
-def test_a_file_that_cannot_be_understood_changes_nothing(bus, preferences, file, content: bytes, said: str):
+def test_an_invalid_file_is_refused_and_nothing_changes(bus, preferences, file, content: bytes, said: str):
     preferences.remember("quotes", "double")
     file.write_bytes(content)
     before = bus.position()
@@ -123,7 +123,7 @@ def test_a_file_that_cannot_be_understood_changes_nothing(bus, preferences, file
     assert (file.read_bytes(), bus.position()) == (content, before)
 
 
-def test_a_path_that_is_no_file_is_refused(preferences, tmp_path, file):
+def test_a_path_that_is_not_a_file_is_refused(preferences, tmp_path, file):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     for name in (".", "pipe", "loop", "missing/AGENTS.md"):
@@ -131,7 +131,7 @@ def test_a_path_that_is_no_file_is_refused(preferences, tmp_path, file):
             preferences.sync(tmp_path / name)
 
 
-def test_a_link_stays_a_link_and_permissions_are_kept(preferences, tmp_path, file):
+def test_a_sync_keeps_symlinks_and_permissions(preferences, tmp_path, file):
     preferences.remember("quotes", "double")
     target = tmp_path / "CLAUDE.md"
     target.write_text("# Rules\n")
@@ -144,7 +144,7 @@ def test_a_link_stays_a_link_and_permissions_are_kept(preferences, tmp_path, fil
     assert sorted(path.name for path in tmp_path.iterdir()) == ["AGENTS.md", "CLAUDE.md"]
 
 
-def test_a_link_to_another_directory_is_refused(preferences, bus, tmp_path, file):
+def test_a_symlink_to_another_directory_is_refused(preferences, bus, tmp_path, file):
     preferences.remember("quotes", "double")
     elsewhere = tmp_path / "elsewhere" / "hosts"
     elsewhere.parent.mkdir()
@@ -157,7 +157,7 @@ def test_a_link_to_another_directory_is_refused(preferences, bus, tmp_path, file
     assert preferences.sync(elsewhere).is_written
 
 
-def test_a_full_disk_leaves_the_file_as_it_was(preferences, file, monkeypatch):
+def test_a_full_disk_leaves_the_file_unchanged(preferences, file, monkeypatch):
     preferences.remember("quotes", "double")
     file.write_text("# Rules\n")
 
@@ -189,7 +189,7 @@ def test_an_edit_during_the_sync_is_not_overwritten(preferences, file, monkeypat
     assert texts(preferences.list()) == {"quotes": "single", "tabs": "never"}
 
 
-def test_an_edit_just_as_the_file_is_replaced_takes_its_place_again(preferences, file, monkeypatch):
+def test_an_edit_during_the_file_replacement_is_kept(preferences, file, monkeypatch):
     preferences.remember("quotes", "double")
     preferences.sync(file)
     preferences.edit("quotes", "single")
@@ -207,7 +207,7 @@ def test_an_edit_just_as_the_file_is_replaced_takes_its_place_again(preferences,
     assert [path.name for path in file.parent.iterdir()] == ["AGENTS.md"]
 
 
-def test_someone_who_is_faster_on_the_bus_loses_nothing(preferences, file, connect, monkeypatch):
+def test_a_concurrent_edit_on_the_bus_stays_in_the_history(preferences, file, connect, monkeypatch):
     preferences.remember("quotes", "double")
     preferences.sync(file)
     edit(file, "double", "single")
@@ -225,7 +225,7 @@ def test_someone_who_is_faster_on_the_bus_loses_nothing(preferences, file, conne
     assert [event.text for event in preferences.history("quotes")] == ["double", "typographic", "single"]
 
 
-def test_the_part_of_another_bus_deletes_nothing(preferences, file, connect):
+def test_a_section_of_another_bus_deletes_nothing(preferences, file, connect):
     preferences.remember("quotes", "double")
     preferences.sync(file)
     edit(file, "- **quotes**: double\n", "- **tabs**: never\n")
@@ -253,10 +253,10 @@ STEPS = st.lists(
 @given(steps=STEPS)
 def test_both_sides_converge_and_every_text_stays_in_the_history(new_bus, tmp_path_factory, steps):
     with new_bus() as bus:
-        _converges(bus.preferences("ada"), tmp_path_factory.mktemp("sync") / "AGENTS.md", steps)
+        assert_converges(bus.preferences("ada"), tmp_path_factory.mktemp("sync") / "AGENTS.md", steps)
 
 
-def _converges(preferences, file, steps):
+def assert_converges(preferences, file, steps):
     preferences.remember("z", "there")
     preferences.sync(file)
     synced: set[tuple[str, str]] = set()
@@ -284,7 +284,7 @@ def items_of(file: Path) -> dict[str, str]:
 
 
 def write_item(file: Path, key: str, text: str | None) -> None:
-    """Edit the part as a person would: replace, add or delete an item."""
+    """Edit the section as a person would: replace, add or delete an item."""
     items = items_of(file)
     if text is None:
         items.pop(key, None)

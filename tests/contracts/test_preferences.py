@@ -1,4 +1,4 @@
-"""What the preferences of a scope promise."""
+"""The preferences of a scope."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def texts(found):
     return {each.key: each.text for each in found}
 
 
-def test_a_preference_says_who_said_so_and_when(preferences, clock):
+def test_a_preference_has_its_author_and_times(preferences, clock):
     first = preferences.remember("quotes in JS", "always double", said_by="Ada L.")
     assert (first.key, first.text, first.said_by, first.source) == ("quotes in JS", "always double", "Ada L.", "tester")
     assert (first.created_at, first.revision) == (clock.now, 1)
@@ -41,14 +41,14 @@ def test_a_preference_says_who_said_so_and_when(preferences, clock):
     assert preferences.list() == [again]
 
 
-def test_the_same_preference_again_changes_nothing(bus, preferences):
+def test_remembering_an_equal_preference_changes_nothing(bus, preferences):
     first = preferences.remember("quotes", "double")
     assert preferences.remember("quotes", "double") == first
     assert len(preferences.history()) == 1
     assert preferences.remember("quotes", "double", said_by="ada").revision == 2
 
 
-def test_scopes_are_apart(bus, preferences):
+def test_scopes_do_not_share_preferences(bus, preferences):
     preferences.remember("quotes", "double")
     bus.preferences("ada").remember("quotes", "single")
     assert texts(preferences.list()) == {"quotes": "double"}
@@ -59,7 +59,7 @@ def test_scopes_are_apart(bus, preferences):
     bus.preferences("x" * 118).remember("long names", "work")
 
 
-def test_what_was_forgotten_can_be_remembered_again(preferences):
+def test_a_forgotten_preference_can_be_remembered_again(preferences):
     preferences.remember("quotes", "double")
     gone = preferences.forget("QUOTES")
     assert (gone.text, gone.forgotten) == ("double", False)
@@ -74,7 +74,7 @@ def test_what_was_forgotten_can_be_remembered_again(preferences):
         preferences.history("never there")
 
 
-def test_a_write_on_an_old_revision_is_refused(preferences):
+def test_a_write_with_an_old_revision_is_refused(preferences):
     preferences.remember("quotes", "double", revision=0)
     preferences.edit("quotes", "single", revision=1)
     for write in (
@@ -87,7 +87,7 @@ def test_a_write_on_an_old_revision_is_refused(preferences):
     assert texts(preferences.list()) == {"quotes": "single"}
 
 
-def test_a_retry_is_known_by_its_event_id(preferences):
+def test_a_retry_with_the_same_event_id_writes_once(preferences):
     first = preferences.remember("quotes", "double", event_id="e1")
     preferences.edit("quotes", "single")
     assert preferences.remember("quotes", "double", event_id="e1") == first
@@ -97,7 +97,7 @@ def test_a_retry_is_known_by_its_event_id(preferences):
     assert len(preferences.history()) == 3
 
 
-def test_the_past_is_as_it_was(bus, preferences):
+def test_as_of_returns_past_preferences(bus, preferences):
     first = preferences.remember("quotes", "double")
     other = preferences.remember("tabs", "never")
     preferences.edit("quotes", "single")
@@ -107,7 +107,7 @@ def test_the_past_is_as_it_was(bus, preferences):
     assert texts(preferences.as_of(bus.position())) == {"quotes": "single"}
 
 
-def test_every_process_sees_what_another_wrote(preferences, connect):
+def test_clients_see_each_others_writes(preferences, connect):
     other = connect("another").preferences("ada/shop")
     assert other.list() == []
     preferences.remember("quotes", "double")
@@ -116,7 +116,7 @@ def test_every_process_sees_what_another_wrote(preferences, connect):
     assert preferences.list() == []
 
 
-def test_only_so_much_is_held(bus):
+def test_the_cache_stays_within_its_byte_limit(bus):
     bus.core.preferences = MemoryCache(PREFERENCES, most_bytes=4_000)
     scopes = [bus.preferences(f"user{number}") for number in range(5)]
     for scope in scopes * 2:
@@ -126,7 +126,7 @@ def test_only_so_much_is_held(bus):
 
 
 @pytest.mark.engines(*ONE)
-def test_rebuilt_state_has_the_preferences(bus, preferences, connect):
+def test_a_rebuild_restores_preferences(bus, preferences, connect):
     for number in range(5):
         preferences.remember(f"key {number}", "x")
     preferences.forget("key 1")
@@ -140,7 +140,7 @@ def test_rebuilt_state_has_the_preferences(bus, preferences, connect):
 
 
 @pytest.mark.engines(*ONE)
-def test_an_erased_preference_leaves_no_text_and_can_be_remembered_again(bus, preferences):
+def test_erasing_a_preference_removes_its_text_and_frees_its_key(bus, preferences):
     secret = preferences.remember("a secret", "the secret text")
     preferences.edit("a secret", "still the secret text")
     bus.page("knowledge:ada/shop").erase(secret.id, reason="asked for")
@@ -153,7 +153,7 @@ def test_an_erased_preference_leaves_no_text_and_can_be_remembered_again(bus, pr
 
 
 @pytest.mark.engines(*ONE)
-def test_an_import_makes_equal_preferences(bus, preferences, connect):
+def test_an_import_restores_preferences(bus, preferences, connect):
     preferences.remember("quotes", "double", said_by="ada")
     preferences.edit("quotes", "single")
     preferences.remember("tabs", "never")
@@ -174,7 +174,7 @@ def test_an_import_makes_equal_preferences(bus, preferences, connect):
         ("forgotten", "", ""),
     ],
 )
-def test_an_import_refuses_what_nobody_could_have_written(bus, preferences, connect, kind, old, new):
+def test_an_import_refuses_impossible_preference_events(bus, preferences, connect, kind, old, new):
     preferences.remember("quotes", "double")
     if kind == "forgotten":
         preferences.forget("quotes")
@@ -195,7 +195,7 @@ def test_bad_input_writes_nothing(bus, preferences, key, text):
     assert list(bus.events()) == []
 
 
-async def test_the_asyncio_facade_does_the_same(engine: Engine, bus_name: str, tmp_path):
+async def test_async_preferences_behave_the_same(engine: Engine, bus_name: str, tmp_path):
     async with AsyncBus.connect(engine.url, source="tester", bus=bus_name, shards=engine.shards) as bus:
         preferences = bus.preferences("ada")
         first = await preferences.remember("quotes", "double")
