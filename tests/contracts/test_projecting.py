@@ -1,4 +1,4 @@
-"""Commits of the projection: one projector wins, the others step back, and only whole batches are folded."""
+"""Commits of a projection: one of several projectors wins, and only whole batches are folded."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def projector(bus):
 
 
 def commit(halted):
-    """Let it commit; return what became of it."""
+    """Resume a halted projector; return the outcome of its commit."""
     step, _ = halted.go_on()
     return step.outcome
 
@@ -28,7 +28,7 @@ def fill(page, count):
     return page.add_many([NewObservation(type="observation", content=f"{n}", tags=["t"]) for n in range(count)])
 
 
-def test_of_two_projectors_the_slower_one_loses(connect):
+def test_the_slower_of_two_projectors_loses(connect):
     one, other = connect("one"), connect("other")
     fill(one.page(), 3)
     slow = projector(one)
@@ -39,14 +39,14 @@ def test_of_two_projectors_the_slower_one_loses(connect):
     assert documents(other) == state == folded(other)
 
 
-def test_a_commit_of_what_was_folded_meanwhile_changes_nothing(bus, page):
+def test_a_second_commit_of_the_same_events_loses(bus, page):
     fill(page, 3)
     slow, quick = projector(bus), projector(bus)
     assert commit(quick) is Outcome.DONE
     assert commit(slow) is Outcome.LOST
 
 
-def test_a_log_replaced_under_a_projector_refuses_its_commit(bus, page, clock):
+def test_a_commit_on_a_replaced_log_is_refused(bus, page, clock):
     fill(page, 3)
     slow = projector(bus)
     forget(bus)
@@ -58,7 +58,7 @@ def test_a_log_replaced_under_a_projector_refuses_its_commit(bus, page, clock):
 
 
 @pytest.mark.damages_the_log
-def test_an_event_replaced_under_a_projector_refuses_its_commit(bus, page):
+def test_a_commit_is_refused_when_its_last_event_is_deleted(bus, page):
     fill(page, 3)
     slow, keys = projector(bus), keys_of(bus)
     ((id, _),) = send(bus, "XREVRANGE", keys.log, "+", "-", "COUNT", 1)
@@ -67,7 +67,7 @@ def test_an_event_replaced_under_a_projector_refuses_its_commit(bus, page):
 
 
 @pytest.mark.damages_the_log
-def test_another_event_in_the_same_place_refuses_the_commit(bus, page):
+def test_a_commit_is_refused_when_its_last_event_is_replaced(bus, page):
     fill(page, 3)
     slow, keys = projector(bus), keys_of(bus)
     entries = send(bus, "XRANGE", keys.log, "-", "+")
@@ -78,7 +78,7 @@ def test_another_event_in_the_same_place_refuses_the_commit(bus, page):
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 5, 100])
-def test_a_batch_is_folded_whole_however_small_the_steps(bus, page, chunk):
+def test_a_batch_is_folded_whole_in_any_chunk_size(bus, page, chunk):
     fill(page, 1)
     fill(page, 3)
     fill(page, 2)
@@ -92,7 +92,7 @@ def test_a_batch_is_folded_whole_however_small_the_steps(bus, page, chunk):
     assert documents(bus) == folded(bus)
 
 
-def test_a_projector_says_when_its_log_is_another_one(bus, page):
+def test_a_projector_refuses_another_log(bus, page):
     fill(page, 3)
     project(bus)
     checkpoint = send(bus, "GET", keys_of(bus).checkpoint("scratch_page"))
@@ -104,7 +104,7 @@ def test_a_projector_says_when_its_log_is_another_one(bus, page):
     forget(bus)
 
 
-def test_state_of_another_log_is_replaced_by_the_rebuild_it_asks_for(bus, page):
+def test_a_rebuild_replaces_state_of_another_log(bus, page):
     gone = fill(page, 3)
     project(bus)
     for key in send(bus, "KEYS", f"{keys_of(bus).tag}*"):
@@ -120,7 +120,7 @@ def test_state_of_another_log_is_replaced_by_the_rebuild_it_asks_for(bus, page):
 
 
 @pytest.mark.damages_the_log
-def test_a_projector_says_when_events_were_trimmed_before_it_folded_them(bus, page):
+def test_a_projector_reports_events_trimmed_before_the_fold(bus, page):
     fill(page, 3)
     project(bus)
     fill(page, 3)
@@ -130,7 +130,7 @@ def test_a_projector_says_when_events_were_trimmed_before_it_folded_them(bus, pa
 
 
 @pytest.mark.damages_the_log
-def test_events_before_the_checkpoint_may_be_trimmed(bus, page):
+def test_a_trim_before_the_checkpoint_is_harmless(bus, page):
     fill(page, 3)
     project(bus)
     send(bus, "XTRIM", keys_of(bus).log, "MAXLEN", 1)
@@ -139,8 +139,8 @@ def test_events_before_the_checkpoint_may_be_trimmed(bus, page):
     assert len(page.list()) == 5
 
 
-def test_stale_documents_never_come_back(connect):
-    """A projector that was halted for long, and wakes up when everything is different."""
+def test_a_late_commit_does_not_restore_stale_documents(connect):
+    """A projector stops before its commit and resumes after everything has changed."""
     bus = connect()
     page = bus.page()
     first = fill(page, 2)
@@ -156,7 +156,7 @@ def test_stale_documents_never_come_back(connect):
 
 
 @pytest.mark.engines(*ALL)
-def test_a_long_stretch_of_additions_is_listed_and_due(connect):
+def test_a_long_run_of_additions_folds_in_one_step(connect):
     bus = connect(max_observations=2_000)
     page = bus.page()
     kinds = "observation", "risk_alert", "dependency"
@@ -182,7 +182,7 @@ def test_a_long_stretch_of_additions_is_listed_and_due(connect):
 
 
 @pytest.mark.engines(*ALL)
-def test_additions_with_other_events_between_them_are_listed_and_due(bus, page):
+def test_additions_between_other_events_are_folded_and_indexed(bus, page):
     (changed,) = fill(page, 1)
     project(bus)
     for n in range(4):
@@ -215,7 +215,7 @@ def pauses_of(bus, conversation, at_third):
     return bus.converse(counting())
 
 
-def test_who_awaits_the_fold_leaves_it_to_those_who_go_on_with_it(connect):
+def test_await_fold_leaves_the_fold_to_a_working_projector(connect):
     bus, other = connect("one"), connect("other")
     fill(bus.page(), 3)
     waiting = await_fold(bus.core.log, keys_of(bus).shard, patience=60)
@@ -223,7 +223,7 @@ def test_who_awaits_the_fold_leaves_it_to_those_who_go_on_with_it(connect):
     assert documents(bus) == folded(bus)
 
 
-def test_who_awaits_the_fold_folds_what_nobody_else_does(bus, page):
+def test_await_fold_folds_after_its_patience_ends(bus, page):
     fill(page, 3)
     waiting = await_fold(bus.core.log, keys_of(bus).shard, patience=0.1)
     assert pauses_of(bus, waiting, lambda: None) > 3
@@ -231,7 +231,7 @@ def test_who_awaits_the_fold_folds_what_nobody_else_does(bus, page):
     assert pauses_of(bus, await_fold(bus.core.log, keys_of(bus).shard, patience=60), lambda: None) == 0
 
 
-def test_an_expirer_without_a_projector_waits_for_one_once(bus):
+def test_an_expirer_without_a_projector_waits_once(bus):
     assert pauses_of(bus, sweep(bus.core, patience=60), lambda: None) == 0
     for number in range(20):  # on all shards
         fill(bus.page(f"page-{number}"), 1)
@@ -240,7 +240,7 @@ def test_an_expirer_without_a_projector_waits_for_one_once(bus):
 
 
 @pytest.mark.damages_the_log
-def test_who_awaits_the_fold_of_another_log_is_told(bus, page):
+def test_await_fold_reports_another_log(bus, page):
     fill(page, 3)
     project(bus)
     send(bus, "DEL", keys_of(bus).log, keys_of(bus).tail)

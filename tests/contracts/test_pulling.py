@@ -1,4 +1,4 @@
-"""Pulling from durable subscriptions: stateless for the client, in order, at least once, as `subscribe` does."""
+"""Pulls from durable subscriptions: stateless clients, delivery in order and at least once, as with `subscribe`."""
 
 import asyncio
 import threading
@@ -53,10 +53,10 @@ def stored(bus):
     return dict(zip(map(bytes.decode, row[::2]), map(bytes.decode, row[1::2]), strict=True))
 
 
-# -- order, and what comes again --------------------------------------------------------------------------------------
+# -- order and redelivery ---------------------------------------------------------------------------------------------
 
 
-def test_batches_come_in_order_until_nothing_is_left(declared, page):
+def test_pulled_batches_are_in_order(declared, page):
     fill(page, 5)
     seen = []
     while (batch := declared.pull("router", max=2)).deliveries:
@@ -65,13 +65,13 @@ def test_batches_come_in_order_until_nothing_is_left(declared, page):
     assert seen == [["0", "1"], ["2", "3"], ["4"]]
 
 
-def test_a_pull_without_events_returns_at_once_and_holds_nothing(declared):
+def test_a_pull_without_events_takes_no_lease(declared):
     batch = declared.pull("router")
     assert (batch.token, batch.until, batch.deliveries) == ("", None, [])
     assert "token" not in stored(declared)
 
 
-def test_what_is_out_is_not_handed_out_twice(declared, connect, page):
+def test_a_pull_returns_nothing_while_a_batch_is_leased(declared, connect, page):
     fill(page, 3)
     first = declared.pull("router", max=1)
     assert connect().pull("router").deliveries == []
@@ -79,14 +79,14 @@ def test_what_is_out_is_not_handed_out_twice(declared, connect, page):
     assert contents(connect().pull("router")) == ["1", "2"]
 
 
-def test_any_process_may_ack(declared, connect, page):
+def test_another_process_can_ack_a_batch(declared, connect, page):
     fill(page, 2)
     batch = declared.pull("router", max=1)
     connect().ack("router", batch.token, str(batch.deliveries[0].position))
     assert contents(declared.pull("router")) == ["1"]
 
 
-def test_events_come_again_when_the_lease_has_ended(declared, page, clock):
+def test_events_are_redelivered_after_the_lease_ends(declared, page, clock):
     fill(page, 3)
     assert contents(declared.pull("router", lease="5s")) == ["0", "1", "2"]
     clock.advance(4)
@@ -96,7 +96,7 @@ def test_events_come_again_when_the_lease_has_ended(declared, page, clock):
     assert [(each.event.content, each.attempt) for each in again.deliveries] == [("0", 2)]
 
 
-def test_events_of_an_ended_lease_come_one_by_one_and_then_in_batches(declared, page, clock):
+def test_after_an_ended_lease_the_first_event_is_redelivered_alone(declared, page, clock):
     fill(page, 4)
     declared.pull("router", max=3, lease="5s")
     clock.advance(6)
@@ -107,7 +107,7 @@ def test_events_of_an_ended_lease_come_one_by_one_and_then_in_batches(declared, 
     assert seen == [[("0", 2)], [("1", 1), ("2", 1)], [("3", 1)]]
 
 
-def test_events_that_wait_again_come_in_batches_of_at_most_max_and_without_those_that_were_acked(declared, page, clock):
+def test_redelivered_batches_respect_max_and_omit_acked_events(declared, page, clock):
     fill(page, 6)
     batch = declared.pull("router", max=6, lease="5s")
     ack(declared, batch, 2)
@@ -120,7 +120,7 @@ def test_events_that_wait_again_come_in_batches_of_at_most_max_and_without_those
     assert declared.subscriptions()[0].lag == 0
 
 
-def test_a_batch_that_is_given_back_comes_again_as_the_same_attempt(bus, page):
+def test_a_requeued_batch_keeps_its_attempt(bus, page):
     bus.declare_subscription("router", max_attempts=1)
     fill(page, 3)
     for _ in range(3):
@@ -136,7 +136,7 @@ def test_a_batch_that_is_given_back_comes_again_as_the_same_attempt(bus, page):
     assert (bus.dead_letters("router"), bus.subscriptions()[0].lag) == ([], 0)
 
 
-def test_a_failed_event_that_is_given_back_keeps_its_attempts(declared, page):
+def test_a_requeued_failed_event_keeps_its_attempts(declared, page):
     fill(page, 2)
     batch = declared.pull("router", max=1)
     declared.nack("router", batch.token, batch.deliveries[0].position, "no")
@@ -148,7 +148,7 @@ def test_a_failed_event_that_is_given_back_keeps_its_attempts(declared, page):
     assert contents(declared.pull("router")) == ["1"]
 
 
-def test_nothing_is_given_back_with_the_token_of_another_batch(declared, page, clock):
+def test_requeue_refuses_the_token_of_another_batch(declared, page, clock):
     fill(page, 1)
     late = declared.pull("router", lease="5s")
     clock.advance(6)
@@ -160,7 +160,7 @@ def test_nothing_is_given_back_with_the_token_of_another_batch(declared, page, c
     ack(declared, current)
 
 
-def test_an_ack_counts_until_someone_else_takes_over(declared, page, clock):
+def test_a_late_ack_counts_until_the_next_pull(declared, page, clock):
     fill(page, 1)
     batch = declared.pull("router", lease="5s")
     clock.advance(60)
@@ -178,7 +178,7 @@ def test_an_ack_of_an_earlier_batch_is_refused(declared, page, clock):
     ack(declared, current)
 
 
-def test_events_are_acked_in_any_order(declared, page, clock):
+def test_events_can_be_acked_in_any_order(declared, page, clock):
     fill(page, 3)
     batch = declared.pull("router", lease="5s")
     ack(declared, batch, 2)
@@ -190,7 +190,7 @@ def test_events_are_acked_in_any_order(declared, page, clock):
     assert not declared.pull("router").deliveries
 
 
-def test_acking_again_changes_nothing(declared, page):
+def test_a_second_ack_changes_nothing(declared, page):
     fill(page, 2)
     batch = declared.pull("router")
     ack(declared, batch, 0)
@@ -223,7 +223,7 @@ def test_events_of_all_shards_are_delivered_and_acked(declared, maximum):
     assert declared.subscriptions()[0].lag == 0
 
 
-def test_more_events_than_are_read_at_once_come_in_order(connect):
+def test_filtered_events_are_in_order_over_several_reads(connect):
     bus = connect(max_observations=3000)
     bus.declare_subscription("router", tags=["hot"])
     page = bus.page()
@@ -240,7 +240,7 @@ def test_more_events_than_are_read_at_once_come_in_order(connect):
 # -- failures ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_failed_event_comes_again_alone_and_holds_up_the_rest(declared, page):
+def test_a_failed_event_is_redelivered_alone_before_later_events(declared, page):
     fill(page, 4)
     batch = declared.pull("router", max=3)
     declared.nack("router", batch.token, batch.deliveries[1].position, "not now")
@@ -251,7 +251,7 @@ def test_a_failed_event_comes_again_alone_and_holds_up_the_rest(declared, page):
     assert contents(declared.pull("router")) == ["3"]
 
 
-def test_a_failed_event_waits_longer_each_time(bus, page, clock):
+def test_the_retry_delay_doubles_with_each_attempt(bus, page, clock):
     bus.declare_subscription("router", retry_delay="2s")
     fill(page, 1)
     for seconds in (2, 4, 8):
@@ -266,7 +266,7 @@ def test_a_failed_event_waits_longer_each_time(bus, page, clock):
     assert bus.pull("router").deliveries[0].attempt == 5
 
 
-def test_an_event_is_set_aside_after_the_last_attempt(bus, page):
+def test_the_last_failed_attempt_makes_a_dead_letter(bus, page):
     bus.declare_subscription("router", max_attempts=2, retry_delay=0)
     added = fill(page, 2)
     for _ in range(2):
@@ -277,7 +277,7 @@ def test_an_event_is_set_aside_after_the_last_attempt(bus, page):
     assert contents(bus.pull("router")) == ["1"]
 
 
-def test_two_bad_events_of_one_batch_both_end_as_dead_letters(bus, page):
+def test_two_bad_events_of_a_batch_become_dead_letters(bus, page):
     bus.declare_subscription("router", max_attempts=2, retry_delay=0)
     fill(page, 5)
     handled: list[str] = []
@@ -292,7 +292,7 @@ def test_two_bad_events_of_one_batch_both_end_as_dead_letters(bus, page):
     assert [letter.attempts for letter in bus.dead_letters("router")] == [2, 2]
 
 
-def test_an_event_that_kills_its_clients_is_set_aside_alone(bus, page, clock):
+def test_an_event_that_kills_its_clients_becomes_a_dead_letter(bus, page, clock):
     bus.declare_subscription("router", max_attempts=3)
     added = fill(page, 3)
     handled: list[str] = []
@@ -300,7 +300,7 @@ def test_an_event_that_kills_its_clients_is_set_aside_alone(bus, page, clock):
         batch = bus.pull("router", lease="1s")
         for each in batch.deliveries:
             if each.event.content == "1":
-                break  # and is never heard of again
+                break  # the client dies here
             handled.append(each.event.content)
             bus.ack("router", batch.token, each.position)
         clock.advance(2)
@@ -309,7 +309,7 @@ def test_an_event_that_kills_its_clients_is_set_aside_alone(bus, page, clock):
     assert handled == ["0", "2"]
 
 
-def test_dead_letters_are_delivered_again_to_who_pulls(bus, page):
+def test_a_pull_delivers_retried_dead_letters(bus, page):
     bus.declare_subscription("router", max_attempts=1)
     fill(page, 3)
     batch = bus.pull("router")
@@ -324,7 +324,7 @@ def test_dead_letters_are_delivered_again_to_who_pulls(bus, page):
 
 
 @pytest.mark.damages_the_log
-def test_entries_that_are_no_events_are_passed_over(declared, page):
+def test_a_pull_skips_invalid_entries(declared, page):
     fill(page, 1)
     raw_append(declared, kind="added", subject="x", event=b"{}")
     fill(page, 1)
@@ -352,7 +352,7 @@ def test_a_consumer_and_a_pull_exclude_each_other(declared, connect, page):
         assert next(deliveries).event.content == "2"
 
 
-def test_a_consumer_goes_on_with_the_attempts_of_a_pull_and_back(bus, page):
+def test_consumers_and_pulls_share_attempt_counts(bus, page):
     bus.declare_subscription("router", retry_delay=0)
     fill(page, 2)
     batch = bus.pull("router")
@@ -366,7 +366,7 @@ def test_a_consumer_goes_on_with_the_attempts_of_a_pull_and_back(bus, page):
     assert [(each.event.content, each.attempt) for each in batch.deliveries] == [("0", 3)]
 
 
-def test_a_subscription_that_was_consumed_can_be_pulled(bus, page):
+def test_a_consumers_subscription_can_be_pulled(bus, page):
     with bus.subscribe("router", types=["risk_alert"]):
         pass
     fill(page, 1)
@@ -377,7 +377,7 @@ def test_a_subscription_that_was_consumed_can_be_pulled(bus, page):
 # -- waiting ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_pull_waits_for_an_event_that_is_wanted(bus, connect, page):
+def test_a_pull_waits_for_a_matching_event(bus, connect, page):
     bus.declare_subscription("router", types=["risk_alert"])
     found = []
     other = connect()
@@ -390,7 +390,7 @@ def test_a_pull_waits_for_an_event_that_is_wanted(bus, connect, page):
     assert [contents(batch) for batch in found] == [["this"]]
 
 
-async def test_a_pull_of_an_async_bus_waits_and_acks(connect, engine, bus_name):
+async def test_an_async_pull_waits_and_acks(connect, engine, bus_name):
     connect().page()
     async with AsyncBus.connect(engine.url, bus=bus_name, shards=engine.shards, source="tester") as bus:
         assert await bus.declare_subscription("router") is True
@@ -405,8 +405,8 @@ async def test_a_pull_of_an_async_bus_waits_and_acks(connect, engine, bus_name):
         assert (await bus.subscriptions())[0].lag == 0
 
 
-async def test_a_pull_that_is_cancelled_while_it_takes_events_gives_them_back(connect, engine, bus_name, monkeypatch):
-    """Cancelled once the events are handed out, and before the pull is told so."""
+async def test_a_cancelled_pull_releases_its_batch(connect, engine, bus_name, monkeypatch):
+    """The pull is cancelled after the engine leases the events and before the answer arrives."""
     connect().page()
     async with AsyncBus.connect(engine.url, bus=bus_name, shards=engine.shards, source="tester") as bus:
         await bus.declare_subscription("router")
@@ -433,20 +433,20 @@ async def test_a_pull_that_is_cancelled_while_it_takes_events_gives_them_back(co
         assert (contents(batch), batch.deliveries[0].attempt) == (["x"], 1)
 
 
-def test_a_pull_returns_empty_when_its_time_is_over(declared):
+def test_a_pull_returns_an_empty_batch_after_its_wait(declared):
     assert declared.pull("router", wait="100ms").deliveries == []
 
 
 # -- definitions ------------------------------------------------------------------------------------------------------
 
 
-def test_a_declared_name_starts_where_it_is_told(bus, page):
+def test_a_declared_subscription_starts_after_the_given_position(bus, page):
     added = fill(page, 2)
     assert bus.declare_subscription("router", after=added[0].position) is True
     assert contents(bus.pull("router")) == ["1"]
 
 
-def test_declaring_again_keeps_the_cursor_and_changes_the_filters(bus, page):
+def test_redeclaring_keeps_the_cursor_and_changes_the_filters(bus, page):
     bus.declare_subscription("router")
     fill(page, 1)
     ack(bus, bus.pull("router"))
@@ -458,7 +458,7 @@ def test_declaring_again_keeps_the_cursor_and_changes_the_filters(bus, page):
     assert (status.filters, status.max_attempts, status.retry_delay) == ('{"types":["risk_alert"]}', 2, 3.0)
 
 
-def test_filters_do_not_change_while_events_are_out(declared, page):
+def test_filters_cannot_change_while_a_batch_is_leased(declared, page):
     fill(page, 1)
     batch = declared.pull("router")
     with pytest.raises(SubscriptionHeld):
@@ -468,7 +468,7 @@ def test_filters_do_not_change_while_events_are_out(declared, page):
     declared.declare_subscription("router", types=["risk_alert"])
 
 
-def test_a_webhook_is_stored_and_its_secret_not_shown(bus):
+def test_a_webhook_secret_is_stored_but_not_shown(bus):
     secret = new_webhook_secret()
     bus.declare_subscription("router", url="https://example.com/in", secret=secret)
     bus.declare_subscription("router", url="https://example.com/other")
@@ -503,13 +503,13 @@ def test_a_webhook_needs_a_secret(bus):
         7,
     ],
 )
-def test_a_url_that_is_none_is_refused(bus, url):
+def test_an_invalid_url_is_refused(bus, url):
     with pytest.raises(InvalidField):
         bus.declare_subscription("router", url=url, secret=new_webhook_secret())
 
 
 @pytest.mark.parametrize("secret", ["secret", "whsec_", "whsec_c2hvcnQ=", "whsec_" + "=" * 40, 7])
-def test_a_secret_that_is_none_is_refused(bus, secret):
+def test_an_invalid_secret_is_refused(bus, secret):
     with pytest.raises(InvalidField):
         bus.declare_subscription("router", url="https://example.com", secret=secret)
 
@@ -539,7 +539,7 @@ def test_bad_arguments_are_refused(declared, page):
         declared.nack("unknown", batch.token, Position(1, 99), "no")
 
 
-def test_a_dropped_subscription_says_so(declared, page):
+def test_a_dropped_subscription_raises_position_lost_until_reset(declared, page):
     send(declared, "HSET", declared.core.log.keys(0).subscription("router"), "dropped", "1")
     with pytest.raises(PositionLost):
         declared.pull("router")
@@ -550,7 +550,7 @@ def test_a_dropped_subscription_says_so(declared, page):
     assert contents(declared.pull("router")) == ["0"]
 
 
-def test_a_reset_forgets_what_is_out(declared, page, clock):
+def test_a_reset_clears_leased_batches_and_attempts(declared, page, clock):
     fill(page, 2)
     batch = declared.pull("router", lease="5s")
     with pytest.raises(SubscriptionHeld):

@@ -1,4 +1,4 @@
-"""A client that may read but not write is answered like any other, however much is not folded yet."""
+"""Clients with read access alone see every acknowledged write, folded or not."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,7 +26,7 @@ def bus(connect: Connect) -> Bus:
 
 @pytest.fixture
 def reading(engine: Engine, bus: Bus, bus_name: str) -> Iterator[Bus]:
-    """The same bus, for a user that the engine lets read and nothing else."""
+    """The same bus, for a user whose access list allows only reads."""
     scheme, _, place = engine.url.partition(":")
     socket = server.ensure_running(Path(place)).socket if scheme == "embedded" else place.removeprefix("//")
     send(bus, "ACL", "SETUSER", bus_name, "on", ">pw", "resetkeys", f"~{{{bus_name}:*", *READER)
@@ -51,7 +51,7 @@ def checkpoint(bus: Bus) -> object:
 
 
 def assert_reads_the_same(bus: Bus, page: Page, reader: Page) -> None:
-    """Compare what the reader sees, which folds nothing for others, with what it is once it is folded."""
+    """Compare the reader's answers, which commit no fold, with those after a projector's commit."""
     before = checkpoint(bus)
     seen = reader.list(limit=None), reader.list(limit=7), reader.list(tags="t", limit=None), reader.active()
     first, newest = reader.active(limit=3), reader.list(text="new 1", limit=None)
@@ -63,7 +63,7 @@ def assert_reads_the_same(bus: Bus, page: Page, reader: Page) -> None:
 
 @pytest.mark.engines(*ONE)
 @pytest.mark.parametrize("is_begun", [False, True])
-def test_a_reader_that_is_far_behind_sees_everything(monkeypatch, bus, page, reader, is_begun):
+def test_a_read_only_client_sees_a_long_unfolded_log(monkeypatch, bus, page, reader, is_begun):
     monkeypatch.setattr("scratchbus.readmodel.local_fold.CHUNK", 100)
     old = page.add_many(batch("old", IN_MEMORY // 3, tags=["t"]))
     if is_begun:
@@ -81,7 +81,7 @@ def test_a_reader_that_is_far_behind_sees_everything(monkeypatch, bus, page, rea
     assert_reads_the_same(bus, page, reader)
 
 
-def test_a_reader_goes_on_when_someone_folds_meanwhile(monkeypatch, bus, page, reader):
+def test_a_read_only_client_reads_on_when_a_projector_overtakes(monkeypatch, bus, page, reader):
     added = page.add_many(batch("new", 2 * IN_MEMORY))
     times: list[int] = []
 
@@ -97,13 +97,13 @@ def test_a_reader_goes_on_when_someone_folds_meanwhile(monkeypatch, bus, page, r
     assert len(reader.list(limit=None)) == 2 * IN_MEMORY
 
 
-def test_a_reader_writes_nothing(page, reader):
+def test_a_read_only_client_cannot_write(page, reader):
     with pytest.raises(EngineForbidden):
         reader.add("observation", "not mine to say", source="reader")
     assert page.list() == []
 
 
-def test_a_reader_never_asks_for_more_than_a_thousand_events_at_once(page, reading, reader):
+def test_a_read_only_client_reads_at_most_1000_events_at_once(page, reading, reader):
     for _ in range(3):
         page.add_many(batch("new", 900))
     maximum = [0]

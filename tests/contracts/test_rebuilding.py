@@ -1,4 +1,4 @@
-"""The state is folded anew beside the live one, and takes its place; nobody who reads meanwhile sees a difference."""
+"""Rebuilds: state is folded beside the live one and switched atomically; readers see no difference."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.engines(*ONE)
 
 
 def fill(page, count=30):
-    """Put observations on a page of which something became."""
+    """Add observations and change them: resolve, clear, claim, link, rest on others."""
     added = page.add_many(
         [
             NewObservation(type="observation", content=f"{n}", tags=[f"t{n % 3}"], owner=f"o{n % 2}")
@@ -42,7 +42,7 @@ def fill(page, count=30):
 
 
 def builds(bus):
-    """Return the numbers of the builds that keys are left of."""
+    """Return the numbers of all builds that have keys."""
     prefix = f"{{{bus.core.log.bus}:"
     names = [key.decode().partition("}:p")[2] for key in send(bus, "KEYS", f"{prefix}*")]
     return {int(name.partition(":")[0]) for name in names if name[:1].isdigit()}
@@ -52,7 +52,7 @@ def build_of(bus, page="main"):
     return bus.converse(read_checkpoint(keys_of(bus, page))).build
 
 
-def test_a_rebuild_makes_the_same_state_and_takes_the_place_of_the_one_before(bus, page):
+def test_a_rebuild_switches_to_a_build_with_equal_state(bus, page):
     fill(page)
     project(bus)
     before = documents(bus)
@@ -63,7 +63,7 @@ def test_a_rebuild_makes_the_same_state_and_takes_the_place_of_the_one_before(bu
     assert page.list(tags=["t1"], owner="o0", limit=None)
 
 
-def test_it_may_be_done_again_and_again_also_with_nothing_to_fold(bus, page):
+def test_rebuilds_can_be_repeated_and_work_on_an_empty_log(bus, page):
     assert bus.rebuild().events == 0
     page.add("observation", "one")
     for build in range(2, 13):
@@ -72,7 +72,7 @@ def test_it_may_be_done_again_and_again_also_with_nothing_to_fold(bus, page):
     assert [one.content for one in page.list()] == ["one"]
 
 
-def test_who_reads_and_writes_meanwhile_sees_no_hole(bus, page, monkeypatch):
+def test_reads_and_writes_during_a_rebuild_see_no_hole(bus, page, monkeypatch):
     monkeypatch.setattr("scratchbus.readmodel.rebuild.CHUNK", 7)
     fill(page)
     sizes = [len(page.list(limit=None))]
@@ -92,7 +92,7 @@ def test_who_reads_and_writes_meanwhile_sees_no_hole(bus, page, monkeypatch):
     assert page.list(status="archived")
 
 
-def test_a_list_that_takes_several_looks_goes_on_in_the_new_build(bus, page):
+def test_a_paginated_list_continues_in_the_new_build(bus, page):
     fill(page, 60)
     project(bus)
     first = page.list(limit=5)
@@ -101,7 +101,7 @@ def test_a_list_that_takes_several_looks_goes_on_in_the_new_build(bus, page):
     assert [one.id for one in [*first, *rest]] == [one.id for one in page.list(limit=None)]
 
 
-def test_relations_that_were_opened_before_are_read_from_the_new_build(bus, page):
+def test_relations_opened_before_a_rebuild_read_the_new_build(bus, page):
     old = page.add("observation", "old")
     new = page.add("observation", "new", evidence=[old.id])
     project(bus)
@@ -111,7 +111,7 @@ def test_relations_that_were_opened_before_are_read_from_the_new_build(bus, page
     assert [end for _, end in found[old.id]] == [f"{new.id}@main"]
 
 
-def test_readers_of_one_page_by_its_index_go_past_the_switch(bus, page):
+def test_an_event_iterator_of_a_page_continues_over_a_rebuild(bus, page):
     fill(page)
     project(bus)
     events = bus.events(pages=["main"])
@@ -120,7 +120,7 @@ def test_readers_of_one_page_by_its_index_go_past_the_switch(bus, page):
     assert [first.seq, *(event.seq for event in events)] == [event.seq for event in bus.events(pages=["main"])]
 
 
-def test_a_view_goes_on_over_a_rebuild(bus, page):
+def test_a_view_continues_over_a_rebuild(bus, page):
     fill(page)
     with bus.view() as view:
         bus.rebuild()
@@ -129,13 +129,13 @@ def test_a_view_goes_on_over_a_rebuild(bus, page):
         assert view.list(limit=None) == page.list(limit=None)
 
 
-def test_what_is_due_is_found_in_the_new_build(bus, page):
+def test_the_expirer_finds_due_observations_in_the_new_build(bus, page):
     page.add("observation", "short", ttl="1ms")
     bus.rebuild()
     eventually(lambda: bus.converse(sweep(bus.core)) == 1)
 
 
-def test_a_crowded_page_gives_up_what_has_expired_after_a_rebuild_too(connect):
+def test_a_full_page_expires_before_it_displaces_after_a_rebuild(connect):
     with connect(max_observations=1_001) as bus:
         page = bus.page()
         page.add("risk_alert", "short", ttl="1ms")
@@ -146,7 +146,7 @@ def test_a_crowded_page_gives_up_what_has_expired_after_a_rebuild_too(connect):
         assert {one.reason_code for one in page.list(status="archived")} == {"expired"}
 
 
-def test_one_that_was_killed_leaves_nothing_that_hurts(bus, page, monkeypatch):
+def test_the_next_rebuild_cleans_up_after_a_killed_one(bus, page, monkeypatch):
     monkeypatch.setattr("scratchbus.readmodel.rebuild.CHUNK", 7)
     monkeypatch.setattr("scratchbus.readmodel.rebuild_lease.LEASE_MS", 300)
     fill(page)
@@ -167,7 +167,7 @@ def test_one_that_was_killed_leaves_nothing_that_hurts(bus, page, monkeypatch):
     assert 2 not in builds(bus)
 
 
-def test_a_second_one_is_refused_while_the_first_is_alive(bus, page):
+def test_a_second_rebuild_is_refused_while_the_first_is_alive(bus, page):
     page.add("observation", "one")
     keys = keys_of(bus)
     mine = bus.converse(lease.take(keys, "first"))
@@ -183,7 +183,7 @@ def test_a_second_one_is_refused_while_the_first_is_alive(bus, page):
     bus.rebuild()
 
 
-def test_one_that_was_taken_over_from_gives_up_and_changes_nothing(bus, page, connect, monkeypatch):
+def test_a_rebuild_that_lost_its_lease_changes_nothing(bus, page, connect, monkeypatch):
     monkeypatch.setattr("scratchbus.readmodel.rebuild.CHUNK", 7)
     monkeypatch.setattr("scratchbus.readmodel.rebuild_lease.LEASE_MS", 300)
     fill(page)
@@ -192,7 +192,7 @@ def test_one_that_was_taken_over_from_gives_up_and_changes_nothing(bus, page, co
 
     def stall(done, total):
         if done and not others:
-            others.append(bus.rebuild())  # begins when the lease of the first is over
+            others.append(bus.rebuild())  # waits until the first lease ends
 
     with pytest.raises(RebuildHeld):
         bus.rebuild(stall)
@@ -202,7 +202,7 @@ def test_one_that_was_taken_over_from_gives_up_and_changes_nothing(bus, page, co
     assert (documents(bus), build_of(bus), builds(bus) - {1}) == (before, 4, {4})
 
 
-def test_the_switch_waits_until_the_new_build_has_all_that_the_live_one_has(bus, page):
+def test_the_switch_waits_until_the_new_build_has_caught_up(bus, page):
     page.add("observation", "one")
     keys = keys_of(bus)
     mine = bus.converse(lease.take(keys, "me"))
@@ -216,7 +216,7 @@ def test_the_switch_waits_until_the_new_build_has_all_that_the_live_one_has(bus,
     assert bus.converse(lease.clear(mine, kept=())) > 0
 
 
-def test_state_of_another_log_is_what_a_rebuild_mends(bus, page):
+def test_a_rebuild_replaces_state_of_another_log(bus, page):
     page.add("observation", "one")
     project(bus)
     keys = keys_of(bus)
@@ -228,13 +228,13 @@ def test_state_of_another_log_is_what_a_rebuild_mends(bus, page):
 
 
 def make_newer(patch):
-    """Have the code store state in forms that the present code does not know."""
+    """Patch the code to store state in newer forms."""
     for name in ("FORM", "PAGED", "IN_TABLES"):
         patch.setattr(scratch_page, name, getattr(scratch_page, name) + 3)
-    Checkpoint.parse.cache_clear()  # that code has parsed none yet
+    Checkpoint.parse.cache_clear()  # as in a new process
 
 
-def test_state_of_an_older_form_asks_for_a_rebuild_and_one_of_a_newer_for_an_upgrade(bus, page, monkeypatch):
+def test_older_state_asks_for_a_rebuild_and_newer_state_for_an_upgrade(bus, page, monkeypatch):
     page.add("observation", "one")
     project(bus)
     with monkeypatch.context() as newer:
@@ -243,7 +243,7 @@ def test_state_of_an_older_form_asks_for_a_rebuild_and_one_of_a_newer_for_an_upg
             page.list()
         bus.rebuild()
         assert [one.content for one in page.list()] == ["one"]
-    Checkpoint.parse.cache_clear()  # nor has this
+    Checkpoint.parse.cache_clear()
     with pytest.raises(CodeTooOld, match="upgrade"):
         page.list()
     bus.rebuild()  # the way back
@@ -252,7 +252,7 @@ def test_state_of_an_older_form_asks_for_a_rebuild_and_one_of_a_newer_for_an_upg
 
 @pytest.fixture
 def newer_code(bus, page, monkeypatch):
-    """State that was stored before the form of it changed."""
+    """State in an older form than the code's."""
     page.add("observation", "one")
     project(bus)
     with monkeypatch.context() as newer:
@@ -263,12 +263,12 @@ def newer_code(bus, page, monkeypatch):
         bus.rebuild()  # the way back
 
 
-def test_who_connects_rebuilds_state_of_an_older_form(newer_code, connect, capfd):
+def test_connecting_rebuilds_older_state(newer_code, connect, capfd):
     assert [one.content for one in connect().page("main").list()] == ["one"]
     assert "an older version stored the state; rebuilding it from the log" in capfd.readouterr().err
 
 
-def test_who_connects_waits_for_another_who_rebuilds_state_of_an_older_form(newer_code, bus, connect):
+def test_connecting_waits_for_a_running_rebuild_of_older_state(newer_code, bus, connect):
     other = bus.converse(lease.take(keys_of(bus), "another"))
     with ThreadPoolExecutor(1) as connecting:
         coming = connecting.submit(connect)
@@ -279,7 +279,7 @@ def test_who_connects_waits_for_another_who_rebuilds_state_of_an_older_form(newe
         assert [one.content for one in coming.result().page("main").list()] == ["one"]
 
 
-def test_a_projector_rebuilds_state_of_an_older_form(newer_code, bus, page):
+def test_a_projector_rebuilds_older_state(newer_code, bus, page):
     stop = threading.Event()
     with ThreadPoolExecutor(1) as projecting:
         done = projecting.submit(run_projector, bus, stop)
@@ -298,7 +298,7 @@ def is_too_old(page):
 
 
 @pytest.mark.damages_the_log
-def test_where_state_of_an_older_form_cannot_be_rebuilt_reads_say_so(newer_code, bus, page, connect):
+def test_reads_say_so_when_older_state_cannot_be_rebuilt(newer_code, bus, page, connect):
     page.add("observation", "two")
     send(bus, "XTRIM", keys_of(bus).log, "MAXLEN", 1)
     with pytest.raises(StateTooOld, match="run `scratchbus rebuild`"):
@@ -306,7 +306,7 @@ def test_where_state_of_an_older_form_cannot_be_rebuilt_reads_say_so(newer_code,
 
 
 @pytest.mark.parametrize("event_id", ["e1", "mine|1|a"])
-def test_state_from_before_forms_were_numbered_asks_for_a_rebuild(bus, page, event_id):
+def test_state_without_a_form_number_asks_for_a_rebuild(bus, page, event_id):
     page.add("observation", "one", event_id=event_id)
     project(bus)
     checkpoint = keys_of(bus).checkpoint("scratch_page")
@@ -321,7 +321,7 @@ def test_state_from_before_forms_were_numbered_asks_for_a_rebuild(bus, page, eve
 
 
 @pytest.mark.damages_the_log
-def test_what_could_not_be_folded_is_counted_in_the_build_it_is_of(bus, page, monkeypatch):
+def test_a_rebuild_counts_rejected_events_once(bus, page, monkeypatch):
     page.add("observation", "one")
     raw_append(bus, kind="linked", event="garbage")
     project(bus)
@@ -331,7 +331,7 @@ def test_what_could_not_be_folded_is_counted_in_the_build_it_is_of(bus, page, mo
 
 
 @pytest.mark.damages_the_log
-def test_events_of_a_newer_schema_stop_it_and_leave_the_live_state_alone(bus, page):
+def test_newer_events_stop_a_rebuild_and_leave_the_live_state(bus, page):
     page.add("observation", "one")
     project(bus)
     raw_append(bus, kind="added", event='{"v":3,"by":"x"}')
@@ -342,7 +342,7 @@ def test_events_of_a_newer_schema_stop_it_and_leave_the_live_state_alone(bus, pa
         bus.rebuild()
 
 
-def test_it_rests_while_others_publish_and_less_when_the_end_does_not_come_nearer():
+def test_a_rebuild_rests_less_when_others_publish_faster_than_it_folds():
     pace = Pace(remaining=1_000, since=0)
     assert pace.seconds(1, 0.01, 990, published=0) == 0
     assert pace.seconds(2, 0.01, 990, published=10) == pytest.approx(0.09)
@@ -372,8 +372,8 @@ def test_a_rebuild_rests_only_while_others_publish(bus, page, monkeypatch):
 
 
 @pytest.mark.damages_the_log
-def test_one_of_a_log_whose_end_is_missing_gives_up(bus, page, monkeypatch):
-    """`XADD` with `MAXLEN` can do that, which everyone may who appends."""
+def test_a_rebuild_of_a_log_without_its_end_raises_log_gap(bus, page, monkeypatch):
+    """`XADD` with `MAXLEN` can remove the end, and every client that appends may send it."""
     monkeypatch.setattr("scratchbus.readmodel.rebuild._TERM", 0.2)
     page.add("observation", "one")
     project(bus)
@@ -384,7 +384,7 @@ def test_one_of_a_log_whose_end_is_missing_gives_up(bus, page, monkeypatch):
 
 
 @pytest.mark.damages_the_log
-def test_what_the_log_has_lost_stays_in_the_state_unless_it_is_given_up(bus, page):
+def test_a_rebuild_keeps_state_of_lost_events_unless_over_gaps(bus, page):
     stories = [page.add("observation", f"{n}") for n in range(5)]
     page.resolve(stories[3].id)
     project(bus)
@@ -402,7 +402,7 @@ def test_what_the_log_has_lost_stays_in_the_state_unless_it_is_given_up(bus, pag
 
 
 @pytest.mark.damages_the_log
-def test_what_the_log_has_lost_stays_in_the_state_though_later_events_are_lost_too(bus, page):
+def test_a_gap_across_the_checkpoint_stops_a_rebuild(bus, page):
     stories = [page.add("observation", f"{n}") for n in range(3)]
     project(bus)
     stories += [page.add("observation", f"{n}") for n in (3, 4)]
@@ -416,7 +416,7 @@ def test_what_the_log_has_lost_stays_in_the_state_though_later_events_are_lost_t
 
 
 @pytest.mark.damages_the_log
-def test_events_that_were_lost_before_they_were_folded_are_no_obstacle(bus, page):
+def test_events_lost_before_they_were_folded_do_not_stop_a_rebuild(bus, page):
     stories = [page.add("observation", f"{n}") for n in range(3)]
     send(bus, "XDEL", keys_of(bus).log, stories[1].position.stream_id)
     bus.rebuild()

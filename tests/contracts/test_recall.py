@@ -1,4 +1,4 @@
-"""What recall promises."""
+"""Recall over all memories of an agent."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def reasons(found):
 
 
 def rows_of(bus: Bus) -> list[tuple[str, ...]]:
-    """Return all that the index of a bus has."""
+    """Return the subjects in the index of a bus."""
     return bus._recaller.index.database.execute("SELECT subject FROM items JOIN texts ON row = texts.rowid").fetchall()
 
 
-def test_one_answer_over_all_memories_says_why(bus: Bus):
+def test_recall_finds_all_kinds_of_memories_with_reasons(bus: Bus):
     note = bus.notes("s1").add("The shop runs on Postgres", tags=["databases"]).note
     bus.notes("s1").add("Bananas are yellow")
     bus.notepad("s1").write("- [ ] move the database\n")
@@ -67,7 +67,7 @@ def test_one_answer_over_all_memories_says_why(bus: Bus):
     assert str(reasons(by_kind["note"])["words"]).startswith("words ")
 
 
-def test_it_looks_only_where_it_is_asked_to(bus):
+def test_recall_searches_only_the_given_scopes_sessions_and_page(bus):
     bus.notes("s1").add("red in s1")
     bus.notes("s2").add("red in s2")
     bus.preferences("ada").remember("red", "of ada")
@@ -81,7 +81,7 @@ def test_it_looks_only_where_it_is_asked_to(bus):
     assert texts(bus.recall("red", sessions=["s1"])) == ["red in s1"]
 
 
-def test_it_sees_every_change_at_once(bus, connect):
+def test_recall_sees_every_change_at_once(bus, connect):
     notes, asked = bus.notes("s1"), {"sessions": ["s1"]}
     assert bus.recall("apple", **asked) == []
     note = connect("another").notes("s1").add("an apple").note
@@ -100,7 +100,7 @@ def test_it_sees_every_change_at_once(bus, connect):
     assert rows_of(bus) == rows_of(other) == []
 
 
-def test_what_no_longer_holds_is_not_recalled(bus, page, clock):
+def test_recall_omits_archived_forgotten_and_outdated_items(bus, page, clock):
     kept = page.add("observation", "apple kept")
     done = page.add("observation", "apple done")
     page.add("observation", "apple of an hour", ttl="1h")
@@ -122,7 +122,7 @@ def test_what_no_longer_holds_is_not_recalled(bus, page, clock):
     assert all(found.id != new.id for found in bus.recall("apple", scopes=["ada"]))
 
 
-def test_facts_lead_to_what_the_words_do_not_find(bus):
+def test_recall_follows_facts_beyond_the_words_of_the_query(bus):
     facts = bus.facts("ada/shop")
     facts.assert_fact("Ada", "works_on", "shop")
     uses = facts.assert_fact("shop", "uses", "Docker")
@@ -134,7 +134,7 @@ def test_facts_lead_to_what_the_words_do_not_find(bus):
     assert any(each.kind == "note" and reasons(each)["neighbours"].by == "docker" for each in found)
 
 
-def test_newer_and_more_urgent_items_come_first_among_equals(bus, page, clock):
+def test_newer_and_more_urgent_items_rank_first_among_equals(bus, page, clock):
     for number, confidence in enumerate((0.5, 1.0, 0.5)):
         page.add("observation", f"the gate is open {number}", confidence=confidence)
         clock.advance("1h")
@@ -145,7 +145,7 @@ def test_newer_and_more_urgent_items_come_first_among_equals(bus, page, clock):
     assert [reasons(each)["priority"].rank for each in sorted(found, key=lambda each: each.text)] == [2, 1, 2]
 
 
-def test_the_past_is_answered_from_what_was_known_then(bus, clock):
+def test_recall_at_a_position_uses_the_memories_of_that_time(bus, clock):
     notes, page = bus.notes("s1"), bus.page()
     note = notes.add("the port is 80").note
     seen = page.add("observation", "the port is open", ttl="1h")
@@ -167,7 +167,7 @@ def test_the_past_is_answered_from_what_was_known_then(bus, clock):
         bus.recall("port", at="soon")
 
 
-def test_a_long_text_is_cut_to_what_bears_on_the_question(bus):
+def test_a_long_text_is_cut_to_the_matching_part(bus):
     bus.notepad("s1").write("filler words here\n" * 500 + "the gate code is secret\n" + "more filler\n" * 500)
     (found,) = bus.recall("gate code", sessions=["s1"])
     assert "gate code is secret" in found.text
@@ -175,7 +175,7 @@ def test_a_long_text_is_cut_to_what_bears_on_the_question(bus):
     assert reasons(found)["words"].by == "gate, code"
 
 
-def test_an_empty_question_finds_the_newest(bus):
+def test_an_empty_query_finds_the_newest_items(bus):
     for number in range(3):
         bus.notes("s1").add(f"note {number}")
     assert texts(bus.recall("", sessions=["s1"], limit=2)) == ["note 2", "note 1"]
@@ -185,7 +185,7 @@ def test_an_empty_question_finds_the_newest(bus):
 @pytest.mark.parametrize(
     "query", ['"', "a AND", "NEAR(", "tags:x", "*", "p1", "-", "x" * 10_000, "\u4e2d\u6587", "\0", "{"]
 )
-def test_no_question_is_an_error(bus, query):
+def test_no_query_text_is_an_error(bus, query):
     bus.notes("s1").add('a AND "quoted" NEAR( text \u4e2d\u6587')
     bus.recall(query, sessions=["s1"])
 
@@ -207,7 +207,7 @@ def test_wrong_arguments_are_refused(bus, wrong, error):
         bus.recall(**wrong)
 
 
-def test_common_words_cost_no_rare_ones(bus, monkeypatch):
+def test_common_words_do_not_crowd_out_rare_ones(bus, monkeypatch):
     monkeypatch.setattr(recall_index, "MAX_MATCHES", 20)
     for number in range(60):
         bus.notes("s1").add(f"common filler {number}")
@@ -220,7 +220,7 @@ def test_common_words_cost_no_rare_ones(bus, monkeypatch):
     assert len(bus.recall("common", sessions=["s1"], limit=100)) == 20
 
 
-def test_a_page_that_is_no_longer_held_leaves_the_index(bus):
+def test_a_page_dropped_from_the_cache_leaves_the_index(bus):
     bus.notes("s1").add("apple")
     bus.recall("apple", sessions=["s1"])
     recaller = bus._recaller
@@ -231,7 +231,7 @@ def test_a_page_that_is_no_longer_held_leaves_the_index(bus):
 
 
 @pytest.mark.damages_the_log
-def test_a_log_that_was_replaced_is_read_from_its_start(bus):
+def test_recall_rereads_a_replaced_log(bus):
     bus.notes("s1").add("apple of the old log")
     assert bus.recall("apple", sessions=["s1"])
     forget(bus)
@@ -241,7 +241,7 @@ def test_a_log_that_was_replaced_is_read_from_its_start(bus):
 
 
 @pytest.mark.engines(*ONE)
-def test_what_is_folded_and_rebuilt_is_found_too(bus, connect):
+def test_recall_finds_folded_and_rebuilt_items(bus, connect):
     for number in range(5):
         bus.notes("s1").add(f"apple {number}")
         bus.page().add("observation", f"apple {number}")
@@ -253,7 +253,7 @@ def test_what_is_folded_and_rebuilt_is_found_too(bus, connect):
 
 
 @pytest.mark.engines(*ONE)
-def test_while_nothing_happens_a_question_about_facts_asks_the_engine_once(bus, monkeypatch):
+def test_an_unchanged_recall_asks_each_shard_once(bus, monkeypatch):
     bus.facts("ada/shop").assert_fact("shop", "uses", "Docker")
     bus.notes("s1").add("bananas are yellow")
     places = {"scopes": ["ada/shop"], "sessions": ["s1"]}
@@ -272,8 +272,8 @@ def test_while_nothing_happens_a_question_about_facts_asks_the_engine_once(bus, 
     assert len(bus.recall("shop", **places)) == 2
 
 
-def ended(steps: Any, bus: Any, request: Any) -> Any:
-    """Go on with a conversation that asks for this, to its end; return its result."""
+def finish(steps: Any, bus: Any, request: Any) -> Any:
+    """Run a conversation from this request to its end; return its result."""
     try:
         while True:
             request = steps.send(bus._engine.execute(request))
@@ -282,7 +282,7 @@ def ended(steps: Any, bus: Any, request: Any) -> Any:
 
 
 @pytest.mark.engines(*ONE)
-def test_memories_that_catch_up_together_miss_nothing_when_others_move_one_on(bus):
+def test_joint_catch_up_misses_nothing_when_one_cache_moves_on(bus):
     facts, pages = bus.facts("p2"), ("knowledge:p1", "knowledge:p2")
     bus.facts("p1").assert_fact("a", "uses", "b")
     bus.recall("b", scopes=["p1"])
@@ -294,12 +294,12 @@ def test_memories_that_catch_up_together_miss_nothing_when_others_move_one_on(bu
     cached_facts = bus.core.facts.cached(pages[1])
     added = facts.assert_fact("e", "uses", "f")
     bus.converse(cache.cached(pages[1]).catch_up(log))
-    assert ended(together, bus, request)
+    assert finish(together, bus, request)
     assert cached_facts.memory.fact(added.id) is not None
 
 
 @pytest.mark.engines(*ONE)
-def test_a_question_waits_for_what_another_one_is_indexing(bus, monkeypatch):
+def test_a_query_waits_for_a_concurrent_query_to_index(bus, monkeypatch):
     notes = bus.notes("s1")
     notes.add("an apple")
     assert bus.recall("apple", sessions=["s1"])
@@ -323,7 +323,7 @@ def test_a_question_waits_for_what_another_one_is_indexing(bus, monkeypatch):
 
 
 @pytest.mark.engines(*ONE)
-def test_an_erased_item_leaves_no_text_in_the_index(bus):
+def test_an_erased_item_leaves_the_index(bus):
     note = bus.notes("s1").add("a secret").note
     assert bus.recall("secret", sessions=["s1"])
     bus.page("session:s1").erase(note.id, reason="asked for")
@@ -371,7 +371,7 @@ def test_an_embedder_finds_by_meaning_and_embeds_each_text_once(bus):
     assert texts(then)[0] == "the ocean is deep"
 
 
-def test_what_is_no_embedder_is_refused(bus):
+def test_an_invalid_embedder_is_refused(bus):
     with pytest.raises(InvalidField, match="embedder: 5 has no method `embed`"):
         bus.recall("x", sessions=["s1"], embedder=5)
     with pytest.raises(InvalidField, match="embedder: 5 has no method `embed`"):
@@ -379,7 +379,7 @@ def test_what_is_no_embedder_is_refused(bus):
 
 
 @pytest.mark.parametrize("vectors", [[], [[]], [[1.0], [1.0]]])
-def test_an_embedder_that_returns_something_else_is_told_so(bus, vectors):
+def test_wrong_embedder_results_are_refused(bus, vectors):
     class Wrong:
         def embed(self, texts: Sequence[str], /) -> Any:
             return vectors
@@ -389,14 +389,14 @@ def test_an_embedder_that_returns_something_else_is_told_so(bus, vectors):
         bus.recall("x", sessions=["s1"], embedder=Wrong())
 
 
-def test_search_by_meaning_says_what_it_needs(bus, monkeypatch):
+def test_an_embedder_without_sqlite_vec_names_the_package(bus, monkeypatch):
     bus.notes("s1").add("x")
     monkeypatch.setitem(sys.modules, "sqlite_vec", None)
     with pytest.raises(ScratchbusError, match="needs the package sqlite-vec"):
         bus.recall("x", sessions=["s1"], embedder=Toy())
 
 
-async def test_the_asyncio_facade_does_the_same(engine: Engine, bus_name: str):
+async def test_async_recall_behaves_the_same(engine: Engine, bus_name: str):
     async with AsyncBus.connect(engine.url, source="tester", bus=bus_name, shards=engine.shards) as bus:
         note = (await bus.notes("s1").add("an apple")).note
         assert ids(await bus.recall("apples", sessions=["s1"])) == [("note", note.id)]

@@ -1,4 +1,4 @@
-"""What rests on an observation that is refuted goes to review: on its page in the same batch, then on all others."""
+"""A refutation sends dependents to review: on its page in the same batch, then on all others."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def reviews(bus):
     return [event for event in bus.events(kinds={"status_changed"}) if event.reason_code == "reviewed"]
 
 
-def test_it_is_archived_as_refuted_with_the_reason(page):
+def test_a_refuted_observation_is_archived_with_the_reason(page):
     wrong = on(page)
     refuted = page.refute(wrong.id, reason=WHY)
     assert (refuted.status, refuted.status_class) == ("archived", "final")
@@ -38,7 +38,7 @@ def test_it_is_archived_as_refuted_with_the_reason(page):
     assert page.active() == []
 
 
-def test_what_rests_on_it_goes_to_review_with_the_reason_and_the_chain(page):
+def test_dependents_go_to_review_with_the_reason_and_the_chain(page):
     wrong = on(page)
     near = on(page, wrong)
     far = on(page, near)
@@ -52,7 +52,7 @@ def test_what_rests_on_it_goes_to_review_with_the_reason_and_the_chain(page):
     assert page.reopen(far.id).chain == []
 
 
-def test_on_its_page_it_is_one_batch(page):
+def test_dependents_on_the_same_page_are_in_the_same_batch(page):
     wrong = on(page)
     others = [on(page, wrong) for _ in range(3)]
     page.refute(wrong.id, reason=WHY)
@@ -61,7 +61,7 @@ def test_on_its_page_it_is_one_batch(page):
     assert batches[0] == "1/4"
 
 
-def test_evidence_that_a_repeat_brought_counts(page):
+def test_evidence_added_by_a_repeat_counts(page):
     wrong = on(page)
     keyed = page.add("observation", "x", dedupe_key="k")
     page.add("observation", "x", dedupe_key="k", evidence=[wrong.id])
@@ -69,7 +69,7 @@ def test_evidence_that_a_repeat_brought_counts(page):
     assert statuses(page, keyed) == ["pending_review"]
 
 
-def test_what_does_not_rest_on_it_stays(page):
+def test_evidence_and_unrelated_observations_stay_active(page):
     wrong, evidence = on(page), on(page)
     under = on(page)
     middle = on(page, under)
@@ -79,7 +79,7 @@ def test_what_does_not_rest_on_it_stays(page):
     assert statuses(page, under, evidence, aside) == ["active"] * 3
 
 
-def test_closed_ones_are_passed_through(page):
+def test_dependents_of_closed_observations_are_reviewed(page):
     wrong = on(page)
     resolved, archived, cleared = (on(page, wrong) for _ in range(3))
     above = [on(page, each) for each in (resolved, archived, cleared)]
@@ -92,7 +92,7 @@ def test_closed_ones_are_passed_through(page):
     assert statuses(page, resolved, archived) == ["resolved", "archived"]
 
 
-def test_a_diamond_is_reviewed_once_by_the_shortest_way(bus, page):
+def test_a_diamond_is_reviewed_once_with_the_shortest_chain(bus, page):
     wrong = on(page)
     left, right = on(page, wrong), on(page, wrong)
     top = on(page, left, right)
@@ -103,7 +103,7 @@ def test_a_diamond_is_reviewed_once_by_the_shortest_way(bus, page):
     assert page.get(both.id).chain == [wrong.id]
 
 
-def test_a_cycle_ends(page):
+def test_a_cycle_of_evidence_ends(page):
     wrong = page.add("observation", "x", dedupe_key="k")
     first = on(page, wrong)
     second = on(page, first)
@@ -112,7 +112,7 @@ def test_a_cycle_ends(page):
     assert statuses(page, wrong, first, second) == ["archived", "pending_review", "pending_review"]
 
 
-def test_a_long_chain_is_told_by_its_ends(page, monkeypatch):
+def test_a_long_chain_keeps_only_its_ends(page, monkeypatch):
     monkeypatch.setattr(refutation, "_MAX_CHAIN", 3)
     chain = [on(page)]
     for _ in range(5):
@@ -122,7 +122,7 @@ def test_a_long_chain_is_told_by_its_ends(page, monkeypatch):
     assert page.get(ids[5]).chain == [ids[0], *ids[3:5]]
 
 
-def test_it_reaches_every_page(bus):
+def test_a_refutation_reaches_every_page(bus):
     pages = [bus.page(f"page-{number}") for number in range(6)]
     wrong = on(pages[0])
     chain = [wrong]
@@ -136,7 +136,7 @@ def test_it_reaches_every_page(bus):
         assert page.get(each.id).chain[0] == wrong.id
 
 
-def test_what_waits_for_review_already_gets_the_reason(page):
+def test_a_dependent_already_in_review_gets_the_chain(page):
     wrong = on(page)
     waiting = on(page, wrong)
     page.review(waiting.id, reason="looks odd")
@@ -145,7 +145,7 @@ def test_what_waits_for_review_already_gets_the_reason(page):
     assert [event.kind for event in page.history(waiting.id)] == ["added", "status_changed", "status_changed"]
 
 
-def test_a_lifecycle_without_review_keeps_its_status_and_gets_the_reason(bus, page, tmp_path):
+def test_a_dependent_without_a_review_status_keeps_its_status(bus, page, tmp_path):
     text = f"""{bus.types.text}
   order:
     lifecycle: orders
@@ -163,7 +163,7 @@ lifecycles:
     assert (after.status, after.reason_code, after.chain) == ("placed", "reviewed", [wrong.id])
 
 
-def test_no_claim_stops_it_and_holders_keep_theirs(page):
+def test_claims_do_not_block_a_refutation(page):
     wrong = on(page)
     above = on(page, wrong)
     page.claim(wrong.id, by="one")
@@ -174,7 +174,7 @@ def test_no_claim_stops_it_and_holders_keep_theirs(page):
     assert page.resolve(above.id, fence=claim.fence).status == "resolved"
 
 
-def test_with_a_fence_it_needs_that_claim(page):
+def test_a_refutation_with_a_wrong_fence_is_refused(page):
     wrong = on(page)
     above = on(page, wrong)
     fence = page.claim(wrong.id).fence
@@ -184,14 +184,14 @@ def test_with_a_fence_it_needs_that_claim(page):
     assert page.refute(wrong.id, reason=WHY, fence=fence).reason_code == "refuted"
 
 
-def test_it_says_why_it_was_refuted(page):
+def test_a_refutation_records_its_cause(page):
     wrong, cause = on(page), Position(12, 1)
     with because(cause):
         page.refute(wrong.id, reason=WHY)
     assert page.history(wrong.id)[-1].cause == str(cause)
 
 
-def test_what_is_resolved_can_be_refuted(page):
+def test_a_resolved_observation_can_be_refuted(page):
     wrong = on(page)
     above = on(page, wrong)
     page.resolve(wrong.id)
@@ -199,7 +199,7 @@ def test_what_is_resolved_can_be_refuted(page):
     assert statuses(page, above) == ["pending_review"]
 
 
-def test_what_is_archived_cannot_be_refuted(page, clock):
+def test_an_archived_or_expired_observation_cannot_be_refuted(page, clock):
     archived, expired = on(page), on(page, ttl="10s")
     above = on(page, archived, expired)
     page.archive(archived.id)
@@ -212,7 +212,7 @@ def test_what_is_archived_cannot_be_refuted(page, clock):
     assert statuses(page, above) == ["active"]
 
 
-def test_a_retry_changes_nothing_more(bus, page):
+def test_a_retried_refutation_changes_nothing(bus, page):
     wrong = on(page)
     above = on(page, wrong)
     first = page.refute(wrong.id, reason=WHY, event_id="mine")
@@ -227,7 +227,7 @@ def test_a_retry_changes_nothing_more(bus, page):
         page.refute(wrong.id, reason=WHY, event_id="yours")
 
 
-def test_a_retry_goes_on_where_the_first_try_ended(bus, page, monkeypatch):
+def test_a_retry_completes_an_interrupted_refutation(bus, page, monkeypatch):
     other = bus.page("other")
     wrong = on(page)
     above = on(other, wrong)
@@ -239,7 +239,7 @@ def test_a_retry_goes_on_where_the_first_try_ended(bus, page, monkeypatch):
     assert statuses(other, above) == ["pending_review"]
 
 
-def test_a_follower_of_the_log_completes_a_refutation_once(bus, page, connect, monkeypatch):
+def test_a_follower_completes_an_interrupted_refutation_once(bus, page, connect, monkeypatch):
     other = bus.page("other")
     wrong = on(page)
     above = [on(other, wrong) for _ in range(3)]
@@ -256,7 +256,7 @@ def test_a_follower_of_the_log_completes_a_refutation_once(bus, page, connect, m
     assert statuses(other, above[0], late) == ["active", "active"]
 
 
-def test_what_is_added_afterwards_is_left_alone(bus, page):
+def test_later_dependents_stay_active(bus, page):
     wrong = on(page)
     page.refute(wrong.id, reason=WHY)
     later = on(page, wrong)
@@ -265,8 +265,8 @@ def test_what_is_added_afterwards_is_left_alone(bus, page):
     assert statuses(page, later) == ["active"]
 
 
-def test_what_comes_to_rest_on_it_meanwhile_is_in_the_same_batch(page, connect, monkeypatch):
-    """Another adds something between the look at the page and the batch; the batch is refused and made anew."""
+def test_a_dependent_added_meanwhile_is_in_the_same_batch(page, connect, monkeypatch):
+    """A rival adds a dependent after the page is read; the stale batch is refused and built again."""
     wrong = on(page)
     near = on(page, wrong)
     more: list[Observation] = []
@@ -285,7 +285,7 @@ def test_what_comes_to_rest_on_it_meanwhile_is_in_the_same_batch(page, connect, 
     assert sorted(page.history(each.id)[-1].batch for each in (wrong, near, *more)) == ["1/4", "2/4", "3/4", "4/4"]
 
 
-def test_when_more_and_more_comes_to_rest_on_it_the_last_follow_by_themselves(page, connect, monkeypatch):
+def test_dependents_that_keep_coming_are_reviewed_separately(page, connect, monkeypatch):
     wrong = on(page)
     more: list[Observation] = []
     rival = connect("rival").page()
@@ -301,8 +301,8 @@ def test_when_more_and_more_comes_to_rest_on_it_the_last_follow_by_themselves(pa
     assert statuses(page, wrong, *more) == ["archived", *["pending_review"] * len(more)]
 
 
-def test_what_is_said_of_evidence_elsewhere_does_not_stop_it(page, connect, monkeypatch):
-    """Only evidence of this page counts, and only what rests on it: one batch is enough."""
+def test_unrelated_evidence_does_not_refuse_the_batch(page, connect, monkeypatch):
+    """Only a new dependent on the same page makes the batch stale."""
     wrong, looks = on(page), []
     look, rival = refutation.dependents, connect("rival")
 
@@ -318,7 +318,7 @@ def test_what_is_said_of_evidence_elsewhere_does_not_stop_it(page, connect, monk
     assert len(looks) == 1
 
 
-def test_one_that_is_resolved_meanwhile_is_not_sent_back(page, connect, monkeypatch):
+def test_a_dependent_resolved_meanwhile_stays_resolved(page, connect, monkeypatch):
     wrong = on(page)
     above = on(page, wrong)
     look, rival = refutation.dependents, connect("rival").page()
@@ -335,7 +335,7 @@ def test_one_that_is_resolved_meanwhile_is_not_sent_back(page, connect, monkeypa
 
 
 @pytest.mark.parametrize("place", ["main", "other"])
-def test_more_than_a_batch_holds_go_in_several(connect, place, monkeypatch):
+def test_many_dependents_are_reviewed_in_several_batches(connect, place, monkeypatch):
     for module in ("dependents", "refute"):
         monkeypatch.setattr(f"scratchbus.commands.{module}.MAX_BATCH", 50)
     bus = connect(max_observations=200)
@@ -346,7 +346,7 @@ def test_more_than_a_batch_holds_go_in_several(connect, place, monkeypatch):
     assert len(bus.page(place).list(status="pending_review", limit=None)) == 120
 
 
-def test_it_sees_what_is_not_folded_and_what_is(bus, page):
+def test_folded_and_unfolded_dependents_are_reviewed(bus, page):
     wrong = on(page)
     folded = on(page, wrong)
     project(bus)
@@ -356,20 +356,20 @@ def test_it_sees_what_is_not_folded_and_what_is(bus, page):
 
 
 @pytest.mark.parametrize("reason", [None, "", " ", 7])
-def test_it_needs_a_reason(page, reason):
+def test_a_refutation_needs_a_reason(page, reason):
     wrong = on(page)
     with pytest.raises(InvalidField, match="reason"):
         page.refute(wrong.id, reason=reason)
     assert statuses(page, wrong) == ["active"]
 
 
-def test_what_is_not_there_cannot_be_refuted(page):
+def test_refuting_an_unknown_observation_raises_not_found(page):
     for event_id in (None, "mine"):
         with pytest.raises(NotFound):
             page.refute(new_id(), reason=WHY, event_id=event_id)
 
 
-def test_it_may_fail_when_it_changes_all_the_time(page, connect, monkeypatch):
+def test_a_refutation_gives_up_when_dependents_keep_changing(page, connect, monkeypatch):
     wrong = on(page)
     above = on(page, wrong)
     look, rival = refutation.dependents, connect("rival").page()
@@ -385,7 +385,7 @@ def test_it_may_fail_when_it_changes_all_the_time(page, connect, monkeypatch):
     assert statuses(page, wrong) == ["active"]
 
 
-async def test_under_asyncio_too(engine, connect, bus_name):
+async def test_an_async_bus_refutes(engine, connect, bus_name):
     page = connect().page()
     wrong = on(page)
     above = on(page, wrong)
