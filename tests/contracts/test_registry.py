@@ -1,4 +1,4 @@
-"""Types that are published reach every open bus, and stay while they are in use."""
+"""Published types reach every open bus and cannot be removed while in use."""
 
 from types import SimpleNamespace
 
@@ -25,14 +25,14 @@ def push(tmp_path):
     return push
 
 
-def test_the_shipped_types_are_there_from_the_start(bus):
+def test_a_new_bus_has_the_shipped_types(bus):
     assert set(bus.types.types) == {
         "pending_confirmation", "contextual_insight", "risk_alert", "observation", "action_suggestion",
         "pattern_detected", "dependency", "reminder",
     }  # fmt: skip
 
 
-def test_an_unknown_type_is_refused_with_the_nearest(bus, page):
+def test_an_unknown_type_is_refused_with_the_nearest_name(bus, page):
     with pytest.raises(UnknownType, match="did you mean 'risk_alert'") as refused:
         page.add("risk_alrt", "x")
     assert (refused.value.type, refused.value.nearest) == ("risk_alrt", "risk_alert")
@@ -40,7 +40,7 @@ def test_an_unknown_type_is_refused_with_the_nearest(bus, page):
     assert log_length(bus) == 0
 
 
-def test_another_open_bus_takes_a_new_type_without_restart(connect, push):
+def test_an_open_bus_takes_a_new_type_without_a_restart(connect, push):
     publisher, other = connect("publisher"), connect("other")
     with pytest.raises(UnknownType):
         other.page().add("build_failed", "x")
@@ -48,19 +48,19 @@ def test_another_open_bus_takes_a_new_type_without_restart(connect, push):
     assert other.page().add("build_failed", "x").priority == 80
 
 
-def test_a_bus_opened_later_takes_the_published_types(connect, push):
+def test_a_new_client_has_the_published_types(connect, push):
     push(connect(), ONE)
     assert set(connect("later").types.types) == {"build_failed"}
 
 
-def test_published_types_that_are_taken_while_another_thread_reads_the_file_stay(connect, push, monkeypatch):
+def test_a_slow_read_of_the_file_does_not_replace_published_types(connect, push, monkeypatch):
     publisher, other = connect("publisher"), connect("other")
     push(publisher, ONE)
     vars(other.core).pop("registry", None)  # no thread has read the file yet
     read = registry_files.as_registry
 
     def reading(file):
-        assert other.refresh_types() is True  # as another thread may meanwhile
+        assert other.refresh_types() is True  # as another thread would
         return read(file)
 
     monkeypatch.setattr(scope, "registry_files", SimpleNamespace(as_registry=reading))
@@ -68,7 +68,7 @@ def test_published_types_that_are_taken_while_another_thread_reads_the_file_stay
     assert other.page().add("build_failed", "x").priority == 80
 
 
-def test_changed_types_are_taken_when_asked_for(connect, push):
+def test_refresh_types_takes_changed_types(connect, push):
     publisher, other = connect("publisher"), connect("other")
     push(publisher, ONE)
     assert other.refresh_types() is True
@@ -78,7 +78,7 @@ def test_changed_types_are_taken_when_asked_for(connect, push):
     assert other.page().add("build_failed", "x").priority == 10
 
 
-def test_changed_types_are_taken_after_a_while(connect, push, monkeypatch):
+def test_changed_types_are_taken_when_the_registry_is_old(connect, push, monkeypatch):
     publisher, other = connect("publisher"), connect("other")
     push(publisher, ONE)
     assert other.page().add("build_failed", "x").priority == 80
@@ -88,20 +88,20 @@ def test_changed_types_are_taken_after_a_while(connect, push, monkeypatch):
     assert other.page().add("build_failed", "x").priority == 10
 
 
-def test_who_changed_the_types_is_on_record(connect, push):
+def test_a_change_of_types_records_its_author(connect, push):
     push(connect("admin"), ONE)
     (event,) = connect().events(kinds=["types_changed"])
     assert (event.by, event.page, event.subject, event.text) == ("admin", "_bus", "types", ONE)
 
 
-def test_the_same_types_again_change_nothing(bus, push):
+def test_pushing_equal_types_changes_nothing(bus, push):
     push(bus, ONE)
     length = log_length(bus)
     assert push(bus, ONE) is False
     assert log_length(bus) == length
 
 
-def test_a_type_in_use_stays(bus, push):
+def test_a_type_in_use_cannot_be_removed(bus, push):
     push(bus, TWO)
     story = bus.page("somewhere").add("build_passed", "x")
     with pytest.raises(TypeInUse, match="'build_passed' has 1 open observations") as refused:
@@ -112,7 +112,7 @@ def test_a_type_in_use_stays(bus, push):
     assert bus.page("somewhere").archive(story.id).status == "archived"
 
 
-def test_a_lifecycle_in_use_stays(bus, push):
+def test_a_lifecycle_in_use_cannot_be_changed(bus, push):
     push(bus, ONE)
     story = bus.page().add("build_failed", "x")
     other = ONE + (
@@ -126,7 +126,7 @@ def test_a_lifecycle_in_use_stays(bus, push):
     assert bus.page().add("build_failed", "y").status == "red"
 
 
-def test_a_file_that_is_wrong_publishes_nothing(bus, push, tmp_path):
+def test_an_invalid_file_publishes_nothing(bus, push, tmp_path):
     with pytest.raises(RegistryError, match=r"types\.yaml:3:\d+: .*colour"):
         push(bus, "types:\n  a:\n    colour: red\n")
     with pytest.raises(RegistryError, match="cannot be read"):
@@ -134,12 +134,12 @@ def test_a_file_that_is_wrong_publishes_nothing(bus, push, tmp_path):
     assert log_length(bus) == 0
 
 
-def test_a_registry_may_be_given_as_it_is(bus):
+def test_push_types_accepts_a_registry(bus):
     assert bus.push_types(parse_registry(ONE, "made up")) is True
     assert set(bus.types.types) == {"build_failed"}
 
 
-def test_a_registry_is_published_only_over_the_expected_one(bus, connect):
+def test_push_types_refuses_an_unexpected_version(bus, connect):
     one, two = parse_registry(ONE, "one"), parse_registry(TWO, "two")
     assert bus.push_types(one, expected_version=0)
     with pytest.raises(VersionConflict) as refused:

@@ -1,4 +1,4 @@
-"""What publishing the relations of facts promises."""
+"""Published relations of facts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def objects(found):
     return {fact.object for fact in found}
 
 
-def test_every_process_takes_what_was_published(bus, connect, file):
+def test_every_client_takes_published_relations(bus, connect, file):
     other = connect("another")
     with pytest.raises(UnknownRelation):
         other.facts("a").assert_fact("tea", "tastes_like", "grass")
@@ -54,7 +54,7 @@ def test_facts_are_read_by_the_newest_relations(bus, connect, file, monkeypatch)
     assert objects(other.facts("a").query("tea")) == {"grass", "hay"}
 
 
-def test_publishing_the_same_changes_nothing(bus, connect, file):
+def test_pushing_equal_relations_changes_nothing(bus, connect, file):
     assert bus.push_relations(file, event_id="push-1")
     assert bus.push_relations(file, event_id="push-1")
     assert not connect("another").push_relations(file)
@@ -69,7 +69,7 @@ def test_publishing_the_same_changes_nothing(bus, connect, file):
     assert bus.push_relations(file, expected_version=1)
 
 
-def test_a_bad_file_is_not_published(bus, file):
+def test_an_invalid_file_publishes_nothing(bus, file):
     before = bus.position()
     file.write_text("relations:\n  uses: {values: some}\n")
     with pytest.raises(RelationsError, match=r"relations\.yaml:2:10: relations.uses.values: 'some'"):

@@ -17,7 +17,7 @@ def _names(shown: str) -> list[str]:
     return re.findall(r"(?<=[(\s])([a-z_]+)=", re.sub(r"'[^']*'|\([^()]*\)(?=, |\)$)", "''", shown))
 
 
-def test_an_observation_begins_with_its_specified_fields_and_has_no_none(page: Page):
+def test_an_observations_repr_has_specified_fields_first_and_no_none(page: Page):
     new = page.add("reminder", "Call the bank", source="me", remind_at="2030-01-31T12:00:00Z")
     names = _names(repr(new))
     assert names[:11] == [name for name in SPECIFIED if name not in ("owner", "expires_at")]
@@ -30,7 +30,7 @@ def test_an_observation_begins_with_its_specified_fields_and_has_no_none(page: P
     assert document_of(new)["owner"] is None  # only `repr` leaves it out
 
 
-def test_an_event_says_where_it_stands_and_what_it_says(page: Page):
+def test_an_events_repr_has_its_position_and_fields(page: Page):
     id = page.add("observation", "red", source="me", tags=["ci"]).id
     page.resolve(id, reason="green")
     added, resolved = page.history(id)
@@ -42,13 +42,13 @@ def test_an_event_says_where_it_stands_and_what_it_says(page: Page):
     assert "status='resolved', status_class='closed', reason_code='resolved', reason='green'" in repr(resolved)
 
 
-def test_a_bus_and_a_page_say_where_they_are(bus: Bus):
+def test_the_repr_of_a_bus_or_page_has_its_location(bus: Bus):
     assert re.fullmatch(r"<Bus '\S+' at memory://\S+, source 'tester'>", repr(bus))
     assert repr(bus.page("user:42")) == f"<Page 'user:42' of {bus!r}>"
     assert repr(AsyncBus.connect("memory://repr", source="me")).startswith("<AsyncBus 'scratchbus' at memory://repr")
 
 
-def test_a_job_says_what_is_to_be_done(page: Page):
+def test_a_jobs_repr_has_its_observation_attempt_and_claim(page: Page):
     id = page.add("risk_alert", "fraud", source="me").id
     job = page.claim_next()
     assert re.fullmatch(

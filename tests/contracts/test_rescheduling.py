@@ -1,4 +1,4 @@
-"""What is scheduled, recurs or is a reminder can be moved to another time."""
+"""Scheduled and recurring observations and reminders can be moved to another time."""
 
 import threading
 from datetime import UTC, datetime, timedelta
@@ -41,7 +41,7 @@ def one(page, clock):
     return page.add("observation", "one", not_before=later(clock, 600), ttl="1h")
 
 
-def test_what_is_scheduled_is_postponed(bus, page, clock, one):
+def test_a_scheduled_observation_can_be_postponed(bus, page, clock, one):
     moved = page.update(one.id, not_before=later(clock, 1200))
     assert (moved.not_before, moved.expires_at) == (later(clock, 1200), one.expires_at)
     project(bus)
@@ -57,7 +57,7 @@ def test_what_is_scheduled_is_postponed(bus, page, clock, one):
     assert bus.verify().findings == []
 
 
-def test_what_is_scheduled_comes_earlier_or_at_once(bus, page, clock, one):
+def test_a_scheduled_observation_can_be_moved_earlier_or_unscheduled(bus, page, clock, one):
     project(bus)
     page.update(one.id, not_before=later(clock, 60))
     clock.advance(60)
@@ -72,7 +72,7 @@ def test_what_is_scheduled_comes_earlier_or_at_once(bus, page, clock, one):
     assert bus.verify().findings == []
 
 
-def test_what_is_active_is_put_off(bus, page, clock):
+def test_an_active_observation_can_be_postponed(bus, page, clock):
     kept = page.add("observation", "x", tags=["a"])
     page.update(kept.id, not_before=later(clock, 60), tags=["b"])
     assert (page.active(), page.list(tags=["b"])[0].id) == ([], kept.id)
@@ -85,14 +85,14 @@ def test_what_is_active_is_put_off(bus, page, clock):
     assert bus.verify().findings == []
 
 
-def test_what_was_set_free_may_be_displaced(connect, clock):
+def test_an_unscheduled_observation_can_be_displaced(connect, clock):
     page = connect("tester", max_observations=1).page("small")
     kept = page.add("observation", "scheduled", not_before=later(clock, 60))
     page.update(kept.id, not_before=None)
     assert contents(page.displaced(page.add("observation", "newer"))) == ["scheduled"]
 
 
-def test_it_lives_on_from_its_start_when_it_would_have_ended_before(page, clock, one):
+def test_a_postponed_observation_expires_after_its_new_start(page, clock, one):
     kept = page.add("observation", "x", ttl="10m")
     start = later(clock, 1200)
     assert page.update(kept.id, not_before=start).expires_at == start + timedelta(days=7)
@@ -105,7 +105,7 @@ def test_it_lives_on_from_its_start_when_it_would_have_ended_before(page, clock,
     assert page.update(lasting.id, not_before=start).expires_at is None
 
 
-def test_a_view_follows_the_new_time(bus, page, clock, one):
+def test_a_view_follows_a_new_time(bus, page, clock, one):
     now = page.add("observation", "now")
     with bus.view() as view:
         view.wait_for(page.update(one.id, not_before=later(clock, 30)))
@@ -115,14 +115,14 @@ def test_a_view_follows_the_new_time(bus, page, clock, one):
         assert contents(view.active()) == contents(page.active()) == ["still", "one"]
 
 
-def test_the_past_has_each_time_as_it_was_by_then(bus, page, clock, one):
+def test_as_of_has_the_time_that_was_set_then(bus, page, clock, one):
     before = bus.position()
     page.update(one.id, not_before=later(clock, 30))
     assert page.as_of(before).get(one.id).not_before == one.not_before
     assert page.as_of(bus.position()).get(one.id).not_before == later(clock, 30)
 
 
-def test_the_holder_of_a_claim_puts_it_off_and_gives_it_back(bus, page, clock):
+def test_a_holder_can_postpone_and_release_a_claimed_observation(bus, page, clock):
     kept = page.add("observation", "x")
     claim = page.claim(kept.id, by="worker", ttl="1m")
     page.update(kept.id, not_before=later(clock, 600), fence=claim.fence)
@@ -134,7 +134,7 @@ def test_the_holder_of_a_claim_puts_it_off_and_gives_it_back(bus, page, clock):
     assert bus.verify().findings == []
 
 
-def test_a_claim_that_lapses_leaves_the_new_time(bus, page, clock):
+def test_a_lapsed_claim_leaves_the_new_time(bus, page, clock):
     kept = page.add("observation", "x")
     claim = page.claim(kept.id, by="worker", ttl="1m")
     page.update(kept.id, not_before=later(clock, 600), fence=claim.fence)
@@ -145,14 +145,14 @@ def test_a_claim_that_lapses_leaves_the_new_time(bus, page, clock):
     assert page.claim_next().id == kept.id
 
 
-def test_nobody_else_moves_what_is_claimed(connect, page, clock):
+def test_only_the_holder_can_move_a_claimed_observation(connect, page, clock):
     kept = page.add("observation", "x")
     page.claim(kept.id, by="worker", ttl="1m")
     with pytest.raises(Claimed):
         connect("other").page().update(kept.id, not_before=later(clock, 600))
 
 
-def test_a_rest_after_a_failed_attempt_is_ended(page, clock):
+def test_an_update_ends_the_delay_after_a_failed_attempt(page, clock):
     kept = page.add("observation", "x")
     with page._bus.work("w", retry_delay="1h") as jobs:
         next(jobs).fail("not yet")
@@ -162,7 +162,7 @@ def test_a_rest_after_a_failed_attempt_is_ended(page, clock):
 
 
 @pytest.mark.engines(*ONE)
-def test_a_worker_wakes_for_what_comes_earlier(connect, bus, page):
+def test_a_worker_wakes_for_an_observation_moved_earlier(connect, bus, page):
     kept = page.add("observation", "soon", not_before=datetime.now(UTC) + timedelta(hours=1))
     found: list[str] = []
 
@@ -177,7 +177,7 @@ def test_a_worker_wakes_for_what_comes_earlier(connect, bus, page):
     thread.join()
 
 
-def test_an_end_that_was_changed_meanwhile_counts(bus, connect, page, clock, one):
+def test_a_concurrent_change_of_expires_at_counts(bus, connect, page, clock, one):
     other = connect("other").page()
     calls: list[Observation] = []
 
@@ -191,10 +191,10 @@ def test_an_end_that_was_changed_meanwhile_counts(bus, connect, page, clock, one
     assert (len(calls), moved.expires_at) == (1, later(clock, 1200) + timedelta(days=7))
 
 
-# -- what recurs ----------------------------------------------------------------------------------------------------
+# -- recurrence -----------------------------------------------------------------------------------------------------
 
 
-def test_what_recurs_gets_another_next_slot(bus, page, clock):
+def test_the_next_slot_of_a_recurrence_can_be_moved(bus, page, clock):
     kept = page.add("observation", "look", every="1h")
     start = later(clock, 60)
     assert page.update(kept.id, not_before=start).not_before == start
@@ -205,7 +205,7 @@ def test_what_recurs_gets_another_next_slot(bus, page, clock):
     assert bus.verify().findings == []
 
 
-def test_what_recurs_does_so_more_often(bus, page, clock):
+def test_the_interval_of_a_recurrence_can_be_changed(bus, page, clock):
     kept = page.add("observation", "look", every="1d")
     begun = datetime.now(UTC)
     moved = page.update(kept.id, every="10m", content="look closer")
@@ -224,7 +224,7 @@ def test_what_recurs_does_so_more_often(bus, page, clock):
     assert bus.verify().findings == []
 
 
-def test_an_update_and_a_sweep_at_once_fill_each_slot_once(bus, page, clock):
+def test_a_concurrent_update_and_sweep_fill_each_slot_once(bus, page, clock):
     kept = page.add("observation", "look", every="1h", not_before=later(clock, 3600))
     clock.advance(3600)
     calls: list[str] = []
@@ -246,7 +246,7 @@ def test_an_update_and_a_sweep_at_once_fill_each_slot_once(bus, page, clock):
 # -- reminders ------------------------------------------------------------------------------------------------------
 
 
-def test_a_reminder_is_moved_or_dropped(bus, page, clock):
+def test_a_reminder_can_be_moved_or_dropped(bus, page, clock):
     kept = page.add("reminder", "call", remind_at=later(clock, 60))
     page.update(kept.id, remind_at=later(clock, 120))
     clock.advance(60)
@@ -260,7 +260,7 @@ def test_a_reminder_is_moved_or_dropped(bus, page, clock):
     assert bus.verify().findings == []
 
 
-def test_putting_a_reminder_off_moves_it(bus, page, clock):
+def test_postponing_a_reminder_moves_it(bus, page, clock):
     kept = page.add("reminder", "call", remind_at=later(clock, 60))
     page.update(kept.id, not_before=later(clock, 120))
     clock.advance(60)
@@ -269,10 +269,10 @@ def test_putting_a_reminder_off_moves_it(bus, page, clock):
     assert (swept(bus), contents(page.active())) == (1, ["call"])
 
 
-# -- what is refused ------------------------------------------------------------------------------------------------
+# -- refusals -------------------------------------------------------------------------------------------------------
 
 
-def test_what_cannot_be_moved_is_refused(bus, page, clock, one):
+def test_invalid_moves_are_refused(bus, page, clock, one):
     soon = later(clock, 60)
     hourly = page.add("observation", "hourly", every="1h", expires_at=later(clock, 7200))
     waiting = page.add("reminder", "merge", remind_on={"type": "observation"})
@@ -299,13 +299,13 @@ def test_what_cannot_be_moved_is_refused(bus, page, clock, one):
 
 
 @pytest.mark.parametrize("verb", ["resolve", "review"])
-def test_only_what_is_open_and_not_in_review_is_scheduled(page, clock, one, verb):
+def test_only_active_observations_can_be_rescheduled(page, clock, one, verb):
     getattr(page, verb)(one.id)
     with pytest.raises(InvalidTransition, match="cannot be rescheduled; from"):
         page.update(one.id, not_before=later(clock, 60))
 
 
-def test_an_expected_version_is_kept_to_and_a_retry_changes_nothing(bus, page, clock, one):
+def test_rescheduling_checks_the_version_and_a_retry_changes_nothing(bus, page, clock, one):
     with pytest.raises(VersionConflict):
         page.update(one.id, not_before=later(clock, 60), expected_version=9)
     moved = page.update(one.id, not_before="2h", expected_version=1, event_id="EV-1")
@@ -316,7 +316,7 @@ def test_an_expected_version_is_kept_to_and_a_retry_changes_nothing(bus, page, c
     assert log_length(bus) == length
 
 
-def test_a_cleared_one_refuses_no_interval_like_any_other(page):
+def test_a_cleared_observation_refuses_an_interval_of_none(page):
     added = page.add("observation", "look")
     page.resolve(added.id)
     page.clear_resolved([added.id])

@@ -1,4 +1,4 @@
-"""A retry with the same event id never happens twice, and answers what the first one did."""
+"""A retry with the same event id writes nothing and returns the first result."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,7 +14,7 @@ from tests.inspection import all_events, forget, log_length, project
 
 pytestmark = pytest.mark.engines(*ALL)
 
-# Every write, as a call with an event id, and one that differs from it.
+# Each write, and another that must not pass for its retry.
 WRITES = {
     "add": (
         lambda page, id, **more: page.add("observation", "new", **more),
@@ -52,7 +52,7 @@ WRITES = {
 
 
 def each_write(page):
-    """Yield each write, one that differs from it, an observation to do both to, and an event id that names it."""
+    """Yield each write, another that differs, an observation for both, and an event id."""
     for name, (write, other) in WRITES.items():
         yield write, other, page.add("observation", "old").id, f"once-{name.replace(' ', '-')}"
 
@@ -62,7 +62,7 @@ def story(page):
     return page.add("observation", "old")
 
 
-def test_a_retry_returns_what_the_first_one_did(bus, page):
+def test_a_retry_returns_the_first_result(bus, page):
     for write, _, id, once in each_write(page):
         first = write(page, id, event_id=once)
         length = log_length(bus)
@@ -70,7 +70,7 @@ def test_a_retry_returns_what_the_first_one_did(bus, page):
         assert log_length(bus) == length
 
 
-def test_the_same_id_for_something_else_is_refused(bus, page):
+def test_an_event_id_of_another_write_is_refused(bus, page):
     for write, other, id, once in each_write(page):
         write(page, id, event_id=once)
         length = log_length(bus)
@@ -80,8 +80,8 @@ def test_the_same_id_for_something_else_is_refused(bus, page):
         assert log_length(bus) == length
 
 
-def test_an_id_that_an_error_names_is_for_the_same_arguments_too(bus, page):
-    """Of ids that were not given no digest is kept: what is found in the log is compared."""
+def test_a_generated_event_id_is_refused_for_other_arguments(bus, page):
+    """Generated ids have no digest; the arguments are compared with the event in the log."""
     for write, other, id, _ in each_write(page):
         first = write(page, id)
         made = all_events(bus)[-1]
@@ -105,7 +105,7 @@ def test_an_id_that_an_error_names_is_for_the_same_arguments_too(bus, page):
     ],
     ids=str,
 )
-def test_every_argument_of_an_addition_counts_under_an_id_that_was_made(bus, page, others):
+def test_a_generated_event_id_is_refused_for_another_addition(bus, page, others):
     given = {"type": "observation", "content": "x", "tags": ["a"], "context": {"k": 1}, "ttl": "2h"}
     first = page.add(**given)
     once = all_events(bus)[-1].id
@@ -116,7 +116,7 @@ def test_every_argument_of_an_addition_counts_under_an_id_that_was_made(bus, pag
 
 ITEM = {"id": "1", "content": "a"}
 
-# Edits of memories: what is there before, the edit, and others that must not pass for a retry of it.
+# Edits of memories: the state before, the edit, and others that must not pass for its retry.
 EDITS = {
     "note": (
         [],
@@ -150,7 +150,7 @@ EDITS = {
         lambda bus, **more: bus.notepad("s").write("a", **more),
         [lambda bus, **more: bus.notepad("s").write("b", **more)],
     ),
-    "an item more": (
+    "an added item": (
         [lambda bus: bus.todo("s").write([{"id": "0", "content": "before"}])],
         lambda bus, **more: bus.todo("s").write([ITEM], merge=True, **more),
         [
@@ -163,7 +163,7 @@ EDITS = {
             lambda bus, **more: bus.todo("s").write([ITEM], merge=True, revision=7, **more),
         ],
     ),
-    "an item done": (
+    "a completed item": (
         [lambda bus: bus.todo("s").write([ITEM, {"id": "2", "content": "b"}])],
         lambda bus, **more: bus.todo("s").write([{"id": "1", "status": "completed"}], merge=True, **more),
         [
@@ -199,9 +199,9 @@ def _only_task(bus):
 
 
 @pytest.mark.parametrize("name", EDITS)
-@pytest.mark.parametrize("ends", [False, True], ids=["", "in a session that is over"])
-def test_every_argument_of_an_edit_of_a_memory_counts_under_an_id_that_was_made(connect, name, ends):
-    """Of ids that were not given no digest is kept, and what an edit makes depends on what it was made of."""
+@pytest.mark.parametrize("ends", [False, True], ids=["", "in an ended session"])
+def test_a_generated_event_id_is_refused_for_another_memory_edit(connect, name, ends):
+    """Generated ids have no digest, and the result of an edit depends on the state before it."""
     bus = connect("tester", kind="subagent")
     befores, edit, others = EDITS[name]
     for before in befores:
@@ -218,7 +218,7 @@ def test_every_argument_of_an_edit_of_a_memory_counts_under_an_id_that_was_made(
     assert log_length(bus) == length
 
 
-def test_a_line_is_known_by_an_id_that_was_made_whatever_stands_before_it_now(bus):
+def test_an_appended_line_can_be_retried_after_the_notepad_changed(bus):
     notepad = bus.notepad("s")
     notepad.append("a", line=True)
     once = all_events(bus)[-1].id
@@ -229,7 +229,7 @@ def test_a_line_is_known_by_an_id_that_was_made_whatever_stands_before_it_now(bu
         notepad.append("b", line=True, event_id=once)
 
 
-def test_another_edit_of_a_note_that_is_gone_counts_under_an_id_that_was_made(bus):
+def test_a_generated_event_id_of_a_deleted_note_is_for_the_same_edit(bus):
     notes = bus.notes("s")
     note = notes.add("a").note.id
     notes.update(note, content="b")
@@ -248,7 +248,7 @@ def test_another_edit_of_a_note_that_is_gone_counts_under_an_id_that_was_made(bu
     assert notes.delete(note, event_id=deleted).note.content == "b"
 
 
-def test_a_repeat_under_an_id_that_was_made_is_of_the_same_key(bus, page):
+def test_a_generated_event_id_of_a_repeat_is_for_the_same_key(bus, page):
     page.add("observation", "x", dedupe_key="k")
     second = page.add("observation", "x", dedupe_key="k")
     once, length = all_events(bus)[-1].id, log_length(bus)
@@ -259,7 +259,7 @@ def test_a_repeat_under_an_id_that_was_made_is_of_the_same_key(bus, page):
     assert log_length(bus) == length
 
 
-def test_what_was_picked_under_an_id_that_was_made_is_what_is_asked_for(bus, page):
+def test_a_generated_event_id_of_claim_next_is_for_the_same_filters(bus, page):
     page.add("observation", "x", tags=["a"])
     page.add("risk_alert", "y", tags=["b"])
     first = page.claim_next(types=["observation"], tags=["a"])
@@ -270,7 +270,7 @@ def test_what_was_picked_under_an_id_that_was_made_is_what_is_asked_for(bus, pag
     assert page.claim_next(types=["observation"], tags=["a"], event_id=once).observation == first.observation
 
 
-def test_an_erasure_under_its_own_id_is_for_the_same_reason(bus, page):
+def test_the_event_id_of_an_erasure_is_for_the_same_reason(bus, page):
     for event_id in (None, "once"):
         id = page.add("observation", "x").id
         tombstone = page.erase(id, reason="a slip", event_id=event_id)
@@ -279,22 +279,22 @@ def test_an_erasure_under_its_own_id_is_for_the_same_reason(bus, page):
         assert page.erase(id, reason="a slip", event_id=tombstone.id) == tombstone
 
 
-def change_on(page, id):
+def link(page, id):
     page.link(id, "later")
 
 
-def archive_on(page, id):
+def archive(page, id):
     page.archive(id)
 
 
-def clear_on(page, id):
+def clear(page, id):
     if page.get(id).status != "resolved":
         page.resolve(id)
     page.clear_resolved([id])
 
 
-@pytest.mark.parametrize("later", [change_on, archive_on, clear_on])
-def test_a_retry_that_comes_late_returns_it_all_the_same(bus, page, later):
+@pytest.mark.parametrize("later", [link, archive, clear])
+def test_a_late_retry_returns_the_first_result(bus, page, later):
     for write, _, id, once in each_write(page):
         first = write(page, id, event_id=once)
         subject = first.id if hasattr(first, "id") else id
@@ -308,12 +308,12 @@ def test_a_retry_that_comes_late_returns_it_all_the_same(bus, page, later):
         assert log_length(bus) == length
 
 
-def test_a_retry_is_known_on_every_connection(connect):
+def test_another_client_can_retry(connect):
     first = connect("one").page().resolve(connect().page().add("observation", "x").id, event_id="once")
     assert connect("one").page().resolve(first.id, event_id="once") == first
 
 
-def test_a_retried_release_answers_as_the_first(page, story):
+def test_a_retried_release_returns_the_first_result(page, story):
     claim = page.claim(story.id)
     released = page.release(story.id, event_id="once")
     page.claim(story.id)
@@ -321,7 +321,7 @@ def test_a_retried_release_answers_as_the_first(page, story):
     assert page.get(story.id).claim.fence == claim.fence + 1
 
 
-def test_a_retried_reopening_answers_as_the_first(page, story):
+def test_a_retried_reopen_returns_the_first_result(page, story):
     page.resolve(story.id)
     reopened = page.reopen(story.id, event_id="once")
     page.resolve(story.id)
@@ -329,7 +329,7 @@ def test_a_retried_reopening_answers_as_the_first(page, story):
     assert page.get(story.id).status == "resolved"
 
 
-def test_a_retried_clearing_is_no_error(bus, page, story):
+def test_a_retried_clear_changes_nothing(bus, page, story):
     other = page.add("observation", "other")
     for one in (story, other):
         page.resolve(one.id)
@@ -349,7 +349,7 @@ def test_a_retried_repeat_is_counted_once(page):
     assert page.list()[0].occurrences == 3
 
 
-def test_a_retry_of_what_displaced_another_displaces_nothing_more(connect):
+def test_a_retried_addition_displaces_nothing_more(connect):
     page = connect(max_observations=1).page()
     page.add("observation", "old")
     first = page.add("observation", "new", event_id="once")
@@ -361,7 +361,7 @@ def batch(*contents):
     return [NewObservation(type="observation", content=content) for content in contents]
 
 
-def test_a_retried_batch_is_the_first_one(bus, page):
+def test_a_retried_batch_returns_the_first_one(bus, page):
     first = page.add_many(batch("a", "b"), event_id="once")
     assert page.add_many(batch("a", "b"), event_id="once") == first
     assert log_length(bus) == 2
@@ -375,7 +375,7 @@ def test_another_batch_with_the_same_id_is_refused(bus, page, others):
     assert log_length(bus) == 2
 
 
-def test_a_batch_of_one_is_an_addition(page):
+def test_a_batch_of_one_can_be_retried_as_an_addition(page):
     (first,) = page.add_many(batch("a"), event_id="once")
     assert page.add("observation", "a", event_id="once") == first
 
@@ -384,7 +384,7 @@ def named(*ids):
     return [NewObservation(type="observation", content=id, event_id=id) for id in ids]
 
 
-def test_the_items_of_a_batch_may_have_ids_of_their_own(bus, page):
+def test_batch_items_can_have_their_own_event_ids(bus, page):
     first = page.add_many(named("a", "b"))
     assert page.add_many(named("a", "b")) == first
     assert page.add("observation", "b", event_id="b") == first[1]
@@ -393,14 +393,14 @@ def test_the_items_of_a_batch_may_have_ids_of_their_own(bus, page):
     assert log_length(bus) == 2
 
 
-def test_ids_for_half_a_batch_are_refused(bus, page):
+def test_event_ids_for_half_a_batch_are_refused(bus, page):
     for given, whole in ((named("a") + batch("b"), None), (named("a"), "once")):
         with pytest.raises(InvalidField, match="event_id"):
             page.add_many(given, event_id=whole)
     assert log_length(bus) == 0
 
 
-def test_an_id_used_on_another_page_of_the_log_is_refused(connect):
+def test_an_event_id_used_on_another_page_is_refused(connect):
     bus = connect()
     pages = [bus.page(name) for name in ("a", "b") if bus.core.log.shards == 1] or [bus.page("main"), bus.page("other")]
     pages[0].add("observation", "x", event_id="once")
@@ -408,7 +408,7 @@ def test_an_id_used_on_another_page_of_the_log_is_refused(connect):
         pages[1].add("observation", "x", event_id="once")
 
 
-def test_what_is_no_event_id_is_refused(bus, page):
+def test_an_invalid_event_id_is_refused(bus, page):
     for write, _, id, _ in each_write(page):
         length = log_length(bus)
         for bad in ("", "with space", "é", "x" * 201, "line\n", 5):
@@ -417,11 +417,11 @@ def test_what_is_no_event_id_is_refused(bus, page):
         assert log_length(bus) == length
 
 
-def test_the_longest_id_does_for_a_batch_too(page):
+def test_a_batch_accepts_the_longest_event_id(page):
     assert len(page.add_many(batch("a", "b"), event_id="x" * 200)) == 2
 
 
-def test_an_event_id_may_be_of_any_printable_ascii(bus, page):
+def test_an_event_id_can_have_any_printable_ascii(bus, page):
     id = "".join(chr(code) for code in range(0x21, 0x7F))
     first = page.add("observation", "x", event_id=id)
     project(bus)
@@ -429,20 +429,20 @@ def test_an_event_id_may_be_of_any_printable_ascii(bus, page):
     assert page.add("observation", "x", event_id=id) == first
 
 
-def test_a_retry_comes_before_the_version(page, story):
+def test_a_retry_succeeds_despite_a_changed_version(page, story):
     first = page.update(story.id, content="new", expected_version=1, event_id="once")
     assert page.update(story.id, content="new", expected_version=1, event_id="once") == first
     with pytest.raises(VersionConflict):
         page.update(story.id, content="new", expected_version=1)
 
 
-def test_a_refused_write_leaves_its_id_free(page, story):
+def test_a_refused_write_leaves_its_event_id_free(page, story):
     with pytest.raises(VersionConflict):
         page.update(story.id, content="new", expected_version=7, event_id="once")
     assert page.update(story.id, content="new", event_id="once").content == "new"
 
 
-def test_the_event_bears_the_callers_id(bus, page, story):
+def test_events_have_the_callers_event_id(bus, page, story):
     page.update(story.id, content="new", status="resolved", event_id="once")
     assert [event.id for event in all_events(bus)[1:]] == ["once", "once/status"]
 
@@ -461,7 +461,7 @@ END = datetime(2099, 1, 31, 12, tzinfo=UTC)
         ({"context": {"a": (1, 2)}}, {"context": {"a": [1, 2]}}),
     ],
 )
-def test_an_argument_may_be_written_otherwise_in_a_retry(bus, page, first, again):
+def test_a_retry_accepts_equal_arguments_in_another_form(bus, page, first, again):
     added = page.add("observation", "x", event_id="once", **first)
     assert page.add("observation", "x", event_id="once", **again) == added
     if "ttl" not in first:
@@ -470,7 +470,7 @@ def test_an_argument_may_be_written_otherwise_in_a_retry(bus, page, first, again
         assert log_length(bus) == 2
 
 
-def test_a_ttl_of_never_is_another_argument_than_none(page):
+def test_explicit_arguments_differ_from_omitted_ones(page):
     page.add("observation", "x", event_id="once")
     others: list[dict[str, Any]] = [{"ttl": "never"}, {"ttl": "7d"}, {"tags": []}]
     for other in others:
@@ -483,7 +483,7 @@ SIGHTINGS = 80
 
 @pytest.fixture
 def sightings(bus, page):
-    """A subject with many events, and how to send each of them again."""
+    """An observation with many repeats, and a function that retries one of them."""
 
     def see(n):
         return page.add("observation", "x", dedupe_key="k", event_id=f"sighting-{n}")
@@ -509,7 +509,7 @@ def decoded(monkeypatch):
 
 
 @pytest.mark.engines(*ONE)
-def test_a_retry_does_not_cost_what_came_later(sightings, decoded):
+def test_a_retry_does_not_decode_later_events(sightings, decoded):
     see, first = sightings
     assert see(0) == first[0]
     assert len(decoded) == 1
@@ -518,7 +518,7 @@ def test_a_retry_does_not_cost_what_came_later(sightings, decoded):
 
 
 @pytest.mark.engines(*ONE)
-def test_a_retry_of_the_last_event_costs_as_little(sightings, decoded):
+def test_a_retry_of_the_last_event_decodes_only_that(sightings, decoded):
     see, first = sightings
     assert see(SIGHTINGS - 1) == first[-1]
     assert len(decoded) == 1
@@ -526,21 +526,21 @@ def test_a_retry_of_the_last_event_costs_as_little(sightings, decoded):
 
 @pytest.mark.slow
 @pytest.mark.engines(*ONE)
-def test_to_retry_one_after_the_other_costs_each_a_few_events(sightings, decoded):
+def test_retries_in_sequence_decode_a_few_events_each(sightings, decoded):
     see, first = sightings
     assert [see(n) for n in range(SIGHTINGS)] == first
     assert len(decoded) <= 10 * SIGHTINGS
     assert [see(n) for n in reversed(range(SIGHTINGS))] == first[::-1]
 
 
-def test_what_a_caller_does_with_an_answer_does_not_change_the_next(page, story):
+def test_changing_a_result_does_not_change_the_next(page, story):
     changed = page.update(story.id, context={"a": [1]}, event_id="once")
     page.link(story.id, "later")
     page.update(story.id, event_id="once", context={"a": [1]}).context["a"].append(2)
     assert page.update(story.id, event_id="once", context={"a": [1]}) == changed
 
 
-def test_a_retry_whose_log_is_flushed_meanwhile_says_so(bus, page, connect):
+def test_a_retry_during_a_flush_raises_log_rewound(bus, page, connect):
     page.add("observation", "once", event_id="e")
 
     def flush_behind(call, send):

@@ -1,4 +1,4 @@
-"""What happens on a page that is full."""
+"""Full pages: displacement and refusal."""
 
 from contextlib import suppress
 from datetime import timedelta
@@ -35,7 +35,7 @@ def test_a_newcomer_displaces_the_lowest_then_the_oldest(three):
     assert (gone.status, gone.reason_code, gone.reason) == ("archived", "displaced", f"made room for {new.id}")
 
 
-def test_who_displaces_can_ask_what_made_room(three):
+def test_displaced_returns_the_observations_an_addition_displaced(three):
     low, high, middle = (
         three.add("observation", "low"),
         three.add("risk_alert", "high"),
@@ -54,7 +54,7 @@ def test_who_displaces_can_ask_what_made_room(three):
         three.displaced("x")
 
 
-def test_the_answer_says_what_made_room_and_the_metric_counts_it(three):
+def test_an_addition_reports_displaced_ids_and_the_metric_counts_them(three):
     before = counts.displaced
     low = three.add("observation", "low")
     assert low.displaced == ()
@@ -68,12 +68,12 @@ def test_the_answer_says_what_made_room_and_the_metric_counts_it(three):
     assert [each.displaced for each in batch] == [(third.id,), (new.id,)]
     assert counts.displaced == before + 4
     stored = three.get(batch[1].id)
-    assert (stored, stored.displaced) == (batch[1], ())  # it is of the answer, not of the observation
+    assert (stored, stored.displaced) == (batch[1], ())  # part of the result, not of the observation
     assert "displaced" not in document_of(stored)
     assert document_of(batch[0])["displaced"] == (third.id,)
 
 
-def test_the_engine_is_not_asked_what_made_room_when_the_addition_told_that_nothing_did(connect):
+def test_displaced_asks_the_engine_only_when_the_addition_does_not_know(connect):
     bus = connect(max_observations=6)
 
     def asks(newcomer):
@@ -82,7 +82,7 @@ def test_the_engine_is_not_asked_what_made_room_when_the_addition_told_that_noth
     added = bus.page().add("observation", "plain")
     assert not asks(added)
     assert not asks(bus.page().add("observation", "by the append script", dedupe_key="k"))
-    assert asks(added)  # it was not the last one
+    assert asks(added)  # no longer the last addition
     two = bus.page().add_many([NewObservation(type="observation", content=f"{n}") for n in range(2)])
     keyed = bus.page().add_many([NewObservation(type="observation", content=n, dedupe_key=n) for n in "ab"])
     assert [asks(each) for each in (*two, *keyed)] == [True, True, False, False]
@@ -92,7 +92,7 @@ def test_the_engine_is_not_asked_what_made_room_when_the_addition_told_that_noth
         assert len(bus.page().displaced(new)) == 1
 
 
-def test_what_made_room_for_a_batch_is_asked_once_for_all(connect):
+def test_displaced_reads_a_whole_batch_at_once(connect):
     bus = connect(max_observations=40)
     page = bus.page()
     items = [NewObservation(type="observation", content=f"{n}") for n in range(30)]
@@ -114,7 +114,7 @@ def test_what_made_room_for_a_batch_is_asked_once_for_all(connect):
         page.displaced([*new, None])
 
 
-def test_what_made_room_is_told_though_it_is_asked_about_itself(three):
+def test_displaced_accepts_displaced_observations_too(three):
     low = three.add("observation", "low")
     three.add_many([NewObservation(type="observation", content=f"{n}") for n in range(2)])
     new = three.add("observation", "new")
@@ -126,7 +126,7 @@ def answer_to(request):
     return (yield request)
 
 
-def test_what_made_room_and_was_cleared_or_erased_is_left_out(three):
+def test_displaced_omits_erased_observations(three):
     low = three.add("observation", "low")
     three.add_many([NewObservation(type="observation", content=f"{n}") for n in range(2)])
     new = three.add("observation", "new")
@@ -146,7 +146,7 @@ def test_displacement_and_addition_are_one_batch(connect):
     assert new.position == events[1].position
 
 
-def test_nothing_of_higher_priority_gives_way(three):
+def test_higher_priority_is_not_displaced(three):
     three.add_many([NewObservation(type="risk_alert", content=f"{n}") for n in range(3)])
     with pytest.raises(PageFull, match="has 3 open observations, the limit") as refused:
         three.add("observation", "unimportant")
@@ -154,13 +154,13 @@ def test_nothing_of_higher_priority_gives_way(three):
     assert contents(three) == ["2", "1", "0"]
 
 
-def test_equal_priority_gives_way(three):
+def test_equal_priority_is_displaced(three):
     for n in range(4):
         three.add("risk_alert", f"{n}")
     assert contents(three) == ["3", "2", "1"]
 
 
-def test_what_is_claimed_does_not_give_way(three):
+def test_claimed_observations_are_not_displaced(three):
     claimed = three.add("observation", "claimed")
     three.add("observation", "second")
     three.add("observation", "third")
@@ -169,14 +169,14 @@ def test_what_is_claimed_does_not_give_way(three):
     assert contents(three) == ["fourth", "third", "claimed"]
 
 
-def test_a_page_full_of_claims_is_full(three):
+def test_a_page_full_of_claims_refuses_additions(three):
     for n in range(3):
         three.claim(three.add("observation", f"{n}").id)
     with pytest.raises(PageFull):
         three.add("risk_alert", "urgent")
 
 
-def test_a_lapsed_claim_protects_nothing(three, clock):
+def test_a_lapsed_claim_does_not_prevent_displacement(three, clock):
     for n in range(3):
         three.claim(three.add("observation", f"{n}").id, ttl="10s")
     clock.advance("11s")
@@ -184,14 +184,14 @@ def test_a_lapsed_claim_protects_nothing(three, clock):
     assert contents(three) == ["new", "2", "1"]
 
 
-def test_what_waits_for_review_fills_the_page_and_gives_way(three):
+def test_observations_in_review_take_room_and_can_be_displaced(three):
     waiting = three.add("observation", "waiting", status="pending_review")
     for n in range(3):
         three.add("observation", f"{n}")
     assert three.get(waiting.id).reason_code == "displaced"
 
 
-def test_what_has_expired_gives_way_first(three, clock):
+def test_expired_observations_make_room_first(three, clock):
     high = three.add("risk_alert", "high but over", ttl="10s")
     three.add("observation", "low")
     three.add("observation", "low too")
@@ -202,7 +202,7 @@ def test_what_has_expired_gives_way_first(three, clock):
     assert [event.reason_code for event in three.history(high.id)[1:]] == ["expired"]
 
 
-def test_what_came_to_an_end_in_any_way_gives_way_first(three, clock):
+def test_changed_expiry_times_decide_which_observations_make_room(three, clock):
     shortened = three.add("risk_alert", "shortened", ttl="never")
     three.update(shortened.id, expires_at=clock.now + timedelta(seconds=10))
     three.add("risk_alert", "repeated", dedupe_key="k", ttl="1h")
@@ -214,7 +214,7 @@ def test_what_came_to_an_end_in_any_way_gives_way_first(three, clock):
     assert contents(three) == ["new", "reopened"]
 
 
-def test_all_that_has_expired_gives_way_though_claimed(three, clock):
+def test_claimed_but_expired_observations_make_room(three, clock):
     for n in range(3):
         three.claim(three.add("risk_alert", f"{n}", ttl="10s").id, ttl="1h")
     clock.advance("11s")
@@ -222,7 +222,7 @@ def test_all_that_has_expired_gives_way_though_claimed(three, clock):
     assert contents(three) == ["new"]
 
 
-def test_a_page_may_refuse_instead(connect, clock):
+def test_on_full_refuse_displaces_nothing(connect, clock):
     bus = connect(max_observations=2, on_full="refuse")
     page = bus.page()
     page.add("observation", "first", ttl="10s")
@@ -235,7 +235,7 @@ def test_a_page_may_refuse_instead(connect, clock):
     assert page.add("risk_alert", "urgent").status == "active"
 
 
-def test_a_batch_that_fits_displaces_only_what_it_must(three):
+def test_a_batch_displaces_no_more_than_needed(three):
     three.add("observation", "old")
     three.add("observation", "young")
     three.add_many([NewObservation(type="observation", content=f"{n}") for n in range(2)])
@@ -252,7 +252,7 @@ def test_a_batch_never_displaces_its_own_members(three):
     assert contents(three) == ["urgent"]
 
 
-def test_a_batch_spares_what_it_will_repeat_later(three):
+def test_a_batch_does_not_displace_an_observation_it_repeats(three):
     kept = three.add("observation", "kept", dedupe_key="k")
     three.add("observation", "middle")
     three.add("observation", "young")
@@ -267,14 +267,14 @@ def test_a_batch_spares_what_it_will_repeat_later(three):
     assert new.status == "active"
 
 
-def test_closing_makes_room(three):
+def test_closing_an_observation_makes_room(three):
     for n in range(3):
         three.add("risk_alert", f"{n}")
     three.resolve(three.list()[0].id)
     assert three.add("observation", "fits").status == "active"
 
 
-def test_a_reopened_one_takes_room_again(three):
+def test_a_reopened_observation_takes_room(three):
     closed = three.add("risk_alert", "closed")
     three.resolve(closed.id)
     for n in range(3):
@@ -284,7 +284,7 @@ def test_a_reopened_one_takes_room_again(three):
     assert contents(three) == ["closed", "2", "1"]
 
 
-def test_a_reopened_one_finds_no_room_among_higher_ones(three):
+def test_a_reopen_is_refused_on_a_page_full_of_higher_priority(three):
     closed = three.add("observation", "closed")
     three.resolve(closed.id)
     for n in range(3):
@@ -294,7 +294,7 @@ def test_a_reopened_one_finds_no_room_among_higher_ones(three):
     assert three.get(closed.id).status == "resolved"
 
 
-def test_what_is_closed_does_not_fill_the_page(three):
+def test_closed_observations_do_not_count_toward_the_limit(three):
     for n in range(6):
         three.resolve(three.add("observation", f"{n}").id)
     assert len(three.list()) == 6
@@ -303,14 +303,14 @@ def test_what_is_closed_does_not_fill_the_page(three):
     assert {one.status for one in three.list(status=["active"])} == {"active"}
 
 
-def test_every_page_has_room_of_its_own(connect):
+def test_every_page_has_its_own_limit(connect):
     bus = connect(max_observations=1)
     for name in ("main", "a", "b", "user:42"):
         bus.page(name).add("observation", name)
     assert [contents(bus.page(name)) for name in ("main", "a", "b", "user:42")] == [["main"], ["a"], ["b"], ["user:42"]]
 
 
-def test_displacement_sees_claims_that_are_not_folded_yet(bus, three):
+def test_displacement_sees_unfolded_claims(bus, three):
     for n in range(3):
         three.add("observation", f"{n}")
     project(bus)
@@ -319,7 +319,7 @@ def test_displacement_sees_claims_that_are_not_folded_yet(bus, three):
     assert contents(three) == ["new", "2", "0"]
 
 
-def test_hundreds_of_expired_ones_make_room_at_once(connect, clock):
+def test_hundreds_of_expired_observations_make_room_at_once(connect, clock):
     bus = connect(max_observations=400)
     page = bus.page()
     page.add_many([NewObservation(type="risk_alert", content=f"{n}", ttl="10s") for n in range(400)])

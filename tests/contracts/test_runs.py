@@ -1,4 +1,4 @@
-"""Runs of agents: four ways to end, and a scratchpad that is brought up to date after each."""
+"""Agent runs: their four outcomes, and the scratchpad update after each."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ NEW = '```json\n{"scratchpad": "what I learned"}\n```'
 
 
 class Model:
-    """Answers each prompt with the same words, and keeps the prompts; an exception is raised instead."""
+    """Records prompts and always gives the same answer, or raises it if it is an exception."""
 
     def __init__(self, answer=NEW):
         self.answer = answer
@@ -23,11 +23,11 @@ class Model:
             raise self.answer
         return self.answer
 
-    async def later(self, prompt):
+    async def answer_async(self, prompt):
         await asyncio.sleep(0)
         return self(prompt)
 
-    def was_told(self, outcome, summary, steps):
+    def was_prompted(self, outcome, summary, steps):
         (prompt,) = self.prompts
         for line in (f"**Outcome**: {outcome}\n", f"**Summary**: {summary}\n", f"**Steps taken**: {steps}\n"):
             assert line in prompt, prompt
@@ -63,7 +63,7 @@ def test_scratchpad_prompt_is_called_after_done(bus, pad, model):
     with bus.run("analyst", "Count the beans", ask=model) as run:
         run.step("look", where="the jar")
         run.done("42 beans")
-    assert model.was_told("completed", "42 beans", 2)
+    assert model.was_prompted("completed", "42 beans", 2)
     assert "**Task**: Count the beans\n" in model.prompts[0]
     assert names(run) == ["look", "done", "scratchpad_update"]
     assert run.outcome == "completed"
@@ -72,7 +72,7 @@ def test_scratchpad_prompt_is_called_after_done(bus, pad, model):
 def test_scratchpad_prompt_is_called_after_error(bus, model):
     with bus.run("analyst", "Count the beans", ask=model) as run:
         run.error("there is no jar")
-    assert model.was_told("error", "there is no jar", 1)
+    assert model.was_prompted("error", "there is no jar", 1)
     assert names(run) == ["error", "scratchpad_update"]
 
 
@@ -82,7 +82,7 @@ def test_scratchpad_prompt_is_called_after_max_steps_reached(bus, model):
             run.step("look", turn=number)
         run.max_steps(3)
     assert run.outcome == "incomplete - max steps reached"
-    assert model.was_told("incomplete - max steps reached", run.summary, 3)
+    assert model.was_prompted("incomplete - max steps reached", run.summary, 3)
     assert "3" in run.summary
 
 
@@ -107,11 +107,11 @@ def test_scratchpad_update_errors_do_not_fail_the_task(bus, pad, answer):
     assert (run.outcome, pad.read()) == ("completed", "old")
 
 
-def test_an_exception_is_told_and_goes_on_to_the_caller(bus, pad, model):
+def test_an_exception_is_recorded_and_raised_again(bus, pad, model):
     with pytest.raises(ValueError, match="no jar"), bus.run("analyst", "Count the beans", ask=model) as run:
         give_up(10)
     assert run.outcome == "exception"
-    assert model.was_told("exception", "Agent encountered an error: no jar", 1)
+    assert model.was_prompted("exception", "Agent encountered an error: no jar", 1)
     details = run.steps[0].details
     assert details["message"] == "no jar"
     assert len(details["backtrace"]) == 5
@@ -119,34 +119,34 @@ def test_an_exception_is_told_and_goes_on_to_the_caller(bus, pad, model):
     assert pad.read() == "what I learned"
 
 
-def test_an_exception_comes_through_also_when_the_model_is_gone(bus):
+def test_an_exception_is_raised_again_when_the_model_fails(bus):
     model = Model(RuntimeError("the model is gone"))
     with pytest.raises(ValueError, match="no jar"), bus.run("analyst", "Count the beans", ask=model) as run:
         give_up(0)
     assert names(run) == ["error", "scratchpad_update_failed"]
 
 
-def test_a_run_that_says_nothing_is_completed(bus, model):
+def test_a_run_without_an_outcome_is_completed(bus, model):
     with bus.run("analyst", "Count the beans", ask=model):
         pass
-    assert model.was_told("completed", "Task completed", 0)
+    assert model.was_prompted("completed", "Task completed", 0)
 
 
-def test_an_answer_of_null_leaves_the_scratchpad_and_no_step(bus, pad):
+def test_a_null_answer_keeps_the_scratchpad_and_records_no_step(bus, pad):
     pad.write("old")
     with bus.run("analyst", "Count the beans", ask=Model('{"scratchpad": null}')) as run:
         run.done()
     assert (names(run), pad.read()) == (["done"], "old")
 
 
-def test_a_long_answer_is_cut_and_its_step_shows_the_beginning(bus, pad):
+def test_a_long_answer_is_cut(bus, pad):
     with bus.run("analyst", "Count the beans", ask=Model('{"scratchpad": "' + "x" * 50_000 + '"}')) as run:
         pass
     assert run.steps[-1].details == {"content": "x" * 100}
     assert pad.read() == "x" * 10_000
 
 
-def test_an_interruption_is_recorded_and_not_held_up_by_a_question(bus, pad, model):
+def test_an_interrupt_is_recorded_without_a_prompt(bus, pad, model):
     with pytest.raises(KeyboardInterrupt), bus.run("analyst", "Count the beans", ask=model) as run:
         raise KeyboardInterrupt
     assert model.prompts == []
@@ -154,7 +154,7 @@ def test_an_interruption_is_recorded_and_not_held_up_by_a_question(bus, pad, mod
     assert [event.outcome for event in pad.history()] == ["exception"]
 
 
-def test_a_run_is_on_record_in_the_history_of_the_scratchpad(bus, pad, model):
+def test_a_run_is_in_the_history_of_the_scratchpad(bus, pad, model):
     with bus.run("analyst", "Count the beans", ask=model) as run:
         run.step("look", where="the jar", odd={1})
         run.done("42 beans")
@@ -168,7 +168,7 @@ def test_a_run_is_on_record_in_the_history_of_the_scratchpad(bus, pad, model):
     assert pad.read() == "what I learned"
 
 
-def test_a_run_without_an_engine_ends_like_any_other(bus, model):
+def test_a_run_ends_normally_without_an_engine(bus, model):
     with bus.run("analyst", "Count the beans", ask=model) as run:
         bus.close()
         run.done("42 beans")
@@ -176,27 +176,27 @@ def test_a_run_without_an_engine_ends_like_any_other(bus, model):
 
 
 @pytest.mark.parametrize("source", ["reviewer", None])
-def test_nobody_runs_as_another_agent(connect, model, source):
+def test_a_client_cannot_run_as_another_agent(connect, model, source):
     with pytest.raises(Unauthorized), connect(source).run("analyst", "Count the beans", ask=model):
-        pytest.fail("it was let in")
+        pytest.fail("the run started")
     assert model.prompts == []
 
 
 @pytest.mark.anyio
-async def test_a_run_with_asyncio_is_the_same(engine, bus_name, connect, pad):
+async def test_async_runs_behave_the_same(engine, bus_name, connect, pad):
     model = Model()
     async with AsyncBus.connect(engine.url, source="analyst", bus=bus_name, shards=engine.shards) as bus:
-        async with bus.run("analyst", "Count the beans", ask=model.later) as run:
+        async with bus.run("analyst", "Count the beans", ask=model.answer_async) as run:
             assert "_Your scratchpad is empty." in run.whoami
             run.done("42 beans")
-        assert model.was_told("completed", "42 beans", 1)
+        assert model.was_prompted("completed", "42 beans", 1)
         assert names(run) == ["done", "scratchpad_update"]
         with pytest.raises(ValueError, match="no jar"):
-            async with bus.run("analyst", "Count the beans", ask=Model(RuntimeError("gone")).later) as run:
+            async with bus.run("analyst", "Count the beans", ask=Model(RuntimeError("gone")).answer_async) as run:
                 give_up(0)
         assert (names(run), run.outcome) == (["error", "scratchpad_update_failed"], "exception")
         with pytest.raises(asyncio.CancelledError):
-            async with bus.run("analyst", "Count the beans", ask=model.later) as run:
+            async with bus.run("analyst", "Count the beans", ask=model.answer_async) as run:
                 raise asyncio.CancelledError
         assert (run.outcome, len(model.prompts)) == ("exception", 1)
         async with bus.run("analyst", "Count the beans", ask=model) as run:

@@ -1,4 +1,4 @@
-"""What is scheduled becomes active at its time, swept or not; what recurs is added once for each slot."""
+"""Scheduled observations become active at their time, swept or not; a recurrence adds one per slot."""
 
 import threading
 from datetime import UTC, datetime, timedelta
@@ -26,7 +26,7 @@ def later(clock, seconds):
     return clock.now + timedelta(seconds=seconds)
 
 
-def test_what_is_scheduled_is_active_from_its_time_on_swept_or_not(bus, page, clock):
+def test_a_scheduled_observation_is_active_from_its_time_swept_or_not(bus, page, clock):
     one = page.add("risk_alert", "one", not_before=later(clock, 60), ttl="1m")
     assert (one.not_before, one.expires_at) == (later(clock, 60), later(clock, 120))
     assert page.active() == page.ready() == []
@@ -41,7 +41,7 @@ def test_what_is_scheduled_is_active_from_its_time_on_swept_or_not(bus, page, cl
     assert page.claim_next().id == one.id
 
 
-def test_what_is_scheduled_cannot_be_claimed_before(bus, page, clock):
+def test_a_scheduled_observation_cannot_be_claimed_early(bus, page, clock):
     one = page.add("observation", "one", not_before=later(clock, 60))
     length = log_length(bus)
     with pytest.raises(NotReady, match=f"{one.id} is not ready: it is scheduled for {clock.now.year}"):
@@ -51,7 +51,7 @@ def test_what_is_scheduled_cannot_be_claimed_before(bus, page, clock):
     assert page.claim(one.id).fence == 1
 
 
-def test_the_sweep_says_once_that_it_is_due(bus, page, clock):
+def test_a_sweep_appends_one_due_event(bus, page, clock):
     one = page.add("observation", "one", not_before=later(clock, 60))
     clock.advance(61)
     assert swept(bus) == 1
@@ -59,7 +59,7 @@ def test_the_sweep_says_once_that_it_is_due(bus, page, clock):
     assert bus.verify().findings == []
 
 
-def test_a_view_shows_it_from_its_time_on(bus, page, clock):
+def test_a_view_shows_a_scheduled_observation_from_its_time(bus, page, clock):
     page.add("risk_alert", "one", not_before=later(clock, 60))
     now = page.add("observation", "now")
     with bus.view() as view:
@@ -69,7 +69,7 @@ def test_a_view_shows_it_from_its_time_on(bus, page, clock):
         assert contents(view.active()) == contents(page.active()) == ["one", "still"]
 
 
-def test_the_past_has_it_as_it_was_by_then(page, clock):
+def test_as_of_hides_a_scheduled_observation_before_its_time(page, clock):
     start = later(clock, 60)
     page.add("observation", "one", not_before=start)
     clock.advance(120)
@@ -78,14 +78,14 @@ def test_the_past_has_it_as_it_was_by_then(page, clock):
 
 
 @pytest.mark.engines(*ONE)
-def test_a_worker_waits_for_the_moment(bus, page):
+def test_a_worker_waits_for_a_scheduled_observation(bus, page):
     page.add("observation", "soon", not_before=datetime.now(UTC) + timedelta(seconds=0.3))
     with bus.work("all") as jobs:
         assert next(iter(jobs)).observation.content == "soon"
         assert all(event.kind in ("added", "claimed") for event in all_events(bus))
 
 
-def test_what_is_scheduled_keeps_its_room(connect, clock):
+def test_a_scheduled_observation_is_not_displaced(connect, clock):
     page = connect("tester", max_observations=2).page("small")
     kept = page.add("observation", "scheduled", not_before=later(clock, 60))
     first = page.add("observation", "first")
@@ -94,7 +94,7 @@ def test_what_is_scheduled_keeps_its_room(connect, clock):
     assert (page.get(kept.id).status, page.get(first.id).status) == ("active", "archived")
 
 
-def test_what_cannot_be_scheduled_is_refused(bus, page, clock):
+def test_invalid_schedules_are_refused(bus, page, clock):
     length, soon = log_length(bus), later(clock, 60)
     wrong = (
         ({"not_before": "someday"}, "not_before"),
@@ -127,10 +127,10 @@ def hourly(page, clock, content="look", **more):
     return page.add("observation", content, every="1h", not_before=later(clock, 3600), **more)
 
 
-# -- what recurs ----------------------------------------------------------------------------------------------------
+# -- recurrence -----------------------------------------------------------------------------------------------------
 
 
-def test_what_recurs_is_added_at_each_slot(bus, page, clock):
+def test_a_recurrence_adds_an_observation_at_each_slot(bus, page, clock):
     kept = hourly(page, clock, tags=["a"], context={"n": 1}, source="planner")
     start = clock.now
     assert (kept.every, kept.expires_at) == ("1h", None)
@@ -140,7 +140,7 @@ def test_what_recurs_is_added_at_each_slot(bus, page, clock):
         clock.advance(3599)
         assert (swept(bus), page.active()) == (0, [])
         clock.advance(1)
-        assert page.active() == []  # it exists when it is added
+        assert page.active() == []  # not before a sweep adds it
         assert (swept(bus), swept(bus)) == (2, 0)
         (one,) = page.active()
         assert (one.content, one.source, one.tags, one.context) == ("look", "planner", ["a"], {"n": 1})
@@ -151,7 +151,7 @@ def test_what_recurs_is_added_at_each_slot(bus, page, clock):
     assert bus.verify().findings == []
 
 
-def test_an_occurrence_that_is_still_open_is_counted_again(bus, page, clock):
+def test_an_open_occurrence_is_repeated_at_the_next_slot(bus, page, clock):
     hourly(page, clock)
     for _ in range(3):
         clock.advance(3600)
@@ -160,7 +160,7 @@ def test_an_occurrence_that_is_still_open_is_counted_again(bus, page, clock):
     assert one.occurrences == 3
 
 
-def test_slots_that_passed_while_no_expirer_ran_count_as_one(bus, page, clock):
+def test_slots_missed_without_an_expirer_count_as_one(bus, page, clock):
     kept = hourly(page, clock)
     start = clock.now
     clock.advance(5.5 * 3600)
@@ -169,7 +169,7 @@ def test_slots_that_passed_while_no_expirer_ran_count_as_one(bus, page, clock):
     assert page.get(kept.id).not_before == start + timedelta(hours=6)
 
 
-def test_cron_names_times_of_the_day_in_utc(bus, page, clock):
+def test_cron_times_are_in_utc(bus, page, clock):
     kept = page.add("observation", "backup", every="0 3 * * *")
     first = kept.not_before
     assert (first.hour, first.minute, first > clock.now) == (3, 0, True)
@@ -180,7 +180,7 @@ def test_cron_names_times_of_the_day_in_utc(bus, page, clock):
     assert page.get(kept.id).not_before == first + timedelta(days=1)
 
 
-def test_what_recurs_begins_and_ends_when_it_is_told(bus, page, clock):
+def test_a_recurrence_starts_and_ends_at_its_given_times(bus, page, clock):
     start = later(clock, 600)
     kept = page.add("observation", "look", every="1h", not_before=start, expires_at=start + timedelta(minutes=90))
     assert kept.not_before == start
@@ -195,16 +195,16 @@ def test_what_recurs_begins_and_ends_when_it_is_told(bus, page, clock):
     assert (page.active(), page.get(kept.id).reason_code) == ([], "expired")
 
 
-def test_archiving_it_ends_it(bus, page, clock):
+def test_archiving_a_recurrence_ends_it(bus, page, clock):
     kept = hourly(page, clock)
     page.archive(kept.id)
     clock.advance(7200)
     assert (swept(bus), page.active()) == (0, [])
 
 
-def test_it_is_never_handed_out_itself(bus, page, clock):
+def test_a_recurrence_itself_cannot_be_claimed(bus, page, clock):
     kept = hourly(page, clock)
-    clock.advance(7200)  # its time has come, and nobody has swept
+    clock.advance(7200)  # its slot has passed, and nobody has swept
     assert page.claim_next() is None
     with pytest.raises(NotReady, match="it recurs, and only what it adds can be claimed"):
         page.claim(kept.id)
@@ -215,7 +215,7 @@ def test_it_is_never_handed_out_itself(bus, page, clock):
     assert page.claim_next(tags="new").observation.content == "look closer"
 
 
-def test_a_daemon_that_starts_again_makes_no_second_one(page):
+def test_a_dedupe_key_prevents_a_second_recurrence(page):
     ids = {page.add("observation", "look", every="1h", dedupe_key="hourly").id for _ in "12"}
     assert len(ids) == 1
 
@@ -241,7 +241,7 @@ def test_several_expirers_fill_each_slot_once(connect, page, clock):
     assert all([event.kind for event in page.history(id)] == ["added", "due", "due", "due"] for id in kept)
 
 
-def test_a_page_that_is_full_fills_the_slot_when_there_is_room(connect, clock):
+def test_a_full_page_fills_the_slot_once_there_is_room(connect, clock):
     bus = connect("tester", max_observations=2)
     page = bus.page("small")
     kept = hourly(page, clock)
@@ -254,7 +254,7 @@ def test_a_page_that_is_full_fills_the_slot_when_there_is_room(connect, clock):
     assert page.get(kept.id).status == "active"
 
 
-def test_a_batch_may_schedule_too(page, clock):
+def test_a_batch_can_schedule_observations(page, clock):
     items = [NewObservation(type="observation", content=c, not_before=later(clock, 60)) for c in "ab"]
     page.add_many(items)
     clock.advance(60)

@@ -1,4 +1,4 @@
-"""The scratchpad of an agent: its own, from one run to the next."""
+"""The private scratchpad of an agent, kept between runs."""
 
 import json
 
@@ -66,18 +66,18 @@ def test_max_length_is_validated(bus, pad):
     assert pad.read() == "é" * 10_000
 
 
-@pytest.mark.parametrize("who", [("reviewer", "subagent"), ("analyst", "daemon"), (None, "subagent")])
+@pytest.mark.parametrize("client", [("reviewer", "subagent"), ("analyst", "daemon"), (None, "subagent")])
 @pytest.mark.parametrize("ask", ASKS)
-def test_nobody_else_may_read_it(connect, pad, who, ask):
+def test_other_clients_cannot_read_a_scratchpad(connect, pad, client, ask):
     pad.write("mine")
-    source, kind = who
+    source, kind = client
     with pytest.raises(Unauthorized, match=r"^403 Unauthorized: ") as refused:
         ASKS[ask](connect(source, kind=kind).scratchpad("analyst"))
     assert (refused.value.agent, refused.value.source) == ("analyst", source)
     assert "\n" not in str(refused.value)
 
 
-def test_another_agent_may_not_write_it(connect, pad):
+def test_another_agent_cannot_write_a_scratchpad(connect, pad):
     pad.write("mine")
     other = connect("reviewer").scratchpad("analyst")
     with pytest.raises(Unauthorized):
@@ -88,12 +88,12 @@ def test_another_agent_may_not_write_it(connect, pad):
     assert pad.read() == "mine"
 
 
-def test_a_kind_that_nobody_knows_is_refused(connect):
+def test_an_unknown_kind_is_refused(connect):
     with pytest.raises(SettingsError, match="kind"):
         connect("analyst", kind="robot")
 
 
-def test_blank_clears_it(pad):
+def test_blank_content_clears_the_scratchpad(pad):
     for blank in ("", " \n\t"):
         pad.write("something")
         pad.write(blank)
@@ -109,7 +109,7 @@ def test_blank_clears_it(pad):
         (json.dumps({"scratchpad": "x" * 50_000}), "x" * 10_000),
     ],
 )
-def test_a_reply_replaces_it(pad, reply, becomes):
+def test_a_reply_replaces_the_scratchpad(pad, reply, becomes):
     pad.write("old")
     accepted = pad.accept_reply(reply)
     assert accepted
@@ -118,7 +118,7 @@ def test_a_reply_replaces_it(pad, reply, becomes):
 
 
 @pytest.mark.parametrize("value", ["null", '""', '" "'])
-def test_a_reply_with_nothing_to_add_keeps_it(bus, pad, value):
+def test_an_empty_reply_keeps_the_scratchpad(bus, pad, value):
     pad.write("old")
     length = log_length(bus)
     accepted = pad.accept_reply(f'```json\n{{"scratchpad": {value}}}\n```')
@@ -127,7 +127,7 @@ def test_a_reply_with_nothing_to_add_keeps_it(bus, pad, value):
 
 
 @pytest.mark.parametrize("reply", ["", "nothing to add", "{", '{"scratchpad": "cut', None, 7, {"scratchpad": "x"}])
-def test_garbage_keeps_it_and_never_raises(pad, reply):
+def test_an_invalid_reply_keeps_the_scratchpad_and_does_not_raise(pad, reply):
     pad.write("old")
     accepted = pad.accept_reply(reply)
     assert not accepted
@@ -135,14 +135,14 @@ def test_garbage_keeps_it_and_never_raises(pad, reply):
     assert pad.read() == "old"
 
 
-def test_an_engine_that_is_gone_makes_no_reply_raise(analyst, pad):
+def test_accept_reply_does_not_raise_without_an_engine(analyst, pad):
     analyst.close()
     accepted = pad.accept_reply('{"scratchpad": "x"}')
     assert not accepted
     assert "closed" in accepted.error
 
 
-def test_a_retry_changes_nothing_more(analyst, pad):
+def test_a_retried_write_changes_nothing(analyst, pad):
     pad.write("first", event_id="mine")
     pad.write("second")
     length = log_length(analyst)
@@ -150,7 +150,7 @@ def test_a_retry_changes_nothing_more(analyst, pad):
     assert (pad.read(), log_length(analyst)) == ("second", length)
 
 
-def test_its_past_can_be_read(pad):
+def test_past_scratchpads_can_be_read(pad):
     pad.write("first")
     moment = pad.history()[-1].position
     pad.write("second")
@@ -161,19 +161,19 @@ def test_its_past_can_be_read(pad):
     ]
 
 
-def test_the_prompt_at_the_end_of_a_run_is_the_agents_for_the_asking(pad):
+def test_an_agent_can_ask_for_its_end_of_run_prompt(pad):
     text = pad.end_of_run_prompt("Count the beans", "completed", "There are 42.", 3)
     assert "**Steps taken**: 3" in text
 
 
 @pytest.mark.parametrize("agent", ["", "no spaces please", None, 7])
-def test_what_is_no_agent_is_refused(analyst, agent):
+def test_an_invalid_agent_name_is_refused(analyst, agent):
     with pytest.raises(ScratchbusError):
         analyst.scratchpad(agent)
 
 
 @pytest.mark.anyio
-async def test_a_scratchpad_with_asyncio_is_the_same(engine, bus_name, pad):
+async def test_async_scratchpads_behave_the_same(engine, bus_name, pad):
     async with AsyncBus.connect(engine.url, source="analyst", bus=bus_name, shards=engine.shards) as bus:
         mine = bus.scratchpad("analyst")
         await mine.write("first")

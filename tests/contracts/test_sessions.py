@@ -1,4 +1,4 @@
-"""What beginning and ending a session promises."""
+"""Sessions: spawned, forked, ended and listed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.engines import Engine
 from tests.inspection import log_length, project, remembered
 
 
-def test_a_spawned_session_begins_empty_and_knows_its_parent(bus):
+def test_a_spawned_session_is_empty_and_has_its_parent(bus):
     bus.notepad("p").write("the plan")
     bus.notes("p").add("found", ["a"])
     child = bus.spawn_session("p")
@@ -28,7 +28,7 @@ def test_a_spawned_session_begins_empty_and_knows_its_parent(bus):
     assert bus.session("p").parent is None
 
 
-def test_a_session_may_begin_with_the_notepad_of_its_parent(bus):
+def test_a_session_can_start_with_a_copy_of_its_parents_notepad(bus):
     bus.notepad("p").write("the plan")
     copied = bus.spawn_session("p", session="copied", copy_notepad=True)
     forked = bus.fork_session("p", session="forked")
@@ -37,7 +37,7 @@ def test_a_session_may_begin_with_the_notepad_of_its_parent(bus):
     assert (bus.session(copied).fork, bus.session(forked).fork) == (False, True)
 
 
-def test_parent_and_child_go_their_own_ways(bus):
+def test_a_fork_and_its_parent_do_not_share_later_edits(bus):
     bus.notepad("p").write("plan")
     bus.fork_session("p", session="c")
     bus.notepad("p").append(" of the parent")
@@ -46,7 +46,7 @@ def test_parent_and_child_go_their_own_ways(bus):
     assert bus.notepad("c").read() == "plan of the child"
 
 
-def test_a_session_of_which_nothing_is_known_is_none(bus):
+def test_an_unknown_session_is_none(bus):
     bus.notepad("s1").write("x")
     assert bus.session("s1") is None
     assert bus.session("never") is None
@@ -54,7 +54,7 @@ def test_a_session_of_which_nothing_is_known_is_none(bus):
         bus.session("a b")
 
 
-def test_what_a_child_began_with_is_traced_to_its_parent(bus):
+def test_the_first_events_of_a_child_have_the_parents_event_as_cause(bus):
     bus.notepad("p").write("plan")
     with because("1-1"):
         bus.fork_session("p", session="c")
@@ -66,7 +66,7 @@ def test_what_a_child_began_with_is_traced_to_its_parent(bus):
     assert (started.batch, written.batch) == ("1/2", "2/2")
 
 
-def test_an_event_id_that_begins_a_session_is_its_writers_own(connect):
+def test_writers_can_spawn_sessions_with_the_same_event_id(connect):
     alice, bob = connect("alice"), connect("bob")
     alice.notepad("team").write("plan")
     first, second = (bus.spawn_session("team", event_id="EV-1") for bus in (alice, bob))
@@ -80,7 +80,7 @@ def test_an_event_id_that_begins_a_session_is_its_writers_own(connect):
             begin()
 
 
-def test_to_begin_a_session_again_changes_nothing(bus):
+def test_a_retried_spawn_or_fork_changes_nothing(bus):
     bus.notepad("p").write("plan")
     forked = bus.fork_session("p", event_id="f1")
     bus.spawn_session("p", session="named", copy_notepad=True)
@@ -92,7 +92,7 @@ def test_to_begin_a_session_again_changes_nothing(bus):
     assert bus.fork_session("p") != bus.fork_session("p")
 
 
-def test_an_existing_session_is_not_started_again(bus):
+def test_an_existing_session_cannot_be_started(bus):
     bus.notepad("there").write("mine")
     bus.fork_session("p", session="c")
     length = log_length(bus)
@@ -130,7 +130,7 @@ with Bus.connect(url, bus=name, source="tester") as bus:
 
 @pytest.mark.real
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_what_was_killed_in_between_goes_on_and_nothing_happens_twice(embedded_url: str, real_bus: Bus, when: str):
+def test_a_killed_fork_can_be_retried_and_happens_once(embedded_url: str, real_bus: Bus, when: str):
     bus = real_bus
     bus.notepad("p").write("as it was")
     command = launcher.command("-c", CUT_SHORT, embedded_url, bus.core.log.bus, when)
@@ -146,7 +146,7 @@ def test_what_was_killed_in_between_goes_on_and_nothing_happens_twice(embedded_u
 
 @pytest.fixture
 def ended(bus: Bus):
-    """A session that has ended, and what was in it."""
+    """The notes of a session that has ended."""
     bus.notepad("s1").write("the plan")
     bus.notepad("s1").append("!")
     notes = [bus.notes("s1").add(f"note {number}", ["a"]).note for number in range(3)]
@@ -154,7 +154,7 @@ def ended(bus: Bus):
     return notes
 
 
-def test_what_was_remembered_is_archived_at_once(bus, ended, connect):
+def test_ending_a_session_archives_its_memories(bus, ended, connect):
     assert bus.session("s1").ended
     for _ in ("not folded", "folded"):
         for each in (bus, connect("another")):
@@ -166,13 +166,13 @@ def test_what_was_remembered_is_archived_at_once(bus, ended, connect):
     assert bus.verify().findings == []
 
 
-def test_it_is_one_event_however_many_notes_there_are(bus, ended):
+def test_ending_a_session_is_one_event(bus, ended):
     (event,) = bus.page("session:s1").history("session")
     assert (event.kind, event.by, event.batch) == ("session_ended", "tester", "1/1")
     assert log_length(bus) == 6
 
 
-def test_the_history_stays_readable(bus, ended):
+def test_the_history_of_an_ended_session_stays_readable(bus, ended):
     notepad, notes = bus.notepad("s1"), bus.notes("s1")
     assert [event.kind for event in notepad.history()] == ["notepad_written", "notepad_edited", "session_ended"]
     assert [event.kind for event in notes.history()] == [*["note_added"] * 3, "session_ended"]
@@ -184,7 +184,7 @@ def test_the_history_stays_readable(bus, ended):
     assert notes.as_of(over.position).notes == []
 
 
-def test_nothing_is_written_into_a_session_that_is_over(bus, ended):
+def test_writes_to_an_ended_session_are_refused(bus, ended):
     length = log_length(bus)
     for late in (
         lambda: bus.notepad("s1").write("late"),
@@ -200,8 +200,8 @@ def test_nothing_is_written_into_a_session_that_is_over(bus, ended):
     assert log_length(bus) == length
 
 
-def test_an_edit_of_what_is_about_to_be_archived_does_not_bring_it_back(bus, connect, monkeypatch):
-    """The straggler has read the notepad when the session ends, and writes upon what it read."""
+def test_an_edit_that_races_the_end_of_its_session_is_refused(bus, connect, monkeypatch):
+    """The session ends after the straggler reads the notepad and before it writes."""
     bus.notepad("s1").write("the plan")
     straggler, name = connect("straggler"), "scratchbus.commands.memory.append"
 
@@ -216,7 +216,7 @@ def test_an_edit_of_what_is_about_to_be_archived_does_not_bring_it_back(bus, con
     assert bus.notepad("s1").read() == ""
 
 
-def test_to_end_a_session_again_changes_nothing(bus, ended, connect):
+def test_ending_a_session_again_changes_nothing(bus, ended, connect):
     length = log_length(bus)
     assert bus.end_session("s1") == bus.end_session("s1", event_id="e1") == bus.session("s1")
     assert connect("another").end_session("s1").ended
@@ -225,7 +225,7 @@ def test_to_end_a_session_again_changes_nothing(bus, ended, connect):
     assert bus.end_session("s2", event_id="e2") == first
 
 
-def test_a_retry_of_what_was_written_before_the_end_is_answered(bus):
+def test_writes_can_be_retried_after_the_end_of_their_session(bus):
     note = bus.notes("s1").add("x", event_id="n1").note
     bus.notepad("s1").write("x", event_id="w1")
     bus.end_session("s1")
@@ -233,7 +233,7 @@ def test_a_retry_of_what_was_written_before_the_end_is_answered(bus):
     assert bus.notes("s1").add("x", event_id="n1").note == note
 
 
-def test_rebuilt_state_has_nothing_of_an_ended_session(bus, ended):
+def test_a_rebuild_leaves_an_ended_session_archived(bus, ended):
     project(bus)
     before = remembered(bus)
     bus.rebuild()
@@ -241,7 +241,7 @@ def test_rebuilt_state_has_nothing_of_an_ended_session(bus, ended):
     assert bus.verify().findings == []
 
 
-def test_an_import_of_it_is_over_too(bus, ended, connect):
+def test_an_imported_session_stays_ended(bus, ended, connect):
     other = connect(bus=f"{bus.core.log.bus}-2")
     other.import_events([line_of(event) for event in bus.events()])
     assert other.session("s1").ended
@@ -250,14 +250,14 @@ def test_an_import_of_it_is_over_too(bus, ended, connect):
         other.notes("s1").add("late")
 
 
-def test_other_sessions_go_on(bus, ended):
+def test_other_sessions_accept_writes(bus, ended):
     bus.notepad("s2").write("mine")
     bus.notes("s2").add("mine")
     assert bus.notepad("s2").read() == "mine"
     assert len(bus.notes("s2").list().notes) == 1
 
 
-async def test_the_asyncio_facade_does_the_same(engine: Engine, bus_name: str):
+async def test_async_sessions_behave_the_same(engine: Engine, bus_name: str):
     async with AsyncBus.connect(engine.url, source="tester", bus=bus_name, shards=engine.shards) as bus:
         await bus.notepad("p").write("plan")
         child = await bus.fork_session("p")
@@ -269,7 +269,7 @@ async def test_the_asyncio_facade_does_the_same(engine: Engine, bus_name: str):
         assert await bus.notepad("p").read() == ""
 
 
-# -- all of them
+# -- lists
 
 
 def test_all_sessions_are_listed_with_their_last_writer(bus, connect):
@@ -302,7 +302,7 @@ def test_sessions_are_listed_as_of_a_moment(bus):
     assert (known.id, known.children, known.ended) == ("p", [], False)
 
 
-def test_sessions_are_listed_before_anything_is_folded(bus, connect):
+def test_unfolded_sessions_are_listed(bus, connect):
     bus.spawn_session("p", session="c")
     project(bus)
     bus.end_session("c")

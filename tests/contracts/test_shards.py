@@ -1,4 +1,4 @@
-"""Over several shards: whoever goes on behind an event's position has seen all before it."""
+"""Events of several shards: a reader that resumes after an event misses none."""
 
 import random
 
@@ -10,12 +10,12 @@ from tests.engines import ONE
 
 
 @pytest.mark.engines(*ONE)
-def test_events_come_in_time_and_can_be_resumed_behind_any_of_them(connect):
+def test_events_are_in_time_order_and_resumable_after_any_event(connect):
     bus = connect()
     choice = random.Random(7)
     pages = [bus.page(f"page-{n}") for n in range(12)]
     for _ in range(40):
-        size = choice.choice([1, 2, 90])  # some shards have more than one read of the log gives
+        size = choice.choice([1, 2, 90])  # some shards have more events than one read returns
         choice.choice(pages).add_many([NewObservation(type="observation", content="x")] * size)
     events = list(bus.events())
     assert [event.ms for event in events] == sorted(event.ms for event in events)
@@ -25,7 +25,7 @@ def test_events_come_in_time_and_can_be_resumed_behind_any_of_them(connect):
 
 
 @pytest.mark.engines(*ONE)
-def test_events_of_one_millisecond_come_shard_by_shard_however_many_reads_that_takes(bus, clock):
+def test_events_of_one_millisecond_are_in_order_of_their_shards(bus, clock):
     for number in range(20):
         bus.page(f"page-{number}").add_many([NewObservation(type="observation", content="x")] * (4 * number + 1))
     events = list(bus.events())

@@ -1,4 +1,4 @@
-"""A page as it would have been, had some sources been silent: what they said is not there, nor what rested on it."""
+"""Pages as they would be without some sources: without their observations and all that rest on these."""
 
 import pytest
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.engines(*ONE)
 
 @pytest.fixture
 def buses(connect):
-    """The same bus, as it is used by the tool that is silenced, and by another."""
+    """The same bus, opened by the silenced tool and by another."""
     return connect("noisy", max_observations=4), connect("other", max_observations=4)
 
 
@@ -24,7 +24,7 @@ def bus(buses):
 
 @pytest.fixture
 def pages(buses):
-    """The same page, as it is used by the two."""
+    """The same page, opened by both."""
     return tuple(each.page() for each in buses)
 
 
@@ -49,7 +49,7 @@ def differences(bus, silent):
     return find
 
 
-def test_what_it_published_is_not_there_and_all_else_is(pages, silent, differences):
+def test_only_the_observations_of_a_silenced_source_are_absent(pages, silent, differences):
     noisy, other = pages
     said, kept = noisy.add("risk_alert", "said"), other.add("observation", "kept")
     quoted = other.add("observation", "quoted", source="noisy")
@@ -61,7 +61,7 @@ def test_what_it_published_is_not_there_and_all_else_is(pages, silent, differenc
     assert contents(silent(other, "noisy", "other")) == []
 
 
-def test_what_it_did_to_others_is_undone(pages, silent, differences):
+def test_changes_by_a_silenced_source_are_undone(pages, silent, differences):
     noisy, other = pages
     one = other.add("observation", "one", dedupe_key="k")
     noisy.add("observation", "one", dedupe_key="k", times=4)
@@ -77,7 +77,7 @@ def test_what_it_did_to_others_is_undone(pages, silent, differences):
     assert [name for name, kind, _ in differences(other) if kind == "changed"] == ["else", "two"]
 
 
-def test_what_happened_to_what_is_not_there_did_not_happen(pages, silent):
+def test_events_on_absent_observations_are_absent(pages, silent):
     noisy, other = pages
     said = noisy.add("observation", "said", dedupe_key="k")
     other.add("observation", "said", dedupe_key="k")
@@ -88,7 +88,7 @@ def test_what_happened_to_what_is_not_there_did_not_happen(pages, silent):
         silent(other).history(said.id)
 
 
-def test_what_rested_on_it_is_not_there_either_however_far_away(pages, bus, silent):
+def test_dependents_on_all_pages_are_absent(pages, bus, silent):
     noisy, other = pages
     elsewhere = bus.page("elsewhere")
     said = noisy.add("observation", "said")
@@ -102,13 +102,11 @@ def test_what_rested_on_it_is_not_there_either_however_far_away(pages, bus, sile
 
 
 @pytest.mark.parametrize("chunk", [500, 3, 1])
-def test_what_rested_on_it_within_one_millisecond_is_not_there_wherever_it_was(
-    pages, clock, monkeypatch, chunk, bus, silent
-):
+def test_dependents_added_in_the_same_millisecond_are_absent(pages, clock, monkeypatch, chunk, bus, silent):
     noisy, _ = pages
     places = [bus.page(f"page-{number}") for number in range(8)]
     for _ in range(2):
-        clock.advance("1s")  # all that follows is of one millisecond, on several shards
+        clock.advance("1s")  # the following events are of one millisecond, on several shards
         rests = noisy.add("observation", "said")
         for place in (*places, *reversed(places)):
             rests = place.add("observation", "rests", evidence=[rests.id])
@@ -118,7 +116,7 @@ def test_what_rested_on_it_within_one_millisecond_is_not_there_wherever_it_was(
         assert contents(silent(place)) == []
 
 
-def test_what_it_caused_is_not_there_either(pages, bus, silent):
+def test_events_caused_by_a_silenced_source_are_absent(pages, bus, silent):
     noisy, other = pages
     said, kept = noisy.add("observation", "said"), other.add("observation", "kept")
     with because(said.position):
@@ -129,7 +127,7 @@ def test_what_it_caused_is_not_there_either(pages, bus, silent):
     assert silent(other).list() == [kept]
 
 
-def test_what_made_way_for_it_is_still_there(pages, silent):
+def test_observations_displaced_by_a_silenced_source_are_present(pages, silent):
     noisy, other = pages
     held = [other.add("observation", f"{n}") for n in range(4)]
     rests = noisy.add("observation", "said")  # displaces the first
@@ -143,7 +141,7 @@ def test_what_made_way_for_it_is_still_there(pages, silent):
     assert past.get(held[2].id).reason_code == "displaced"
 
 
-def test_what_the_script_does_for_it_alone_is_left_out(pages, clock, silent):
+def test_events_that_the_script_prepends_to_an_absent_write_are_absent(pages, clock, silent):
     noisy, other = pages
     said = noisy.add("observation", "said")
     key = other.add("observation", "key", dedupe_key="k", ttl="1m")
@@ -157,10 +155,10 @@ def test_what_the_script_does_for_it_alone_is_left_out(pages, clock, silent):
     past = silent(other)
     assert [event.kind for event in past.history(claimed.id)] == ["added", "claimed"]
     assert [event.kind for event in past.history(key.id)] == ["added"]
-    assert past.get(key.id).status == "archived", "its time was over all the same"
+    assert past.get(key.id).status == "archived", "it expires all the same"
 
 
-def test_its_refutations_did_not_happen(pages, bus, silent):
+def test_refutations_by_a_silenced_source_are_undone(pages, bus, silent):
     noisy, other = pages
     one = other.add("observation", "one")
     rests = other.add("observation", "rests", evidence=[one.id])
@@ -171,7 +169,7 @@ def test_its_refutations_did_not_happen(pages, bus, silent):
     assert past.list() == [rests, one]
 
 
-def test_it_is_judged_up_to_the_moment_asked_for(pages, bus):
+def test_later_events_of_a_silenced_source_do_not_count(pages, bus):
     noisy, other = pages
     kept = other.add("observation", "kept")
     noisy.resolve(kept.id)
@@ -182,14 +180,14 @@ def test_it_is_judged_up_to_the_moment_asked_for(pages, bus):
     assert past.position == then.shards[kept.shard]
 
 
-def test_progress_is_told(pages, buses, bus):
+def test_progress_is_reported(pages, buses, bus):
     _, other = pages
     other.add("observation", "x")
     buses[0].page("elsewhere").add("observation", "x")
     project(bus)
-    told = []
-    other.as_of(bus.position(), without_sources="noisy", progress=lambda done, total: told.append((done, total)))
-    assert told[-1] == (2, 2)
+    reports = []
+    other.as_of(bus.position(), without_sources="noisy", progress=lambda done, total: reports.append((done, total)))
+    assert reports[-1] == (2, 2)
 
 
 @pytest.mark.parametrize("given", [3, None, ["not a source!"], [3], ""])
