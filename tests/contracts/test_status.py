@@ -1,4 +1,4 @@
-"""The status of a bus: what is behind, who holds what, and nothing that grows beyond use."""
+"""The status of a bus: its pages, claims, subscriptions and lags, at a bounded cost."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -15,7 +15,7 @@ from tests.waiting import eventually
 
 
 def round_trips(bus):
-    """Return how often a status asks the engine."""
+    """Return how many round trips a status takes."""
     asked, conversation, reply = 0, read_status(bus.core, "", None, {}), None
     while True:
         try:
@@ -26,7 +26,7 @@ def round_trips(bus):
         asked += 1
 
 
-def test_it_names_the_busiest_pages_and_counts_all(bus):
+def test_status_lists_the_busiest_pages_and_counts_all(bus):
     for number in range(MAX_PAGES + 3):
         bus.page(f"page-{number:02}").add("observation", "x")
     for _ in range(2):
@@ -38,7 +38,7 @@ def test_it_names_the_busiest_pages_and_counts_all(bus):
 
 
 @pytest.mark.engines(*ONE)
-def test_it_asks_as_often_for_many_pages_as_for_few(bus):
+def test_status_takes_as_many_round_trips_for_many_pages(bus):
     for number in range(20):  # so that every shard has some
         bus.page(f"page-{number}").add("observation", "x")
     few = round_trips(bus)
@@ -47,7 +47,7 @@ def test_it_asks_as_often_for_many_pages_as_for_few(bus):
     assert round_trips(bus) == few
 
 
-def test_it_counts_the_claims_that_are_live(bus, page):
+def test_status_counts_live_claims(bus, page):
     ids = [page.add("observation", f"{number}").id for number in range(4)]
     page.claim(ids[0], by="worker", ttl="1h")
     page.claim(ids[1], by="worker", ttl="1h")
@@ -61,7 +61,7 @@ def test_it_counts_the_claims_that_are_live(bus, page):
     assert (only.open, only.claimed) == (3, 1)
 
 
-def test_claims_are_not_counted_where_that_would_take_long(bus, monkeypatch):
+def test_claims_of_large_pages_are_not_counted(bus, monkeypatch):
     monkeypatch.setattr(page_status, "MAX_CLAIMS", 1)
     for name, count in (("long", 2), ("short", 1)):
         for number in range(count):
@@ -69,7 +69,7 @@ def test_claims_are_not_counted_where_that_would_take_long(bus, monkeypatch):
     assert [(each.page, each.claimed) for each in bus.status().pages] == [("long", None), ("short", 0)]
 
 
-def test_it_says_who_consumes_a_subscription_since_when_and_how_far_behind(bus, page):
+def test_status_has_the_holder_and_lag_of_a_subscription(bus, page):
     for number in range(3):
         page.add("observation", f"{number}")
     with bus.subscribe("router", pages=["main"]) as deliveries:
@@ -82,7 +82,7 @@ def test_it_says_who_consumes_a_subscription_since_when_and_how_far_behind(bus, 
     assert left.lag_seconds >= 0
 
 
-def test_a_lease_that_is_taken_again_is_held_from_then_on(bus, page):
+def test_a_lease_taken_again_has_a_new_start(bus, page):
     page.add("observation", "x")
     with bus.subscribe("router") as deliveries:
         next(deliveries)
@@ -93,7 +93,7 @@ def test_a_lease_that_is_taken_again_is_held_from_then_on(bus, page):
         assert bus.status().subscriptions[0].since > begun
 
 
-def test_dead_letters_are_in_it(bus, page):
+def test_status_counts_dead_letters(bus, page):
     page.add("observation", "x")
     with bus.subscribe("router", max_attempts=1) as deliveries:
         next(deliveries).fail("no")
@@ -101,7 +101,7 @@ def test_dead_letters_are_in_it(bus, page):
     assert (only.dead_letters, only.lag) == (1, 0)
 
 
-def test_a_place_at_the_end_of_the_log_or_beyond_it_is_not_behind(bus, page):
+def test_a_position_at_or_beyond_the_end_of_the_log_has_no_lag(bus, page):
     page.add("observation", "x")
     end = bus.position().shards[bus.core.log.shard("main")]
     beyond = end._replace(ms=end.ms + 1000, seq=end.seq + 7)
@@ -110,7 +110,7 @@ def test_a_place_at_the_end_of_the_log_or_beyond_it_is_not_behind(bus, page):
     assert lags[end._replace(ms=0, seq=0)].events == 1
 
 
-def test_all_pages_are_listed_by_how_busy_they_are(bus):
+def test_all_pages_are_listed_busiest_first(bus):
     for number in range(MAX_PAGES + 3):
         bus.page(f"page-{number:02}").add("observation", "x")
     claimed = bus.page("page-07").add("observation", "y")
@@ -122,7 +122,7 @@ def test_all_pages_are_listed_by_how_busy_they_are(bus):
     assert len(pages) == bus.status().page_count == MAX_PAGES + 4
 
 
-def test_pages_are_listed_as_they_were(bus):
+def test_pages_are_listed_as_of_a_position(bus):
     first = bus.page("first").add("observation", "x")
     bus.page("first").claim(first.id, ttl="1h")
     for name in ("busy", "session:s1"):
@@ -141,7 +141,7 @@ def test_pages_are_listed_as_they_were(bus):
         bus.pages(first.created_at + timedelta(days=365))
 
 
-def test_a_page_is_counted_by_status_and_type(bus, page, monkeypatch):
+def test_observations_are_counted_by_status_and_type(bus, page, monkeypatch):
     kept = [page.add("observation", "x"), page.add("risk_alert", "y"), page.add("observation", "z")]
     before = bus.position()
     page.resolve(kept[0].id)

@@ -51,7 +51,7 @@ def fill(page, count, **more):
 
 
 def contents(deliveries, count):
-    """Take and ack so many deliveries; return what they were about."""
+    """Take and ack `count` deliveries; return their contents."""
     seen = []
     for _ in range(count):
         delivery = next(deliveries)
@@ -66,7 +66,7 @@ def status_of(bus, name="router"):
 
 @contextmanager
 def consuming(deliveries):
-    """Consume in a thread; yield what it has handled so far, and what ended it."""
+    """Consume in a thread; yield the contents it has handled, and the error that ended it, if any."""
     seen, ended = [], []
 
     def consume():
@@ -74,7 +74,7 @@ def consuming(deliveries):
             for delivery in deliveries:
                 seen.append(delivery.event.content)
                 delivery.ack()
-        except Exception as error:  # whatever it is, the test is about it
+        except Exception as error:  # checked by the test
             ended.append(error)
 
     thread = threading.Thread(target=consume)
@@ -88,15 +88,15 @@ def consuming(deliveries):
 
 
 def vanish(bus):
-    """Let a consumer's process stand still: nothing of its is prolonged any longer."""
+    """Simulate a hung process, which no longer renews its leases."""
     bus.keeper.close()
-    eventually(lambda: not bus.keeper._is_running)  # else a prolongation on its way lasts as long as the clock stands
+    eventually(lambda: not bus.keeper._is_running)  # else a renewal under way lasts while the clock stands
 
 
 def cut_off(bus, added):
-    """Take the last event away, as a failover does to a log whose end was not copied.
+    """Delete the last event, as a failover does when it was not replicated.
 
-    The next event is of a later millisecond: unlike such a log, the stream still knows the number that it gave last.
+    The next event needs a later millisecond, because the stream, unlike one after a failover, remembers its last id.
     """
     keys, last = keys_of(bus), added[-2].position.stream_id
     eventually(lambda: now_ms(bus) > added[-1].position.ms)
@@ -105,10 +105,10 @@ def cut_off(bus, added):
     send(bus, "SET", keys.tail, f"{last}|{id}")
 
 
-# -- order, and where it goes on ------------------------------------------------------------------------------------
+# -- order and resumption -------------------------------------------------------------------------------------------
 
 
-def test_what_is_acked_does_not_come_again(bus, page):
+def test_acked_events_are_not_redelivered(bus, page):
     fill(page, 3)
     with bus.subscribe("router") as deliveries:
         assert contents(deliveries, 2) == ["0", "1"]
@@ -116,7 +116,7 @@ def test_what_is_acked_does_not_come_again(bus, page):
         assert contents(deliveries, 1) == ["2"]
 
 
-def test_what_is_not_acked_comes_again(bus, page):
+def test_unacked_events_are_redelivered(bus, page):
     fill(page, 3)
     with bus.subscribe("router") as deliveries:
         first, second = next(deliveries), next(deliveries)
@@ -126,7 +126,7 @@ def test_what_is_not_acked_comes_again(bus, page):
         assert contents(deliveries, 3) == ["0", "1", "2"]
 
 
-def test_a_delivery_says_what_happened_where_and_how_often_it_was_tried(bus, page):
+def test_a_delivery_has_its_event_position_and_attempt(bus, page):
     added = page.add("risk_alert", "x")
     with bus.subscribe("router") as deliveries:
         delivery = next(deliveries)
@@ -142,7 +142,7 @@ def test_events_are_delivered_as_they_happen(bus, page):
         assert seen == ["0", "1", "2"]
 
 
-def test_more_events_than_one_reading_come_in_order(connect):
+def test_events_of_each_page_are_in_order_over_several_reads(connect):
     bus = connect(max_observations=3000)
     pages = [bus.page(name) for name in ("one", "two", "three")]
     for start in range(0, 250, 10):
@@ -157,7 +157,7 @@ def test_more_events_than_one_reading_come_in_order(connect):
     assert all(seen == [f"{n}" for n in range(250)] for seen in by_page.values())
 
 
-def test_a_new_name_begins_behind_a_position_and_a_known_one_where_it_was(bus, page):
+def test_after_applies_only_to_a_new_or_reset_subscription(bus, page):
     fill(page, 2)
     end = bus.position()
     page.add("observation", "later")
@@ -170,7 +170,7 @@ def test_a_new_name_begins_behind_a_position_and_a_known_one_where_it_was(bus, p
         assert contents(deliveries, 2) == ["later", "latest"]
 
 
-def test_a_subscription_can_be_narrowed(bus, page):
+def test_a_subscription_can_be_filtered_by_page_type_and_kind(bus, page):
     alert = page.add("risk_alert", "a")
     bus.page("other").add("observation", "b")
     page.resolve(alert.id)
@@ -183,14 +183,14 @@ def test_a_subscription_can_be_narrowed(bus, page):
         assert next(deliveries).event.subject == alert.id
 
 
-def test_what_the_filters_leave_out_counts_as_acked(bus, page):
+def test_filtered_out_events_count_as_acked(bus, page):
     page.add("risk_alert", "a")
     fill(page, 3)
     with bus.subscribe("router", types=["risk_alert"]) as deliveries, consuming(deliveries) as (seen, _):
         eventually(lambda: seen == ["a"] and status_of(bus).lag == 0)
 
 
-def test_tags_are_those_of_the_subject_as_of_the_event(bus, page):
+def test_tag_filters_use_the_tags_at_the_time_of_the_event(bus, page):
     first = page.add("observation", "0", tags=["a"])
     second = page.add("observation", "1")
     page.link(first.id, "tagged")
@@ -203,7 +203,7 @@ def test_tags_are_those_of_the_subject_as_of_the_event(bus, page):
         assert [next(deliveries).event.action for _ in range(2)] == ["tagged", "now"]
 
 
-def test_tags_that_were_said_before_the_subscription_began_are_looked_for(bus, page):
+def test_tag_filters_see_tags_from_before_the_start(bus, page):
     tagged = page.add("observation", "0", tags=["a"])
     plain = page.add("observation", "1", tags=["b"])
     end = bus.position()
@@ -215,7 +215,7 @@ def test_tags_that_were_said_before_the_subscription_began_are_looked_for(bus, p
 
 
 @pytest.mark.damages_the_log
-def test_an_invalid_event_is_left_out(bus, page):
+def test_invalid_events_are_skipped(bus, page):
     fill(page, 1)
     raw_append(bus, kind="exploded")
     raw_append(bus, kind="exploded")
@@ -227,7 +227,7 @@ def test_an_invalid_event_is_left_out(bus, page):
 # -- one consumer at a time -----------------------------------------------------------------------------------------
 
 
-def test_others_stand_by_and_take_over_when_the_active_one_ends(connect):
+def test_a_standby_takes_over_when_the_active_consumer_closes(connect):
     one, two = connect("one"), connect("two")
     fill(one.page(), 3)
     with one.subscribe("router") as active, two.subscribe("router") as standby:
@@ -241,7 +241,7 @@ def test_others_stand_by_and_take_over_when_the_active_one_ends(connect):
             assert status_of(one).holder.startswith("two@")
 
 
-def test_a_consumer_that_stood_still_can_neither_ack_nor_rewind(connect, clock, process_clock):
+def test_a_hung_consumer_cannot_ack_or_fail_after_a_takeover(connect, clock, process_clock):
     one, two = connect("one"), connect("two")
     fill(one.page(), 4)
     asleep = one.subscribe("router")
@@ -262,7 +262,7 @@ def test_a_consumer_that_stood_still_can_neither_ack_nor_rewind(connect, clock, 
         assert contents(deliveries, 1) == ["3"]
 
 
-def test_the_cursor_never_goes_back_in_whatever_order_it_is_written(bus, page):
+def test_the_cursor_never_goes_back(bus, page):
     fill(page, 3)
     with bus.subscribe("router") as deliveries:
         contents(deliveries, 3)
@@ -288,7 +288,7 @@ def test_a_fast_consumer_writes_a_thousand_acks_at_once(connect, monkeypatch):
         assert status_of(bus).cursor.split(",")[delivery.position.shard] == delivery.position.stream_id
 
 
-def test_after_a_takeover_each_ack_is_written_at_once(connect, clock):
+def test_after_a_takeover_each_ack_is_written_immediately(connect, clock):
     one, two = connect("one"), connect("two")
     fill(one.page(), 5)
     next(one.subscribe("router"))
@@ -302,7 +302,7 @@ def test_after_a_takeover_each_ack_is_written_at_once(connect, clock):
             assert status_of(two).trying is None
 
 
-def test_a_consumer_whose_lease_was_lost_stands_by_again(connect, clock, process_clock):
+def test_a_consumer_that_lost_its_lease_stands_by_again(connect, clock, process_clock):
     one, two = connect("one"), connect("two")
     fill(one.page(), 2)
     asleep = one.subscribe("router")
@@ -317,7 +317,7 @@ def test_a_consumer_whose_lease_was_lost_stands_by_again(connect, clock, process
     asleep.close()
 
 
-def test_a_lease_that_ended_and_was_not_taken_goes_on(bus, page, clock):
+def test_an_ended_lease_is_kept_if_nobody_takes_it(bus, page, clock):
     fill(page, 2)
     with bus.subscribe("router") as deliveries:
         first = next(deliveries)
@@ -326,7 +326,7 @@ def test_a_lease_that_ended_and_was_not_taken_goes_on(bus, page, clock):
         assert contents(deliveries, 1) == ["1"]
 
 
-def test_a_handler_that_never_returns_loses_its_lease(connect):
+def test_a_hung_handler_loses_its_lease(connect):
     one = connect("one", subscription_lease="300ms")
     two = connect("two", subscription_lease="300ms")
     fill(one.page(), 2)
@@ -338,7 +338,7 @@ def test_a_handler_that_never_returns_loses_its_lease(connect):
                 late.ack()
 
 
-def test_a_lease_lasts_as_long_as_its_consumer_is_there(connect):
+def test_a_lease_is_renewed_while_its_consumer_runs(connect):
     one = connect("one", subscription_lease="6s")
     two = connect("two", subscription_lease="6s")
     fill(one.page(), 1)
@@ -352,7 +352,7 @@ def test_a_lease_lasts_as_long_as_its_consumer_is_there(connect):
             assert seen == []
 
 
-def test_a_new_name_is_there_when_it_is_entered(bus, page):
+def test_entering_a_subscription_creates_it(bus, page):
     fill(page, 2)
     with bus.subscribe("router", after=bus.position(), types=["observation"]) as deliveries:
         assert not deliveries.is_active
@@ -364,7 +364,7 @@ def test_a_new_name_is_there_when_it_is_entered(bus, page):
         assert contents(deliveries, 1) == ["missed by nobody"]
 
 
-def test_entering_leaves_a_known_name_where_it_is_unless_it_is_to_be_set_anew(bus, page):
+def test_entering_moves_an_existing_cursor_only_on_reset(bus, page):
     fill(page, 3)
     with bus.subscribe("router") as deliveries:
         assert contents(deliveries, 1) == ["0"]
@@ -375,7 +375,7 @@ def test_entering_leaves_a_known_name_where_it_is_unless_it_is_to_be_set_anew(bu
         assert status_of(bus).lag == 0
 
 
-def test_entering_waits_for_nobody(connect):
+def test_entering_does_not_wait_for_the_lease(connect):
     one, two = connect("one"), connect("two")
     fill(one.page(), 1)
     with one.subscribe("router") as active:
@@ -387,14 +387,14 @@ def test_entering_waits_for_nobody(connect):
         assert active.is_active
 
 
-def test_who_could_not_enter_keeps_nothing(bus):
+def test_a_failed_enter_leaves_nothing_behind(bus):
     with pytest.raises(InvalidPosition), bus.subscribe("router", after="nonsense"):
         pass
     assert bus.converse(read_subscriptions(bus.core)) == []
     assert bus.keeper._renewables == []
 
 
-def test_the_same_name_with_other_filters_is_refused_while_it_is_held(connect):
+def test_other_filters_are_refused_while_a_subscription_is_held(connect):
     one, two = connect("one"), connect("two")
     fill(one.page(), 1)
     with one.subscribe("router", types=["observation"]) as deliveries:
@@ -407,7 +407,7 @@ def test_the_same_name_with_other_filters_is_refused_while_it_is_held(connect):
     assert status_of(one).filters == '{"types":["risk_alert"]}'
 
 
-def test_what_is_held_is_neither_set_anew_nor_removed(connect):
+def test_a_held_subscription_cannot_be_reset_or_removed(connect):
     one, two = connect("one"), connect("two")
     fill(one.page(), 1)
     with one.subscribe("router") as deliveries:
@@ -426,7 +426,7 @@ def test_what_is_held_is_neither_set_anew_nor_removed(connect):
 # -- bad input ------------------------------------------------------------------------------------------------------
 
 
-def test_an_ack_twice_changes_nothing_more(bus, page):
+def test_a_second_ack_changes_nothing(bus, page):
     fill(page, 2)
     with bus.subscribe("router") as deliveries:
         first = next(deliveries)
@@ -436,7 +436,7 @@ def test_an_ack_twice_changes_nothing_more(bus, page):
         first.ack()
 
 
-def test_an_ack_of_what_was_never_delivered_is_refused(bus, page):
+def test_an_ack_of_an_undelivered_event_is_refused(bus, page):
     added = fill(page, 3)
     deliveries = bus.subscribe("router")
     with pytest.raises(NotDelivered, match="is not, or no longer, delivered to this consumer"):
@@ -451,7 +451,7 @@ def test_an_ack_of_what_was_never_delivered_is_refused(bus, page):
             deliveries.ack(added[0].position)
 
 
-def test_what_failed_can_not_be_acked(bus, page):
+def test_a_failed_delivery_cannot_be_acked(bus, page):
     fill(page, 1)
     with bus.subscribe("router") as deliveries:
         first = next(deliveries)
@@ -461,7 +461,7 @@ def test_what_failed_can_not_be_acked(bus, page):
                 answer()
 
 
-def test_bad_arguments_are_refused_before_anything_is_sent(bus):
+def test_bad_arguments_are_refused_before_a_request(bus):
     for name in ("", "a b", "x" * 129, None):
         with pytest.raises(InvalidName, match="subscription: "):
             bus.subscribe(name)
@@ -487,11 +487,11 @@ def test_a_consumer_that_never_acks_is_stopped(bus, page, monkeypatch):
         assert contents(deliveries, 1) == ["5"]
 
 
-# -- bad days -------------------------------------------------------------------------------------------------------
+# -- damaged logs, failing engines ----------------------------------------------------------------------------------
 
 
 @pytest.mark.damages_the_log
-def test_a_log_that_was_trimmed_under_the_cursor_is_reported(bus, page):
+def test_a_log_trimmed_past_the_cursor_raises_position_lost(bus, page):
     added = fill(page, 5)
     with bus.subscribe("router") as deliveries:
         assert contents(deliveries, 1) == ["0"]
@@ -506,14 +506,14 @@ def test_a_log_that_was_trimmed_under_the_cursor_is_reported(bus, page):
 
 
 @pytest.mark.damages_the_log
-def test_a_gap_is_not_passed_over(bus, page):
+def test_a_gap_raises_log_gap(bus, page):
     added = fill(page, 3)
     send(bus, "XDEL", keys_of(bus).log, added[1].position.stream_id)
     with pytest.raises(LogGap), bus.subscribe("router") as deliveries:
         next(deliveries)
 
 
-def test_a_flushed_log_is_reported(bus, page):
+def test_a_flushed_log_raises_log_rewound(bus, page):
     fill(page, 2)
     with bus.subscribe("router") as deliveries, consuming(deliveries) as (seen, ended):
         eventually(lambda: len(seen) == 2)
@@ -522,17 +522,17 @@ def test_a_flushed_log_is_reported(bus, page):
     assert isinstance(ended[0], LogRewound)
 
 
-def test_a_flush_is_told_from_a_removal(bus, page, process_clock):
+def test_a_flush_is_not_reported_as_a_removal(bus, page, process_clock):
     fill(page, 1)
     with bus.subscribe("router") as deliveries:
         contents(deliveries, 1)
         forget(bus)
-        process_clock.advance("10s")  # so that it asks for its lease first
+        process_clock.advance("10s")  # so that the consumer renews its lease first
         with pytest.raises(LogRewound):
             next(deliveries)
 
 
-def test_a_consumer_is_told_that_its_subscription_was_removed(bus, page, process_clock):
+def test_a_removed_subscription_raises_not_found(bus, page, process_clock):
     fill(page, 1)
     with bus.subscribe("router") as deliveries:
         contents(deliveries, 1)
@@ -545,7 +545,7 @@ def test_a_consumer_is_told_that_its_subscription_was_removed(bus, page, process
 
 
 @pytest.mark.damages_the_log
-def test_a_log_that_lost_its_end_is_said_to_have(bus, page):
+def test_a_log_that_lost_its_end_raises_log_rewound(bus, page):
     added = fill(page, 3)
     with bus.subscribe("router", pages="main") as deliveries:
         assert len(contents(deliveries, 3)) == 3
@@ -555,7 +555,7 @@ def test_a_log_that_lost_its_end_is_said_to_have(bus, page):
 
 
 @pytest.mark.damages_the_log
-def test_a_log_that_lost_its_end_while_it_was_followed_is_said_to_have(bus, page):
+def test_a_followed_log_that_loses_its_end_raises_log_rewound(bus, page):
     with bus.subscribe("router", pages="main") as deliveries, consuming(deliveries) as (seen, ended):
         added = fill(page, 3)
         eventually(lambda: len(seen) == 3)
@@ -567,7 +567,7 @@ def test_a_log_that_lost_its_end_while_it_was_followed_is_said_to_have(bus, page
     assert seen == ["0", "1", "2"]
 
 
-def test_another_log_on_one_shard_is_another_log(bus, page):
+def test_a_replaced_log_of_a_shard_raises_log_rewound(bus, page):
     fill(page, 1)
     with bus.subscribe("router") as deliveries:
         assert contents(deliveries, 1) == ["0"]
@@ -580,7 +580,7 @@ def test_another_log_on_one_shard_is_another_log(bus, page):
 
 
 @pytest.mark.slow
-def test_an_engine_that_takes_no_writes_for_a_while_is_waited_for(bus, page, process_clock, monkeypatch):
+def test_a_consumer_waits_for_a_read_only_engine(bus, page, process_clock, monkeypatch):
     fill(page, 3)
     run, failures = bus.converse, 6
 
@@ -603,10 +603,10 @@ def test_an_engine_that_takes_no_writes_for_a_while_is_waited_for(bus, page, pro
         assert (seen, ended) == (["1", "2"], [])
 
 
-# -- the end --------------------------------------------------------------------------------------------------------
+# -- shutdown -------------------------------------------------------------------------------------------------------
 
 
-def test_a_stop_ends_the_iteration_and_gives_the_lease_up(bus, page):
+def test_a_stop_ends_the_iteration_and_releases_the_lease(bus, page):
     stop = threading.Event()
     with bus.subscribe("router", stop=stop) as deliveries, consuming(deliveries) as (_, ended):
         eventually(lambda: deliveries.is_active)
@@ -614,7 +614,7 @@ def test_a_stop_ends_the_iteration_and_gives_the_lease_up(bus, page):
     assert (ended, status_of(bus).holder) == ([], None)
 
 
-def test_a_consumer_that_is_closed_while_it_takes_the_lease_gives_it_back(bus, page, monkeypatch):
+def test_a_consumer_closed_while_it_takes_the_lease_releases_it(bus, page, monkeypatch):
     deliveries = bus.subscribe("router")
     take = deliveries._consumer._try_lease
 
@@ -627,7 +627,7 @@ def test_a_consumer_that_is_closed_while_it_takes_the_lease_gives_it_back(bus, p
     assert status_of(bus).holder is None
 
 
-def test_a_handler_gets_every_event_until_it_is_time_to_stop(bus, page):
+def test_a_handler_gets_every_event_until_the_stop(bus, page):
     fill(page, 3)
     stop, seen = threading.Event(), []
 
@@ -642,7 +642,7 @@ def test_a_handler_gets_every_event_until_it_is_time_to_stop(bus, page):
     assert status_of(bus).lag == 0
 
 
-def test_a_subscription_outlives_its_bus(connect):
+def test_a_subscription_can_be_closed_after_its_bus(connect):
     bus = connect()
     fill(bus.page(), 2)
     deliveries = bus.subscribe("router")
@@ -680,7 +680,7 @@ def test_both_facades_have_the_same_methods(ours, theirs):
 # -- asyncio --------------------------------------------------------------------------------------------------------
 
 
-async def test_an_async_consumer_gets_the_same(bus, page, engine):
+async def test_an_async_consumer_behaves_the_same(bus, page, engine):
     fill(page, 3)
     async with AsyncBus.connect(engine.url, bus=bus.core.log.bus, source="tester") as other:
         async with other.subscribe("declared", after=bus.position()):

@@ -1,4 +1,4 @@
-"""Tasks of a session, and what a session reports to its parent."""
+"""Tasks of a session, and the result that a session reports to its parent."""
 
 import pytest
 
@@ -16,14 +16,14 @@ from scratchbus.errors import (
 from tests.inspection import log_length
 
 
-def test_a_task_gives_way_to_its_summary(bus):
+def test_ending_a_task_returns_its_title_and_summary(bus):
     task = bus.begin_task("s1", "Survey the sheets")
     text = bus.end_task(task, "Six sheets, 2,400 rows.")
     assert "Survey the sheets" in text
     assert text.endswith("Six sheets, 2,400 rows.")
 
 
-def test_a_task_may_be_ended_by_another_process_and_in_any_order(connect):
+def test_another_client_can_end_tasks_in_any_order(connect):
     first = connect().begin_task("s1", "one")
     second = connect().begin_task("s1", "two")
     other = connect("another")
@@ -54,7 +54,7 @@ def test_a_retry_begins_and_ends_a_task_once(bus):
         bus.end_task(task, "something else", event_id="end")
 
 
-def test_a_task_is_on_record(bus):
+def test_a_task_is_recorded_as_events(bus):
     task = bus.begin_task("s1", "Survey the sheets")
     bus.end_task(task, "done")
     begun, ended = bus.events(pages=["session:s1"])
@@ -97,7 +97,7 @@ def test_a_result_goes_to_the_page_of_the_parent(bus, connect):
     assert (seen.tags, seen.context) == (["session_result"], {"session": child})
 
 
-def test_a_result_touches_no_notepad(bus):
+def test_a_result_changes_no_notepad(bus):
     bus.notepad("parent").write("my own plan")
     child = bus.spawn_session("parent")
     bus.notepad(child).write("internal working state")
@@ -112,7 +112,7 @@ def test_a_retry_reports_once(bus):
     assert len(bus.page("session:parent").active()) == 1
 
 
-def test_a_session_that_has_ended_begins_and_ends_no_task_but_reports(bus):
+def test_an_ended_session_cannot_begin_or_end_tasks_but_can_report(bus):
     child = bus.spawn_session("parent")
     task = bus.begin_task(child, "Survey the sheets", event_id="mine")
     bus.end_session(child)
@@ -124,7 +124,7 @@ def test_a_session_that_has_ended_begins_and_ends_no_task_but_reports(bus):
     assert bus.report_result(child, "No issues.").content == "No issues."
 
 
-def test_a_session_without_a_parent_has_nobody_to_report_to(bus):
+def test_a_session_without_a_parent_cannot_report(bus):
     bus.notepad("alone").write("x")
     for session in ("alone", "never-heard-of"):
         with pytest.raises(NotFound, match="has no parent"):
@@ -140,7 +140,7 @@ def test_a_result_has_the_limits_of_an_observation(bus):
 
 
 @pytest.mark.anyio
-async def test_tasks_and_results_with_asyncio_are_the_same(engine, bus_name, bus):
+async def test_async_tasks_and_results_behave_the_same(engine, bus_name, bus):
     child = bus.spawn_session("parent")
     async with AsyncBus.connect(engine.url, source="another", bus=bus_name, shards=engine.shards) as other:
         task = await other.begin_task(child, "Survey the sheets")

@@ -1,4 +1,4 @@
-"""What the texts of a scope promise, and that conversations, files and texts move to another bus."""
+"""Texts of a scope, and the import of conversations, files and texts into another bus."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def test_a_text_is_created_edited_and_deleted(texts):
     assert kinds == ["text_written", *["text_edited"] * 3, "text_deleted", "text_written"]
 
 
-def test_an_empty_text_takes_lines(texts):
+def test_a_line_can_be_inserted_into_an_empty_text(texts):
     texts.create("a", "")
     assert texts.insert("a", 0, "one").content == "one\n"
 
 
-def test_the_past_of_a_text_can_be_read(texts):
+def test_as_of_returns_past_texts(texts):
     first = texts.create("a", "1")
     texts.replace("a", "1", "2")
     last = texts.history("a")[-1]
@@ -71,7 +71,7 @@ def test_directories_are_listed_moved_and_deleted(texts):
     assert list(contents(texts.list())) == ["a", "dx"]
 
 
-def test_what_is_taken_is_not_overwritten(bus, texts):
+def test_existing_texts_are_not_overwritten(bus, texts):
     for path in ("a", "d/x"):
         texts.create(path, path)
     length = log_length(bus)
@@ -90,7 +90,7 @@ def test_what_is_taken_is_not_overwritten(bus, texts):
     assert log_length(bus) == length
 
 
-def test_two_that_create_the_same_text_at_once_leave_one(bus, connect):
+def test_one_of_several_concurrent_creations_wins(bus, connect):
     results = []
 
     def create(name):
@@ -107,11 +107,11 @@ def test_two_that_create_the_same_text_at_once_leave_one(bus, connect):
     assert [bus.texts("s").read("a").content] == [each for each in results if each]
 
 
-def test_a_move_meets_an_edit_and_keeps_it(texts, monkeypatch):
+def test_a_rename_keeps_a_concurrent_edit(texts, monkeypatch):
     from scratchbus.commands import texts as commands
 
     texts.create("a", "1")
-    real = commands.append  # type: ignore[attr-defined]  # what it imported
+    real = commands.append  # type: ignore[attr-defined]  # an imported name
     edits = [lambda: texts.replace("a", "1", "2")]
 
     def overtaken(log, page, writes):
@@ -124,7 +124,7 @@ def test_a_move_meets_an_edit_and_keeps_it(texts, monkeypatch):
     assert contents(texts.list()) == {"b": "2"}
 
 
-def test_retries_change_nothing_more(bus, texts):
+def test_retries_change_nothing(bus, texts):
     texts.create("a", "1", event_id="e1")
     texts.replace("a", "1", "2", event_id="e2")
     texts.rename("a", "b", event_id="e3")
@@ -137,7 +137,7 @@ def test_retries_change_nothing_more(bus, texts):
         texts.rename("a", "c", event_id="e3")
 
 
-def test_an_erased_text_is_gone_and_can_be_written_again(bus, texts):
+def test_an_erased_text_is_gone_and_can_be_created_again(bus, texts):
     secret = texts.create("a", "the password is swordfish")
     bus.page("knowledge:project-a").erase(secret.id, reason="secret")
     assert texts.list() == []
@@ -146,7 +146,7 @@ def test_an_erased_text_is_gone_and_can_be_written_again(bus, texts):
     assert texts.replace("a", "2", "3").content == "3"
 
 
-def test_rebuilt_state_has_the_texts(bus, texts):
+def test_a_rebuild_restores_texts(bus, texts):
     texts.create("a", "1")
     texts.create("b", "1")
     texts.delete("b")
@@ -185,19 +185,19 @@ def test_bad_input_changes_nothing(bus, texts, act, error):
     assert log_length(bus) == 1
 
 
-def test_a_scope_has_a_name(bus):
+def test_an_invalid_scope_name_is_refused(bus):
     for name in ("", "a b", "x" * 119, None):
         with pytest.raises(InvalidName):
             bus.texts(name)
 
 
-async def test_texts_are_the_same_for_tasks():
+async def test_async_texts_behave_the_same():
     async with AsyncBus.connect("memory://", bus="texts-async", source="tester") as bus:
         created = await bus.texts("s").create("a", "1")
         assert await bus.texts("s").list() == [created]
 
 
-def test_an_imported_bus_remembers_the_same(new_bus: NewBus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_an_import_restores_turns_files_and_texts(new_bus: NewBus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("scratchbus.commands.files.home_of", lambda settings: tmp_path)
     with new_bus() as bus, new_bus() as copy:
         task = bus.begin_task("s1", "Survey")

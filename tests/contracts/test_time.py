@@ -1,4 +1,4 @@
-"""What time does: expiry, auto-archive, lapsed claims and reminders, each exactly once."""
+"""Time: expiry, auto-archive, lapsed claims and reminders, each appended exactly once."""
 
 import threading
 from datetime import UTC, datetime, timedelta
@@ -36,7 +36,7 @@ def kinds(page, id):
     return [event.kind for event in page.history(id)]
 
 
-def test_what_has_expired_is_archived_once(bus, page, clock):
+def test_an_expired_observation_is_archived_once(bus, page, clock):
     story = page.add("observation", "x", ttl="1m")
     assert swept(bus) == 0
     clock.advance("1m")
@@ -47,7 +47,7 @@ def test_what_has_expired_is_archived_once(bus, page, clock):
     assert page.history(story.id)[-1].by == "tester"
 
 
-def test_sweeping_changes_nothing_that_is_seen(bus, page, clock):
+def test_a_sweep_changes_nothing_that_readers_see(bus, page, clock):
     page.add("observation", "x", ttl="1m")
     clock.advance("2m")
     before = page.list()[0]
@@ -57,7 +57,7 @@ def test_sweeping_changes_nothing_that_is_seen(bus, page, clock):
 
 
 @pytest.mark.engines(*ONE)
-def test_two_expirers_expire_each_once(connect, clock):
+def test_two_expirers_expire_each_observation_once(connect, clock):
     bus = connect(max_observations=1000)
     bus.page().add_many([NewObservation(type="observation", content=f"{n}", ttl="1m") for n in range(600)])
     clock.advance("2m")
@@ -74,7 +74,7 @@ def test_two_expirers_expire_each_once(connect, clock):
     assert len(expired) == len(set(expired)) == 600
 
 
-def test_a_life_that_was_prolonged_does_not_end_early(bus, page, clock):
+def test_an_extended_observation_does_not_expire_early(bus, page, clock):
     story = page.add("observation", "x", ttl="1m")
     page.update(story.id, expires_at=clock.now + timedelta(minutes=5))
     clock.advance("2m")
@@ -82,7 +82,7 @@ def test_a_life_that_was_prolonged_does_not_end_early(bus, page, clock):
     assert page.get(story.id).status == "active"
 
 
-def test_what_is_closed_does_not_expire(bus, page, clock):
+def test_a_closed_observation_does_not_expire(bus, page, clock):
     story = page.add("observation", "x", ttl="1m")
     page.resolve(story.id)
     clock.advance("2m")
@@ -97,7 +97,7 @@ def test_an_invalid_duration_is_refused(bus, page, ttl):
     assert log_length(bus) == 0
 
 
-def test_an_end_in_the_past_or_two_ends_are_refused(bus, page):
+def test_a_past_expiry_or_two_expiries_are_refused(bus, page):
     with pytest.raises(InvalidTTL, match="is in the past"):
         page.add("observation", "x", expires_at=datetime(2020, 1, 1, tzinfo=UTC))
     with pytest.raises(InvalidTTL, match="not both"):
@@ -105,7 +105,7 @@ def test_an_end_in_the_past_or_two_ends_are_refused(bus, page):
     assert log_length(bus) == 0
 
 
-def test_resolved_ones_are_archived_after_an_hour(bus, page, clock):
+def test_resolved_observations_are_archived_after_an_hour(bus, page, clock):
     story = page.resolve(page.add("observation", "x").id)
     assert story.archive_at == clock.now + timedelta(hours=1)
     clock.advance("59m")
@@ -116,7 +116,7 @@ def test_resolved_ones_are_archived_after_an_hour(bus, page, clock):
     assert swept(bus) == 0
 
 
-def test_a_reopened_one_is_not_archived(bus, page, clock):
+def test_a_reopened_observation_is_not_auto_archived(bus, page, clock):
     story = page.resolve(page.add("observation", "x").id)
     assert page.reopen(story.id).archive_at is None
     clock.advance("2h")
@@ -130,14 +130,14 @@ def test_auto_archive_can_be_turned_off(connect, clock):
     assert swept(bus) == 0
 
 
-def test_auto_archive_may_come_sooner(connect, clock):
+def test_the_delay_of_auto_archive_can_be_set(connect, clock):
     bus = connect(auto_archive_after="5m")
     bus.page().resolve(bus.page().add("observation", "x").id)
     clock.advance("5m")
     assert swept(bus) == 1
 
 
-def test_a_type_says_when_its_own_are_archived(connect, tmp_path, clock):
+def test_a_type_can_set_its_delay_of_auto_archive(connect, tmp_path, clock):
     file = tmp_path / "types.yaml"
     file.write_text(KEEPS)
     bus = connect(observation_types=file)
@@ -176,7 +176,7 @@ def test_a_closed_reminder_does_not_fall_due(bus, connect, clock):
     assert swept(bus) == 0
 
 
-def test_moments_come_one_after_the_other(bus, page, clock):
+def test_a_lapse_a_reminder_and_an_expiry_happen_in_order(bus, page, clock):
     story = page.add("reminder", "x", ttl="10m", remind_at=clock.now + timedelta(minutes=5))
     page.claim(story.id, ttl="2m")
     for _ in range(12):
@@ -186,7 +186,7 @@ def test_moments_come_one_after_the_other(bus, page, clock):
 
 
 def reminded(bus):
-    """Look for reminders in everything that has happened, as an expirer does."""
+    """Match reminders with all events, as an expirer does; return how many fell due."""
     return bus.converse(remind(bus.core, list(bus.events())))
 
 
@@ -213,7 +213,7 @@ def test_a_reminder_waits_for_a_status(bus, page):
     assert kinds(page, reminder.id) == ["added", "due"]
 
 
-def test_what_was_before_a_reminder_does_not_count(bus, page):
+def test_earlier_events_and_other_pages_do_not_trigger_a_reminder(bus, page):
     page.add("risk_alert", "before")
     page.add("reminder", "x", remind_on={"type": "risk_alert"})
     bus.page("other").add("risk_alert", "elsewhere")
@@ -229,7 +229,7 @@ def trigger_of(bus, page, reminder):
 
 
 @pytest.mark.parametrize("is_folded", [True, False])
-def test_a_trigger_counts_though_it_is_cleared_by_the_time_someone_looks(bus, page, is_folded):
+def test_a_trigger_counts_after_its_observation_is_cleared(bus, page, is_folded):
     reminder = page.add("reminder", "x", remind_on={"type": "risk_alert", "status": "active", "tags": ["fraud"]})
     alert = page.add("risk_alert", "y", tags=["fraud"])
     page.resolve(alert.id)
@@ -241,7 +241,7 @@ def test_a_trigger_counts_though_it_is_cleared_by_the_time_someone_looks(bus, pa
 
 
 @pytest.mark.parametrize("is_folded", [True, False])
-def test_a_trigger_counts_though_it_is_changed_by_the_time_someone_looks(bus, page, is_folded):
+def test_a_trigger_counts_after_its_observation_changes(bus, page, is_folded):
     alert = page.add("risk_alert", "y", tags=["calm"])
     tagged = page.add("reminder", "x", remind_on={"type": "risk_alert", "tags": ["fraud"]})
     resolved = page.add("reminder", "x", remind_on={"status": "resolved", "tags": ["fraud"]})
@@ -256,7 +256,7 @@ def test_a_trigger_counts_though_it_is_changed_by_the_time_someone_looks(bus, pa
     assert trigger_of(bus, page, resolved) == ("status_changed", alert.id)
 
 
-def test_what_an_observation_becomes_later_does_not_make_an_event_match(bus, page):
+def test_an_event_is_matched_by_the_state_of_its_time(bus, page):
     reminder = page.add("reminder", "x", remind_on={"type": "risk_alert", "tags": ["fraud"]})
     alert = page.add("risk_alert", "y")
     page.update(alert.id, content="z")
@@ -265,7 +265,7 @@ def test_what_an_observation_becomes_later_does_not_make_an_event_match(bus, pag
     assert page.history(reminder.id)[-1].trigger == str(page.get(alert.id).position)
 
 
-def test_the_first_event_that_matches_is_the_trigger(bus, page):
+def test_the_first_matching_event_is_the_trigger(bus, page):
     reminder = page.add("reminder", "x", remind_on={"type": "risk_alert"})
     first = page.add("risk_alert", "first")
     page.add("risk_alert", "second")
@@ -274,7 +274,7 @@ def test_the_first_event_that_matches_is_the_trigger(bus, page):
     assert trigger_of(bus, page, reminder) == ("added", first.id)
 
 
-def test_what_has_expired_by_the_time_someone_looks_was_active_when_it_happened(bus, page, clock):
+def test_a_trigger_counts_after_its_observation_expires(bus, page, clock):
     alert = page.add("risk_alert", "y", ttl="1m")
     reminder = page.add("reminder", "x", remind_on={"type": "risk_alert", "status": "active"})
     page.update(alert.id, content="z")
@@ -283,7 +283,7 @@ def test_what_has_expired_by_the_time_someone_looks_was_active_when_it_happened(
     assert trigger_of(bus, page, reminder) == ("updated", alert.id)
 
 
-def test_to_be_seen_again_is_to_happen_again(bus, page):
+def test_a_repeat_triggers_a_reminder(bus, page):
     alert = page.add("risk_alert", "y", tags=["fraud"], dedupe_key="k")
     page.review(alert.id)
     reminder = page.add("reminder", "x", remind_on={"tags": ["fraud"], "status": "pending_review"})
@@ -292,7 +292,7 @@ def test_to_be_seen_again_is_to_happen_again(bus, page):
     assert trigger_of(bus, page, reminder) == ("repeated", alert.id)
 
 
-def test_who_works_on_an_observation_makes_no_reminder_due(bus, page):
+def test_claims_links_and_releases_trigger_no_reminder(bus, page):
     alert = page.add("risk_alert", "y")
     page.add("reminder", "x", remind_on={"type": "risk_alert"})
     claim = page.claim(alert.id)
@@ -302,7 +302,7 @@ def test_who_works_on_an_observation_makes_no_reminder_due(bus, page):
 
 
 @pytest.mark.damages_the_log
-def test_a_reminder_goes_by_what_there_is_when_the_log_was_trimmed(bus, page):
+def test_reminders_match_the_remaining_events_of_a_trimmed_log(bus, page):
     alert = page.add("risk_alert", "y", tags=["fraud"])
     reminder = page.add("reminder", "x", remind_on={"type": "risk_alert", "tags": ["fraud"]})
     page.update(alert.id, content="z")
@@ -315,7 +315,7 @@ def test_a_reminder_goes_by_what_there_is_when_the_log_was_trimmed(bus, page):
     assert (due.subject, due.trigger) == (reminder.id, str(events[2].position))
 
 
-def test_one_event_may_make_many_reminders_due(bus, page):
+def test_one_event_can_trigger_many_reminders(bus, page):
     for n in range(3):
         page.add("reminder", f"{n}", remind_on={"type": "risk_alert"})
     page.add("risk_alert", "x")
@@ -335,7 +335,7 @@ def test_two_expirers_remind_once(connect):
     assert kinds(bus.page(), reminder.id) == ["added", "due"]
 
 
-def test_an_expirer_that_comes_late_reminds_nobody_again(connect):
+def test_a_late_expirer_does_not_remind_again(connect):
     bus, other = connect("a"), connect("b")
     reminder = bus.page().add("reminder", "x", remind_on={"type": "risk_alert"})
     bus.page().add("risk_alert", "now")
@@ -345,7 +345,7 @@ def test_an_expirer_that_comes_late_reminds_nobody_again(connect):
     assert kinds(bus.page(), reminder.id) == ["added", "due"]
 
 
-def test_a_reminder_that_is_cleared_while_an_expirer_looks_is_left_alone(connect):
+def test_a_late_expirer_leaves_closed_reminders_alone(connect):
     bus, other = connect("a"), connect("b")
     page = bus.page()
     cleared, left = (page.add("reminder", "x", remind_on={"type": "risk_alert"}) for _ in range(2))
@@ -359,7 +359,7 @@ def test_a_reminder_that_is_cleared_while_an_expirer_looks_is_left_alone(connect
     assert kinds(page, left.id)[-1] == "status_changed"
 
 
-def test_an_expirer_that_comes_late_ends_no_new_life(connect, clock):
+def test_a_late_sweep_does_not_expire_extended_observations(connect, clock):
     bus, other = connect("a"), connect("b")
     prolonged, repeated, expiring = (
         bus.page().add("observation", f"{n}", ttl="1m", dedupe_key=f"{n}") for n in range(3)
@@ -385,17 +385,17 @@ def test_an_expirer_that_comes_late_ends_no_new_life(connect, clock):
         ({"tags": "t"}, InvalidField),
     ],
 )
-def test_what_nothing_can_match_is_no_trigger(bus, page, trigger, error):
+def test_an_invalid_trigger_is_refused(bus, page, trigger, error):
     with pytest.raises(error, match=r"remind_on|tags"):
         page.add("reminder", "x", remind_on=trigger)
     assert log_length(bus) == 0
 
 
-def has_come(page, id, kind):
+def last_event_is(page, id, kind):
     return kinds(page, id)[-1] == kind
 
 
-def test_an_expirer_does_all_of_it_by_itself(connect):
+def test_a_running_expirer_expires_archives_and_reminds(connect):
     bus, stop = connect(auto_archive_after="60ms", sweep_interval="20ms"), threading.Event()
     page = bus.page()
     expiring = page.add("observation", "x", ttl="80ms")
@@ -410,9 +410,9 @@ def test_an_expirer_does_all_of_it_by_itself(connect):
         page.add("risk_alert", "now")
         page.add("dependency", "v", dedupe_key="k")
         for one in (waiting, again, timed):
-            eventually(partial(has_come, page, one.id, "due"))
+            eventually(partial(last_event_is, page, one.id, "due"))
         for one in (expiring, closed):
-            eventually(partial(has_come, page, one.id, "status_changed"))
+            eventually(partial(last_event_is, page, one.id, "status_changed"))
         eventually(lambda: page.get(closed.id).reason_code == "auto_archived")
     finally:
         stop.set()
@@ -436,7 +436,7 @@ def rewind(bus, keys, _):
 
 @pytest.mark.damages_the_log
 @pytest.mark.parametrize(("damage", "missing"), [(trim, 2), (pierce, 1), (rewind, 0)])
-def test_reminders_go_on_behind_what_is_missing_from_the_log_and_say_so(bus, page, capfd, damage, missing):
+def test_reminders_continue_after_missing_events_and_log_them(bus, page, capfd, damage, missing):
     reminder = page.add("reminder", "look again", remind_on={"type": "risk_alert"})
     while bus.converse(react(bus.core))[1]:
         pass
@@ -457,7 +457,7 @@ def test_reminders_go_on_behind_what_is_missing_from_the_log_and_say_so(bus, pag
 
 
 @pytest.mark.parametrize("error", [EngineUnreachable, CodeTooOld, ZeroDivisionError])
-def test_an_expirer_ends_with_what_its_sweep_raises(bus, monkeypatch, error):
+def test_an_expirer_raises_the_errors_of_its_sweep(bus, monkeypatch, error):
     def broken(core, patience):
         yield Pause(0)
         raise error("no")
@@ -473,7 +473,7 @@ def test_an_expirer_ends_with_what_its_sweep_raises(bus, monkeypatch, error):
         patience.cancel()
 
 
-def test_positions_grow_though_the_clock_goes_back(bus, page, clock):
+def test_positions_grow_when_the_clock_goes_back(bus, page, clock):
     positions = [page.add("observation", "now").position]
     clock.advance("1h")
     positions.append(page.add("observation", "later").position)
@@ -486,13 +486,13 @@ def test_positions_grow_though_the_clock_goes_back(bus, page, clock):
     assert [position.seq for position in positions] == list(range(positions[0].seq, positions[0].seq + 5))
 
 
-def test_reads_wait_for_the_time_of_the_engine_not_of_the_reader(page):
+def test_reads_show_an_expired_observation_as_archived_before_a_sweep(page):
     story = page.add("observation", "x", ttl="100ms")
     eventually(lambda: page.get(story.id).status == "archived")
     assert page.active() == []
 
 
-def test_a_fold_of_the_same_log_is_the_same_whatever_the_time(bus, page, clock):
+def test_a_fold_does_not_depend_on_the_clock(bus, page, clock):
     page.add("observation", "x", ttl="1m")
     before = page.list()[0]
     clock.advance("10d")

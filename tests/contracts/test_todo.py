@@ -25,7 +25,7 @@ def shown(found):
     return [(item.id, item.content, item.status) for item in found.todos]
 
 
-def test_a_list_that_nobody_wrote_is_empty(bus, todo):
+def test_an_unwritten_list_is_empty(bus, todo):
     found = todo.read()
     assert (found.todos, found.revision, found.summary["total"]) == ([], 0, 0)
     assert todo.format_for_injection() is None
@@ -33,7 +33,7 @@ def test_a_list_that_nobody_wrote_is_empty(bus, todo):
     assert log_length(bus) == 0
 
 
-def test_a_write_returns_what_everyone_reads_then(connect, todo):
+def test_a_write_returns_the_list_that_all_clients_read(connect, todo):
     written = todo.write(PLAN)
     assert written == todo.read() == connect("another").todo("s1").read()
     assert [item.status for item in written.todos] == ["completed", "in_progress", "pending"]
@@ -45,7 +45,7 @@ def test_each_session_has_its_own_list(bus, todo):
     assert bus.todo("s2").read().todos == []
 
 
-def test_merging_changes_only_what_is_given(todo):
+def test_a_merge_changes_only_the_given_items(todo):
     todo.write(PLAN)
     merged = todo.write([{"id": "3", "status": "in_progress"}, {"id": "4", "content": "new"}], merge=True)
     assert merged == todo.read()
@@ -68,7 +68,7 @@ def test_the_revision_grows_only_on_change(bus, todo):
     assert todo.read().todos == []
 
 
-def test_limits_hold_however_a_list_is_written(todo):
+def test_limits_hold_for_writes_and_merges(todo):
     todo.write([{"id": str(number), "content": "x"} for number in range(1_000)])
     full = todo.write([{"id": "0", "content": "é" * 10_000}, {"id": "more", "content": "no room"}], merge=True)
     assert len(full.todos) == 256
@@ -77,7 +77,7 @@ def test_limits_hold_however_a_list_is_written(todo):
     assert todo.write([{"id": "more", "content": "no room"}], merge=True).revision == full.revision
 
 
-def test_two_writers_at_once_lose_nothing(connect, todo):
+def test_concurrent_merges_lose_nothing(connect, todo):
     todo.write([{"id": "0", "content": "there before"}])
     writers = [connect(f"writer-{number}") for number in range(4)]
 
@@ -92,7 +92,7 @@ def test_two_writers_at_once_lose_nothing(connect, todo):
     assert found.revision == 21
 
 
-def test_a_retry_of_what_changed_nothing_changes_nothing_either(todo):
+def test_a_retried_write_without_changes_changes_nothing(todo):
     first = todo.write(PLAN)
     assert todo.write(PLAN, event_id="mine") == first
     todo.write([])
@@ -100,7 +100,7 @@ def test_a_retry_of_what_changed_nothing_changes_nothing_either(todo):
     assert (todo.read().todos, todo.read().revision) == ([], 2)
 
 
-def test_a_retry_changes_nothing_more(bus, todo):
+def test_a_retried_write_changes_nothing(bus, todo):
     first = todo.write(PLAN, event_id="mine")
     length = log_length(bus)
     assert todo.write(PLAN, event_id="mine") == first
@@ -113,7 +113,7 @@ def test_a_retry_changes_nothing_more(bus, todo):
         todo.write([], event_id="mine")
 
 
-def test_its_history_says_who_changed_what(bus, connect, todo):
+def test_the_history_has_the_author_and_items_of_each_write(bus, connect, todo):
     todo.write(PLAN)
     connect("another").todo("s1").write([{"id": "2", "status": "completed"}], merge=True)
     first, second = todo.history()
@@ -124,7 +124,7 @@ def test_its_history_says_who_changed_what(bus, connect, todo):
     assert [(item.id, item.status) for item in second.todos] == [("2", "completed")]
 
 
-def test_its_past_can_be_read(todo):
+def test_as_of_returns_past_lists(todo):
     before = todo.write(PLAN)
     moment = todo.history()[-1].position
     todo.write([])
@@ -132,7 +132,7 @@ def test_its_past_can_be_read(todo):
     assert todo.as_of(todo.history()[-1].at) == todo.read()
 
 
-def test_only_what_is_left_to_do_is_injected(todo):
+def test_only_unfinished_items_are_injected(todo):
     todo.write(PLAN)
     assert todo.format_for_injection() == (
         "[Your active task list was preserved across context compression]\n"
@@ -151,12 +151,12 @@ def test_an_invalid_list_is_refused_and_nothing_is_written(bus, todo, todos):
 
 
 @pytest.mark.parametrize("session", ["", "no spaces please", None, 7, "x" * 200])
-def test_what_is_no_session_is_refused(bus, session):
+def test_an_invalid_session_name_is_refused(bus, session):
     with pytest.raises(InvalidName):
         bus.todo(session)
 
 
-def test_the_list_is_archived_with_its_session(bus, todo):
+def test_ending_the_session_archives_the_list(bus, todo):
     written = todo.write(PLAN)
     bus.end_session("s1")
     assert todo.read().todos == []
@@ -168,7 +168,7 @@ def test_the_list_is_archived_with_its_session(bus, todo):
 
 
 @pytest.mark.anyio
-async def test_a_list_with_asyncio_is_the_same(engine, bus_name, todo):
+async def test_async_todo_lists_behave_the_same(engine, bus_name, todo):
     todo.write(PLAN)
     async with AsyncBus.connect(engine.url, source="another", bus=bus_name, shards=engine.shards) as bus:
         theirs = bus.todo("s1")
@@ -178,7 +178,7 @@ async def test_a_list_with_asyncio_is_the_same(engine, bus_name, todo):
         assert await theirs.format_for_injection() == todo.format_for_injection()
 
 
-def test_a_list_can_be_erased_and_written_anew(bus, todo):
+def test_an_erased_list_can_be_written_again(bus, todo):
     todo.write(PLAN)
     todo.write([])
     bus.page("session:s1").erase("todo", reason="asked for")

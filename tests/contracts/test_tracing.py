@@ -1,4 +1,4 @@
-"""An action is traced back to what led to it, an observation forward to what it led to, over all pages."""
+"""Traces of an action back to its motives, and of an observation to its consequences, over all pages."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def on(page, content, *evidence):
 
 
 def lines(tree):
-    """Return a tree as text: one line for each branch, deeper ones further in."""
+    """Return a tree as text, one indented line per branch."""
     return [
         "  " * branch.depth + (branch.observation.content if branch.observation else "?") + "…" * branch.again
         for branch in tree.tree()
@@ -38,7 +38,7 @@ def test_an_action_is_traced_to_its_evidence(connect):
     assert trace.observations[line.id].source == "logwatch"
 
 
-def test_several_motives_come_in_the_order_of_their_links(page):
+def test_motives_are_in_the_order_of_their_links(page):
     first, second = on(page, "first"), on(page, "second")
     page.link(second.id, "goal")
     page.link(first.id, "goal")
@@ -47,7 +47,7 @@ def test_several_motives_come_in_the_order_of_their_links(page):
     assert lines(page.trace("goal")) == ["second", "first"]
 
 
-def test_evidence_is_found_on_whatever_page_it_is(bus):
+def test_a_trace_finds_evidence_on_all_pages(bus):
     pages = [bus.page(f"page-{number}") for number in range(6)]
     chain = [on(pages[0], "0")]
     for number, page in enumerate(pages[1:], 1):
@@ -58,7 +58,7 @@ def test_evidence_is_found_on_whatever_page_it_is(bus):
     assert [branch.observation.page for branch in trace.tree()][-1] == "page-0"
 
 
-def test_a_diamond_a_cycle_and_what_is_missing_are_shown_as_such(page):
+def test_a_trace_marks_repeated_and_missing_observations(page):
     bottom = page.add("observation", "bottom", dedupe_key="k")
     left, right = on(page, "left", bottom), on(page, "right", bottom)
     gone = page.resolve(on(page, "gone").id)
@@ -73,7 +73,7 @@ def test_a_diamond_a_cycle_and_what_is_missing_are_shown_as_such(page):
     ]  # fmt: skip
 
 
-def test_an_action_belongs_to_its_page_and_has_any_name(bus, page):
+def test_actions_belong_to_a_page_and_can_have_any_name(bus, page):
     for action in ("a", "a b", "a#b", "a>b@c", "b" * 256, "é"):
         page.link(on(page, action).id, action)
         assert lines(page.trace(action)) == [action]
@@ -85,7 +85,7 @@ def test_an_action_belongs_to_its_page_and_has_any_name(bus, page):
         page.trace("a\tb")
 
 
-def test_what_was_refuted_shows_in_a_trace(page):
+def test_a_trace_shows_refutations(page):
     line = on(page, "line")
     alert = on(page, "alert", line)
     page.link(alert.id, "goal")
@@ -94,7 +94,7 @@ def test_what_was_refuted_shows_in_a_trace(page):
     assert [branch.observation.reason_code for branch in trace.tree()] == ["reviewed", "refuted"]
 
 
-def test_an_observation_is_followed_to_what_it_led_to(bus, page):
+def test_consequences_include_dependents_and_actions(bus, page):
     other = bus.page("other")
     line = on(page, "line")
     alert = on(other, "alert", line)
@@ -109,7 +109,7 @@ def test_an_observation_is_followed_to_what_it_led_to(bus, page):
     assert led_to.events == []
 
 
-def test_the_events_it_caused_are_found_on_every_page(bus, page):
+def test_consequences_include_caused_events_on_all_pages(bus, page):
     cause = on(page, "cause")
     (seen,) = page.history(cause.id)
     expected = []
@@ -127,7 +127,7 @@ def test_the_events_it_caused_are_found_on_every_page(bus, page):
     assert events == sorted(events, key=in_time)
 
 
-def test_what_has_left_the_page_still_has_consequences(page):
+def test_a_cleared_observation_has_consequences(page):
     gone = on(page, "gone")
     above = on(page, "above", gone)
     page.resolve(gone.id)
@@ -136,12 +136,12 @@ def test_what_has_left_the_page_still_has_consequences(page):
     assert page.consequences(above.id).observations == {above.id: above}
 
 
-def test_what_never_was_there_has_none(page):
+def test_consequences_of_an_unknown_observation_raise_not_found(page):
     with pytest.raises(NotFound):
         page.consequences(new_id())
 
 
-def test_folded_or_not_it_is_the_same(bus, page):
+def test_traces_are_the_same_before_and_after_a_fold(bus, page):
     line = on(page, "line")
     alert = on(page, "alert", line)
     page.link(alert.id, "goal")
@@ -153,7 +153,7 @@ def test_folded_or_not_it_is_the_same(bus, page):
     assert len(before[1].events) == 1
 
 
-def test_a_trace_is_the_same_as_json_and_back(page):
+def test_traces_round_trip_through_json(page):
     line = on(page, "line")
     alert = on(page, "alert", line)
     page.link(alert.id, "goal")
@@ -161,7 +161,7 @@ def test_a_trace_is_the_same_as_json_and_back(page):
         assert type(tree).model_validate_json(tree.model_dump_json(exclude_computed_fields=True)) == tree
 
 
-def test_a_very_long_story_is_told_to_its_end(page):
+def test_a_long_chain_of_evidence_is_traced_to_its_end(page):
     chain = [on(page, "0")]
     for number in range(1, 80):
         chain.append(on(page, str(number), chain[-1]))
@@ -169,7 +169,7 @@ def test_a_very_long_story_is_told_to_its_end(page):
     assert [branch.depth for branch in page.trace("goal").tree()] == list(range(80))
 
 
-async def test_under_asyncio_too(engine, connect, bus_name):
+async def test_async_traces_are_the_same(engine, connect, bus_name):
     page = connect().page()
     line = on(page, "line")
     page.link(line.id, "goal")

@@ -1,4 +1,4 @@
-"""What the conversation of a session promises."""
+"""The conversation of a session."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def texts(found):
     return [(turn.role, turn.content) for turn in found]
 
 
-def test_turns_are_listed_as_they_were_said(turns):
+def test_turns_are_listed_in_order(turns):
     first = turns.append("user", "Which total is wrong?", tokens=5)
     second = turns.append("assistant", "Q3.")
     assert turns.list() == turns.shown() == [first, second]
@@ -37,7 +37,7 @@ def test_turns_are_listed_as_they_were_said(turns):
     assert turns.list(after=second.id) == []
 
 
-def test_nothing_is_kept_unless_it_is_appended(bus):
+def test_only_appended_turns_are_kept(bus):
     bus.notepad("s1").write("# Plan")
     bus.end_task(bus.begin_task("s1", "Survey"), "Six sheets.")
     assert bus.turns("s1").list() == bus.turns("s1").shown() == []
@@ -58,7 +58,7 @@ def test_a_retry_appends_once(bus, turns):
         turns.append("user", "y", tokens=1, event_id="e1")
 
 
-def test_a_summary_takes_the_place_of_the_turns_it_names(turns):
+def test_a_summary_replaces_the_given_turns(turns):
     said = [turns.append("user", f"turn {number}") for number in range(5)]
     summary = turns.compact("1 and 2", turns=[said[1].id, said[2].id], tokens=3)
     assert (summary.role, summary.replaces, summary.tokens) == ("summary", [said[1].id, said[2].id], 3)
@@ -68,7 +68,7 @@ def test_a_summary_takes_the_place_of_the_turns_it_names(turns):
     assert event.turns == [said[1].id, said[2].id]
 
 
-def test_a_summary_of_all_that_is_shown_replaces_summaries_too(turns):
+def test_a_summary_without_turns_replaces_everything_shown(turns):
     said = [turns.append("user", f"turn {number}") for number in range(3)]
     first = turns.compact("so far", turns=[each.id for each in said[:2]])
     second = turns.compact("all of it")
@@ -77,7 +77,7 @@ def test_a_summary_of_all_that_is_shown_replaces_summaries_too(turns):
     assert turns.shown() == [second, later]
 
 
-def test_a_retry_compacts_once_though_more_was_said(bus, turns):
+def test_a_retried_compaction_ignores_later_turns(bus, turns):
     turns.append("user", "x")
     first = turns.compact("x", event_id="e1")
     turns.append("user", "y")
@@ -85,7 +85,7 @@ def test_a_retry_compacts_once_though_more_was_said(bus, turns):
     assert [each.kind for each in turns.history()] == ["turn_appended", "turns_compacted", "turn_appended"]
 
 
-def test_summaries_of_many_generations_are_shown(turns):
+def test_repeated_compactions_show_the_last_summary(turns):
     turns.append("user", "x")
     for number in range(30):
         turns.compact(f"summary {number}")
@@ -105,7 +105,7 @@ def test_an_ended_task_collapses_to_its_summary(bus, turns):
     assert turns.list() == [before, *during, after]
 
 
-def test_tasks_at_once_collapse_their_own_turns_only(bus, turns):
+def test_concurrent_tasks_collapse_only_their_own_turns(bus, turns):
     one, two = bus.begin_task("s1", "one"), bus.begin_task("s1", "two")
     turns.append("tool", "of one", task=one)
     turns.append("tool", "of two", task=two)
@@ -114,7 +114,7 @@ def test_tasks_at_once_collapse_their_own_turns_only(bus, turns):
     assert turns.shown()[1].content == "of two"
 
 
-def test_a_task_within_another_collapses_with_it(bus, turns):
+def test_a_nested_task_collapses_with_its_outer_task(bus, turns):
     outer = bus.begin_task("s1", "outer")
     turns.append("tool", "a")
     inner = bus.begin_task("s1", "inner")
@@ -134,7 +134,7 @@ def test_the_summary_of_a_task_is_compacted_like_a_turn(bus, turns):
     assert turns.shown() == [summary]
 
 
-def test_a_task_whose_turns_are_in_a_wider_summary_says_nothing_more(bus, turns):
+def test_a_task_inside_a_summary_adds_no_summary_of_its_own(bus, turns):
     turns.append("user", "before")
     task = bus.begin_task("s1", "Survey")
     turns.append("tool", "a")
@@ -143,7 +143,7 @@ def test_a_task_whose_turns_are_in_a_wider_summary_says_nothing_more(bus, turns)
     assert turns.shown() == [summary]
 
 
-def test_a_fork_has_what_was_said_and_goes_its_own_way(bus, turns):
+def test_a_fork_copies_the_conversation_and_then_diverges(bus, turns):
     turns.append("user", "before")
     task = bus.begin_task("s1", "Survey")
     turns.append("tool", "sheet 1")
@@ -164,18 +164,18 @@ def test_a_fork_has_what_was_said_and_goes_its_own_way(bus, turns):
     assert turns.shown()[-1].content == "of the parent"
 
 
-def test_a_spawned_session_begins_without_a_conversation(bus, turns):
+def test_a_spawned_session_has_no_conversation(bus, turns):
     turns.append("user", "x")
     assert bus.turns(bus.spawn_session("s1", copy_notepad=True)).list() == []
 
 
-def test_a_fork_that_was_cut_short_is_completed(bus, turns, clock, monkeypatch):
+def test_an_interrupted_fork_is_completed(bus, turns, clock, monkeypatch):
     monkeypatch.setattr(forks, "MAX_BATCH", 4)
     for number in range(10):
         turns.append("user", f"turn {number}")
     before = turns.list()
     batches: list[int] = []
-    real = forks.append  # type: ignore[attr-defined]  # what it imported
+    real = forks.append  # type: ignore[attr-defined]  # an imported name
 
     def cut_short(log, page, writes):
         if len(batches) == 1:
@@ -200,7 +200,7 @@ def test_a_fork_that_was_cut_short_is_completed(bus, turns, clock, monkeypatch):
     assert log_length(bus) == length + 6
 
 
-def test_a_turn_that_is_missing_in_a_fork_loses_its_id_but_not_its_place(bus, turns, clock, monkeypatch):
+def test_a_turn_copied_late_gets_a_new_id_but_keeps_its_order(bus, turns, clock, monkeypatch):
     turns.append("user", "one")
     task = bus.begin_task("s1", "two").partition("@")[0]
     turns.append("user", "two", task=f"{task}@s1")
@@ -210,7 +210,7 @@ def test_a_turn_that_is_missing_in_a_fork_loses_its_id_but_not_its_place(bus, tu
     bus.fork_session("s1", session="f1")
     monkeypatch.setattr("scratchbus.commands.sessions.copy_conversation", copy)
     own_task = bus.begin_task("f1", "own").partition("@")[0]
-    clock.advance("1ms")  # ids of the parent are ahead of it
+    clock.advance("1ms")  # the parent's ids are ahead of it
     own = bus.turns("f1").append("user", "own")
     assert (own.id, own_task) == (turns.list()[1].id, task)
     for _ in range(2):
@@ -227,7 +227,7 @@ def test_a_turn_that_is_missing_in_a_fork_loses_its_id_but_not_its_place(bus, tu
     assert [each.content for each in bus.turns("f1").list(after=found[2].id)] == ["three"]
 
 
-def test_a_fork_is_completed_after_its_parent_has_ended(bus, turns, monkeypatch):
+def test_a_fork_can_be_completed_after_its_parent_ended(bus, turns, monkeypatch):
     turns.append("user", "x")
     copy = forks.copy_conversation
     monkeypatch.setattr("scratchbus.commands.sessions.copy_conversation", lambda core, first: iter(()))
@@ -238,7 +238,7 @@ def test_a_fork_is_completed_after_its_parent_has_ended(bus, turns, monkeypatch)
     assert texts(bus.turns("f1").list()) == [("user", "x")]
 
 
-def test_a_turn_belongs_to_no_task_that_was_never_begun(bus, turns):
+def test_a_turn_of_an_unknown_task_is_refused(bus, turns):
     with pytest.raises(NotFound, match="there is no task_123@s1; pass the id that begin_task returned"):
         turns.append("user", "x", task="task_123@s1")
     task = bus.begin_task("s1", "Survey")
@@ -252,7 +252,7 @@ def test_a_turn_belongs_to_no_task_that_was_never_begun(bus, turns):
         turns.append("user", "y", task="task_123@s1")
 
 
-def test_an_erased_turn_is_in_no_fork_and_in_no_list(bus, turns):
+def test_an_erased_turn_is_not_listed_or_forked(bus, turns):
     secret = turns.append("user", "the password is swordfish")
     other = turns.append("user", "x")
     bus.page("session:s1").erase(secret.id, reason="secret")
@@ -261,7 +261,7 @@ def test_an_erased_turn_is_in_no_fork_and_in_no_list(bus, turns):
     assert "swordfish" not in str([event.model_dump() for event in bus.events()])
 
 
-def test_an_erased_turn_is_erased_in_every_fork_and_nothing_else_is(bus, turns):
+def test_erasing_a_turn_erases_it_in_all_forks(bus, turns):
     secret = turns.append("user", "the password is swordfish")
     turns.append("user", "x")
     summary = turns.compact("they said swordfish")
@@ -285,7 +285,7 @@ def test_an_erased_turn_is_erased_in_every_fork_and_nothing_else_is(bus, turns):
     assert bus.verify().findings == []
 
 
-def test_what_a_fork_said_itself_stays_though_its_parent_erases_a_turn_with_its_id(bus, turns, clock, monkeypatch):
+def test_an_erasure_spares_a_forks_own_turn_with_the_same_id(bus, turns, clock, monkeypatch):
     turns.append("user", "one")
     second = turns.append("user", "two")
     copy = forks.copy_conversation
@@ -303,7 +303,7 @@ def test_what_a_fork_said_itself_stays_though_its_parent_erases_a_turn_with_its_
 
 
 @pytest.mark.parametrize("pages", [1, 2])
-def test_an_erasure_that_was_cut_short_reaches_the_forks_when_it_is_called_again(bus, turns, monkeypatch, pages):
+def test_a_repeated_erasure_completes_an_interrupted_one(bus, turns, monkeypatch, pages):
     secret = turns.append("user", "the password is swordfish")
     bus.fork_session("s1", session="f1")
     bus.fork_session("f1", session="f2")
@@ -325,14 +325,14 @@ def test_an_erasure_that_was_cut_short_reaches_the_forks_when_it_is_called_again
     assert "swordfish" not in str([event.model_dump() for event in bus.events()])
 
 
-def test_an_erased_summary_gives_way_to_what_it_replaced(bus, turns):
+def test_erasing_a_summary_shows_its_turns_again(bus, turns):
     said = turns.append("user", "x")
     summary = turns.compact("wrong")
     bus.page("session:s1").erase(summary.id, reason="wrong")
     assert turns.shown() == [said]
 
 
-def test_a_session_that_has_ended_is_silent_but_not_forgotten(bus, turns):
+def test_an_ended_session_lists_no_turns_but_keeps_their_history(bus, turns):
     said = turns.append("user", "x")
     bus.end_session("s1")
     assert turns.list() == turns.shown() == []
@@ -342,7 +342,7 @@ def test_a_session_that_has_ended_is_silent_but_not_forgotten(bus, turns):
     assert [each.id for each in turns.as_of(said.position)] == [said.id]
 
 
-def test_the_turns_of_a_moment_are_those_that_had_been_said(bus):
+def test_list_at_a_position_has_the_turns_of_that_time(bus):
     turns = bus.turns("s1")
     first, second = turns.append("user", "one"), turns.append("assistant", "two")
     summary = turns.compact("both")
@@ -354,7 +354,7 @@ def test_the_turns_of_a_moment_are_those_that_had_been_said(bus):
         turns.list(at=first.position, after="nonsense")
 
 
-def test_rebuilt_state_has_the_turns(bus, turns):
+def test_a_rebuild_restores_turns(bus, turns):
     turns.append("user", "x")
     turns.compact("x")
     project(bus)
@@ -421,7 +421,7 @@ def test_a_turn_in_a_context_cannot_pose_as_another(bus, turns):
     assert "\n- user:" not in text
 
 
-async def test_turns_are_the_same_for_tasks():
+async def test_async_turns_behave_the_same():
     async with AsyncBus.connect("memory://", bus="turns-async", source="tester") as bus:
         first = await bus.turns("s1").append("user", "x")
         assert await bus.turns("s1").list() == [first]

@@ -1,4 +1,4 @@
-"""What `update`, `link`, `clear_resolved` and `history` promise."""
+"""`update`, `link`, `clear_resolved` and `history` of a page."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -25,7 +25,7 @@ def story(page):
     return page.add("observation", "old", tags=["a"], context={"x": 1}, metadata={"y": 1}, owner="me", ttl="1h")
 
 
-def test_each_field_that_may_change_does(page, story, clock):
+def test_every_updatable_field_can_be_changed(page, story, clock):
     clock.advance("1m")
     changes = {
         "content": "new",
@@ -44,7 +44,7 @@ def test_each_field_that_may_change_does(page, story, clock):
     assert after.created_at < after.updated_at == clock.now
 
 
-def test_all_at_once_is_one_event(page, story):
+def test_several_fields_are_updated_in_one_event(page, story):
     after = page.update(story.id, content="new", tags=[], owner=None)
     assert (after.content, after.tags, after.owner, after.version) == ("new", [], None, 2)
 
@@ -58,7 +58,7 @@ def test_an_expiry_can_be_removed_and_set_again(page, story, clock):
     assert page.get(story.id).status == "archived"
 
 
-def test_changed_fields_are_found_under_their_new_values(bus, page, story):
+def test_lists_find_observations_by_updated_fields(bus, page, story):
     project(bus)
     page.update(story.id, tags=["b"], owner="you")
     for _ in ("not folded yet", "folded"):
@@ -70,7 +70,7 @@ def test_changed_fields_are_found_under_their_new_values(bus, page, story):
 @pytest.mark.parametrize(
     "field", ["id", "created_at", "source", "page", "type", "version", "priority", "occurrences", "claim", "position"]
 )
-def test_what_is_set_once_is_refused_by_name(bus, page, story, field):
+def test_a_read_only_field_is_refused_by_name(bus, page, story, field):
     length = log_length(bus)
     with pytest.raises(ReadOnlyField, match=f"{field}: cannot be updated; these can: .*content") as refused:
         page.update(story.id, **{"content": "new", field: "x"})
@@ -98,16 +98,16 @@ def test_type_checkers_refuse_an_unknown_field(page: Page, story: Observation):
         page.add("observation", "new", source="me", contnt="x")  # type: ignore[arg-type]
 
 
-def test_a_patch_has_the_fields_that_may_be_updated():
+def test_a_patch_has_exactly_the_updatable_fields():
     assert tuple(ObservationPatch.__annotations__) == UPDATABLE
 
 
-def test_nothing_to_change_is_refused(page, story):
+def test_an_update_without_changes_is_refused(page, story):
     with pytest.raises(InvalidField, match="nothing to update"):
         page.update(story.id)
 
 
-def test_the_wrong_version_is_refused_with_the_actual_one(bus, page, story):
+def test_a_wrong_version_is_refused_with_the_actual_one(bus, page, story):
     page.update(story.id, content="second")
     for call in (
         lambda: page.update(story.id, content="x", expected_version=1),
@@ -121,13 +121,13 @@ def test_the_wrong_version_is_refused_with_the_actual_one(bus, page, story):
     assert page.update(story.id, content="third", status="resolved", expected_version=2).version == 4
 
 
-def test_a_version_begins_at_one(page, story):
+def test_an_invalid_expected_version_is_refused(page, story):
     for version in (0, -1, "1"):
         with pytest.raises(InvalidField, match="expected_version"):
             page.update(story.id, content="x", expected_version=version)
 
 
-def test_an_end_in_the_past_is_refused(bus, page, story):
+def test_a_past_or_invalid_expiry_is_refused(bus, page, story):
     for end in (datetime(2020, 1, 1, tzinfo=UTC), datetime(1970, 1, 1, tzinfo=UTC)):
         with pytest.raises(InvalidTTL, match="is in the past"):
             page.update(story.id, expires_at=end)
@@ -139,7 +139,7 @@ def test_an_end_in_the_past_is_refused(bus, page, story):
     assert page.update(story.id, expires_at=datetime.max.replace(tzinfo=UTC)).expires_at.year == 9999
 
 
-def test_the_limits_hold_for_updates_too(connect):
+def test_updates_have_the_limits_of_additions(connect):
     page = connect(max_content=10).page()
     story = page.add("observation", "short")
     for changes in (
@@ -155,7 +155,7 @@ def test_the_limits_hold_for_updates_too(connect):
     assert page.get(story.id) == story
 
 
-def test_links_are_kept_each_once(page, story):
+def test_each_link_is_kept_once(page, story):
     for action in ("goal-1", "goal-2", "goal-1"):
         linked = page.link(story.id, action)
     assert (linked.links, linked.version) == (["goal-1", "goal-2"], 4)
@@ -163,7 +163,7 @@ def test_links_are_kept_each_once(page, story):
     assert page.link(story.id, "goal-3").links == ["goal-1", "goal-2", "goal-3"]
 
 
-def test_what_is_cleared_leaves_the_page_and_keeps_its_history(bus, page, story):
+def test_a_cleared_observation_leaves_the_page_and_keeps_its_history(bus, page, story):
     page.resolve(story.id)
     page.clear_resolved([story.id])
     assert page.get(story.id) is None
@@ -189,7 +189,7 @@ def test_clearing_is_all_or_nothing(bus, page, story):
     assert len(page.list()) == 4
 
 
-def test_clearing_is_one_batch_and_takes_each_once(bus, page):
+def test_clearing_is_one_batch_without_duplicates(bus, page):
     ids = [page.resolve(page.add("observation", f"{n}").id).id for n in range(3)]
     page.clear_resolved([*ids, ids[0], ids[1].lower()])
     assert [event.batch for event in all_events(bus)[-3:]] == ["1/3", "2/3", "3/3"]
@@ -198,13 +198,13 @@ def test_clearing_is_one_batch_and_takes_each_once(bus, page):
     assert log_length(bus) == length
 
 
-def test_more_than_a_thousand_to_clear_are_refused(page, story):
+def test_clearing_more_than_1000_observations_is_refused(page, story):
     ids = [f"{story.id[:-5]}{n:05}" for n in range(1001)]
     with pytest.raises(TooLarge, match="ids: 1001 observations is over the limit of 1000"):
         page.clear_resolved(ids)
 
 
-def test_history_is_every_event_oldest_first(page, story):
+def test_history_has_every_event_oldest_first(page, story):
     page.update(story.id, content="new")
     page.claim(story.id, by="me")
     page.resolve(story.id, reason="done", fence=1)
@@ -216,7 +216,7 @@ def test_history_is_every_event_oldest_first(page, story):
 
 
 @pytest.mark.engines(*ONE)
-def test_a_long_history_is_whole(page):
+def test_a_long_history_is_complete(page):
     page.add_many([NewObservation(type="observation", content="x", dedupe_key="k") for _ in range(1000)])
     (only,) = page.list()
     assert len(page.history(only.id)) == only.occurrences == 1000

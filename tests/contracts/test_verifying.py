@@ -1,4 +1,4 @@
-"""What the engine holds is what follows from the log; whatever is not is found, and nothing else."""
+"""Verify finds all stored data that does not follow from the log, and nothing else."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.engines(*ONE)
 
 
 def live(bus: Bus) -> None:
-    """Have everything happen that leaves something behind."""
+    """Leave behind every kind of stored data."""
     page, other = bus.page(), bus.page("user:42")
     first = page.add("risk_alert", "first", tags=["a#b", "c"], owner="agent", dedupe_key="k", event_id="own")
     page.add("risk_alert", "again", dedupe_key="k", times=2, event_id="own-2")
@@ -47,7 +47,7 @@ def live(bus: Bus) -> None:
     eventually(lambda: bus.converse(sweep(bus.core)) == 0 and len(other.list(status="archived")) == 2)
 
 
-def test_a_bus_on_which_much_happened_is_sound(bus: Bus) -> None:
+def test_a_bus_with_every_kind_of_stored_data_is_sound(bus: Bus) -> None:
     assert bus.verify().is_sound
     live(bus)
     for _ in range(2):
@@ -58,14 +58,14 @@ def test_a_bus_on_which_much_happened_is_sound(bus: Bus) -> None:
     assert (verified.documents, verified.pages) == (20, 3)
 
 
-def test_it_tells_how_far_it_is(bus: Bus) -> None:
+def test_verify_reports_progress(bus: Bus) -> None:
     live(bus)
-    told: list[tuple[int, int]] = []
-    bus.verify(lambda done, total: told.append((done, total)))
-    assert told[-1][0] == told[-1][1] == sum(place.seq for place in bus.position().shards)
+    reports: list[tuple[int, int]] = []
+    bus.verify(lambda done, total: reports.append((done, total)))
+    assert reports[-1][0] == reports[-1][1] == sum(place.seq for place in bus.position().shards)
 
 
-def test_a_full_page_and_one_that_displaces_are_sound(connect: Callable[..., Bus]) -> None:
+def test_a_page_that_displaces_is_sound(connect: Callable[..., Bus]) -> None:
     with connect(max_observations=5) as bus:
         page = bus.page()
         for number in range(12):
@@ -73,7 +73,7 @@ def test_a_full_page_and_one_that_displaces_are_sound(connect: Callable[..., Bus
         assert bus.verify().findings == []
 
 
-def test_writers_projectors_and_rebuilds_meanwhile_are_no_findings(
+def test_concurrent_writes_folds_and_rebuilds_are_no_findings(
     bus: Bus, connect: Callable[..., Bus], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(verifier, "_AT_ONCE", 3)
@@ -103,7 +103,7 @@ def test_writers_projectors_and_rebuilds_meanwhile_are_no_findings(
     assert next(count) > 40
 
 
-def test_an_erasure_meanwhile_is_no_finding(bus: Bus, page, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_concurrent_erasure_is_no_finding(bus: Bus, page, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = [page.add("observation", f"{number}").id for number in range(9)]
     project(bus)
     look, erased = Probe.read, list[str]()
@@ -119,14 +119,14 @@ def test_an_erasure_meanwhile_is_no_finding(bus: Bus, page, monkeypatch: pytest.
     assert erased
 
 
-def test_what_is_not_folded_yet_is_no_finding_but_what_is_wrong_there_is(bus: Bus, page) -> None:
+def test_unfolded_events_are_no_findings(bus: Bus, page) -> None:
     live(bus)
     project(bus)
     page.add("observation", "late")
     assert bus.verify().findings == []
 
 
-def test_a_bus_is_sound_while_its_log_is_archived_and_after_it(
+def test_a_bus_is_sound_while_and_after_its_log_is_archived(
     connect: Callable[..., Bus], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(verifier, "_AT_ONCE", 3)
@@ -161,12 +161,12 @@ def test_a_bus_is_sound_while_its_log_is_archived_and_after_it(
 # -- tampering ----------------------------------------------------------------------------------------------------
 
 
-APART = {"meta", "rebuilding", "ids:retried"}
+UNCHECKED = {"meta", "rebuilding", "ids:retried"}
 
 
 @pytest.fixture
 def scene(bus: Bus) -> Iterator[Bus]:
-    """A bus on which much happened, all folded, with someone who was set aside."""
+    """A bus with every kind of stored data, all folded, and one rejected event."""
     live(bus)
     raw_append(bus, subject="01M7YS0X7YM47HSFZZZJC2DZ9D", kind="linked", event="garbage")
     project(bus)
@@ -176,7 +176,7 @@ def scene(bus: Bus) -> Iterator[Bus]:
 
 
 def tampered(bus: Bus, key: str, before: set[Finding], *commands: tuple[object, ...]) -> list[str]:
-    """Send commands, and return what is found about a key then and was not before; the key is put back."""
+    """Tamper with a key by some commands, return where verify finds something new, and restore the key."""
     kept = send(bus, "DUMP", key)
     for command in commands:
         send(bus, *command)
@@ -188,12 +188,12 @@ def tampered(bus: Bus, key: str, before: set[Finding], *commands: tuple[object, 
 @pytest.mark.slow
 @pytest.mark.damages_the_log
 @pytest.mark.engines("embedded-4-shards")
-def test_one_thing_dropped_changed_swapped_or_put_into_any_key_is_found(scene: Bus) -> None:
+def test_any_change_of_any_key_is_found(scene: Bus) -> None:
     tag = keys_of(scene).tag
     tried, before = set(), set(scene.verify().findings)
     for key in sorted(key.decode() for key in send(scene, "KEYS", f"{tag}*")):
         name = key.removeprefix(tag)
-        if name in APART:
+        if name in UNCHECKED:
             continue
         kind = send(scene, "TYPE", key).decode()
         tried.add(kind)
@@ -201,9 +201,9 @@ def test_one_thing_dropped_changed_swapped_or_put_into_any_key_is_found(scene: B
             where = tampered(scene, key, before, *commands)
             assert where, f"{name}: {what} was not found"
             if kind in ("hash", "zset"):
-                # What is in no index may be paged out: that it is not there either is said of that key.
+                # An entry missing from an index may be paged out, so the finding may name that key.
                 assert any(each.startswith(key) or ":paged:" in each for each in where), (name, what, where)
-        assert set(scene.verify().findings) == before, f"{name} was not put back"
+        assert set(scene.verify().findings) == before, f"{name} was not restored"
     assert tried == {"hash", "zset", "string", "stream"}
 
 
@@ -215,40 +215,40 @@ def _ways(bus: Bus, key: str, kind: str) -> Iterator[tuple[str, list[tuple[objec
         # The head of a final observation may be dropped at any time: its document says the same.
         field, value = next((pair for pair in pairs if not (":heads:" in key and b"|f|" in pair[1])), pairs[0])
         flat = [field, value, *(part for pair in pairs if pair[0] != field for part in pair)]
-        at = len(value) - 1 if ":ids:" in key else 0  # at its beginning is a digest
+        at = len(value) - 1 if ":ids:" in key else 0  # it begins with a digest
         flipped = value[:at] + bytes([value[at] ^ 1]) + value[at + 1 :]
-        if ":ids:" not in key:  # those are forgotten after some days
-            yield "a field that is gone", [("HDEL", key, field)]
-        if ":pages" in key:  # an earlier moment would only cost a look
-            yield "a moment too late", [("HSET", key, "main", "9007199254740991")]
+        if ":ids:" not in key:  # ids are forgotten after some days
+            yield "a missing field", [("HDEL", key, field)]
+        if ":pages" in key:  # an earlier time only costs a sweep
+            yield "a later time", [("HSET", key, "main", "9007199254740991")]
         else:
-            yield "a byte that was flipped", [("HSET", key, field, flipped)]
-        yield "a field too many", [("HSET", key, "GHOST", value)]
+            yield "a flipped byte", [("HSET", key, field, flipped)]
+        yield "an extra field", [("HSET", key, "GHOST", value)]
         if len(flat) > 2 and flat[1] != flat[3] and ":pages" not in key:
-            yield "two that were swapped", [("HSET", key, field, flat[3], flat[2], value)]
+            yield "two swapped values", [("HSET", key, field, flat[3], flat[2], value)]
     elif kind == "zset":
         member, score = send(bus, "ZRANGE", key, 0, 0, "WITHSCORES")
-        yield "a member that is gone", [("ZREM", key, member)]
+        yield "a missing member", [("ZREM", key, member)]
         yield "another score", [("ZADD", key, float(score) + 1, member)]
-        yield "a member too many", [("ZADD", key, 1, "GHOST")]
+        yield "an extra member", [("ZADD", key, 1, "GHOST")]
     elif kind == "string":
         value = send(bus, "GET", key)
-        at = 0 if "checkpoint" in key else len(value) - 2  # at its end is a random token
+        at = 0 if "checkpoint" in key else len(value) - 2  # it ends with a random token
         if ":origin" not in key:
-            yield "a byte that was flipped", [("SETRANGE", key, at, bytes([value[at] ^ 1]))]
-            yield "a byte too few", [("SET", key, value[1:])]
+            yield "a flipped byte", [("SETRANGE", key, at, bytes([value[at] ^ 1]))]
+            yield "a missing byte", [("SET", key, value[1:])]
     else:
         entries = send(bus, "XRANGE", key, "-", "+")
         for at in {0, len(entries) // 2, len(entries) - 1}:
-            yield "an entry that is gone", [("XDEL", key, entries[at][0])]
+            yield "a missing entry", [("XDEL", key, entries[at][0])]
         ms, seq = map(int, entries[-1][0].split(b"-"))
-        yield "an entry too many", [("XADD", key, f"{ms}-{seq + 1}", *entries[-1][1])]
+        yield "an extra entry", [("XADD", key, f"{ms}-{seq + 1}", *entries[-1][1])]
 
 
 @pytest.mark.slow
 @pytest.mark.damages_the_log
 @pytest.mark.engines("embedded")
-def test_a_byte_flipped_in_any_event_is_found(scene: Bus) -> None:
+def test_a_flipped_byte_in_any_event_is_found(scene: Bus) -> None:
     log = keys_of(scene).log
     entries = send(scene, "XRANGE", log, "-", "+")
     kept, quiet = send(scene, "DUMP", log), set(scene.verify().findings)
@@ -267,7 +267,7 @@ def test_a_byte_flipped_in_any_event_is_found(scene: Bus) -> None:
 
 
 @pytest.mark.damages_the_log
-def test_a_key_that_nobody_writes_is_found(bus: Bus, page) -> None:
+def test_unknown_keys_and_entries_are_found(bus: Bus, page) -> None:
     page.add("observation", "one")
     keys = keys_of(bus)
     send(bus, "SET", keys.tag + "stray", "x")
@@ -278,7 +278,9 @@ def test_a_key_that_nobody_writes_is_found(bus: Bus, page) -> None:
 
 
 @pytest.mark.damages_the_log
-def test_only_the_first_findings_are_named_and_all_are_counted(bus: Bus, page, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_first_findings_are_listed_but_all_are_counted(
+    bus: Bus, page, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("scratchbus.readmodel.verify.findings.MAX_FINDINGS", 2)
     keys = keys_of(bus)
     for number in range(5):
@@ -300,9 +302,7 @@ def archived(connect: Callable[..., Bus], tmp_path: Path) -> Bus:
 @pytest.mark.damages_the_log
 @pytest.mark.parametrize("pattern", ["*.jsonl.zst", "*.index.json.zst", "*.manifest.json", "end.json"])
 @pytest.mark.parametrize("harm", ["gone", "changed"])
-def test_what_is_wrong_with_the_archive_is_found_beside_all_else(
-    archived: Bus, tmp_path: Path, pattern: str, harm: str
-) -> None:
+def test_damage_of_the_archive_is_found(archived: Bus, tmp_path: Path, pattern: str, harm: str) -> None:
     file = sorted((tmp_path / "archive").rglob(pattern))[-1]
     content = file.read_bytes()
     file.unlink() if harm == "gone" else file.write_bytes(content[:20] + bytes([content[20] ^ 1]) + content[21:])
@@ -312,7 +312,7 @@ def test_what_is_wrong_with_the_archive_is_found_beside_all_else(
 
 
 @pytest.mark.damages_the_log
-def test_segments_that_are_lost_without_a_trace_are_missed_by_the_log(archived: Bus, tmp_path: Path) -> None:
+def test_segments_missing_from_the_archive_are_found(archived: Bus, tmp_path: Path) -> None:
     for file in (tmp_path / "archive").rglob("*"):
         if file.is_file():
             file.unlink()

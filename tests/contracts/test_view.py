@@ -1,4 +1,4 @@
-"""Live views say what the page says, follow what happens, and find their way after whatever happens to the log."""
+"""Live views equal their page, follow its events, and recover from changes of the log and failures of the engine."""
 
 import os
 import random
@@ -37,7 +37,7 @@ from tests.waiting import eventually
 
 
 @pytest.fixture(autouse=True)
-def _notices_soon(monkeypatch):
+def _short_blocks(monkeypatch):
     monkeypatch.setattr(tail_readers, "MAX_BLOCK_MS", 50)
 
 
@@ -53,7 +53,7 @@ def contents(observations):
 
 @contextmanager
 def in_thread(work):
-    """Run this again and again in a thread until the block ends; what it raises is raised here."""
+    """Run `work` repeatedly in a thread until the block ends; raise its error, if any."""
     stop, failure = threading.Event(), []
 
     def run():
@@ -74,13 +74,13 @@ def in_thread(work):
         raise failure[0]
 
 
-# -- what it says ----------------------------------------------------------------------------------------------------
+# -- contents --------------------------------------------------------------------------------------------------------
 
 VERBS = ("review", "resolve", "archive", "reopen")
 
 
 def act(page, chance, ids):
-    """Do something to a page, at random."""
+    """Run a random command on a page."""
     if not ids or chance.random() < 0.4:
         new = NewObservation(
             type=chance.choice(["risk_alert", "observation", "reminder"]), content=chance.choice("abc"),
@@ -108,7 +108,7 @@ def act(page, chance, ids):
 @pytest.mark.slow
 @pytest.mark.engines(*ONE)
 @pytest.mark.parametrize("seed", range(3))
-def test_it_says_what_the_page_says_whatever_is_done(connect, clock, seed):
+def test_a_view_equals_its_page_after_random_commands(connect, clock, seed):
     bus, chance = connect(max_observations=12), random.Random(seed)
     page, ids = bus.page(), list[str]()
     with ExitStack() as views:
@@ -128,7 +128,7 @@ def test_it_says_what_the_page_says_whatever_is_done(connect, clock, seed):
             assert seen.get(id) == page.get(id)
 
 
-def test_a_view_that_begins_while_others_write_misses_nothing(bus, connect):
+def test_a_view_opened_during_writes_misses_nothing(bus, connect):
     other, chance, ids = connect("other").page(), random.Random(1), list[str]()
 
     def write():
@@ -143,7 +143,7 @@ def test_a_view_that_begins_while_others_write_misses_nothing(bus, connect):
         assert SeenLive(bus.page(), views).list(limit=None) == bus.page().list(limit=None)
 
 
-def test_what_is_written_while_the_page_is_read_is_in_it_once(bus, page, monkeypatch):
+def test_writes_during_the_load_of_a_page_are_applied_once(bus, page, monkeypatch):
     story, gone = page.add("observation", "x"), page.add("observation", "gone")
     read_documents = page_loader._read_documents
 
@@ -164,7 +164,7 @@ def test_what_is_written_while_the_page_is_read_is_in_it_once(bus, page, monkeyp
     assert cursor.position == page.list()[0].position
 
 
-def test_a_document_that_a_scan_shows_twice_is_read_once(bus, page):
+def test_a_document_that_a_scan_returns_twice_is_loaded_once(bus, page):
     before = page.add("observation", "x")
     after = page.update(before.id, content="y")
     rows = {one: encode_document(one) for one in (before, after)}
@@ -178,7 +178,7 @@ def test_a_document_that_a_scan_shows_twice_is_read_once(bus, page):
 
 @pytest.mark.engines(*ONE)
 def test_readers_see_whole_batches_only(bus, page, connect, monkeypatch):
-    monkeypatch.setattr(reader, "CHUNK", 7)  # so that every look tears a batch
+    monkeypatch.setattr(reader, "CHUNK", 7)  # so that every read tears a batch
     writer = connect("writer", max_observations=10_000).page()
 
     def write():
@@ -192,7 +192,7 @@ def test_readers_see_whole_batches_only(bus, page, connect, monkeypatch):
             assert seen % 10 == 0
 
 
-def test_a_claim_that_is_over_and_a_life_that_is_over_read_so_without_an_event(bus, page, clock):
+def test_views_end_claims_and_observations_without_an_event(bus, page, clock):
     claimed, expiring = page.add("observation", "claimed", ttl="1h"), page.add("observation", "expiring", ttl="1m")
     page.claim(claimed.id, by="someone", ttl="30s")
     with ExitStack() as views:
@@ -206,14 +206,14 @@ def test_a_claim_that_is_over_and_a_life_that_is_over_read_so_without_an_event(b
         assert seen.get(expiring.id).reason_code == "expired"
 
 
-def test_time_passes_without_anything_that_happens(page, view):
+def test_an_idle_view_expires_an_observation(page, view):
     story = page.add("observation", "x", ttl="100ms")
     view.wait_for(story)
     eventually(lambda: view.get(story.id).status == "archived")
     assert view.active() == []
 
 
-def test_where_it_may_not_fold_for_others_it_folds_for_itself(bus, page, monkeypatch):
+def test_a_view_that_may_not_commit_folds_in_memory(bus, page, monkeypatch):
     def refuse(log, shard):
         yield from ask(shard, "PING")
         raise EngineForbidden("no")
@@ -227,10 +227,10 @@ def test_where_it_may_not_fold_for_others_it_folds_for_itself(bus, page, monkeyp
         assert view.get(resolved.id) == resolved
 
 
-# -- waiting for it --------------------------------------------------------------------------------------------------
+# -- waiting ---------------------------------------------------------------------------------------------------------
 
 
-def test_one_reads_ones_own_writes_by_waiting_for_them(bus, page, view):
+def test_a_write_is_in_the_view_after_wait_for(bus, page, view):
     for n in range(5):
         added = page.add("observation", f"{n}")
         for place in (added.position, added, str(added.position), bus.position(), str(bus.position())):
@@ -239,7 +239,7 @@ def test_one_reads_ones_own_writes_by_waiting_for_them(bus, page, view):
     assert view.position == added.position
 
 
-def test_what_does_not_come_in_time_is_behind(page, view):
+def test_wait_for_raises_behind_after_its_timeout(page, view):
     added = page.add("observation", "x")
     later = Position(added.ms + 1, added.seq + 1, added.shard)
     view.wait_for(added)
@@ -254,10 +254,10 @@ def test_what_does_not_come_in_time_is_behind(page, view):
             view.wait_for(nothing)
 
 
-# -- what changes ----------------------------------------------------------------------------------------------------
+# -- changes ---------------------------------------------------------------------------------------------------------
 
 
-def test_changes_say_what_an_event_made_of_an_observation(page, view):
+def test_a_change_has_the_observation_before_and_after_its_event(page, view):
     changes = view.changes()
     added = page.add("observation", "x")
     resolved = page.resolve(added.id)
@@ -269,7 +269,7 @@ def test_changes_say_what_an_event_made_of_an_observation(page, view):
     assert not any(change.is_resync for change in (first, second, third))
 
 
-def test_each_iterator_tells_what_changes_from_when_it_was_made(bus, page, view):
+def test_an_iterator_yields_changes_from_its_creation_on(bus, page, view):
     early = view.changes()
     page.add("observation", "0")
     bus.page("other").add("observation", "elsewhere")
@@ -280,7 +280,7 @@ def test_each_iterator_tells_what_changes_from_when_it_was_made(bus, page, view)
     assert next(late).after.content == "1"
 
 
-def test_one_who_does_not_take_the_changes_is_told_that_some_are_missing(bus, page, view, monkeypatch):
+def test_a_slow_iterator_of_changes_yields_a_resync(bus, page, view, monkeypatch):
     monkeypatch.setattr(reads, "MAX_BEHIND", 5)
     slow, quick = view.changes(), view.changes()
     for n in range(7):
@@ -293,7 +293,7 @@ def test_one_who_does_not_take_the_changes_is_told_that_some_are_missing(bus, pa
     assert next(slow).after.content == "6"
 
 
-def test_changes_end_when_the_view_is_closed_or_they_are_stopped(bus):
+def test_changes_end_when_the_view_closes_or_at_a_stop(bus):
     stop = threading.Event()
     with bus.view() as view, bus.view():
         ended = []
@@ -322,7 +322,7 @@ def test_many_views_of_a_page_fold_an_event_once(bus, page, monkeypatch):
     assert len(folded) == 1
 
 
-def test_one_view_may_be_closed_while_another_goes_on(bus, page):
+def test_closing_a_view_leaves_other_views_open(bus, page):
     with bus.view() as goes_on:
         with bus.view() as closed:
             pass
@@ -348,28 +348,28 @@ def test_a_view_of_a_closed_bus_is_closed(connect):
             pass
 
 
-# -- what happens to the log -----------------------------------------------------------------------------------------
+# -- changes of the log ----------------------------------------------------------------------------------------------
 
 
-def resyncs(changes):
-    """Return the reason of the next change that says that some are missing."""
+def next_resync(changes):
+    """Return the reason of the next resync."""
     return next(change.reason for change in changes if change.is_resync)
 
 
-def test_a_log_that_was_flushed_and_rewritten_is_read_from_its_start(bus, page, view):
+def test_a_view_rereads_a_flushed_and_rewritten_log(bus, page, view):
     view.wait_for([page.add("observation", f"{n}") for n in range(3)][-1])
     changes = view.changes()
     forget(bus)
     page.add("risk_alert", "new")
-    assert "from the start" in resyncs(changes)
-    eventually(lambda: contents(view.active()) == ["new"])  # it may have begun again before it was added
+    assert "from the start" in next_resync(changes)
+    eventually(lambda: contents(view.active()) == ["new"])  # it may have restarted before the addition
     later = page.add("observation", "later")
     view.wait_for(later)
     assert contents(view.active()) == ["new", "later"]
     eventually(lambda: view.is_live)
 
 
-def test_a_log_that_was_flushed_is_empty(bus, page, view):
+def test_a_view_of_a_flushed_log_is_empty(bus, page, view):
     view.wait_for(page.add("observation", "x"))
     forget(bus)
     eventually(lambda: view.active() == [])
@@ -377,7 +377,7 @@ def test_a_log_that_was_flushed_is_empty(bus, page, view):
     assert contents(view.active()) == ["y"]
 
 
-def test_a_log_that_is_replaced_while_a_view_starts_is_read_again(bus, page, monkeypatch):
+def test_a_view_rereads_a_log_replaced_during_its_start(bus, page, monkeypatch):
     page.add("observation", "old")
 
     def read_and_replace(*given):
@@ -393,22 +393,22 @@ def test_a_log_that_is_replaced_while_a_view_starts_is_read_again(bus, page, mon
 
 
 @pytest.mark.damages_the_log
-def test_a_log_that_is_trimmed_ahead_of_a_view_is_read_again(bus, page, view):
+def test_a_view_reloads_its_page_after_a_trim_ahead_of_it(bus, page, view):
     view.wait_for(page.add("observation", "first"))
     changes = view.changes()
-    with bus.feeds.feed(bus.core.log.shard("main")).lock:  # who reads the log gets no further than one chunk
-        for _ in range(2):  # which may be all that the first trim takes out
+    with bus.feeds.feed(bus.core.log.shard("main")).lock:  # the reader of the log gets no further than one chunk
+        for _ in range(2):  # the first trim may remove only that chunk
             for n in range(20):
                 page.add("observation", f"{n}")
             project(bus)
             send(bus, "XTRIM", keys_of(bus).log, "MAXLEN", 1)
-    assert "the log was trimmed" in resyncs(changes)
+    assert "the log was trimmed" in next_resync(changes)
     view.wait_for(page.add("observation", "last"))
     assert view.list(limit=None) == page.list(limit=None)
 
 
 @pytest.mark.damages_the_log
-def test_a_log_that_is_trimmed_behind_it_is_of_no_matter(bus, page, view):
+def test_a_trim_behind_a_view_changes_nothing(bus, page, view):
     for n in range(3):
         view.wait_for(page.add("observation", f"{n}"))
     changes = view.changes()
@@ -419,7 +419,7 @@ def test_a_log_that_is_trimmed_behind_it_is_of_no_matter(bus, page, view):
 
 
 @pytest.mark.damages_the_log
-def test_a_gap_in_the_log_is_gone_over_and_said(bus, page, view):
+def test_a_gap_in_the_log_causes_a_resync(bus, page, view):
     story = page.add("observation", "x")
     view.wait_for(story)
     changes, keys = view.changes(), keys_of(bus)
@@ -430,13 +430,13 @@ def test_a_gap_in_the_log_is_gone_over_and_said(bus, page, view):
     }  # fmt: skip
     send(bus, "XADD", keys.log, id, *(part for field in entry.items() for part in field))
     send(bus, "SET", keys.tail, f"{id}|behind")
-    assert "missing" in resyncs(changes)
+    assert "missing" in next_resync(changes)
     assert view.get(story.id) == page.get(story.id)
     assert view.get(story.id).links == ["goal-1"]
 
 
 @pytest.mark.damages_the_log
-def test_an_invalid_event_marks_its_observation_as_the_page_does(bus, page, view):
+def test_an_invalid_event_marks_its_observation_damaged(bus, page, view):
     story = page.add("observation", "x")
     changes = view.changes()
     view.wait_for(story)
@@ -472,7 +472,7 @@ def test_an_event_of_newer_code_stops_the_view(bus, page, view):
         another.active()
 
 
-def test_a_view_that_stopped_for_an_unforeseen_reason_says_so_in_every_read(bus, page, view, monkeypatch):
+def test_every_read_of_a_failed_view_raises_its_error(bus, page, view, monkeypatch):
     story = page.add("observation", "story")
     view.wait_for(story)
     changes = view.changes()
@@ -493,7 +493,7 @@ def test_a_view_that_stopped_for_an_unforeseen_reason_says_so_in_every_read(bus,
         assert contents(another.active()) == ["later", "story"]
 
 
-def test_a_view_that_cannot_restart_for_an_unforeseen_reason_says_so(bus, page, view, monkeypatch):
+def test_reads_raise_the_error_of_a_failed_restart(bus, page, view, monkeypatch):
     def broken(*_):
         raise RuntimeError("out of order")
 
@@ -507,7 +507,7 @@ def test_a_view_that_cannot_restart_for_an_unforeseen_reason_says_so(bus, page, 
         view.active()
 
 
-def test_a_view_goes_on_when_its_reader_of_the_log_is_in_order_again(page, view, monkeypatch):
+def test_a_view_recovers_with_its_reader_of_the_log(page, view, monkeypatch):
     view.wait_for(page.add("observation", "before"))
 
     def broken(*_):
@@ -521,7 +521,7 @@ def test_a_view_goes_on_when_its_reader_of_the_log_is_in_order_again(page, view,
     eventually(lambda: view.trouble is None)
 
 
-# -- what happens to the engine --------------------------------------------------------------------------------------
+# -- failures of the engine ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -532,7 +532,7 @@ def own_engine(short_directory):
 
 
 @pytest.mark.real
-def test_a_view_outlives_its_engine(own_engine):
+def test_a_view_survives_a_killed_engine(own_engine):
     with Bus.connect(f"embedded:{own_engine}", source="tester", appendfsync="always") as bus, bus.view() as view:
         first = bus.page().add("observation", "first")
         view.wait_for(first)
@@ -545,7 +545,7 @@ def test_a_view_outlives_its_engine(own_engine):
 
 
 @pytest.mark.real
-def test_a_view_of_a_stopped_engine_goes_on_from_memory_and_says_why(own_engine):
+def test_a_view_of_a_stopped_engine_answers_from_memory(own_engine):
     with Bus.connect(f"embedded:{own_engine}", source="tester") as bus, bus.view() as view:
         view.wait_for(bus.page().add("observation", "first"))
         server.stop(own_engine)

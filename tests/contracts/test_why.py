@@ -1,4 +1,4 @@
-"""Events say what they react to, and the trace they belong to."""
+"""The cause of an event, and the trace it belongs to."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from scratchbus.errors import InvalidField, InvalidPosition
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
-def test_every_event_made_inside_says_why(bus, page):
+def test_events_inside_because_have_its_cause_and_trace(bus, page):
     (seen,) = [page.add("observation", "x"), *bus.events()][1:]
     with because(seen, traceparent=TRACE):
         story = page.add("risk_alert", "y", dedupe_key="k")
@@ -24,7 +24,7 @@ def test_every_event_made_inside_says_why(bus, page):
     assert {(event.cause, event.traceparent) for event in events} == {(str(seen.position), TRACE)}
 
 
-def test_outside_there_is_no_reason(page):
+def test_events_outside_because_have_no_cause(page):
     with because("12-1"), because(traceparent=TRACE):
         inner = page.add("observation", "x")
     outer = page.add("observation", "y")
@@ -32,7 +32,7 @@ def test_outside_there_is_no_reason(page):
     assert [(event.cause, event.traceparent) for event in page.history(outer.id)] == [(None, None)]
 
 
-def test_a_reason_that_is_none_is_refused(page):
+def test_an_invalid_cause_or_trace_is_refused(page):
     with pytest.raises(InvalidPosition), because("yesterday"):
         page.add("observation", "x")
     with pytest.raises(InvalidField), because(traceparent="abc"):
@@ -56,7 +56,7 @@ def test_a_reason_that_is_none_is_refused(page):
         (7, None),
     ],
 )
-def test_a_trace_that_a_request_names_goes_on_and_what_is_none_is_ignored(page, sent, kept):
+def test_within_trace_keeps_a_valid_trace_and_ignores_others(page, sent, kept):
     with within_trace(sent):
         one = page.add("observation", "x")
     assert page.history(one.id)[0].traceparent == kept

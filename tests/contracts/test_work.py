@@ -1,4 +1,4 @@
-"""Competing workers: what is next, who has it, and what becomes of it."""
+"""Competing workers: the next job, its claim and its outcome."""
 
 import asyncio
 import threading
@@ -36,7 +36,7 @@ def last_event(bus) -> Any:
 
 
 def taken(page, **wanted):
-    """Claim all there is; return what it says."""
+    """Claim everything that matches; return the contents."""
     seen = []
     while (job := page.claim_next(**wanted)) is not None:
         seen.append(job.observation.content)
@@ -48,22 +48,22 @@ def last_reason(bus):
     return getattr(all_events(bus)[-1], "reason", None)
 
 
-def fails_in_its_block(job):
+def fail_in_its_block(job):
     with job:
         raise ValueError("no\nsuch thing")
 
 
-# -- what is next ---------------------------------------------------------------------------------------------------
+# -- picking --------------------------------------------------------------------------------------------------------
 
 
-def test_the_highest_priority_comes_first_then_the_newest(page):
+def test_jobs_are_picked_by_priority_then_newest_first(page):
     for type_ in ("observation", "risk_alert", "reminder"):
         for n in range(2):
             page.add(type_, f"{type_} {n}")
     assert taken(page) == [f"{type_} {n}" for type_ in ("risk_alert", "reminder", "observation") for n in (1, 0)]
 
 
-def test_what_is_picked_is_claimed(page, clock):
+def test_a_picked_observation_is_claimed(page, clock):
     added = page.add("observation", "x")
     job = page.claim_next(by="executor-1", ttl="10s")
     assert (job.id, job.fence, job.attempt) == (added.id, 1, 1)
@@ -72,7 +72,7 @@ def test_what_is_picked_is_claimed(page, clock):
     assert (job.observation.claim, job.observation.attempts, job.observation.version) == (job.claim, 1, 2)
 
 
-def test_what_waits_for_review_is_held_or_has_expired_is_left_out(page, clock):
+def test_only_free_active_observations_are_picked(page, clock):
     page.review(page.add("observation", "in review").id)
     page.claim(page.add("observation", "held").id, ttl="1h")
     page.add("observation", "expired", ttl="1s")
@@ -93,13 +93,13 @@ def test_only_the_wanted_types_and_tags_are_picked(page):
 
 
 @pytest.mark.parametrize("tag", ["a,b", "a|b", "100%", "%2C", "ü ß", ",", "|", "a:b#c"])
-def test_a_tag_is_found_whatever_it_is_made_of(page, tag):
+def test_tags_of_any_characters_are_matched(page, tag):
     page.add("observation", "another", tags=["a", "b", "%", "2C"])
     page.add("observation", "with it", tags=["first", tag, "last"])
     assert taken(page, tags=[tag]) == ["with it"]
 
 
-def test_tags_are_those_it_has_now(page):
+def test_picks_use_the_current_tags(page):
     one = page.add("observation", "x", tags=["old"])
     page.update(one.id, tags=["new"])
     assert page.claim_next(tags="old") is None
@@ -110,7 +110,7 @@ def test_tags_are_those_it_has_now(page):
     assert page.claim_next(tags="new") is None
 
 
-def test_nothing_there_is_none_and_writes_nothing(bus, page):
+def test_a_pick_without_jobs_is_none_and_writes_nothing(bus, page):
     assert page.claim_next() is None
     page.review(page.add("observation", "x").id)
     length = log_length(bus)
@@ -118,7 +118,7 @@ def test_nothing_there_is_none_and_writes_nothing(bus, page):
     assert log_length(bus) == length
 
 
-def test_bad_wishes_are_refused(bus, page):
+def test_bad_arguments_are_refused(bus, page):
     page.add("observation", "x")
     length = log_length(bus)
     with pytest.raises(UnknownType):
@@ -136,7 +136,7 @@ def test_bad_wishes_are_refused(bus, page):
     assert log_length(bus) == length
 
 
-def test_a_claim_that_lapsed_goes_to_the_next_with_a_new_fence(bus, page, clock):
+def test_a_lapsed_claim_is_picked_again_with_a_new_fence(bus, page, clock):
     page.add("observation", "x")
     first = page.claim_next(by="one", ttl="10s")
     assert page.claim_next(by="two") is None
@@ -151,8 +151,8 @@ def test_a_claim_that_lapsed_goes_to_the_next_with_a_new_fence(bus, page, clock)
 
 
 @pytest.mark.real
-def test_many_open_ones_are_looked_through(embedded_url, bus_name):
-    """More than one call of the script looks at."""
+def test_a_pick_searches_thousands_of_open_observations(embedded_url, bus_name):
+    """More than one call of the script can search."""
     with Bus.connect(embedded_url, bus=bus_name, source="tester", max_observations=10_000) as bus:
         page = bus.page()
         page.add("reminder", "far down")
@@ -167,7 +167,7 @@ def item(type_):
     return NewObservation(type=type_, content="x")
 
 
-def test_a_retry_gives_the_same_job(bus, page):
+def test_a_retry_returns_the_same_job(bus, page):
     page.add("observation", "x")
     first = page.claim_next(event_id="mine")
     page.add("observation", "y")
@@ -181,7 +181,7 @@ def test_a_retry_gives_the_same_job(bus, page):
         page.claim_next(event_id="mine", tags="a")
 
 
-def test_claims_of_other_kinds_are_no_attempts(page, clock):
+def test_plain_claims_do_not_count_as_attempts(page, clock):
     one = page.add("observation", "x")
     claim = page.claim(one.id, ttl="1m")
     page.claim(one.id, fence=claim.fence)
@@ -189,7 +189,7 @@ def test_claims_of_other_kinds_are_no_attempts(page, clock):
     assert page.get(one.id).attempts == 0
 
 
-def test_a_change_of_status_begins_the_count_anew(page, clock):
+def test_a_change_of_status_resets_the_attempts(page, clock):
     one = page.add("observation", "x")
     page.claim_next().fail("no")
     assert (page.get(one.id).attempts, page.get(one.id).not_before is None) == (1, False)
@@ -199,13 +199,13 @@ def test_a_change_of_status_begins_the_count_anew(page, clock):
     assert page.claim_next().attempt == 1
 
 
-# -- what becomes of a job ------------------------------------------------------------------------------------------
+# -- outcomes -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("verb", "status"), [("resolve", "resolved"), ("archive", "archived"), ("review", "pending_review")]
 )
-def test_a_job_is_closed_with_its_fence_and_gives_up_its_claim(page, verb, status):
+def test_closing_a_job_releases_its_claim(page, verb, status):
     one = page.add("observation", "x")
     job = page.claim_next()
     after = getattr(job, verb)(reason="because")
@@ -215,7 +215,7 @@ def test_a_job_is_closed_with_its_fence_and_gives_up_its_claim(page, verb, statu
     assert not job.is_lost
 
 
-def test_a_job_goes_on_after_an_update_or_a_link(page):
+def test_a_job_stays_claimed_after_an_update_or_a_link(page):
     page.add("observation", "x")
     job = page.claim_next()
     assert job.update(content="y").content == "y"
@@ -226,7 +226,7 @@ def test_a_job_goes_on_after_an_update_or_a_link(page):
         page.claim(job.id)
 
 
-def test_what_is_released_counts_as_not_tried(page):
+def test_a_released_job_does_not_count_as_an_attempt(page):
     page.add("observation", "x")
     job = page.claim_next()
     after = job.release()
@@ -234,7 +234,7 @@ def test_what_is_released_counts_as_not_tried(page):
     assert page.claim_next().attempt == 1
 
 
-def test_what_failed_rests_longer_each_time(page, clock):
+def test_the_delay_doubles_with_each_failed_attempt(page, clock):
     one = page.add("observation", "x")
     rests = []
     for attempt in range(1, 5):
@@ -247,21 +247,21 @@ def test_what_failed_rests_longer_each_time(page, clock):
     assert all(0.8 * 2**n <= rest <= 1.2 * 2**n for n, rest in enumerate(rests))
 
 
-def test_what_failed_rests_as_long_as_is_said(bus, page, clock):
+def test_a_failed_job_waits_for_the_given_delay(bus, page, clock):
     one = page.add("observation", "x")
     page.claim_next().fail("no\nway", delay="1h")
     assert page.get(one.id).not_before == clock.now + timedelta(hours=1)
     assert last_reason(bus) == "no way"
     clock.advance("59m")
     assert page.claim_next() is None
-    assert page.claim(one.id).fence == 2, "who asks for it by its id gets it"
+    assert page.claim(one.id).fence == 2, "a claim by id ignores the delay"
     page.release(one.id)
     clock.advance("1m")
     assert page.claim_next().id == one.id
 
 
 @pytest.mark.parametrize("at_once", [0, "0s"])
-def test_what_failed_does_not_rest_if_so_wanted(bus, page, at_once):
+def test_a_failed_job_with_a_delay_of_zero_is_free_at_once(bus, page, at_once):
     one = page.add("observation", "x")
     page.claim_next().fail("no", delay=at_once)
     again = page.claim_next()
@@ -274,7 +274,7 @@ def test_what_failed_does_not_rest_if_so_wanted(bus, page, at_once):
         assert next(jobs).id == one.id
 
 
-def test_the_last_attempt_sends_it_to_review(page, clock):
+def test_the_last_failed_attempt_sends_the_observation_to_review(page, clock):
     one = page.add("observation", "x")
     for _ in range(4):
         page.claim_next().fail("no", delay="1s")
@@ -285,7 +285,7 @@ def test_the_last_attempt_sends_it_to_review(page, clock):
     assert page.claim_next() is None
 
 
-def test_what_knows_no_review_rests_after_the_last_attempt(connect, tmp_path, clock):
+def test_a_type_without_review_is_delayed_after_the_last_attempt(connect, tmp_path, clock):
     file = tmp_path / "types.yaml"
     file.write_text(
         "lifecycles:\n  short:\n    statuses: {active: open, resolved: closed}\n    initial: [active]\n"
@@ -304,9 +304,9 @@ def test_what_knows_no_review_rests_after_the_last_attempt(connect, tmp_path, cl
     assert page.get(one.id).not_before > clock.now + timedelta(seconds=30)
 
 
-def test_a_job_that_raises_fails_and_one_without_an_outcome_too(bus, page, clock):
+def test_a_job_fails_on_an_error_or_without_an_outcome(bus, page, clock):
     one = page.add("observation", "x")
-    fails_in_its_block(page.claim_next())
+    fail_in_its_block(page.claim_next())
     assert last_reason(bus) == "ValueError: no such thing"
     clock.advance("5s")
     with page.claim_next():
@@ -323,7 +323,7 @@ def test_a_job_that_raises_fails_and_one_without_an_outcome_too(bus, page, clock
 # -- workers --------------------------------------------------------------------------------------------------------
 
 
-def test_work_hands_out_one_job_after_the_other(bus, page):
+def test_work_yields_one_job_after_another(bus, page):
     for n in range(3):
         page.add("observation", f"{n}")
     seen = []
@@ -339,7 +339,7 @@ def test_work_hands_out_one_job_after_the_other(bus, page):
 
 
 def late_once(monkeypatch):
-    """Have the first pick take longer than its claim lasts."""
+    """Make the first pick take longer than its claim lasts."""
     pick, late = claiming.pick, [3600.0, 0.0, 0.0]
 
     def slow(*given, **more):
@@ -349,7 +349,7 @@ def late_once(monkeypatch):
     monkeypatch.setattr(agenda, "pick", slow)
 
 
-def test_a_job_whose_claim_is_over_before_it_is_there_is_given_back_untried(bus, page, monkeypatch):
+def test_a_job_whose_claim_ended_during_the_pick_is_released(bus, page, monkeypatch):
     late_once(monkeypatch)
     page.add("risk_alert", "x")
     with bus.work("w") as jobs:
@@ -358,7 +358,7 @@ def test_a_job_whose_claim_is_over_before_it_is_there_is_given_back_untried(bus,
     assert kinds(bus)[1:] == ["claimed", "released", "claimed", "released"]
 
 
-async def test_so_it_is_under_asyncio(engine, bus_name, monkeypatch):
+async def test_an_async_job_whose_claim_ended_during_the_pick_is_released(engine, bus_name, monkeypatch):
     late_once(monkeypatch)
     async with await AsyncBus.connect(engine.url, source="aio", bus=bus_name, shards=engine.shards) as bus:
         await bus.page("main").add("risk_alert", "x")
@@ -367,7 +367,7 @@ async def test_so_it_is_under_asyncio(engine, bus_name, monkeypatch):
 
 
 @pytest.mark.engines(*ONE)
-def test_two_workers_never_have_the_same(connect):
+def test_workers_never_share_a_job(connect):
     page = connect().page()
     page.add_many([item("observation") for _ in range(60)])
     seen, lock = [], threading.Lock()
@@ -396,7 +396,7 @@ def test_two_workers_never_have_the_same(connect):
     assert sum(event.kind == "claimed" for event in all_events(connect())) == 60
 
 
-def test_over_all_pages_the_highest_priority_comes_first(connect):
+def test_jobs_of_all_pages_are_ordered_by_priority(connect):
     bus = connect()
     bus.page("one").add("reminder", "3")
     bus.page("two").add("risk_alert", "1")
@@ -418,7 +418,7 @@ def handled(bus, count, **wanted):
     return seen
 
 
-def test_pages_narrow_the_work(connect):
+def test_work_can_be_limited_to_pages(connect):
     bus = connect()
     for name in ("one", "two", "three"):
         bus.page(name).add("observation", name)
@@ -426,7 +426,7 @@ def test_pages_narrow_the_work(connect):
     assert handled(bus, 1, pages="two") == ["two"]
 
 
-def test_a_page_that_comes_into_being_is_worked_on(connect):
+def test_work_includes_new_pages(connect):
     bus = connect()
     with working(bus) as (seen, _):
         for n in range(3):
@@ -435,8 +435,8 @@ def test_a_page_that_comes_into_being_is_worked_on(connect):
     assert seen == ["0", "1", "2"]
 
 
-class working:  # noqa: N801  # it reads as what it is
-    """Work in a thread, resolving all; what was handled so far, and what ended it."""
+class working:  # noqa: N801  # used like a function
+    """Work in a thread; yield the contents it has handled, and the error that ended it, if any."""
 
     def __init__(self, bus, handle=lambda job: job.resolve(), **wanted):
         self.jobs, self.seen, self.ended = bus.work("executors", **wanted), [], []
@@ -450,7 +450,7 @@ class working:  # noqa: N801  # it reads as what it is
                     with job:
                         self.handle(job)
                         self.seen.append(job.observation.content)
-        except Exception as error:  # whatever it is, the test is about it
+        except Exception as error:  # checked by the test
             self.ended.append(error)
 
     def __enter__(self):
@@ -463,7 +463,7 @@ class working:  # noqa: N801  # it reads as what it is
         assert not self.thread.is_alive()
 
 
-def test_an_idle_worker_wakes_for_each_thing_that_frees_work(bus, page):
+def test_an_idle_worker_wakes_for_additions_updates_and_reopens(bus, page):
     with working(bus, pages="main", tags="go") as (seen, _):
         page.add("observation", "added", tags=["go"])
         eventually(lambda: seen == ["added"])
@@ -476,7 +476,7 @@ def test_an_idle_worker_wakes_for_each_thing_that_frees_work(bus, page):
     assert len(seen) == 3
 
 
-def test_an_idle_worker_wakes_when_a_claim_is_given_back_or_lapses(bus, page):
+def test_an_idle_worker_wakes_when_a_claim_is_released_or_lapses(bus, page):
     held = page.add("observation", "held")
     claim = page.claim(held.id, by="someone", ttl="1h")
     with working(bus) as (seen, _):
@@ -488,7 +488,7 @@ def test_an_idle_worker_wakes_when_a_claim_is_given_back_or_lapses(bus, page):
         eventually(lambda: seen == ["lapsing"])
 
 
-def test_what_failed_is_tried_again_when_it_has_rested(bus, page):
+def test_a_failed_job_is_retried_after_its_delay(bus, page):
     page.add("observation", "x")
     tries = []
 
@@ -503,7 +503,7 @@ def test_what_failed_is_tried_again_when_it_has_rested(bus, page):
     assert tries == [1, 2, 3]
 
 
-def test_a_handler_that_always_fails_leaves_it_to_review(bus, page):
+def test_a_job_that_always_fails_goes_to_review(bus, page):
     one = page.add("observation", "x")
 
     def handle(job):
@@ -514,8 +514,8 @@ def test_a_handler_that_always_fails_leaves_it_to_review(bus, page):
     assert page.get(one.id).reason == "gave up after 3 attempts: ValueError: never"
 
 
-def next_in_a_moment(jobs):
-    """Return the next job, or None when there is none soon."""
+def next_soon(jobs):
+    """Return the next job, or None if there is none soon."""
     timer = threading.Timer(0.3, jobs.close)
     timer.start()
     job = next(jobs, None)
@@ -523,7 +523,7 @@ def next_in_a_moment(jobs):
     return job
 
 
-def test_what_its_workers_vanish_with_is_given_up(bus, page, clock):
+def test_a_job_whose_workers_vanish_goes_to_review(bus, page, clock):
     one = page.add("observation", "deadly")
     for _ in range(2):
         assert page.claim_next(ttl="10s").id == one.id
@@ -534,14 +534,14 @@ def test_what_its_workers_vanish_with_is_given_up(bus, page, clock):
         first.resolve()
         page.add("observation", "another", tags=["newer"])
         next(jobs).resolve()
-        assert next_in_a_moment(jobs) is None
+        assert next_soon(jobs) is None
     assert first.observation.content == "harmless"
     given_up = page.get(one.id)
     assert (given_up.status, given_up.claim) == ("pending_review", None)
     assert given_up.reason == "gave up after 2 attempts: its workers vanished"
 
 
-def test_a_job_left_behind_has_failed_when_the_next_one_is_asked_for(bus, page, clock):
+def test_asking_for_the_next_job_fails_an_unfinished_one(bus, page, clock):
     page.add("observation", "x")
     page.add("risk_alert", "y")
     with bus.work("executors") as jobs:
@@ -551,7 +551,7 @@ def test_a_job_left_behind_has_failed_when_the_next_one_is_asked_for(bus, page, 
         assert page.get(first.id).claim is None
 
 
-def test_leaving_gives_back_and_an_exception_fails(bus, page):
+def test_leaving_work_releases_its_job_and_an_exception_fails_it(bus, page):
     one = page.add("observation", "x")
     with bus.work("executors") as jobs:
         next(jobs)
@@ -561,7 +561,7 @@ def test_leaving_gives_back_and_an_exception_fails(bus, page):
     assert (page.get(one.id).claim, page.get(one.id).attempts) == (None, 1)
 
 
-def test_a_claim_is_prolonged_while_the_handler_is_at_it(bus, page):
+def test_a_claim_is_renewed_while_its_handler_runs(bus, page):
     one = page.add("observation", "x")
     with bus.work("executors", ttl="6s") as jobs:
         job = next(jobs)
@@ -572,7 +572,7 @@ def test_a_claim_is_prolonged_while_the_handler_is_at_it(bus, page):
     assert page.get(one.id).fence == 1
 
 
-def test_a_handler_that_never_ends_loses_its_job(bus, connect, page):
+def test_a_hung_handler_loses_its_job(bus, connect, page):
     page.add("observation", "x")
     with bus.work("executors", ttl="200ms", handler_timeout="300ms") as jobs:
         slow = next(jobs)
@@ -585,7 +585,7 @@ def test_a_handler_that_never_ends_loses_its_job(bus, connect, page):
             taken.resolve()
 
 
-def test_work_stops_when_it_is_told_to(bus, page):
+def test_work_ends_at_a_stop(bus, page):
     stop = threading.Event()
     thread = threading.Thread(target=bus.work("executors").run, args=(lambda job: None, stop))
     thread.start()
@@ -600,7 +600,7 @@ def test_closing_ends_the_iteration(bus, page):
     assert ended == []
 
 
-def test_after_a_flush_the_new_log_is_worked_on(connect):
+def test_work_continues_on_the_new_log_after_a_flush(connect):
     bus = connect()
     with working(bus) as (seen, ended):
         bus.page().add("observation", "before")
@@ -611,7 +611,7 @@ def test_after_a_flush_the_new_log_is_worked_on(connect):
     assert ended == []
 
 
-def test_a_worker_waits_for_an_engine_that_is_away(bus, page, monkeypatch, capsys):
+def test_a_worker_waits_for_an_unreachable_engine(bus, page, monkeypatch, capsys):
     real, away = claiming.pick, [3]
 
     def pick(*args, **named):
@@ -627,7 +627,7 @@ def test_a_worker_waits_for_an_engine_that_is_away(bus, page, monkeypatch, capsy
     assert ended == []
 
 
-def test_time_goes_on_for_what_is_being_worked_on(bus, page, clock):
+def test_a_claimed_observation_can_expire(bus, page, clock):
     one = page.add("observation", "x", ttl="1m")
     job = page.claim_next(ttl="1h")
     clock.advance("2m")
@@ -637,7 +637,7 @@ def test_time_goes_on_for_what_is_being_worked_on(bus, page, clock):
     assert page.get(one.id).reason_code == "expired"
 
 
-async def test_asyncio_workers_do_the_same(engine, bus_name, connect):
+async def test_async_workers_behave_the_same(engine, bus_name, connect):
     page = connect().page()
     for n in range(6):
         page.add("observation", f"{n}")
@@ -665,7 +665,7 @@ async def test_asyncio_workers_do_the_same(engine, bus_name, connect):
         assert job is None
 
 
-def test_what_becomes_of_jobs_is_counted_for_metrics(bus, page):
+def test_outcomes_of_jobs_are_counted_for_metrics(bus, page):
     before = dict(counts.jobs)
     for number in range(3):
         page.add("observation", f"{number}")

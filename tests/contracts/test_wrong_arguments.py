@@ -1,4 +1,4 @@
-"""Whatever is given in the place of whatever argument, the answer is an error of the tree, and says what to do."""
+"""Any wrong value of any argument raises a ScratchbusError with a message of one line."""
 
 import inspect
 import math
@@ -15,7 +15,7 @@ from scratchbus.work import Work
 
 pytestmark = [
     pytest.mark.engines("embedded"),  # arguments are checked before any engine is asked
-    pytest.mark.damages_the_log,  # some of what is accepted is odd: `test_bounds` reads it
+    pytest.mark.damages_the_log,  # some accepted values are odd; `test_bounds` reads them
 ]
 
 
@@ -32,26 +32,26 @@ WRONG = {
     "None": None,
     "True": True,
     "zero": 0,
-    "less than nothing": -1,
+    "negative": -1,
     "a number": 5,
     "2**53": 2**53,
     "2**64": 2**64,
-    "beyond all measure": 10**5000,
+    "5,000 digits": 10**5000,
     "a fraction": 1.5,
     "nan": math.nan,
     "inf": math.inf,
     "bytes": b"x",
     "empty": "",
     "a text": "x",
-    "a place": "1-1",
-    "a far place": "999999999999999-999999999999999",
-    "many places": "1-1," * 50,
-    "half a character": "\ud800",
+    "a position": "1-1",
+    "a far position": "999999999999999-999999999999999",
+    "many positions": "1-1," * 50,
+    "a surrogate": "\ud800",
     "NUL": "\0",
     "long": "9" * 10_000,
     "a list": [5],
-    "a list of halves": ["\ud800"],
-    "no list": [],
+    "a list of surrogates": ["\ud800"],
+    "an empty list": [],
     "unhashable": [["x"]],
     "a mapping": {"a": 5},
     "a mapping of numbers": {1: 2},
@@ -65,14 +65,14 @@ WRONG = {
     "a type": str,
 }
 
-SOME = ("None", "2**64", "a fraction", "half a character", "a list of halves", "deep inside", "an object")
-"""For the asyncio facade, from which the other is generated: one parser serves both, a signature is either's own."""
+SOME = ("None", "2**64", "a fraction", "a surrogate", "a list of surrogates", "deep inside", "an object")
+"""Enough for the asyncio facade: both facades share their parsers, and differ in their signatures alone."""
 
 SKIPPED = {"stop", "follow", "progress", "counter", "ask", "self", "unknown", "changes"}
-"""What is called or waited for, and not a value."""
+"""Arguments that are called or waited for."""
 
 
-ID = "the id of an observation that is there"
+ID = "the id of an existing observation"
 
 OPERATIONS: dict[str, dict[str, dict[str, Any]]] = {
     "bus": {
@@ -215,7 +215,7 @@ OPERATIONS: dict[str, dict[str, dict[str, Any]]] = {
         "history": {"namespace": ["a"], "key": "k"},
     },
 }
-"""Each operation, by what it is a method of, with arguments that it accepts."""
+"""Each operation, by the object it is a method of, with arguments that it accepts."""
 
 
 def operations(bus, id):
@@ -227,14 +227,14 @@ def operations(bus, id):
         "files": bus.files("s"), "items": bus.items("s"),
     }  # fmt: skip
     return {
-        f"{room}.{name}": (getattr(homes[room], name), {key: id if each is ID else each for key, each in good.items()})
-        for room, methods in OPERATIONS.items()
+        f"{home}.{name}": (getattr(homes[home], name), {key: id if each is ID else each for key, each in good.items()})
+        for home, methods in OPERATIONS.items()
         for name, good in methods.items()
     }
 
 
 def calls(bus, name, id, labels=tuple(WRONG)):
-    """Yield every call of an operation with one wrong argument: what says which it is, the operation, its arguments."""
+    """Yield each call of an operation with one wrong argument: its label, the operation, its arguments."""
     operation, good = operations(bus, id)[name]
     parameters = inspect.signature(operation).parameters
     extra = {"content", "status", "tags", "context", "confidence", "expires_at"} if name == "page.update" else set()
@@ -250,7 +250,7 @@ def calls(bus, name, id, labels=tuple(WRONG)):
 
 
 def use(result):
-    """Use what an operation returned, as far as that does not wait for what never comes."""
+    """Use the result of an operation, unless that would wait forever."""
     if isinstance(result, GeneratorType):
         list(result)
     elif isinstance(result, Subscription):
@@ -281,10 +281,10 @@ def inhabited_bus(connect):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("room", OPERATIONS)
-def test_a_wrong_argument_is_an_error_of_the_tree(inhabited_bus, room):
+@pytest.mark.parametrize("home", OPERATIONS)
+def test_a_wrong_argument_raises_a_scratchbus_error(inhabited_bus, home):
     problems, id = [], inhabited_bus.page().list()[-1].id
-    for name in [each for each in operations(inhabited_bus, id) if each.startswith(f"{room}.")]:
+    for name in [each for each in operations(inhabited_bus, id) if each.startswith(f"{home}.")]:
         for label, operation, positional, given in calls(inhabited_bus, name, id):
             try:
                 use(operation(*positional, **given))
@@ -294,12 +294,12 @@ def test_a_wrong_argument_is_an_error_of_the_tree(inhabited_bus, room):
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("room", OPERATIONS)
-async def test_a_wrong_argument_of_the_asyncio_facade_is_an_error_of_the_tree(engine_url, connect, bus_name, room):
-    problems, _ = [], connect()  # which leaves nothing behind
+@pytest.mark.parametrize("home", OPERATIONS)
+async def test_a_wrong_argument_of_the_async_facade_raises_a_scratchbus_error(engine_url, connect, bus_name, home):
+    problems, _ = [], connect()  # which deletes the bus after the test
     async with await AsyncBus.connect(engine_url, source="tester", bus=bus_name) as bus:
         known = await bus.page().add("observation", "x")
-        for name in [each for each in operations(bus, known.id) if each.startswith(f"{room}.")]:
+        for name in [each for each in operations(bus, known.id) if each.startswith(f"{home}.")]:
             for label, operation, positional, given in calls(bus, name, known.id, SOME):
                 try:
                     result = operation(*positional, **given)
@@ -316,7 +316,7 @@ async def test_a_wrong_argument_of_the_asyncio_facade_is_an_error_of_the_tree(en
 @pytest.mark.parametrize(
     "setting", ["url", "source", "config", "instance", "shards", "default_expiration", "log_level"]
 )
-def test_a_wrong_setting_is_an_error_of_the_tree(setting):
+def test_a_wrong_setting_raises_a_scratchbus_error(setting):
     problems = []
     for label, wrong in WRONG.items():
         if (setting, label) == ("url", "long"):
@@ -329,7 +329,7 @@ def test_a_wrong_setting_is_an_error_of_the_tree(setting):
 
 
 @pytest.mark.parametrize("argument", ["cause", "traceparent"])
-def test_a_wrong_reason_is_an_error_of_the_tree(argument):
+def test_a_wrong_cause_raises_a_scratchbus_error(argument):
     problems = []
     for label, wrong in WRONG.items():
         try:
