@@ -38,7 +38,7 @@ from scratchbus.readmodel import rebuild_lease as leases
 from scratchbus.readmodel import snapshots
 from scratchbus.readmodel.catch_up import catch_up
 from tests.clock import Clock
-from tests.contracts.test_verifying import live
+from tests.contracts.test_verify import live
 from tests.inspection import archive, documents, entries, heads, keys_of, outdate, project, send
 from tests.waiting import eventually
 

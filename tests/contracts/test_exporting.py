@@ -13,7 +13,7 @@ from scratchbus.archive.importing import import_events
 from scratchbus.engine.steps import Call
 from scratchbus.errors import CodeTooOld, InvalidExport, NotEmpty
 from scratchbus.eventlog.raw_entries import entry_fields
-from tests.contracts.test_verifying import live
+from tests.contracts.test_verify import live
 from tests.engines import ONE
 from tests.inspection import assert_sound, documents, entries, heads, keys_of, project, send
 

@@ -14,7 +14,7 @@ from scratchbus import Bus
 from scratchbus.errors import CodeTooOld, InvalidExport, NotFound
 from tests.contracts.test_exporting import export
 from tests.contracts.test_import_refusals import assert_untouched
-from tests.contracts.test_verifying import live
+from tests.contracts.test_verify import live
 from tests.engines import NewBus
 from tests.inspection import assert_sound, project
 

@@ -22,7 +22,7 @@ from scratchbus.eventlog.index_tables import (
 )
 from scratchbus.eventlog.unchanged import write_if_unchanged
 from scratchbus.readmodel.short_ids import whole_id
-from tests.contracts.test_paging import fill, names_of, overtake_a_write, page_all_out
+from tests.contracts.test_paging_out import fill, names_of, overtake_a_write, page_all_out
 from tests.engines import ALL
 from tests.inspection import archive, assert_sound, documents, keys_of, project, send
 

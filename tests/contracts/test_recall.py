@@ -140,7 +140,7 @@ def test_newer_and_more_urgent_items_rank_first_among_equals(bus, page, clock):
         clock.advance("1h")
     found = bus.recall("gate")
     assert {reasons(each)["words"].rank for each in found} == {1}
-    assert [each.text[-1] for each in found][-1] == "0"  # neither newer nor more urgent than any
+    assert [each.text[-1] for each in found][-1] == "0"  # neither newer nor more urgent than another
     assert [reasons(each)["freshness"].rank for each in sorted(found, key=lambda each: each.text)] == [3, 2, 1]
     assert [reasons(each)["priority"].rank for each in sorted(found, key=lambda each: each.text)] == [2, 1, 2]
 

@@ -8,7 +8,7 @@ import pytest
 
 from scratchbus import Bus
 from tests.contracts.test_exporting import export
-from tests.contracts.test_verifying import live
+from tests.contracts.test_verify import live
 from tests.faults import importers
 from tests.faults.processes import Crew
 from tests.faults.servers import Server

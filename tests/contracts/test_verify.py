@@ -201,7 +201,7 @@ def test_any_change_of_any_key_is_found(scene: Bus) -> None:
             where = tampered(scene, key, before, *commands)
             assert where, f"{name}: {what} was not found"
             if kind in ("hash", "zset"):
-                # An entry missing from an index may be paged out, so the finding may name that key.
+                # An entry missing from an index may be paged out, so the finding may be of the paged-out entries.
                 assert any(each.startswith(key) or ":paged:" in each for each in where), (name, what, where)
         assert set(scene.verify().findings) == before, f"{name} was not restored"
     assert tried == {"hash", "zset", "string", "stream"}

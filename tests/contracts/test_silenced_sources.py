@@ -40,7 +40,7 @@ def contents(page):
 
 @pytest.fixture
 def differences(bus, silent):
-    """Return what would differ, by content."""
+    """Return how the page differs without the silenced source, by content."""
 
     def find(page):
         now = page.as_of(bus.position())

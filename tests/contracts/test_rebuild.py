@@ -25,7 +25,7 @@ pytestmark = pytest.mark.engines(*ONE)
 
 
 def fill(page, count=30):
-    """Add observations and change them: resolve, clear, claim, link, rest on others."""
+    """Add observations; resolve, clear, claim and link some, and add one that rests on another."""
     added = page.add_many(
         [
             NewObservation(type="observation", content=f"{n}", tags=[f"t{n % 3}"], owner=f"o{n % 2}")
@@ -246,7 +246,7 @@ def test_older_state_asks_for_a_rebuild_and_newer_state_for_an_upgrade(bus, page
     Checkpoint.parse.cache_clear()
     with pytest.raises(CodeTooOld, match="upgrade"):
         page.list()
-    bus.rebuild()  # the way back
+    bus.rebuild()  # back to the older form
     assert [one.content for one in page.list()] == ["one"]
 
 
@@ -260,7 +260,7 @@ def newer_code(bus, page, monkeypatch):
         yield
     Checkpoint.parse.cache_clear()
     with suppress(PositionLost):
-        bus.rebuild()  # the way back
+        bus.rebuild()  # back to the older form
 
 
 def test_connecting_rebuilds_older_state(newer_code, connect, capfd):
