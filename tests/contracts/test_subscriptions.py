@@ -652,18 +652,6 @@ def test_a_subscription_can_be_closed_after_its_bus(connect):
     assert status_of(connect()).lag <= 2
 
 
-def test_the_status_says_how_far_behind_it_is(bus, page):
-    fill(page, 3)
-    with bus.subscribe("router", pages=["main"]) as deliveries:
-        assert contents(deliveries, 1) == ["0"]
-        held = status_of(bus)
-        assert held.holder.startswith("tester@")
-        assert held.until is not None
-    left = status_of(bus)
-    assert (left.lag, left.holder, left.until, left.dead_letters) == (2, None, None, 0)
-    assert left.lag_seconds >= 0
-
-
 def public(cls):
     return {
         name: list(inspect.signature(value).parameters)
