@@ -111,7 +111,7 @@ def test_log_readers_skip_poison(bus, page):
     assert [event.kind for event in page.history(story.id)] == ["added", "status_changed"]
 
 
-def test_reads_and_projectors_fold_over_a_gap(bus, page, caplog):
+def test_reads_and_projectors_fold_over_a_gap_and_log_it(bus, page, capfd):
     stories = [page.add("observation", f"{n}") for n in range(4)]
     keys = keys_of(bus)
     send(bus, "XDEL", keys.log, stories[1].position.stream_id)
@@ -119,6 +119,7 @@ def test_reads_and_projectors_fold_over_a_gap(bus, page, caplog):
     project(bus)
     assert [one.content for one in page.list()] == ["3", "2", "0"]
     assert len(all_events(bus)) == 3
+    assert "gap in the log" in capfd.readouterr().err
 
 
 def test_a_history_with_a_gap_says_trimmed_or_deleted(bus, page):

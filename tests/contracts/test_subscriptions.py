@@ -649,7 +649,7 @@ def test_a_subscription_can_be_closed_after_its_bus(connect):
     assert contents(deliveries, 1) == ["0"]
     bus.close()
     deliveries.close()
-    assert status_of(connect()).lag <= 2
+    assert status_of(connect()).lag in (1, 2)  # the ack may not have been written
 
 
 def public(cls):

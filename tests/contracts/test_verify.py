@@ -126,6 +126,15 @@ def test_unfolded_events_are_no_findings(bus: Bus, page) -> None:
     assert bus.verify().findings == []
 
 
+@pytest.mark.damages_the_log
+def test_damage_of_an_unfolded_observation_is_found(bus: Bus, page) -> None:
+    live(bus)
+    project(bus)
+    late = page.add("observation", "late")
+    send(bus, "HDEL", keys_of(bus).heads("main"), late.id)
+    assert {finding.kind for finding in bus.verify().findings} == {"head"}
+
+
 def test_a_bus_is_sound_while_and_after_its_log_is_archived(
     connect: Callable[..., Bus], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

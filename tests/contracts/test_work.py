@@ -611,7 +611,7 @@ def test_work_continues_on_the_new_log_after_a_flush(connect):
     assert ended == []
 
 
-def test_a_worker_waits_for_an_unreachable_engine(bus, page, monkeypatch, capsys):
+def test_a_worker_waits_for_an_unreachable_engine(bus, page, monkeypatch):
     real, away = claiming.pick, [3]
 
     def pick(*args, **named):
