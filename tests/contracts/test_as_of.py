@@ -1,4 +1,4 @@
-"""A page as it was: at any moment, whatever has happened since, and however it is found out."""
+"""`page.as_of`: the page at a position or time, computed in every way."""
 
 import threading
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.engines(*ONE)
 
 @pytest.fixture(params=WAYS)
 def way(request) -> Iterator[str]:
-    """In which way the past is found out."""
+    """How the past is computed."""
     with only(request.param):
         yield request.param
 
@@ -41,7 +41,7 @@ def contents(observations):
     return [one.content for one in observations]
 
 
-def test_a_page_is_as_it_was(page, way):
+def test_as_of_returns_the_page_at_a_position(page, way):
     first = page.add("risk_alert", "first", tags=["a"], dedupe_key="k")
     second = page.add("observation", "second")
     then = second.position
@@ -58,7 +58,7 @@ def test_a_page_is_as_it_was(page, way):
     assert (past.name, past.position, past.at) == ("main", then, second.updated_at)
 
 
-def test_what_is_not_folded_yet_is_told_apart_too(bus, page, way):
+def test_as_of_handles_unfolded_events(bus, page, way):
     first = page.add("observation", "first")
     project(bus)
     second = page.add("observation", "second")
@@ -66,7 +66,7 @@ def test_what_is_not_folded_yet_is_told_apart_too(bus, page, way):
     assert page.as_of(second.position).list() == [second, first]
 
 
-def test_it_does_not_change_as_the_log_goes_on(bus, page, way):
+def test_past_page_does_not_change_with_new_events(bus, page, way):
     first, second = page.add("observation", "first"), page.add("observation", "second")
     past = page.as_of(bus.position())
     for _ in range(2):
@@ -79,7 +79,7 @@ def test_it_does_not_change_as_the_log_goes_on(bus, page, way):
     assert past.list(status="active") == [second, first]
 
 
-def test_every_moment_of_a_busy_page_is_the_fold_up_to_it(connect, clock, way):
+def test_every_past_page_equals_the_fold_up_to_it(connect, clock, way):
     bus = connect(max_observations=5)
     page, other = bus.page(), bus.page("other")
     for n in range(6):
@@ -97,7 +97,7 @@ def test_every_moment_of_a_busy_page_is_the_fold_up_to_it(connect, clock, way):
         assert_reads_as(past, wanted)
 
 
-def test_a_batch_has_happened_as_a_whole_or_not_yet(page, way):
+def test_as_of_a_batch_item_includes_the_whole_batch(page, way):
     before = page.add("observation", "before")
     batch = page.add_many([NewObservation(type="observation", content=f"{n}") for n in range(3)])
     page.add("observation", "after")
@@ -108,7 +108,7 @@ def test_a_batch_has_happened_as_a_whole_or_not_yet(page, way):
     assert contents(page.as_of(before.position).list()) == ["before"]
 
 
-def test_a_moment_is_named_by_a_position_a_time_or_the_text_of_one(bus, page, clock, way):
+def test_as_of_accepts_positions_times_and_their_text(bus, page, clock, way):
     first = page.add("observation", "first")
     token = bus.position()
     clock.advance("1h")
@@ -123,7 +123,7 @@ def test_a_moment_is_named_by_a_position_a_time_or_the_text_of_one(bus, page, cl
         assert page.as_of(when).list() == page.as_of(when).active() == [], when
 
 
-def test_what_had_expired_by_then_is_judged_by_that_moment(bus, page, clock, way):
+def test_as_of_applies_expiry_and_claims_at_that_time(bus, page, clock, way):
     short = page.add("observation", "short", ttl="1m")
     held = page.add("observation", "held")
     page.claim(held.id, ttl="30s")
@@ -140,7 +140,7 @@ def test_what_had_expired_by_then_is_judged_by_that_moment(bus, page, clock, way
     assert late.list(status="archived") == [late.get(short.id)]
 
 
-def test_a_position_on_another_shard_counts_by_its_time(connect, clock):
+def test_position_on_another_shard_counts_by_its_time(connect, clock):
     bus = connect(shards=4)
     here, there = (
         bus.page("main"),
@@ -161,7 +161,7 @@ def _shard(bus, page):
     return bus.core.log.shard(page.name)
 
 
-def test_its_history_ends_there(page, way):
+def test_history_of_a_past_page_ends_at_its_position(page, way):
     one = page.add("observation", "x")
     then = page.update(one.id, content="y").position
     later = page.resolve(one.id)
@@ -173,7 +173,7 @@ def test_its_history_ends_there(page, way):
         past.history(other.id)
 
 
-def test_two_moments_differ_by_what_was_added_changed_and_gone(bus, page, way):
+def test_diff_lists_added_changed_and_gone_observations(bus, page, way):
     gone, changed = page.resolve(page.add("observation", "gone").id), page.add("observation", "changed", tags=["a"])
     page.add("observation", "the same")
     before = page.as_of(bus.position())
@@ -196,22 +196,22 @@ def test_two_moments_differ_by_what_was_added_changed_and_gone(bus, page, way):
 # -- bad input -------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_no_moment_is_refused(bus, page, clock):
+def test_invalid_and_future_times_are_refused(bus, page, clock):
     page.add("observation", "x")
     for when in ("someday", "12", "", "1-2-3", 12, None, 1.5):
         with pytest.raises(InvalidPosition, match="neither a position nor a time"):
             page.as_of(when)
     with pytest.raises(InvalidPosition, match="is in the future; the engine has"):
         page.as_of(clock.now + timedelta(minutes=1))
-    assert contents(page.as_of(clock.now + timedelta(milliseconds=900)).list()) == ["x"], "clocks may be a little apart"
+    assert contents(page.as_of(clock.now + timedelta(milliseconds=900)).list()) == ["x"], "tolerates clock skew"
 
 
-def test_a_position_of_another_bus_is_refused(bus, page):
+def test_position_of_another_bus_is_refused(bus, page):
     one = page.add("observation", "x")
     place = one.position
-    for strange in (place._replace(seq=place.seq + 1), place._replace(ms=place.ms + 9999)):
+    for unknown in (place._replace(seq=place.seq + 1), place._replace(ms=place.ms + 9999)):
         with pytest.raises(LogRewound, match=r"the log ends at .* of another bus"):
-            page.as_of(strange)
+            page.as_of(unknown)
     with pytest.raises(LogRewound, match="has no event at"):
         page.as_of(place._replace(ms=place.ms - 1))
     with pytest.raises(InvalidPosition, match=f"is on shard 7; the bus has {bus.core.log.shards}"):
@@ -221,7 +221,7 @@ def test_a_position_of_another_bus_is_refused(bus, page):
 
 
 @pytest.mark.damages_the_log
-def test_a_position_that_was_trimmed_is_lost(bus, page, way):
+def test_trimmed_position_raises_position_lost(bus, page, way):
     early = page.add("observation", "early")
     kept = [page.add("observation", f"{n}") for n in range(3)]
     keys = keys_of(bus)
@@ -235,7 +235,7 @@ def test_a_position_that_was_trimmed_is_lost(bus, page, way):
 
 @pytest.mark.damages_the_log
 @pytest.mark.parametrize("is_folded", [True, False])
-def test_a_moment_before_a_gap_is_refused_and_one_after_it_shows_what_the_page_shows(bus, page, is_folded):
+def test_as_of_is_refused_before_a_gap_and_matches_the_page_after_it(bus, page, is_folded):
     early, gone, after = (page.add("observation", f"{n}") for n in range(3))
     if is_folded:
         project(bus)
@@ -248,7 +248,7 @@ def test_a_moment_before_a_gap_is_refused_and_one_after_it_shows_what_the_page_s
     assert [one.content for one in page.as_of(after.position).list()] == contents
 
 
-def test_reads_refuse_what_the_page_refuses(page, way):
+def test_past_page_refuses_the_same_arguments_as_the_page(page, way):
     past = page.as_of(page.add("observation", "x").position)
     with pytest.raises(UnknownType):
         past.list(type="risk_alrt")
@@ -258,20 +258,20 @@ def test_reads_refuse_what_the_page_refuses(page, way):
         past.get("nonsense")
 
 
-# -- what it costs ---------------------------------------------------------------------------------------------------
+# -- cost ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def fetched(bus):
-    """The bodies of events that each answer of the engine had."""
+    """The number of event bodies in each reply of the engine."""
     counts = []
 
-    def weighing(_, send):
+    def counting(_, send):
         replies = send()
         counts.append(_bodies(replies))
         return replies
 
-    with interposed(bus, weighing):
+    with interposed(bus, counting):
         yield counts
 
 
@@ -281,7 +281,7 @@ def _bodies(reply):
     return isinstance(reply, bytes) and reply.startswith(b'{"v":')
 
 
-def test_a_recent_moment_costs_what_has_happened_since(connect, fetched, bus, page):
+def test_as_of_a_recent_position_fetches_few_events(connect, fetched, bus, page):
     busy = page.add("observation", "busy", dedupe_key="k")
     connect(max_observations=10_000).page().add_many(
         [NewObservation(type="observation", content="x") for _ in range(900)]
@@ -297,7 +297,7 @@ def test_a_recent_moment_costs_what_has_happened_since(connect, fetched, bus, pa
     assert sum(fetched) < 30
 
 
-def test_no_answer_has_many_events(connect, fetched, bus, way):
+def test_no_reply_has_too_many_events(connect, fetched, bus, way):
     page = connect(max_observations=10_000).page()
     page.add_many([NewObservation(type="observation", content="x") for _ in range(900)])
     project(bus)
@@ -306,7 +306,7 @@ def test_no_answer_has_many_events(connect, fetched, bus, way):
     assert max(fetched) < 600
 
 
-def test_a_snapshot_saves_folding_what_came_before_it(connect, fetched, monkeypatch, bus, page):
+def test_snapshot_saves_folding_earlier_events(connect, fetched, monkeypatch, bus, page):
     page = connect(max_observations=10_000).page()
     one = page.add("observation", "one")
     monkeypatch.setattr("scratchbus.readmodel.snapshots.MIN_EVENTS", 900)
@@ -327,7 +327,7 @@ def test_a_snapshot_saves_folding_what_came_before_it(connect, fetched, monkeypa
     assert len(later.list(limit=None)) == 971
 
 
-def test_a_long_fold_keeps_what_was_open_for_the_next_one(connect, fetched, monkeypatch, bus):
+def test_long_fold_stores_snapshots_of_open_observations(connect, fetched, monkeypatch, bus):
     page = connect(max_observations=50).page()
     for _ in range(30):
         page.add_many([NewObservation(type="observation", content=f"{n}") for n in range(50)])
@@ -345,7 +345,7 @@ def test_a_long_fold_keeps_what_was_open_for_the_next_one(connect, fetched, monk
     assert_reads_as(past, wanted)
 
 
-def test_what_is_opened_again_after_a_snapshot_is_open(bus, page):
+def test_observation_reopened_after_a_snapshot_is_open(bus, page):
     one, other = page.add("observation", "one"), page.add("observation", "other")
     page.resolve(one.id)
     with only("from what was open"):
@@ -361,7 +361,7 @@ def test_what_is_opened_again_after_a_snapshot_is_open(bus, page):
 
 
 @pytest.mark.damages_the_log
-def test_a_snapshot_of_what_was_open_that_cannot_be_read_is_said_to_be_and_not_used(bus, page):
+def test_unreadable_open_snapshot_is_reported_and_not_used(bus, page):
     one = page.add("observation", "one")
     project(bus)
     stored, field = PageKeys(keys_of(bus), "main").snapshots, f"{one.position.stream_id}/open"
@@ -378,7 +378,7 @@ def test_a_snapshot_of_what_was_open_that_cannot_be_read_is_said_to_be_and_not_u
 
 
 @pytest.mark.damages_the_log
-def test_a_snapshot_of_events_that_a_failover_lost_is_passed_over(bus, page):
+def test_snapshot_of_events_lost_in_a_failover_is_ignored(bus, page):
     page.add("observation", "kept")
     with only("from a snapshot"):
         lost = page.add("observation", "lost")
@@ -390,7 +390,7 @@ def test_a_snapshot_of_events_that_a_failover_lost_is_passed_over(bus, page):
 
 
 @pytest.mark.damages_the_log
-def test_a_snapshot_that_cannot_be_read_is_said_to_be_and_not_used(bus, page):
+def test_unreadable_snapshot_is_reported_and_not_used(bus, page):
     one = page.add("observation", "one")
     project(bus)
     stored, at = PageKeys(keys_of(bus), "main").snapshots, one.position.stream_id
@@ -407,7 +407,7 @@ def test_a_snapshot_that_cannot_be_read_is_said_to_be_and_not_used(bus, page):
 
 
 @pytest.mark.damages_the_log
-def test_what_could_not_be_read_is_damaged_in_the_past_too(bus, page, way):
+def test_unreadable_event_marks_the_past_observation_damaged(bus, page, way):
     one = page.add("observation", "x")
     raw_append(bus, subject=one.id, kind="updated", event='{"v":1,"nonsense":true}')
     broken = Position.parse(send(bus, "GET", keys_of(bus).tail).partition(b"|")[0].decode())
@@ -420,7 +420,7 @@ def test_what_could_not_be_read_is_damaged_in_the_past_too(bus, page, way):
 
 
 @pytest.mark.anyio
-async def test_an_async_page_of_the_past_says_the_same(engine, bus_name):
+async def test_async_as_of_reads_the_same(engine, bus_name):
     async with AsyncBus.connect(engine.url, source="tester", bus=bus_name, shards=engine.shards) as bus:
         page = bus.page()
         first = await page.add("observation", "first")
@@ -452,7 +452,7 @@ def projector(connect):
     assert not thread.is_alive()
 
 
-def test_a_projector_that_has_nothing_to_do_writes_snapshots(bus, page, monkeypatch, projector):
+def test_idle_projector_writes_snapshots(bus, page, monkeypatch, projector):
     monkeypatch.setattr(snapshots, "MIN_EVENTS", 5)
     monkeypatch.setattr(snapshots, "EVENTS_PER_DOCUMENT", 1)
     monkeypatch.setattr(snapshots, "PART", 2)
@@ -464,7 +464,7 @@ def test_a_projector_that_has_nothing_to_do_writes_snapshots(bus, page, monkeypa
     assert stored_snapshots(page) == 1, "the next one is not due yet"
 
 
-def test_a_projector_that_has_nothing_to_do_keeps_what_is_open(bus, page, monkeypatch, projector):
+def test_idle_projector_writes_snapshots_of_open_observations(bus, page, monkeypatch, projector):
     monkeypatch.setattr(snapshots, "OPEN_MIN_EVENTS", 5)
     monkeypatch.setattr(snapshots, "EVENTS_PER_DOCUMENT", 1)
     kept = [page.add("observation", f"{n}", tags=["t"]) for n in range(5)]
@@ -476,7 +476,7 @@ def test_a_projector_that_has_nothing_to_do_keeps_what_is_open(bus, page, monkey
     assert (place.seq, sorted(contents(opened))) == (6, ["1", "2", "3", "4"])
 
 
-def test_a_snapshot_is_given_up_when_someone_goes_on_folding(bus, page, monkeypatch):
+def test_snapshot_is_abandoned_when_folding_continues(bus, page, monkeypatch):
     monkeypatch.setattr(snapshots, "MIN_EVENTS", 1)
     monkeypatch.setattr(snapshots, "EVENTS_PER_DOCUMENT", 1)
     monkeypatch.setattr(snapshots, "PART", 1)

@@ -1,4 +1,4 @@
-"""The asyncio facade does what the blocking one does, and many things at once."""
+"""The asyncio bus: the same results as the blocking one, and concurrent calls."""
 
 import asyncio
 import random
@@ -36,7 +36,7 @@ async def abus(open_bus):
     return await open_bus()
 
 
-async def test_a_story_from_its_beginning_to_its_end(abus, connect):
+async def test_full_life_of_an_observation(abus, connect):
     page = abus.page()
     story = await page.add("risk_alert", "x", tags=["fraud"], dedupe_key="k")
     assert (await page.add("risk_alert", "x", dedupe_key="k")).occurrences == 2
@@ -61,7 +61,7 @@ async def test_a_story_from_its_beginning_to_its_end(abus, connect):
     assert_sound(connect())
 
 
-async def test_what_is_refused_is_refused_the_same_way(abus):
+async def test_refused_writes_raise_and_append_nothing(abus):
     page = abus.page()
     with pytest.raises(UnknownType):
         await page.add("risk_alrt", "x")
@@ -82,7 +82,7 @@ async def test_both_facades_share_one_bus(abus, connect):
     assert await abus.position() == connect().position()
 
 
-async def test_many_at_once_each_happen_once(abus, connect):
+async def test_concurrent_calls_each_happen_once(abus, connect):
     page = abus.page()
     added = await asyncio.gather(*(page.add("observation", f"{n}") for n in range(50)))
     assert sorted(one.position.seq for one in added) == list(range(1, 51))
@@ -94,7 +94,7 @@ async def test_many_at_once_each_happen_once(abus, connect):
     assert_sound(connect())
 
 
-async def test_a_batch_and_its_retry(abus):
+async def test_batch_retry_returns_the_same_observations(abus):
     batch = [NewObservation(type="observation", content=f"{n}") for n in range(10)]
     first = await abus.page().add_many(batch, event_id="once")
     assert await abus.page().add_many(batch, event_id="once") == first
@@ -116,7 +116,7 @@ async def test_events_are_followed_until_stopped(abus):
     assert seen == ["0", "1", "2"]
 
 
-async def test_who_gives_up_waiting_for_an_event_loses_none(abus):
+async def test_cancelled_wait_for_an_event_loses_none(abus):
     async def publish():
         for n in range(50):
             await abus.page(f"p{n % 7}").add("observation", f"{n}")
@@ -142,7 +142,7 @@ async def test_who_gives_up_waiting_for_an_event_loses_none(abus):
         assert seqs == list(range(1, len(seqs) + 1))
 
 
-async def test_tasks_that_share_an_iterator_share_the_events(abus):
+async def test_tasks_sharing_an_iterator_split_its_events(abus):
     events, stop = abus.events(follow=True, stop=asyncio.Event()), 40
     seen: list[str] = []
 
@@ -161,7 +161,7 @@ async def test_tasks_that_share_an_iterator_share_the_events(abus):
     assert seen == [f"{n}" for n in range(stop)]
 
 
-async def test_events_that_have_ended_do_not_begin_again(abus):
+async def test_ended_event_iterator_stays_ended(abus):
     for events in (abus.events(), abus.events(follow=True)):
         await abus.page().add("observation", "x")
         assert (await anext(events)).kind == "added"
@@ -175,7 +175,7 @@ async def test_events_that_have_ended_do_not_begin_again(abus):
         await anext(events)
 
 
-async def test_a_follower_that_is_cancelled_leaves_nothing_behind(abus):
+async def test_bus_works_after_a_cancelled_follower(abus):
     async def follow():
         return [event async for event in abus.events(follow=True)]
 
@@ -188,7 +188,7 @@ async def test_a_follower_that_is_cancelled_leaves_nothing_behind(abus):
     assert len(await abus.page().list()) == 1
 
 
-async def test_a_call_that_is_cancelled_does_not_spoil_the_next(abus):
+async def test_cancelled_call_does_not_affect_the_next(abus):
     page = abus.page()
     await page.add("observation", "first")
     for _ in range(20):
@@ -199,7 +199,7 @@ async def test_a_call_that_is_cancelled_does_not_spoil_the_next(abus):
         assert [one.content for one in await page.list()] == ["first"]
 
 
-async def test_a_flushed_log_is_noticed(abus, connect, monkeypatch):
+async def test_follower_of_a_flushed_log_raises(abus, connect, monkeypatch):
     monkeypatch.setattr(tail_readers, "MAX_BLOCK_MS", 50)
     bus, events = connect(), abus.events(follow=True, stop=asyncio.Event())
     await abus.page().add("observation", "x")
@@ -209,7 +209,7 @@ async def test_a_flushed_log_is_noticed(abus, connect, monkeypatch):
         await anext(events)
 
 
-async def test_types_status_and_waiting(abus, open_bus, tmp_path):
+async def test_types_status_and_wait_for_events(abus, open_bus, tmp_path):
     file = tmp_path / "types.yaml"
     file.write_text("types:\n  build_failed: {}\n")
     other = await open_bus("other")
@@ -222,13 +222,13 @@ async def test_types_status_and_waiting(abus, open_bus, tmp_path):
     assert abus.settings.source == "tester"
 
 
-async def test_it_is_opened_by_awaiting_by_entering_or_by_using_it(open_bus):
+async def test_bus_opens_by_await_async_with_or_first_use(open_bus):
     async with open_bus() as entered:
         await entered.page().add("observation", "x")
     assert len(await (await open_bus()).page().list()) == 1
     assert len(await open_bus().page().list()) == 1
 
 
-async def test_an_engine_that_is_not_there_is_unreachable(tmp_path):
+async def test_missing_engine_raises_engine_unreachable(tmp_path):
     with pytest.raises(EngineUnreachable):
         await AsyncBus.connect(f"unix://{tmp_path}/no.sock")

@@ -1,4 +1,4 @@
-"""Live views in asyncio: the same reads, without waiting for them."""
+"""Live views under asyncio."""
 
 import asyncio
 from contextlib import suppress
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(autouse=True)
-def _notices_soon(monkeypatch):
+def _short_block(monkeypatch):
     monkeypatch.setattr(tail_readers, "MAX_BLOCK_MS", 50)
 
 
@@ -32,7 +32,7 @@ def contents(observations):
     return [one.content for one in observations]
 
 
-async def test_it_says_what_the_page_says(abus):
+async def test_view_reads_match_the_page(abus):
     page = abus.page()
     first = await page.add("risk_alert", "first", tags=["x"])
     async with abus.view() as view:
@@ -51,7 +51,7 @@ async def test_it_says_what_the_page_says(abus):
         view.active()
 
 
-async def test_changes_come_as_they_happen_and_end_with_the_view(abus):
+async def test_changes_arrive_in_order_and_end_with_the_view(abus):
     stop = asyncio.Event()
     async with asyncio.timeout(PATIENCE):
         async with abus.view() as view:
@@ -59,25 +59,25 @@ async def test_changes_come_as_they_happen_and_end_with_the_view(abus):
             waiting = asyncio.ensure_future(anext(changes))
             for n in range(3):
                 await abus.page().add("observation", f"{n}")
-            told = [await waiting, await anext(changes), await anext(changes)]
+            seen = [await waiting, await anext(changes), await anext(changes)]
             stop.set()
             assert [change async for change in stopped] == []
         assert [change async for change in changes] == []
-    assert contents(change.after for change in told) == ["0", "1", "2"]
+    assert contents(change.after for change in seen) == ["0", "1", "2"]
 
 
-async def test_who_gives_up_waiting_for_a_change_loses_none(abus):
+async def test_cancelled_wait_for_a_change_loses_none(abus):
     async with abus.view() as view, asyncio.timeout(PATIENCE):
         changes = view.changes()
-        told: list[Change] = []
+        seen: list[Change] = []
         publishing = asyncio.create_task(publish(abus.page(), 30))
-        while len(told) < 30:
+        while len(seen) < 30:
             with suppress(TimeoutError):
-                told.append(await asyncio.wait_for(anext(changes), 0.001))
+                seen.append(await asyncio.wait_for(anext(changes), 0.001))
         await publishing
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(anext(changes), 0.02)
-    assert contents(change.after for change in told) == [f"{n}" for n in range(30)]
+    assert contents(change.after for change in seen) == [f"{n}" for n in range(30)]
 
 
 async def publish(page, count):
@@ -86,7 +86,7 @@ async def publish(page, count):
         await asyncio.sleep(0.002)
 
 
-async def test_changes_end_when_they_are_closed(abus):
+async def test_closed_changes_iterator_ends(abus):
     async with abus.view() as view, asyncio.timeout(PATIENCE):
         changes = view.changes()
         waiting = asyncio.ensure_future(anext(changes))
@@ -96,7 +96,7 @@ async def test_changes_end_when_they_are_closed(abus):
             await waiting
 
 
-async def test_many_views_share_one_page(abus, monkeypatch):
+async def test_views_of_one_page_share_its_fold(abus, monkeypatch):
     folded = count_folds(monkeypatch)
     views = [abus.view() for _ in range(20)]
     await asyncio.gather(*(view.__aenter__() for view in views))
@@ -109,7 +109,7 @@ async def test_many_views_share_one_page(abus, monkeypatch):
         await view.close()
 
 
-async def test_a_log_that_was_flushed_and_rewritten_is_read_from_its_start(abus, connect):
+async def test_view_resyncs_after_a_flush(abus, connect):
     bus = connect()
     async with abus.view() as view:
         await view.wait_for(await abus.page().add("observation", "old"))
@@ -122,7 +122,7 @@ async def test_a_log_that_was_flushed_and_rewritten_is_read_from_its_start(abus,
         assert contents(view.active()) == ["new"]
 
 
-async def test_a_view_of_a_closed_bus_is_closed(engine, bus_name):
+async def test_view_of_a_closed_bus_is_closed(engine, bus_name):
     bus = AsyncBus.connect(engine.url, source="tester", bus=bus_name, shards=engine.shards)
     async with bus.view() as view:
         await bus.close()

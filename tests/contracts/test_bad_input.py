@@ -1,4 +1,4 @@
-"""What bad input gets: an error of its own class that says what to do, and nothing written."""
+"""Bad input raises an error of its own class that says what to do, and appends nothing."""
 
 import math
 from typing import Any
@@ -35,7 +35,7 @@ def nested(levels):
     return value
 
 
-# What is given to add besides type and content, the error, and what its one line has to say.
+# Arguments of add, the expected error, and a pattern of its message.
 FIELDS: list[tuple[dict[str, Any], type[InvalidInput], str]] = [
     ({"type": "rumour"}, UnknownType, "unknown observation type 'rumour'"),
     ({"type": "risk_alrt"}, UnknownType, "did you mean 'risk_alert'"),
@@ -128,7 +128,7 @@ FIELDS: list[tuple[dict[str, Any], type[InvalidInput], str]] = [
 ]
 
 
-def test_a_bad_field_is_refused_and_nothing_written(bus, page):
+def test_bad_field_is_refused_without_an_event(bus, page):
     for number, (given, error, says) in enumerate(FIELDS):
         fields = {"type": "observation", "content": "x"} | given
         with case((number, *given)):
@@ -151,7 +151,7 @@ LONG_FIELDS: list[dict[Any, Any]] = [
 ]  # fmt: skip
 
 
-def test_what_is_refused_is_quoted_only_in_part(page):
+def test_errors_shorten_long_values(page):
     for given in LONG_FIELDS:
         fields = {"type": "observation", "content": "x"} | given
         with case(next(iter(given))[:10]):
@@ -183,7 +183,7 @@ def test_a_bad_filter_is_refused(page):
 
 
 @pytest.mark.parametrize(
-    ("narrow", "error", "says"),
+    ("filters", "error", "says"),
     [
         ({"kinds": ["bogus"]}, InvalidField, "kinds: 'bogus' is not a kind of event; known: added, "),
         ({"kinds": "status_chnged"}, InvalidField, "did you mean 'status_changed'"),
@@ -194,12 +194,12 @@ def test_a_bad_filter_is_refused(page):
         ({"after": 5}, InvalidPosition, "5 is neither a position nor a time"),
     ],
 )
-def test_events_are_not_narrowed_to_what_there_is_not(bus, narrow, error, says):
+def test_bad_event_filter_is_refused(bus, filters, error, says):
     with pytest.raises(error, match=says):
-        list(bus.events(**narrow))
+        list(bus.events(**filters))
 
 
-def test_an_invalid_batch_is_refused_by_its_item(bus, page):
+def test_bad_batch_error_names_the_item(bus, page):
     good = NewObservation(type="observation", content="good")
     for items, says in (
         ([good, {"type": "observation", "content": "x"}], r"items\[1\]: .* is not a NewObservation; write NewObs"),
@@ -212,7 +212,7 @@ def test_an_invalid_batch_is_refused_by_its_item(bus, page):
     assert log_length(bus) == 0
 
 
-def test_a_batch_that_is_too_large_is_refused_with_what_to_do(bus, page):
+def test_too_large_batch_error_says_to_split_it(bus, page):
     short, long = (NewObservation(type="observation", content=content) for content in ("x", "x" * 65_000))
     for items, says in (
         ([short] * 1001, "1001 observations is over the limit of 1000; split it into several batches"),
@@ -225,14 +225,14 @@ def test_a_batch_that_is_too_large_is_refused_with_what_to_do(bus, page):
     assert log_length(bus) == 0
 
 
-def test_a_reason_that_is_blank_is_not_called_an_observation(page):
+def test_blank_reason_error_names_the_reason(page):
     story = page.add("observation", "x")
     with pytest.raises(InvalidField, match=r"reason: is empty; write a text$"):
         page.refute(story.id, reason=" ")
     assert page.get(story.id) == story
 
 
-def test_one_id_may_be_cleared_bare_and_other_values_are_refused(page):
+def test_clear_resolved_takes_a_bare_id_and_refuses_other_values(page):
     story = page.resolve(page.add("observation", "x").id)
     for ids in (5, None):
         with pytest.raises(InvalidField, match=f"ids: {ids} is not a list of observation ids"):
@@ -241,7 +241,7 @@ def test_one_id_may_be_cleared_bare_and_other_values_are_refused(page):
     assert page.get(story.id) is None
 
 
-def test_the_page_of_the_bus_itself_is_read_and_not_written(bus, tmp_path):
+def test_page_of_the_bus_is_read_only(bus, tmp_path):
     page = bus.page("_bus")
     new = NewObservation(type="observation", content="x", event_id="mine")
     for write in (
@@ -260,7 +260,7 @@ def test_the_page_of_the_bus_itself_is_read_and_not_written(bus, tmp_path):
     assert [event.kind for event in bus.events(pages="_bus")] == ["types_changed"]
 
 
-def test_a_bad_item_of_a_batch_is_refused_and_nothing_written(bus, page):
+def test_bad_batch_item_is_refused_without_an_event(bus, page):
     for given, error, _ in FIELDS[::4]:
         fields = {"type": "observation", "content": "x"} | given
         if "fence" not in given:
@@ -287,7 +287,7 @@ def test_a_bad_id_is_refused_everywhere(bus, page, id):
 
 
 @pytest.mark.parametrize("field", ["pages", "types", "kinds"])
-def test_who_asks_for_none_at_all_is_told_at_once_rather_than_never(bus, page, field):
+def test_empty_filter_is_refused_at_once(bus, page, field):
     asking = [lambda: next(bus.events(**{field: []})), lambda: bus.subscribe("mailer", **{field: []})]
     if field != "kinds":
         asking.append(lambda: bus.work("repairs", **{field: []}))
@@ -311,7 +311,7 @@ def test_a_bad_bus_name_is_refused(engine_url, name):
 
 
 @pytest.mark.parametrize("by", ["", "two words", 5])
-def test_a_bad_name_for_who_claims_is_refused(bus, page, by):
+def test_bad_claimant_name_is_refused(bus, page, by):
     story = page.add("observation", "x")
     for call in (page.claim, page.release):
         with pytest.raises(InvalidSource, match="by"):
@@ -327,7 +327,7 @@ def test_a_bad_action_is_refused(bus, page, action):
     assert log_length(bus) == 1
 
 
-def test_a_reason_that_is_too_long_is_refused_by_its_name(bus, page):
+def test_too_long_or_empty_reason_is_refused(bus, page):
     story = page.add("observation", "x")
     with pytest.raises(TooLarge) as refused:
         page.resolve(story.id, reason="x" * 4097)
@@ -338,32 +338,32 @@ def test_a_reason_that_is_too_long_is_refused_by_its_name(bus, page):
 
 
 @pytest.mark.parametrize("url", ["http://example.org", "nonsense", "redis://host:port", "rediss//x", "://"])
-def test_a_bad_url_is_refused_with_the_good_ones(url):
+def test_bad_url_error_lists_the_valid_forms(url):
     with pytest.raises(InvalidURL, match=r"is not an engine URL.* write one of: redis://"):
         Bus.connect(url)
 
 
-def test_an_engine_that_is_not_there_is_unreachable(tmp_path):
+def test_missing_engine_raises_engine_unreachable(tmp_path):
     for url in (f"unix://{tmp_path}/no.sock", "redis://127.0.0.1:1"):
         with pytest.raises(EngineUnreachable, match=r"does not answer .*; start it, or check"):
             Bus.connect(url)
 
 
-def test_a_password_is_never_shown(tmp_path):
+def test_errors_mask_the_password(tmp_path):
     with pytest.raises(ScratchbusError) as refused:
         Bus.connect("redis://someone:verysecret@127.0.0.1:1")
     assert "verysecret" not in str(refused.value)
     assert "***" in str(refused.value)
 
 
-def test_a_types_file_that_is_wrong_opens_nothing(engine_url, tmp_path):
+def test_connect_refuses_a_bad_types_file(engine_url, tmp_path):
     file = tmp_path / "types.yaml"
     file.write_text("types:\n  a:\n    priority: 500\n")
     with pytest.raises(RegistryError, match=r"types\.yaml:3:5: types\.a\.priority"):
         Bus.connect(engine_url, observation_types=file)
 
 
-def test_errors_carry_what_a_program_needs(page):
+def test_errors_carry_field_size_and_limit(page):
     with pytest.raises(TooLarge) as too_large:
         page.add("observation", "x" * 70000)
     assert (too_large.value.field, too_large.value.size, too_large.value.limit) == ("content", 70000, 65536)

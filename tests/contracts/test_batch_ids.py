@@ -10,7 +10,7 @@ from tests.inspection import log_length
 pytestmark = pytest.mark.engines(*ALL)
 
 
-def test_two_items_of_a_batch_cannot_have_one_event_id(bus, page):
+def test_duplicate_event_ids_in_a_batch_are_refused(bus, page):
     batch = [NewObservation(type="observation", content=text, event_id="same") for text in "ab"]
     with pytest.raises(InvalidField, match="event_id"):
         page.add_many(batch)

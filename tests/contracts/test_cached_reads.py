@@ -1,4 +1,4 @@
-"""Whatever happens to a page, one who has read it before sees what one sees who reads it for the first time."""
+"""Cached reads of a page equal first reads, after any sequence of changes."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ NOBODY = "01M8AK73J5KEQDWQ4K878ZAFR9"
 
 
 class Changes:
-    """What may happen to a page."""
+    """Random changes to a page."""
 
     def __init__(self, bus: Bus, clock: Clock, dice: random.Random) -> None:
         self._bus, self._clock, self._dice = bus, clock, dice
         self._page = bus.page()
 
     def one(self) -> str:
-        """Return the id of any observation."""
+        """Return the id of a random observation."""
         return self._dice.choice([each.id for each in self._page.list(limit=None)] or [NOBODY])
 
     def new(self) -> dict[str, Any]:
@@ -64,7 +64,7 @@ class Changes:
             self._bus.rebuild()
 
     def possible(self) -> list[tuple[Callable[[], object], float]]:
-        """Return all changes, with how often each happens compared to others."""
+        """Return all changes with their weights."""
         bus, page, one, dice = self._bus, self._page, self.one, self._dice
         return [
             (lambda: page.add(**self.new()), 5),
@@ -96,7 +96,7 @@ class Changes:
 @pytest.mark.damages_the_log
 @pytest.mark.engines(*ONE)
 @pytest.mark.parametrize(("seed", "limits"), [(0, [3]), (1, [None, 40]), (2, [3])])
-def test_what_a_reader_caches_makes_no_difference(
+def test_cached_reads_equal_first_reads(
     connect: Connect, clock: Clock, tmp_path: Path, seed: int, limits: list[int | None]
 ):
     dice = random.Random(seed)

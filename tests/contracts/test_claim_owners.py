@@ -31,11 +31,11 @@ WRITES = {
     "release": lambda page, id, fence: page.release(id, fence=fence),
     "add": lambda page, id, fence: page.add("observation", "again", dedupe_key="k", fence=fence),
 }
-WAYS_IN = {"another source": {"source": "them"}, "the same source": {"source": "me"}}
+INTRUDERS = {"another source": {"source": "them"}, "the same source": {"source": "me"}}
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-@pytest.mark.parametrize("intruder", WAYS_IN.values(), ids=WAYS_IN)
+@pytest.mark.parametrize("intruder", INTRUDERS.values(), ids=INTRUDERS)
 def test_fence_of_another_holder_is_refused(bus, connect, story, write, intruder):
     claim = connect("me").page().claim(story.id)
     assert claim.fence == 1, "anyone can guess it"
@@ -52,7 +52,7 @@ def test_fence_of_the_holder_is_accepted(connect, story, write):
     write(mine, story.id, mine.claim(story.id).fence)
 
 
-def test_refusal_says_who_holds_it_and_not_how_to_get_in(connect, story):
+def test_refusal_names_the_holder_without_advising_the_fence(connect, story):
     connect("me").page().claim(story.id)
     with pytest.raises(Claimed, match=r"is claimed by me until .*; only the connection that claimed it") as refused:
         connect("them").page().resolve(story.id, fence=1)
@@ -79,14 +79,14 @@ def test_name_of_the_holder_does_not_matter_to_the_fence(page, story, by):
     assert page.resolve(story.id, fence=claim.fence).status == "resolved"
 
 
-def test_claim_says_whose_it_is(bus, page, connect, story):
+def test_claim_records_its_owner(bus, page, connect, story):
     claim = page.claim(story.id, by="executor-1")
     assert claim.owner == bus.owner != connect("tester").owner
     assert page.get(story.id).claim == claim
     assert page.history(story.id)[-1].model_dump()["owner"] == claim.owner
 
 
-def test_owner_does_not_give_the_instance_away(connect):
+def test_owner_does_not_reveal_the_instance(connect):
     bus = connect("me", instance="worker-7")
     assert bus.instance == "worker-7"
     assert "worker-7" not in bus.owner
@@ -95,7 +95,7 @@ def test_owner_does_not_give_the_instance_away(connect):
     assert connect("me", instance="worker-8").owner != bus.owner
 
 
-def test_each_connection_is_an_instance_of_its_own(connect):
+def test_each_connection_has_its_own_instance(connect):
     assert len({connect("me").instance for _ in range(3)}) == 3
 
 
@@ -106,12 +106,12 @@ def test_instance_can_be_named_in_the_environment(connect, monkeypatch):
 
 
 @pytest.mark.parametrize("instance", ["", "a\nb", "x" * 257, 7])
-def test_instance_is_a_short_line_of_text(connect, instance):
+def test_bad_instance_is_refused(connect, instance):
     with pytest.raises(SettingsError, match="instance"):
         connect("me", instance=instance)
 
 
-def test_restarted_worker_takes_its_claim_over_by_naming_its_instance(connect, story, clock):
+def test_restarted_worker_renews_its_claim_by_its_instance(connect, story, clock):
     before = connect("me", instance="worker-7")
     before.page().claim(story.id, ttl="30s")
     before.close()
@@ -123,7 +123,7 @@ def test_restarted_worker_takes_its_claim_over_by_naming_its_instance(connect, s
     assert after.resolve(story.id, fence=renewed.fence).status == "resolved"
 
 
-def test_restarted_worker_may_write_without_the_fence(connect, story):
+def test_restarted_worker_needs_no_fence(connect, story):
     connect("me", instance="worker-7").page().claim(story.id)
     assert connect("me", instance="worker-7").page().release(story.id).claim is None
 
@@ -141,7 +141,7 @@ def test_source_and_instance_both_count(connect, story, source, instance):
         connect(source, instance=instance).page().resolve(story.id, fence=fence)
 
 
-async def test_under_asyncio_a_fence_counts_from_its_holder_only(engine, bus_name, connect):
+async def test_async_fence_of_another_holder_is_refused(engine, bus_name, connect):
     connect()  # leaves the bus as it was
     common = {"bus": bus_name, "shards": engine.shards, "source": "me"}
     async with (
@@ -202,13 +202,13 @@ def test_restarted_worker_leaves_the_jobs_of_others_alone(connect, story):
         assert bus.page().claim_next() is None
 
 
-def test_claim_next_does_not_take_claims_over(connect, story):
+def test_claim_next_does_not_take_over_claims(connect, story):
     connect("me", instance="worker-7").page().claim(story.id, ttl="1h")
     assert connect("me", instance="worker-7").page().claim_next() is None
 
 
 class Stopped:
-    """Says from the third question on that it is time to stop."""
+    """A stop event that is set from the third check on."""
 
     def __init__(self):
         self.asked = 0
@@ -218,10 +218,10 @@ class Stopped:
         return self.asked > 2
 
 
-# -- claims from before ----------------------------------------------------------------------------------------------
+# -- claims of older versions ----------------------------------------------------------------------------------------
 
 
-def test_claim_without_an_owner_behaves_as_before(bus, page, connect, story):
+def test_fence_of_a_claim_without_owner_counts_from_anyone(bus, page, connect, story):
     event = ClaimedEvent(id="old", page="main", subject=story.id, by="me", holder="me", ttl=60_000)
     bus.converse(append(bus.core.log, "main", [Write(event, Op.CLAIM, argument="60000:me")]))
     claim = page.get(story.id).claim

@@ -1,4 +1,4 @@
-"""Who may act: claims, and the fences that prove them."""
+"""Claims and the fences that prove them."""
 
 from datetime import timedelta
 
@@ -17,7 +17,7 @@ def story(page):
     return page.add("observation", "someone should look at this")
 
 
-def test_a_claim_is_seen_by_all(page, story, clock):
+def test_claim_shows_in_reads(page, story, clock):
     claim = page.claim(story.id, by="executor-1", ttl="30s")
     assert (claim.by, claim.fence, claim.until) == ("executor-1", 1, clock.now + timedelta(seconds=30))
     assert page.get(story.id).claim == claim
@@ -33,7 +33,7 @@ def test_a_second_claim_loses(connect, story):
         connect("first").page().claim(story.id)
 
 
-def test_only_what_is_open_can_be_claimed(page, story):
+def test_only_open_observations_can_be_claimed(page, story):
     page.review(story.id)
     page.release(story.id, by=page.claim(story.id).by)
     page.resolve(story.id)
@@ -41,7 +41,7 @@ def test_only_what_is_open_can_be_claimed(page, story):
         page.claim(story.id)
 
 
-def test_a_claim_has_to_end(bus, page, story):
+def test_claim_with_a_bad_ttl_or_name_is_refused(bus, page, story):
     length = log_length(bus)
     for ttl in ("never", 0, "soon", -1):
         with pytest.raises(InvalidTTL):
@@ -61,7 +61,7 @@ def test_a_claim_has_to_end(bus, page, story):
     ],
     ids=["update", "resolve", "review", "archive"],
 )
-def test_while_it_is_claimed_nobody_else_changes_it(connect, story, change):
+def test_only_the_holder_changes_a_claimed_observation(connect, story, change):
     mine, theirs = connect("me").page(), connect("them").page()
     fence = mine.claim(story.id).fence
     with pytest.raises(Claimed):
@@ -71,7 +71,7 @@ def test_while_it_is_claimed_nobody_else_changes_it(connect, story, change):
     assert change(mine, story.id, fence=fence).version == 3
 
 
-def test_the_holder_may_change_it_without_the_fence(connect, story):
+def test_holder_needs_no_fence(connect, story):
     mine = connect("me").page()
     mine.claim(story.id)
     assert mine.update(story.id, content="mine").content == "mine"
@@ -86,7 +86,7 @@ def test_closing_ends_the_claim(page, story):
     assert page.claim(story.id).fence == fence + 1
 
 
-def test_a_claim_is_prolonged_by_its_fence(page, story, clock):
+def test_fence_renews_the_claim(page, story, clock):
     first = page.claim(story.id, by="me", ttl="30s")
     clock.advance("20s")
     again = page.claim(story.id, by="me", ttl="30s", fence=first.fence)
@@ -95,14 +95,14 @@ def test_a_claim_is_prolonged_by_its_fence(page, story, clock):
     assert page.update(story.id, content="still mine", fence=first.fence).claim == again
 
 
-def test_a_claim_that_is_over_cannot_be_prolonged(page, story, clock):
+def test_ended_claim_cannot_be_renewed(page, story, clock):
     claim = page.claim(story.id, ttl="30s")
     clock.advance("31s")
     with pytest.raises(StaleFence, match=f"the claim with fence {claim.fence} has ended"):
         page.claim(story.id, fence=claim.fence)
 
 
-def test_a_fence_that_is_over_changes_nothing(bus, connect, story, clock):
+def test_stale_fence_changes_nothing(bus, connect, story, clock):
     slow, quick = connect("slow").page(), connect("quick").page()
     lapsed = slow.claim(story.id, ttl="30s")
     clock.advance("31s")
@@ -120,7 +120,7 @@ def test_a_fence_that_is_over_changes_nothing(bus, connect, story, clock):
     assert log_length(bus) == length
 
 
-def test_a_takeover_says_that_the_old_claim_lapsed(bus, page, story, clock):
+def test_takeover_records_the_lapse_of_the_old_claim(bus, page, story, clock):
     page.claim(story.id, by="slow", ttl="30s")
     clock.advance("31s")
     page.claim(story.id, by="quick")
@@ -129,7 +129,7 @@ def test_a_takeover_says_that_the_old_claim_lapsed(bus, page, story, clock):
     assert (page.get(story.id).claim.by, page.get(story.id).claim.fence) == ("quick", 2)
 
 
-def test_a_lapsed_claim_is_not_shown_swept_or_not(bus, page, story, clock):
+def test_lapsed_claim_is_hidden_and_swept_once(bus, page, story, clock):
     page.claim(story.id, ttl="30s")
     clock.advance("31s")
     assert page.get(story.id).claim is None
@@ -138,7 +138,7 @@ def test_a_lapsed_claim_is_not_shown_swept_or_not(bus, page, story, clock):
     assert page.history(story.id)[-1].kind == "lapsed"
 
 
-def test_release_gives_it_back(connect, story):
+def test_release_ends_the_claim(connect, story):
     mine, theirs = connect("me").page(), connect("them").page()
     mine.claim(story.id)
     with pytest.raises(Claimed):
@@ -156,7 +156,7 @@ def test_release_by_fence_needs_no_name(page, story):
         page.release(story.id, fence=claim.fence)
 
 
-def test_what_nobody_holds_cannot_be_released(bus, page, story, clock):
+def test_unclaimed_observation_cannot_be_released(bus, page, story, clock):
     with pytest.raises(NotClaimed, match="is not claimed, or the claim has ended") as refused:
         page.release(story.id)
     assert refused.value.id == story.id
@@ -168,7 +168,7 @@ def test_what_nobody_holds_cannot_be_released(bus, page, story, clock):
     assert log_length(bus) == length
 
 
-def test_a_fence_does_not_hand_the_claim_to_another(bus, page, story):
+def test_fence_does_not_transfer_the_claim(bus, page, story):
     claim = page.claim(story.id, by="me")
     length = log_length(bus)
     with pytest.raises(Claimed, match="is claimed by me until") as refused:
@@ -189,13 +189,13 @@ def test_a_claim_does_not_stop_expiry(bus, page, clock):
         page.resolve(story.id, fence=claim.fence)
 
 
-def test_what_has_expired_cannot_be_claimed(page, clock):
+def test_expired_observation_cannot_be_claimed(page, clock):
     story = page.add("observation", "x", ttl="1m")
     clock.advance("2m")
     with pytest.raises(NotChangeable, match="is archived and cannot be claimed"):
         page.claim(story.id)
 
 
-def test_a_note_needs_no_claim(connect, story):
+def test_link_needs_no_claim(connect, story):
     connect("me").page().claim(story.id)
     assert connect("them").page().link(story.id, "goal-17").links == ["goal-17"]

@@ -1,4 +1,4 @@
-"""What agents are shown: one text of a session, an agent and a page, within a budget of tokens."""
+"""Contexts: one text about a session, an agent and a page, within a budget of tokens."""
 
 import re
 from secrets import token_hex
@@ -21,7 +21,7 @@ TODO = {"id": "1", "content": "Check the sheets", "status": "in_progress"}
 
 @pytest.fixture
 def analyst(connect):
-    """A bus on which there is something of everything."""
+    """A bus with something in every section of a context."""
     bus = connect("analyst", max_observations=1_000)
     bus.scratchpad("analyst").write("The user likes short answers.")
     bus.notepad("s1").write("## Plan\n- [ ] survey")
@@ -35,7 +35,7 @@ def show(bus, **more):
     return bus.context.assemble(session="s1", agent="analyst", page="main", **more)
 
 
-def test_there_is_everything_in_its_order(analyst):
+def test_context_has_every_section_in_order(analyst):
     found = show(analyst, sections=["## Skills\n- reading sheets"])
     places = [found.text.index(heading) for heading in ("## Skills", *HEADINGS)]
     assert places == sorted(places)
@@ -51,19 +51,19 @@ def test_there_is_everything_in_its_order(analyst):
     assert found.tokens == context.estimate_tokens(found.text) <= found.budget == 25_000
 
 
-def test_only_what_is_asked_for_is_there(analyst):
+def test_context_has_only_the_requested_sections(analyst):
     assert analyst.context.assemble(page="main").text.startswith("## Scratch Page: main\n")
     assert analyst.context.assemble(agent="analyst").text == "## Your Scratchpad\n\nThe user likes short answers."
     assert [heading in analyst.context.assemble(session="s1").text for heading in HEADINGS] == [0, 1, 1, 0, 1]
 
 
-def test_a_new_session_is_told_what_its_notepad_is_for(bus):
+def test_empty_notepad_explains_its_purpose(bus):
     found = bus.context.assemble(session="s1")
     assert found.text.startswith("## Session Notepad\n(empty — ")
     assert found.text.endswith("survives context compaction)")
 
 
-def test_an_observation_comes_with_where_it_is_from(connect):
+def test_observation_is_shown_with_its_origin(connect):
     page = connect("analyst").page()
     line = connect("logwatch").page().add("observation", "a line")
     alert = connect("fraud_detector").page().add("risk_alert", "a ring", confidence=0.7, evidence=[line.id], times=3)
@@ -76,7 +76,7 @@ def test_an_observation_comes_with_where_it_is_from(connect):
     ) in connect().context.assemble(page="main").text
 
 
-def test_the_open_ones_come_by_priority_and_so_does_what_waits_for_review(page, bus):
+def test_open_and_pending_observations_are_sorted_by_priority(page, bus):
     low, high = page.add("observation", "low"), page.add("risk_alert", "high")
     page.review(low.id)
     gone = page.add("observation", "gone")
@@ -88,7 +88,7 @@ def test_the_open_ones_come_by_priority_and_so_does_what_waits_for_review(page, 
 
 
 @pytest.mark.parametrize("budget", [150, 400, 2_000])
-def test_whole_observations_by_priority_and_how_many_were_left_out(connect, budget):
+def test_budget_keeps_the_first_observations_and_counts_the_rest(connect, budget):
     bus = connect("a", max_observations=1_000)
     page = bus.page()
     for number in range(120):
@@ -102,7 +102,7 @@ def test_whole_observations_by_priority_and_how_many_were_left_out(connect, budg
     assert f"({120 - len(shown)} more left out for lack of room)" in found.text
 
 
-def test_a_strict_context_never_cuts_the_notepad(analyst):
+def test_strict_context_never_cuts_the_notepad(analyst):
     analyst.notepad("s1").write("finding " * 500)
     with pytest.raises(BudgetTooSmall, match="raise the budget") as caught:
         show(analyst, budget=300, strict=True)
@@ -111,13 +111,13 @@ def test_a_strict_context_never_cuts_the_notepad(analyst):
     assert found.left_out == {"scratchpad": 1, "todo": 1, "observations": 1, "notes": 1}
 
 
-def test_ones_own_sections_count_and_are_not_cut_in_a_strict_context(analyst):
+def test_strict_context_never_cuts_own_sections(analyst):
     with pytest.raises(BudgetTooSmall):
         show(analyst, sections=["word " * 200], budget=200, strict=True)
     assert "word word" in show(analyst, sections=["word " * 200], budget=200).text
 
 
-def test_a_long_notepad_is_shown_in_full_by_default(analyst):
+def test_long_notepad_is_shown_in_full_by_default(analyst):
     lines = [f"- the total of row {number} differs by {number}" for number in range(1_200)]
     text = "\n".join(lines)
     assert len(text) > 42_000
@@ -128,7 +128,7 @@ def test_a_long_notepad_is_shown_in_full_by_default(analyst):
 
 
 @pytest.mark.parametrize("budget", [1, 20, 300, 8_000])
-def test_a_notepad_beyond_the_budget_is_shown_as_its_head_and_its_tail(analyst, budget):
+def test_notepad_over_the_budget_shows_its_head_and_tail(analyst, budget):
     lines = [f"- the total of row {number} differs by {number}" for number in range(1_200)]
     analyst.notepad("s1").write("\n".join(lines))
     found = show(analyst, budget=budget)
@@ -151,12 +151,12 @@ def test_a_notepad_beyond_the_budget_is_shown_as_its_head_and_its_tail(analyst, 
         assert "- [>] 1. Check the sheets" in found.text
 
 
-def test_the_default_budget_follows_the_window_of_the_model(connect):
+def test_default_budget_follows_context_tokens(connect):
     assert connect("a", context_tokens=1_000_000).context.assemble(page="main").budget == 125_000
     assert connect("b", context_tokens=1_000_000, context_budget=500).context.assemble(page="main").budget == 500
 
 
-def test_a_page_full_of_observations_leaves_room_for_notes(analyst):
+def test_full_page_leaves_room_for_notes(analyst):
     page = analyst.page()
     for number in range(80):
         page.add("risk_alert", f"alert {number} " + "word " * 40)
@@ -166,14 +166,14 @@ def test_a_page_full_of_observations_leaves_room_for_notes(analyst):
     assert len(re.findall(r"^> note", found.text, re.MULTILINE)) >= 5
 
 
-def test_with_a_query_there_are_the_notes_that_bear_on_it(analyst):
+def test_query_selects_the_matching_notes(analyst):
     analyst.notes("s1").add("The payments of March do not add up")
     text = analyst.context.assemble(session="s1", query="payment totals in March").text
     assert "> The payments of March" in text
     assert "> Sheet 1" not in text
 
 
-def test_what_was_reported_to_a_session_is_in_its_contexts(analyst):
+def test_reported_results_are_in_the_contexts_of_the_session(analyst):
     child = analyst.spawn_session("s1")
     result = analyst.report_result(child, "Three rows are there twice")
     found = show(analyst, record=True, event_id="turn-1")
@@ -188,24 +188,24 @@ def test_what_was_reported_to_a_session_is_in_its_contexts(analyst):
     assert "Three rows" not in show(analyst).text
 
 
-def test_a_counter_of_ones_own_is_obeyed(analyst):
+def test_custom_counter_measures_the_budget(analyst):
     found = show(analyst, counter=lambda text: len(text.split()), budget=60)
     assert found.tokens == len(found.text.split()) <= 60
 
 
-def test_the_scratchpad_of_another_is_not_shown(analyst, connect):
+def test_scratchpad_of_another_agent_is_hidden(analyst, connect):
     text = connect("reviewer").context.assemble(agent="analyst", session="s1").text
     assert "short answers" not in text
 
 
-def test_what_a_session_forgot_when_it_ended_is_not_shown(analyst):
+def test_notes_of_an_ended_session_are_hidden(analyst):
     analyst.end_session("s1")
     text = analyst.context.assemble(session="s1").text
     assert text.startswith("## Session Notepad\n(empty")
     assert "Sheet 1" not in text
 
 
-def test_the_function_does_the_same_as_the_method(analyst):
+def test_assemble_function_equals_the_method(analyst):
     assert (
         context.assemble(analyst, session="s1", page="main").text
         == show(analyst).text.partition("\n\n")[2].partition("\n\n")[2]
@@ -213,7 +213,7 @@ def test_the_function_does_the_same_as_the_method(analyst):
 
 
 @pytest.mark.parametrize("folded", [True, False])
-def test_a_context_is_fresh(connect, folded):
+def test_context_shows_the_newest_observation(connect, folded):
     page = connect("a").page()
     page.add("observation", "just now")
     if folded:
@@ -236,13 +236,13 @@ def test_a_context_is_fresh(connect, folded):
         ({"page": "main", "sections": [7]}, InvalidField),
     ],
 )
-def test_what_cannot_be_asked_for_is_refused(bus, asked, error):
+def test_bad_arguments_are_refused(bus, asked, error):
     with pytest.raises(error) as caught:
         bus.context.assemble(**asked)
     assert "\n" not in str(caught.value)
 
 
-def test_assembling_may_record_what_was_shown(analyst):
+def test_record_logs_the_shown_observations(analyst):
     page = analyst.page()
     (one,) = page.active()
     found = show(analyst, record=True, event_id="turn-1")
@@ -259,12 +259,12 @@ def test_assembling_may_record_what_was_shown(analyst):
     assert show(analyst, record=True, event_id="turn-1").position == found.position
 
 
-def test_without_being_told_so_nothing_is_recorded(analyst):
+def test_nothing_is_recorded_by_default(analyst):
     assert show(analyst).position is None
     assert list(analyst.events(kinds=["context_rendered"])) == []
 
 
-async def test_under_asyncio_it_is_the_same(engine, bus_name, analyst):
+async def test_async_context_equals_the_blocking_one(engine, bus_name, analyst):
     async with AsyncBus.connect(engine.url, source="analyst", bus=bus_name, shards=engine.shards) as abus:
         assert (await abus.context.assemble(session="s1", agent="analyst", page="main")).text == show(analyst).text
         assert (await context.assemble(abus, page="main")).text == context.assemble(analyst, page="main").text
@@ -274,10 +274,10 @@ async def test_under_asyncio_it_is_the_same(engine, bus_name, analyst):
         assert abus.context.should_warn(9, 10, session="s1")
 
 
-# -- what bears on a question ----------------------------------------------------------------------------------------
+# -- surface: items that match a query -------------------------------------------------------------------------------
 
 
-def test_what_bears_on_a_question_comes_first_whatever_its_form(analyst):
+def test_surface_ranks_matches_in_any_word_form(analyst):
     page = analyst.page()
     page.add("observation", "Three payments were declined by the bank")
     analyst.notes("s1").add("Payment terms are thirty days")
@@ -291,7 +291,7 @@ def test_what_bears_on_a_question_comes_first_whatever_its_form(analyst):
     assert found.text.startswith("## Relevant\n")
 
 
-def test_a_tag_counts_more_than_a_word(page, bus):
+def test_tag_match_outranks_a_word_match(page, bus):
     page.add("observation", "fraud is a word of five letters")
     page.add("observation", "three accounts at one address", tags=["fraud"])
     first, second = bus.context.surface("fraud").matches
@@ -299,13 +299,13 @@ def test_a_tag_counts_more_than_a_word(page, bus):
     assert first.score > second.score
 
 
-def test_of_two_that_say_the_same_the_higher_priority_comes_first(page, bus):
+def test_priority_breaks_a_tie(page, bus):
     page.add("observation", "the disk is full")
     page.add("risk_alert", "the disk is full")
     assert [match.item.type for match in bus.context.surface("disk").matches] == ["risk_alert", "observation"]
 
 
-def test_what_surfaces_keeps_to_its_budget(page, bus):
+def test_surface_keeps_to_its_budget(page, bus):
     for number in range(50):
         page.add("observation", f"disk number {number} is full")
     found = bus.context.surface("disk", 200)
@@ -315,12 +315,12 @@ def test_what_surfaces_keeps_to_its_budget(page, bus):
 
 
 @pytest.mark.parametrize("query", ['"', "NEAR(", "a AND", "*", "content:x", "\x00", "💥", "x" * 100_000, "(" * 1_000])
-def test_no_question_is_a_syntax_error(page, bus, query):
+def test_no_query_is_a_syntax_error(page, bus, query):
     page.add("observation", "something")
     bus.context.surface(query)
 
 
-def test_an_sqlite_that_cannot_search_is_an_error_that_says_so(page, bus, monkeypatch):
+def test_sqlite_without_fts5_raises_a_clear_error(page, bus, monkeypatch):
     page.add("observation", "something")
     monkeypatch.setattr(fulltext, "_PROBE", "CREATE VIRTUAL TABLE probe USING no_such_module(content)")
     for search in (bus.context.surface, bus.recall):
@@ -328,7 +328,7 @@ def test_an_sqlite_that_cannot_search_is_an_error_that_says_so(page, bus, monkey
             search("something")
 
 
-def test_a_question_without_words_ranks_by_priority(page, bus):
+def test_query_without_words_ranks_by_priority(page, bus):
     page.add("observation", "low")
     page.add("risk_alert", "high")
     assert [match.item.content for match in bus.context.surface("?").matches] == ["high", "low"]
@@ -343,7 +343,7 @@ def test_east_asian_text_is_found_by_its_characters(page, bus):
 # -- compaction ------------------------------------------------------------------------------------------------------
 
 
-def test_an_agent_is_warned_once_before_each_compaction(analyst):
+def test_should_warn_is_true_once_per_compaction(analyst):
     asked = [analyst.context.should_warn(used, 1_000, session="s1") for used in (700, 800, 900)]
     assert asked == [False, True, False]
     assert analyst.context.warning.startswith("[System] ")
@@ -351,12 +351,12 @@ def test_an_agent_is_warned_once_before_each_compaction(analyst):
     assert analyst.context.should_warn(850, 1_000, session="s1")
 
 
-def test_the_threshold_is_a_setting(connect):
+def test_compaction_threshold_is_a_setting(connect):
     bus = connect("a", compaction_threshold=0.5)
     assert bus.context.should_warn(500, 1_000)
 
 
-def test_a_compacted_conversation_goes_on_with_notepad_and_todo(analyst):
+def test_after_compaction_keeps_notepad_and_todo(analyst):
     analyst.todo("s1").write([TODO, {"id": "2", "content": "done", "status": "completed"}])
     assert analyst.context.after_compaction("s1", system="You are an analyst.", summary="Two sheets were read.") == (
         "You are an analyst.\n\n"
@@ -366,7 +366,7 @@ def test_a_compacted_conversation_goes_on_with_notepad_and_todo(analyst):
     )
 
 
-# -- the fence -------------------------------------------------------------------------------------------------------
+# -- quoting ---------------------------------------------------------------------------------------------------------
 
 PIECES = [
     "\n", "\r", "\x0b", "\x0c", "\x85", "\u2028", "\u2029", "\u202e", "\u200b", "## Session Notepad", "> ",
@@ -377,10 +377,10 @@ hostile = st.lists(st.sampled_from(PIECES) | st.text(max_size=12), min_size=1, m
 
 @settings(max_examples=40)
 @given(hostile, hostile)
-def test_what_others_say_never_leaves_its_fence(said, noted):
+def test_hostile_content_never_leaves_its_quote(observed, noted):
     with Bus.connect("memory://fence", source="attacker", bus=token_hex(8)) as bus:
         page, notes = bus.page("p"), bus.notes("s")
-        for text, take in ((said, lambda text: page.add("observation", text)), (noted, notes.add)):
+        for text, take in ((observed, lambda text: page.add("observation", text)), (noted, notes.add)):
             if text.strip() and _is_text(text):
                 take(text)
         shown = bus.context.assemble(session="s", page="p", budget=100_000)
@@ -408,7 +408,7 @@ def _is_ours(line):
     return line == "" or line.startswith((*ours, "- note_"))
 
 
-def test_a_context_tells_the_items_of_its_sections(bus):
+def test_context_lists_the_items_of_its_parts(bus):
     seen = bus.page("main").add("observation", "seen")
     note = bus.notes("s1").add("noted").note
     made = bus.context.assemble(session="s1", page="main", sections=["mine"])
@@ -419,7 +419,7 @@ def test_a_context_tells_the_items_of_its_sections(bus):
     assert all(shown.text in made.text for shown in items)
 
 
-def test_preferences_of_several_scopes_are_shown_and_the_last_scope_wins(bus):
+def test_preferences_of_the_last_scope_win(bus):
     bus.preferences("ada").remember("quotes", "double", said_by="Ada")
     bus.preferences("ada").remember("tabs", "never\n## Not a heading")
     bus.preferences("ada/shop").remember("Quote", "single")

@@ -1,4 +1,4 @@
-"""What happens to events whose handlers fail: they come again, then they are set aside, and the flow goes on."""
+"""Failed deliveries: events are retried, then become dead letters, and delivery continues."""
 
 import time
 
@@ -11,7 +11,7 @@ from tests.inspection import keys_of, send
 
 
 def refuse(deliveries, wanted="1"):
-    """Handle what comes, but never this one, until what follows it has come; return all that was tried."""
+    """Fail one event until a later one arrives; return the contents and attempts of all deliveries."""
     seen = []
     for delivery in deliveries:
         seen.append((delivery.event.content, delivery.attempt))
@@ -23,7 +23,7 @@ def refuse(deliveries, wanted="1"):
     raise AssertionError
 
 
-def test_what_failed_comes_again_before_anything_else(bus, page):
+def test_failed_event_is_retried_before_later_events(bus, page):
     fill(page, 3)
     with bus.subscribe("router", retry_delay="10ms") as deliveries:
         next(deliveries).fail("no")
@@ -34,7 +34,7 @@ def test_what_failed_comes_again_before_anything_else(bus, page):
 
 
 @pytest.mark.parametrize("at_once", [0, "0s"])
-def test_it_comes_again_at_once_if_so_wanted(bus, page, at_once):
+def test_zero_delay_retries_at_once(bus, page, at_once):
     fill(page, 1)
     with bus.subscribe("router", retry_delay="1h") as deliveries:
         next(deliveries).fail("no", delay=at_once)
@@ -44,7 +44,7 @@ def test_it_comes_again_at_once_if_so_wanted(bus, page, at_once):
         assert next(deliveries).attempt == 2
 
 
-def test_a_failure_that_never_may_come_again_is_refused(bus, page):
+def test_delay_never_is_refused(bus, page):
     fill(page, 1)
     with bus.subscribe("router") as deliveries:
         delivery = next(deliveries)
@@ -53,7 +53,7 @@ def test_a_failure_that_never_may_come_again_is_refused(bus, page):
         delivery.ack()
 
 
-def test_it_comes_again_after_a_while_that_grows(bus, page):
+def test_retry_delay_grows(bus, page):
     fill(page, 1)
     with bus.subscribe("router", retry_delay="1h") as deliveries:
         first = next(deliveries)
@@ -69,7 +69,7 @@ def test_it_comes_again_after_a_while_that_grows(bus, page):
         assert [deliveries._consumer.delay(attempt) for attempt in (1, 2, 3)] == [1.0, 2.0, 4.0]
 
 
-def test_what_fails_again_and_again_is_set_aside_and_the_flow_goes_on(bus, page):
+def test_event_that_keeps_failing_becomes_a_dead_letter(bus, page):
     added = fill(page, 3)
     with bus.subscribe("router", max_attempts=3, retry_delay="5ms") as deliveries:
         assert refuse(deliveries) == [("0", 1), ("1", 1), ("1", 2), ("1", 3), ("2", 1)]
@@ -102,7 +102,7 @@ def test_failed_attempts_are_counted_across_consumers(bus, page):
         assert contents(deliveries, 1) == ["1"]
 
 
-def test_an_end_that_is_not_the_events_fault_does_not_count(bus, page):
+def test_interrupts_do_not_count_as_attempts(bus, page):
     fill(page, 1)
     for problem in (KeyboardInterrupt, SystemExit):
         with pytest.raises(problem), bus.subscribe("router") as deliveries, next(deliveries):
@@ -111,13 +111,13 @@ def test_an_end_that_is_not_the_events_fault_does_not_count(bus, page):
         assert next(deliveries).attempt == 1
 
 
-def test_an_event_of_which_consumers_die_is_set_aside(connect, clock):
+def test_event_that_kills_consumers_becomes_a_dead_letter(connect, clock):
     first = connect()
     fill(first.page(), 3)
     with first.subscribe("router") as deliveries:
         assert contents(deliveries, 1) == ["0"]
     dying = []
-    for attempt in (1, 1, 2, 3):  # the first was not known to be in danger
+    for attempt in (1, 1, 2, 3):  # the first attempt was not recorded
         bus = connect()
         dying.append(bus.subscribe("router", max_attempts=3))
         delivery = next(dying[-1])
@@ -130,7 +130,7 @@ def test_an_event_of_which_consumers_die_is_set_aside(connect, clock):
     assert (letter.attempts, letter.reason) == (3, "its consumers went away while they had it")
 
 
-def test_consumers_that_vanish_while_nothing_happens_do_no_harm(connect, clock, process_clock):
+def test_idle_consumers_that_vanish_leave_no_dead_letters(connect, clock, process_clock):
     first = connect()
     for n in range(4):
         bus = connect()
@@ -147,7 +147,7 @@ def test_consumers_that_vanish_while_nothing_happens_do_no_harm(connect, clock, 
     assert first.dead_letters() == []
 
 
-def test_dead_letters_are_delivered_again_before_anything_new(bus, page):
+def test_retried_dead_letters_are_delivered_before_new_events(bus, page):
     added = fill(page, 3)
     with bus.subscribe("router", max_attempts=1) as deliveries:
         for delivery in (next(deliveries), next(deliveries)):
@@ -166,7 +166,7 @@ def test_dead_letters_are_delivered_again_before_anything_new(bus, page):
         assert contents(deliveries, 1) == ["3"]
 
 
-def test_an_active_consumer_is_told_of_them(bus, page):
+def test_active_consumer_gets_retried_dead_letters(bus, page):
     fill(page, 1)
     with bus.subscribe("router", max_attempts=1) as deliveries:
         next(deliveries).fail("no")
@@ -174,7 +174,7 @@ def test_an_active_consumer_is_told_of_them(bus, page):
         assert contents(deliveries, 1) == ["0"]
 
 
-def test_dead_letters_can_be_thrown_away(bus, page):
+def test_dead_letters_can_be_dropped(bus, page):
     added = fill(page, 3)
     with bus.subscribe("router", max_attempts=1) as deliveries:
         for _ in range(3):
@@ -185,7 +185,7 @@ def test_dead_letters_can_be_thrown_away(bus, page):
     assert bus.drop_dead_letters("router") == bus.retry_dead_letters("router") == 0
 
 
-def test_a_missing_dead_letter_is_reported(bus, page):
+def test_unknown_dead_letter_is_not_found(bus, page):
     fill(page, 1)
     with pytest.raises(NotFound, match="there is no subscription 'router'"):
         bus.dead_letters("router")
@@ -201,7 +201,7 @@ def test_a_missing_dead_letter_is_reported(bus, page):
 
 
 @pytest.mark.damages_the_log
-def test_an_event_that_left_the_log_cannot_be_delivered_again(bus, page):
+def test_dead_letter_of_a_trimmed_event_cannot_be_retried(bus, page):
     added = fill(page, 2)
     with bus.subscribe("router", max_attempts=1, pages="main") as deliveries:
         next(deliveries).fail("no")

@@ -1,4 +1,4 @@
-"""What a dedupe key promises: one open observation, counted."""
+"""Dedupe keys: one open observation per key, which counts its repeats."""
 
 from datetime import timedelta
 
@@ -12,7 +12,7 @@ from tests.inspection import log_length
 pytestmark = pytest.mark.engines(*ALL)
 
 
-def test_a_repeat_is_counted_and_the_open_one_returned(page):
+def test_repeat_is_counted_and_returns_the_open_observation(page):
     first = page.add("risk_alert", "from 1.2.3.4", dedupe_key="1.2.3.4", times=2)
     again = page.add("risk_alert", "other words", dedupe_key="1.2.3.4", times=3, source="someone-else")
     assert (again.id, again.occurrences, again.version) == (first.id, 5, 2)
@@ -22,7 +22,7 @@ def test_a_repeat_is_counted_and_the_open_one_returned(page):
     assert page.list() == [again]
 
 
-def test_a_repeat_restarts_the_time_to_live(page, clock):
+def test_repeat_restarts_the_ttl(page, clock):
     first = page.add("observation", "x", dedupe_key="k", ttl="1h")
     clock.advance("30m")
     again = page.add("observation", "x", dedupe_key="k", ttl="1h")
@@ -31,13 +31,13 @@ def test_a_repeat_restarts_the_time_to_live(page, clock):
     assert page.get(first.id).status == "active"
 
 
-def test_a_repeat_adds_its_evidence(page):
+def test_repeat_adds_its_evidence(page):
     one, two = page.add("observation", "one").id, page.add("observation", "two").id
     page.add("observation", "x", dedupe_key="k", evidence=[one])
     assert page.add("observation", "x", dedupe_key="k", evidence=[one, two]).evidence == [one, two]
 
 
-def test_a_repeat_keeps_one_that_waits_for_review_there(page):
+def test_repeat_leaves_a_pending_review_pending(page):
     first = page.add("observation", "x", dedupe_key="k")
     page.review(first.id)
     assert page.add("observation", "x", dedupe_key="k").status == "pending_review"
@@ -51,13 +51,13 @@ def test_a_batch_repeats_within_itself(page):
 
 
 @pytest.mark.parametrize("end", ["resolve", "archive"])
-def test_leaving_the_open_frees_the_key(page, end):
+def test_closing_frees_the_key(page, end):
     first = page.add("observation", "x", dedupe_key="k")
     getattr(page, end)(first.id)
     assert page.add("observation", "x", dedupe_key="k").id != first.id
 
 
-def test_expiry_frees_the_key_swept_or_not(page, clock):
+def test_expiry_frees_the_key_before_the_sweep(page, clock):
     first = page.add("observation", "x", dedupe_key="k", ttl="1m")
     clock.advance("2m")
     second = page.add("observation", "x", dedupe_key="k")
@@ -80,7 +80,7 @@ def test_reopening_takes_the_key_again(page):
     assert page.add("observation", "x", dedupe_key="k").id == first.id
 
 
-def test_reopening_needs_the_key(bus, page):
+def test_reopening_fails_while_another_holds_the_key(bus, page):
     first = page.add("observation", "x", dedupe_key="k")
     page.resolve(first.id)
     second = page.add("observation", "x", dedupe_key="k")
@@ -93,7 +93,7 @@ def test_reopening_needs_the_key(bus, page):
     assert page.reopen(first.id).status == "active"
 
 
-def test_reopening_takes_the_key_from_an_expired_one(page, clock):
+def test_reopening_takes_the_key_of_an_expired_observation(page, clock):
     first = page.add("observation", "x", dedupe_key="k")
     page.resolve(first.id)
     second = page.add("observation", "x", dedupe_key="k", ttl="1m")
@@ -102,13 +102,13 @@ def test_reopening_takes_the_key_from_an_expired_one(page, clock):
     assert page.get(second.id).reason_code == "expired"
 
 
-def test_keys_are_per_page(bus):
+def test_keys_belong_to_a_page(bus):
     assert bus.page("a").add("observation", "x", dedupe_key="k").id != (
         bus.page("a:b").add("observation", "x", dedupe_key="k").id
     )
 
 
-def test_a_key_may_be_any_text_of_512_bytes(bus, page):
+def test_key_is_any_text_of_1_to_512_bytes(bus, page):
     for key in ("|", "1:2", "a\nb", "é" * 256, "x" * 512, "@#by#%1"):
         first = page.add("observation", "x", dedupe_key=key)
         again = page.add("observation", "x", dedupe_key=key)
@@ -120,7 +120,7 @@ def test_a_key_may_be_any_text_of_512_bytes(bus, page):
     assert log_length(bus) == before
 
 
-def test_a_type_may_make_the_key_itself(bus, page, tmp_path):
+def test_type_can_derive_the_key(bus, page, tmp_path):
     types = tmp_path / "types.yaml"
     types.write_text("types:\n  login_failed:\n    dedupe: [context.address]\n")
     bus.push_types(types)
@@ -130,7 +130,7 @@ def test_a_type_may_make_the_key_itself(bus, page, tmp_path):
     assert page.add("login_failed", "none").id != page.add("login_failed", "none").id
 
 
-def test_a_repeat_needs_the_fence_it_is_given_to_be_current(page):
+def test_repeat_with_a_stale_fence_is_refused(page):
     from scratchbus.errors import StaleFence
 
     first = page.add("observation", "x", dedupe_key="k")

@@ -1,4 +1,4 @@
-"""An event id belongs to its writer, and one that an error names is enough to find the write again."""
+"""Event ids: each belongs to its writer, and the id in an error finds the write again."""
 
 import inspect
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ READS = {
 READ_OF_A_JOB = {"moving", "updating", "linking", "releasing", "failing", "giving_up", "settling", "is_due", "keep"}
 
 
-def test_another_source_may_use_the_same_event_id(connect):
+def test_two_sources_can_use_the_same_event_id(connect):
     first = connect("one").page().add("observation", "mine", event_id="EV-1")
     second = connect("two").page().add("observation", "mine too", event_id="EV-1")
     assert first.id != second.id
@@ -30,7 +30,7 @@ def test_another_source_may_use_the_same_event_id(connect):
     assert connect("two").page().add("observation", "mine too", event_id="EV-1") == second
 
 
-def test_a_lost_reply_is_not_answered_with_an_event_of_another_source(connect):
+def test_lost_reply_is_not_answered_with_another_sources_event(connect):
     mine, other = connect("one"), connect("two")
     mine.page().add("observation", "before")
     sent: list[Call] = []
@@ -47,8 +47,8 @@ def test_a_lost_reply_is_not_answered_with_an_event_of_another_source(connect):
     assert log_length(mine) == 3
 
 
-def as_once(bus, event_id, by):
-    """Remember an event id as it was once remembered: without its writer."""
+def forget_writer(bus, event_id, by):
+    """Store an event id as older versions did: without its writer."""
     keys = bus.core.log.keys(bus.core.log.shard("main"))
     for key in bus.converse(ask(keys.shard, "KEYS", f"{keys.ids}2*")):
         row = bus.converse(ask(keys.shard, "HGET", key, f'{event_id} "{by}"'))
@@ -56,32 +56,32 @@ def as_once(bus, event_id, by):
         bus.converse(ask(keys.shard, "HSET", key, event_id, row))
 
 
-def test_an_id_that_was_remembered_without_its_writer_is_still_known(connect):
+def test_event_id_stored_without_its_writer_is_still_known(connect):
     bus = connect("one")
     first = bus.page().add("observation", "mine", event_id="EV-1")
-    as_once(bus, "EV-1", "one")
+    forget_writer(bus, "EV-1", "one")
     assert bus.page().add("observation", "mine", event_id="EV-1") == first
     with pytest.raises(EventIdReused):
         bus.page().add("observation", "something else", event_id="EV-1")
     assert bus.verify().is_sound
 
 
-def test_an_id_that_was_remembered_without_its_writer_blocks_no_other(connect):
+def test_event_id_stored_without_its_writer_blocks_no_other_source(connect):
     bus = connect("one")
     bus.page().add("observation", "mine", event_id="EV-1")
-    as_once(bus, "EV-1", "one")
+    forget_writer(bus, "EV-1", "one")
     assert connect("two").page().add("observation", "mine too", event_id="EV-1").content == "mine too"
 
 
 def failed(bus, act):
-    """Return the error of a write whose reply is lost for longer than it is patient."""
+    """Return the error of a write whose reply stays lost for longer than its patience."""
     bus.core.log.patience = -1
     with interposed(bus, losing_replies()), pytest.raises(EngineUnreachable) as lost:
         act(bus.page())
     return lost.value
 
 
-def test_an_id_that_the_error_names_is_known_on_another_connection(connect):
+def test_event_id_in_the_error_works_on_another_connection(connect):
     lost = failed(connect("one"), lambda page: page.add("observation", "once"))
     (event,) = connect("one").events()
     assert lost.event_id == event.id
@@ -91,7 +91,7 @@ def test_an_id_that_the_error_names_is_known_on_another_connection(connect):
     assert log_length(connect("one")) == 1
 
 
-def test_a_batch_is_known_by_the_id_of_its_first_event(connect):
+def test_batch_is_retried_with_the_event_id_in_the_error(connect):
     batch = [NewObservation(type="observation", content=text) for text in "abc"]
     lost = failed(connect("one"), lambda page: page.add_many(batch))
     again = connect("one").page().add_many(batch, event_id=lost.event_id)
@@ -100,14 +100,14 @@ def test_a_batch_is_known_by_the_id_of_its_first_event(connect):
 
 
 @pytest.mark.parametrize("size", [2, 4])
-def test_a_batch_of_another_size_is_another_batch(connect, size):
+def test_retry_with_another_batch_size_is_refused(connect, size):
     batch = [NewObservation(type="observation", content=text) for text in "abcd"]
     lost = failed(connect("one"), lambda page: page.add_many(batch[:3]))
     with pytest.raises(EventIdReused):
         connect("one").page().add_many(batch[:size], event_id=lost.event_id)
 
 
-def test_an_id_that_the_error_names_is_refused_for_something_else(connect):
+def test_event_id_in_the_error_is_refused_for_another_write(connect):
     lost = failed(connect("one"), lambda page: page.add("observation", "once"))
     page = connect("one").page()
     with pytest.raises(EventIdReused):
@@ -117,7 +117,7 @@ def test_an_id_that_the_error_names_is_refused_for_something_else(connect):
     assert log_length(connect("one")) == 1
 
 
-def test_a_request_that_never_arrived_is_written_by_the_retry_and_not_again(connect):
+def test_late_request_after_a_retry_is_not_written_again(connect):
     bus = connect("one")
     bus.core.log.patience = -1
     kept: list[Call] = []
@@ -140,8 +140,8 @@ def sent_late(call: Call):
     return (yield call)
 
 
-def down_after_a_write():
-    """Return what lets one write arrive, and its reply, and nothing after it."""
+def fail_after_one_write():
+    """Return an interposer that lets one write through and fails every later call."""
     is_written: list[bool] = []
 
     def around(call, send):
@@ -164,10 +164,10 @@ def down_after_a_write():
     ],
     ids=["a note", "a session", "a fork"],
 )
-def test_what_fails_after_a_write_names_its_position(connect, write):
+def test_error_after_a_write_names_its_position(connect, write):
     bus = connect("one")
     with (
-        interposed(bus, down_after_a_write()),
+        interposed(bus, fail_after_one_write()),
         pytest.raises(EngineUnreachable, match="the write is in the log") as lost,
     ):
         write(bus)
@@ -179,11 +179,11 @@ def test_what_fails_after_a_write_names_its_position(connect, write):
     assert log_length(bus) == length
 
 
-def test_what_fails_after_a_claim_names_its_position_and_fence(connect):
+def test_error_after_a_claim_names_its_position_and_fence(connect):
     bus = connect("one")
     bus.page().add("observation", "to be done")
     with (
-        interposed(bus, down_after_a_write()),
+        interposed(bus, fail_after_one_write()),
         pytest.raises(EngineUnreachable, match="the write is in the log") as lost,
     ):
         bus.page().claim_next()
@@ -193,7 +193,7 @@ def test_what_fails_after_a_claim_names_its_position_and_fence(connect):
     assert job.fence == 1
 
 
-def test_a_reply_that_nobody_knows_is_told(connect):
+def test_unknown_reply_is_reported(connect):
     bus = connect("one")
 
     def around(call, send):
@@ -203,7 +203,7 @@ def test_a_reply_that_nobody_knows_is_told(connect):
         bus.page().add("observation", "x")
 
 
-def test_too_few_copies_name_the_event_they_are_of():
+def test_not_replicated_names_the_event_id():
     assert "event_id='e1'" in str(NotReplicated(0, 1, "e1"))
 
 
@@ -220,11 +220,11 @@ def test_every_write_of_a_job_takes_an_event_id(facade):
 
 
 @pytest.mark.parametrize("field", ["expires_at", "remind_at", "not_before"])
-def test_a_retry_may_repeat_a_time_that_counts_from_now(page, monkeypatch, field):
+def test_retry_can_repeat_a_relative_time(page, monkeypatch, field):
     given = {"type": "observation", "content": "x", field: "2h"}
     first = page.add(**given, event_id="EV-1")
     many = page.add_many([NewObservation(**given)], event_id="EV-2")
-    monkeypatch.setattr(time_checks, "read_moment", lambda *_, **__: datetime(2030, 1, 1, tzinfo=UTC))  # it is later
+    monkeypatch.setattr(time_checks, "read_moment", lambda *_, **__: datetime(2030, 1, 1, tzinfo=UTC))  # a later time
     assert page.add(**given, event_id="EV-1") == first
     assert page.add_many([NewObservation(**given)], event_id="EV-2") == many
     assert type(getattr(page.add("observation", "y", **{field: "2h"}), field)) is datetime
@@ -233,7 +233,7 @@ def test_a_retry_may_repeat_a_time_that_counts_from_now(page, monkeypatch, field
             page.add(**(given | {field: other}), event_id="EV-1")
 
 
-def test_a_retry_of_an_update_or_a_fact_may_repeat_such_a_time(bus, page, monkeypatch):
+def test_retry_of_an_update_or_a_fact_can_repeat_a_relative_time(bus, page, monkeypatch):
     kept, facts = page.add("observation", "x"), bus.facts("world")
     changed = page.update(kept.id, expires_at="2h", event_id="EV-1")
     fact = facts.assert_fact("Ada", "knows", "Bob", valid_at="10m ago", event_id="EV-2")

@@ -1,4 +1,4 @@
-"""Who has seen an observation in a context, in which version, and what they did since."""
+"""Exposure: viewers of an observation in contexts, the versions they saw, and their later actions."""
 
 import pytest
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.engines(*ONE)
 
 
 def show(bus, session, agent, *observations, page="main", event_id=None):
-    """Record that these were in a context."""
+    """Record a context with these observations."""
     seen = {each.id: each.version for each in observations}
     return bus.converse(record(bus.core, page, session, agent, seen, 100, event_id))
 
@@ -27,7 +27,7 @@ def actions(exposure):
 
 
 @pytest.mark.parametrize("folded", [True, False])
-def test_everyone_who_saw_it_is_listed_with_the_version_and_the_time(bus, folded):
+def test_exposure_lists_each_viewer_with_version_and_time(bus, folded):
     page = bus.page()
     one, other = page.add("observation", "one"), page.add("observation", "other")
     first = show(bus, "s1", "analyst", one, other)
@@ -43,17 +43,17 @@ def test_everyone_who_saw_it_is_listed_with_the_version_and_the_time(bus, folded
     assert viewers(page.exposure(other.id)) == [("s1", "analyst", 1, 1)]
 
 
-def test_what_nobody_saw_is_exposed_to_nobody(page):
+def test_unseen_observation_has_no_exposure(page):
     exposure = page.exposure(page.add("observation", "unseen").id)
     assert (exposure.seen, exposure.actions) == ([], [])
 
 
-def test_what_never_was_on_the_page_is_not_found(page):
+def test_exposure_of_an_unknown_id_is_not_found(page):
     with pytest.raises(NotFound):
         page.exposure(new_id())
 
 
-def test_the_actions_that_followed_are_those_of_who_saw_it_since_then(connect):
+def test_exposure_lists_later_actions_of_viewers(connect):
     bus = connect("harness")
     seen, other = bus.page().add("observation", "seen"), bus.page("user:42").add("observation", "other")
     connect("analyst").page().link(seen.id, "before")
@@ -67,7 +67,7 @@ def test_the_actions_that_followed_are_those_of_who_saw_it_since_then(connect):
     assert (found.actions[0].id, found.actions[0].page) == (other.id, "user:42")
 
 
-def test_what_was_done_between_the_first_who_saw_it_and_oneself_is_not_ones_own(connect):
+def test_actions_before_the_own_viewing_are_not_listed(connect):
     one = connect("harness").page().add("observation", "one")
     show(connect("harness"), "s1", "analyst", one)
     connect("reviewer").page().link(one.id, "too-early")
@@ -76,7 +76,7 @@ def test_what_was_done_between_the_first_who_saw_it_and_oneself_is_not_ones_own(
     assert actions(connect("harness").page().exposure(one.id)) == [("after", "reviewer")]
 
 
-def test_without_a_session_it_is_the_agent_who_saw_it(connect):
+def test_viewer_without_a_session_is_the_agent(connect):
     bus = connect("analyst")
     one = bus.page().add("observation", "one")
     show(bus, None, "analyst", one)
@@ -84,7 +84,7 @@ def test_without_a_session_it_is_the_agent_who_saw_it(connect):
     assert bus.page().exposure(one.id).viewers() == ["agent:analyst"]
 
 
-def test_a_context_that_is_recorded_again_with_its_event_id_is_one(bus):
+def test_retry_of_a_recorded_context_counts_once(bus):
     page = bus.page()
     one = page.add("observation", "one")
     assert show(bus, "s1", None, one, event_id="mine") == show(bus, "s1", None, one, event_id="mine")
@@ -93,7 +93,7 @@ def test_a_context_that_is_recorded_again_with_its_event_id_is_one(bus):
         show(bus, "s2", None, one, event_id="mine")
 
 
-def test_a_refutation_lists_who_saw_it_and_what_they_did_since(connect):
+def test_refutation_lists_viewers_and_their_later_actions(connect):
     page = connect("analyst").page()
     one = page.add("observation", "one")
     show(connect("harness"), "s1", "analyst", one)
@@ -106,7 +106,7 @@ def test_a_refutation_lists_who_saw_it_and_what_they_did_since(connect):
     assert (event.reason_code, event.seen_by, event.followed) == ("refuted", refuted.seen_by, refuted.followed)
 
 
-def test_what_was_seen_stays_known_when_it_has_left_the_page(bus):
+def test_exposure_of_a_cleared_observation_stays(bus):
     page = bus.page()
     one = page.add("observation", "one")
     show(bus, "s1", None, one)
@@ -115,7 +115,7 @@ def test_what_was_seen_stays_known_when_it_has_left_the_page(bus):
     assert viewers(page.exposure(one.id)) == [("s1", None, 1, 1)]
 
 
-def test_a_rebuild_and_an_erasure_of_another_leave_it_known(bus):
+def test_exposure_survives_a_rebuild_and_another_erasure(bus):
     page = bus.page()
     one, other = page.add("observation", "one"), page.add("observation", "other")
     show(bus, "s1", "analyst", one, other)
@@ -127,7 +127,7 @@ def test_a_rebuild_and_an_erasure_of_another_leave_it_known(bus):
 
 
 @pytest.mark.parametrize("name", ["a_", "a@b", "a:b/c-d", "_"])
-def test_whatever_a_session_is_called_it_is_known_as_that(bus, name):
+def test_exposure_works_for_every_session_name(bus, name):
     one = bus.page().add("observation", "one")
     for _ in range(2):
         show(bus, name, None, one)
@@ -135,7 +135,7 @@ def test_whatever_a_session_is_called_it_is_known_as_that(bus, name):
     assert {event.subject for event in bus.events(kinds=["context_rendered"])} == {f"context_session:{name}"}
 
 
-def test_it_is_known_also_when_the_log_was_moved_to_the_archive(connect, tmp_path):
+def test_exposure_survives_archiving(connect, tmp_path):
     bus = connect("analyst", archive_url=tmp_path, retain="1ms", retain_events=1)
     page = bus.page()
     one = page.add("observation", "one")
@@ -149,7 +149,7 @@ def test_it_is_known_also_when_the_log_was_moved_to_the_archive(connect, tmp_pat
     assert page.exposure(one.id) == before
 
 
-def test_a_page_of_the_past_is_the_same_with_and_without_it(bus):
+def test_recorded_context_does_not_change_past_pages(bus):
     page = bus.page()
     one = page.add("observation", "one")
     show(bus, "s1", "analyst", one)
@@ -158,7 +158,7 @@ def test_a_page_of_the_past_is_the_same_with_and_without_it(bus):
     assert page.as_of(changed.position).get(one.id) == changed
 
 
-def test_a_context_changes_nothing_of_the_page(bus):
+def test_recorded_context_does_not_change_the_page(bus):
     page = bus.page()
     one = page.add("observation", "one")
     with bus.view() as view:
@@ -166,7 +166,7 @@ def test_a_context_changes_nothing_of_the_page(bus):
         assert view.active() == page.active() == [one]
 
 
-def test_reads_are_recorded_when_they_are_to_be(connect):
+def test_log_reads_records_reads(connect):
     page = connect("writer").page()
     one, other = page.add("observation", "one"), page.add("observation", "other")
     page.resolve(other.id)
@@ -183,7 +183,7 @@ def test_reads_are_recorded_when_they_are_to_be(connect):
     assert {event.tokens for event in connect().events(kinds=["context_rendered"])} == {0}
 
 
-def test_a_share_of_the_reads_is_recorded(connect, monkeypatch):
+def test_fractional_log_reads_records_that_share(connect, monkeypatch):
     one = connect("writer").page().add("observation", "one")
     reading = connect("reader", log_reads=0.25).page()
     chances = iter([0.1, 0.25, 0.9, 0.24])
@@ -194,7 +194,7 @@ def test_a_share_of_the_reads_is_recorded(connect, monkeypatch):
     assert [each.times for each in connect().page().exposure(one.id).seen] == [2]
 
 
-def test_a_long_list_is_recorded_in_several_events(connect, monkeypatch):
+def test_long_list_is_recorded_in_several_events(connect, monkeypatch):
     monkeypatch.setattr(exposing, "_MAX_BATCH", 2)
     page = connect("reader", log_reads=1).page()
     for number in range(5):
@@ -205,7 +205,7 @@ def test_a_long_list_is_recorded_in_several_events(connect, monkeypatch):
 
 
 @pytest.mark.parametrize("error", [EngineForbidden, EngineReadOnly])
-def test_who_may_not_write_reads_all_the_same(connect, monkeypatch, error):
+def test_reader_without_write_permission_can_read(connect, monkeypatch, error):
     one = connect("writer").page().add("observation", "one")
 
     def refused(*_):

@@ -1,4 +1,4 @@
-"""What a feed of the log's end gives to those who follow it, and what it leaves to them to find out."""
+"""A feed hands the latest events to followers that have reached the end of the log."""
 
 import time
 
@@ -12,7 +12,7 @@ from tests.waiting import eventually
 
 @pytest.fixture
 def feed(bus, page):
-    """A feed that has seen the log's end, and two events more."""
+    """A feed with the end of the log and two later events."""
     log = bus.core.log
     feed = Feed(log, log.shard("main"))
     page.add("observation", "0")
@@ -24,15 +24,15 @@ def feed(bus, page):
     return feed
 
 
-def test_it_gives_what_is_behind_an_event_that_it_has(bus, feed):
+def test_feed_returns_the_events_after_a_known_cursor(bus, feed):
     end = bus.converse(end_of(feed.log, feed.shard))
     assert feed.after(end) == []
     first, second = feed._items
-    for item, behind in ((first, [second]), (second, [])):
-        assert feed.after(Cursor(item.position, item.id, end.origin)) == behind
+    for item, later_events in ((first, [second]), (second, [])):
+        assert feed.after(Cursor(item.position, item.id, end.origin)) == later_events
 
 
-def test_it_gives_nothing_to_one_that_stands_elsewhere(bus, feed):
+def test_feed_returns_none_for_an_unknown_cursor(bus, feed):
     end = bus.converse(end_of(feed.log, feed.shard))
     later = end.position._replace(seq=end.position.seq + 1)
     earlier = end.position._replace(seq=end.position.seq - 3)
@@ -46,19 +46,19 @@ def test_it_gives_nothing_to_one_that_stands_elsewhere(bus, feed):
 
 
 class Listener:
-    """A follower that counts what it is told."""
+    """A follower that counts the events it is offered."""
 
     def __init__(self):
-        self.told = []
+        self.sizes = []
 
     def offer(self, items):
-        self.told.append(len(items))
+        self.sizes.append(len(items))
 
     def resync(self):
         pass
 
 
-def test_a_crowd_is_told_of_many_events_at_once(bus, page):
+def test_many_followers_get_many_events_per_call(bus, page):
     shard = bus.core.log.shard("main")
     crowd = [Listener() for _ in range(1_000)]
     for listener in crowd:
@@ -68,6 +68,6 @@ def test_a_crowd_is_told_of_many_events_at_once(bus, page):
     begun = time.monotonic()
     for number in range(20):
         page.add("observation", str(number))
-    eventually(lambda: all(sum(listener.told) == 20 for listener in crowd))
+    eventually(lambda: all(sum(listener.sizes) == 20 for listener in crowd))
     took, pause = time.monotonic() - begun, tail_readers.PAUSE * len(crowd)
-    assert len(crowd[0].told) <= 2 + took / pause
+    assert len(crowd[0].sizes) <= 2 + took / pause

@@ -1,4 +1,4 @@
-"""What the private files of a session promise."""
+"""The private files of a session."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.waiting import eventually
 
 
 @pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def _temporary_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("scratchbus.commands.files.home_of", lambda settings: tmp_path / "home")
 
 
@@ -46,7 +46,7 @@ def paths(found):
     return [file.path for file in found]
 
 
-def test_a_file_is_on_disk_and_on_the_log_without_its_content(bus, files, tmp_path):
+def test_file_content_is_on_disk_and_not_in_the_log(bus, files, tmp_path):
     written = files.write("notes/plan.md", "Zoë\n")
     assert (written.path, written.size) == ("notes/plan.md", 5)
     assert (written.sha256, written.source) == (sha256("Zoë\n".encode()).hexdigest(), "tester")
@@ -58,7 +58,7 @@ def test_a_file_is_on_disk_and_on_the_log_without_its_content(bus, files, tmp_pa
     assert "Zo" not in str([event.model_dump() for event in bus.events()])
 
 
-def test_a_file_is_replaced_deleted_and_written_again(bus, files):
+def test_file_can_be_replaced_deleted_and_rewritten(bus, files):
     files.write("a", "1")
     assert files.write("a", "22").version == 2
     files.delete("a")
@@ -77,7 +77,7 @@ def test_a_file_is_replaced_deleted_and_written_again(bus, files):
     ]
 
 
-def test_a_file_that_is_written_again_is_kept_longer(files, clock):
+def test_writing_a_file_again_restarts_its_age(files, clock):
     files.write("a", "1")
     clock.advance("29d")
     files.write("a", "1")
@@ -85,14 +85,14 @@ def test_a_file_that_is_written_again_is_kept_longer(files, clock):
     assert paths(files.sync()) == ["a"]
 
 
-def test_empty_directories_go_with_their_last_file(files):
+def test_empty_directories_are_removed(files):
     files.write("a/b/c", "1")
     files.write("a/d", "2")
     files.delete("a/b/c")
     assert sorted(each.name for each in files.path("a").iterdir()) == ["d"]
 
 
-def test_a_retry_does_not_undo_what_came_after_it(bus, files):
+def test_retry_does_not_undo_later_writes(bus, files):
     files.write("a", "1", event_id="e1")
     files.write("a", "2")
     files.write("a", "1", event_id="e1")
@@ -106,7 +106,7 @@ def test_a_retry_does_not_undo_what_came_after_it(bus, files):
     assert files.read("a") == b"4"
 
 
-def test_subagents_use_the_files_of_their_session_and_forks_have_their_own(bus, files):
+def test_subagents_share_files_and_forks_do_not(bus, files):
     files.write("a", "1")
     child = bus.spawn_session("s1")
     grandchild = bus.spawn_session(child)
@@ -119,7 +119,7 @@ def test_subagents_use_the_files_of_their_session_and_forks_have_their_own(bus, 
     assert files.read("a") == b"1"
 
 
-def test_what_programs_do_in_the_directory_is_listed_by_sync(bus, files):
+def test_sync_records_changes_made_by_programs(bus, files):
     files.write("kept", "1")
     files.write("gone", "2")
     where = files.path()
@@ -162,7 +162,7 @@ def test_files_are_evicted_by_total_size_oldest_first(connect):
     assert paths(files.list()) == ["b", "d"]
 
 
-def test_a_session_that_has_ended_takes_no_files(bus, files):
+def test_ended_session_accepts_no_files(bus, files):
     files.write("a", "1")
     bus.end_session("s1")
     for act in (lambda: files.write("b", "2"), lambda: files.delete("a"), files.sync):
@@ -172,7 +172,7 @@ def test_a_session_that_has_ended_takes_no_files(bus, files):
     assert files.read("a") == b"1"
 
 
-def test_all_sessions_are_evicted_also_those_that_have_ended(bus, files, clock):
+def test_evict_files_covers_all_sessions_even_ended_ones(bus, files, clock):
     files.write("old", "1")
     over = bus.files("a/b:c")
     over.write("d/old", "1")
@@ -192,7 +192,7 @@ def test_all_sessions_are_evicted_also_those_that_have_ended(bus, files, clock):
     assert bus.evict_files() == {}
 
 
-def test_an_expirer_evicts_by_itself(bus, files, clock):
+def test_expirer_evicts_old_files(bus, files, clock):
     written = files.write("old", "1")
     clock.advance("31d")
     stop = threading.Event()
@@ -206,7 +206,7 @@ def test_an_expirer_evicts_by_itself(bus, files, clock):
     assert [event.why for event in files.history(written.path)[1:]] == ["age"]
 
 
-def test_files_that_cannot_be_evicted_do_not_end_the_expirer(bus, files, clock, monkeypatch):
+def test_expirer_survives_a_failing_eviction(bus, files, clock, monkeypatch):
     files.write("old", "1")
     clock.advance("31d")
     met = threading.Event()
@@ -229,7 +229,7 @@ def test_files_that_cannot_be_evicted_do_not_end_the_expirer(bus, files, clock, 
         expirer.join(30)
 
 
-def test_the_files_of_a_moment_are_those_that_were_listed_then(bus, files):
+def test_as_of_lists_the_files_of_that_time(bus, files):
     first = files.write("a", "1")
     second = files.write("b", "2")
     changed = files.write("a", "3")
@@ -243,7 +243,7 @@ def test_the_files_of_a_moment_are_those_that_were_listed_then(bus, files):
     assert files.as_of(second.position) == [first, second]
 
 
-def test_rebuilt_state_lists_the_files(bus, files):
+def test_rebuild_keeps_the_list_of_files(bus, files):
     files.write("a", "1")
     files.write("b", "1")
     files.delete("b")
@@ -254,7 +254,7 @@ def test_rebuilt_state_lists_the_files(bus, files):
     assert paths(files.list()) == ["a"]
 
 
-def test_an_erased_file_can_be_written_again(bus, files):
+def test_erased_file_can_be_written_again(bus, files):
     files.write("of-zoe.md", "1")
     bus.page("session:s1").erase(files.list()[0].id, reason="asked for")
     assert files.list() == []
@@ -263,7 +263,7 @@ def test_an_erased_file_can_be_written_again(bus, files):
     assert paths(files.list()) == ["of-zoe.md"]
 
 
-def test_a_full_disk_is_an_error_and_leaves_the_file_as_it_was(bus, files, monkeypatch):
+def test_full_disk_raises_and_leaves_the_file_unchanged(bus, files, monkeypatch):
     files.write("a", "before")
     length = log_length(bus)
 
@@ -283,7 +283,7 @@ def test_a_full_disk_is_an_error_and_leaves_the_file_as_it_was(bus, files, monke
     assert files.read("a") == b"after"
 
 
-def test_what_a_killed_writer_left_is_cleared(files):
+def test_leftovers_of_a_killed_writer_are_deleted(files):
     files.write("a", "1")
     left = files.path().parent / "incoming" / "0123"
     left.write_text("half")
@@ -291,7 +291,7 @@ def test_what_a_killed_writer_left_is_cleared(files):
     assert not left.exists()
 
 
-def test_many_writers_leave_disk_and_log_the_same(bus, files):
+def test_concurrent_writers_leave_disk_and_log_equal(bus, files):
     def write(name):
         for number in range(5):
             bus.files("s1").write("shared", f"{name}{number}")
@@ -337,14 +337,14 @@ def test_bad_paths_are_refused(bus, files, path):
 
 @pytest.mark.engines("memory")
 @pytest.mark.parametrize("content", [None, 5, ["x"], "\ud800"])
-def test_content_is_text_or_bytes(bus, files, content):
+def test_content_that_is_not_text_or_bytes_is_refused(bus, files, content):
     with pytest.raises(InvalidField):
         files.write("a", content)
     assert log_length(bus) == 0
 
 
 @pytest.mark.engines("memory")
-def test_links_and_devices_lead_nowhere(bus, files, tmp_path):
+def test_links_and_pipes_are_refused(bus, files, tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_text("secret")
@@ -364,17 +364,17 @@ def test_links_and_devices_lead_nowhere(bus, files, tmp_path):
     assert [(each.name, each.read_text()) for each in outside.iterdir()] == [("secret", "secret")]
 
 
-def test_a_directory_swapped_for_a_link_at_any_moment_lets_nothing_out(tmp_path):
+def test_directory_swapped_for_a_link_never_escapes(tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "x").write_text("secret")
-    its = ScratchDirectory(tmp_path / "home", "s1")
-    its.put("a/x", b"inside")
-    real, spare = its.path / "a", its.path / "spare"
-    is_over = threading.Event()
+    scratch_dir = ScratchDirectory(tmp_path / "home", "s1")
+    scratch_dir.put("a/x", b"inside")
+    real, spare = scratch_dir.path / "a", scratch_dir.path / "spare"
+    is_done = threading.Event()
 
     def swap():
-        while not is_over.is_set():
+        while not is_done.is_set():
             with suppress(OSError):
                 os.rename(real, spare)
             with suppress(OSError):
@@ -389,11 +389,11 @@ def test_a_directory_swapped_for_a_link_at_any_moment_lets_nothing_out(tmp_path)
     read = set[bytes]()
     try:
         for _ in range(100):
-            for act in (lambda: read.add(its.get("a/x", 100)), lambda: its.put("a/x", b"inside")):
+            for act in (lambda: read.add(scratch_dir.get("a/x", 100)), lambda: scratch_dir.put("a/x", b"inside")):
                 with suppress(ScratchbusError):
                     act()
     finally:
-        is_over.set()
+        is_done.set()
         swapper.join()
     assert read <= {b"inside"}
     assert [(each.name, each.read_text()) for each in outside.iterdir()] == [("x", "secret")]
@@ -411,20 +411,20 @@ PATHS = st.builds(
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.sampled_from(["put", "get", "remove"]), PATHS), min_size=1, max_size=8))
-def test_any_path_stays_inside(acts):
-    with tempfile.TemporaryDirectory() as made:
-        top = Path(made)
+def test_no_path_escapes_the_directory(acts):
+    with tempfile.TemporaryDirectory() as temporary:
+        top = Path(temporary)
         (top / "secret").write_text("secret")
-        its = ScratchDirectory(top / "home", "s1")
-        its.make()
-        (its.path / "link").symlink_to(top)
-        (its.path / "up").symlink_to("..")
+        scratch_dir = ScratchDirectory(top / "home", "s1")
+        scratch_dir.make()
+        (scratch_dir.path / "link").symlink_to(top)
+        (scratch_dir.path / "up").symlink_to("..")
         for verb, path in acts:
             arguments = {"put": (path, b"new"), "get": (path, 100), "remove": (path,)}[verb]
             with suppress(InvalidInput, NotFound):
-                assert getattr(its, verb)(*arguments) != b"secret"
+                assert getattr(scratch_dir, verb)(*arguments) != b"secret"
                 if verb == "put":
-                    assert (its.path / path).resolve().is_relative_to(its.path.resolve())
+                    assert (scratch_dir.path / path).resolve().is_relative_to(scratch_dir.path.resolve())
         assert sorted(each.name for each in top.iterdir()) == ["home", "secret"]
         assert (top / "secret").read_text() == "secret"
         assert {each.name for each in (top / "home" / "brain" / "s1").iterdir()} <= {"incoming", "scratch"}
@@ -434,7 +434,7 @@ SESSIONS = st.text("ab./:@_-", min_size=1, max_size=12) | st.text("a/:", min_siz
 
 
 @given(SESSIONS, SESSIONS, st.sampled_from(["scratchbus", "a/b", ".."]))
-def test_each_session_has_a_directory_of_its_own(one, other, bus):
+def test_each_session_has_its_own_directory(one, other, bus):
     name = name_of(bus, one)
     assert "/" not in name
     assert name not in (".", "..")
@@ -445,7 +445,7 @@ def test_each_session_has_a_directory_of_its_own(one, other, bus):
     assert session_of("other", name) is None
 
 
-async def test_files_are_the_same_for_tasks():
+async def test_async_files():
     async with AsyncBus.connect("memory://", bus="files-async", source="tester") as bus:
         written = await bus.files("s1").write("a", "1")
         assert await bus.files("s1").list() == [written]

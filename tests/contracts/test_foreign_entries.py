@@ -1,6 +1,6 @@
-"""An entry that somebody adds to the log by hand, behind its last event: readers end before it, and writers say so.
+"""An entry added to the log by hand, after its tail: readers stop before it, and writers raise LogBlocked.
 
-Whoever may append events may also `XADD` with any stream id, and Redis accepts no smaller one afterwards.
+Anyone who may append events may also `XADD` with any stream id, and Redis accepts no smaller id afterwards.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from scratchbus.archive.export import line_of
 from scratchbus.engine.steps import ask
 from scratchbus.errors import LogBlocked, LogError
 from scratchbus.eventlog.keys import PageKeys
-from tests.contracts.test_bounds import read_everything
+from tests.contracts.test_huge_numbers import read_everything
 from tests.engines import ALL, ONE
 from tests.inspection import all_events, archive, assert_sound, keys_of, log_length, now_ms, project, send, settle
 from tests.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.engines(*ONE)
 
-AT_ONCE = "*"
-"""The id that Redis makes, which may be behind later events too."""
+GENERATED = "*"
+"""Let Redis generate the id, which later events can still exceed."""
 
 HOUR_MS = 3_600_000
 
 IDS = {
-    "made by Redis": lambda bus: AT_ONCE,
-    "the next number": lambda bus: _beside(bus, 1),
-    "another number of this millisecond": lambda bus: _beside(bus, 100),
+    "made by Redis": lambda bus: GENERATED,
+    "the next number": lambda bus: _after_tail(bus, 1),
+    "another number of this millisecond": lambda bus: _after_tail(bus, 100),
     "in an hour": lambda bus: f"{now_ms(bus) + HOUR_MS}-0",
     "in an hour, with a number": lambda bus: f"{now_ms(bus) + HOUR_MS}-7",
     "beyond the calendar": lambda bus: "9999999999999-0",
-    "beyond what floats tell apart": lambda bus: f"{2**53}-0",
-    "beyond what positions can be": lambda bus: "18446744073709551614-5",
-    "the last of all": lambda bus: f"{2**64 - 1}-{2**64 - 1}",
+    "beyond exact floats": lambda bus: f"{2**53}-0",
+    "beyond valid positions": lambda bus: "18446744073709551614-5",
+    "the largest id": lambda bus: f"{2**64 - 1}-{2**64 - 1}",
 }
 
 FIELDS = {
-    "no field of an event": ("colour", "red"),
-    "an event of its own": (
+    "unknown fields": ("colour", "red"),
+    "a complete event": (
         "id", "by-hand", "subject", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "page", "main", "kind", "added",
         "type", "observation", "batch", "1/1", "prev", "", "event",
         '{"v":2,"by":"x","content":"forged","status":"active","status_class":"open","priority":5}',
@@ -54,13 +54,13 @@ FIELDS = {
 }  # fmt: skip
 
 
-def _beside(bus, ahead):
+def _after_tail(bus, ahead):
     ms, seq = send(bus, "GET", keys_of(bus).tail).partition(b"|")[0].split(b"-")
     return f"{int(ms)}-{int(seq) + ahead}"
 
 
-def add_by_hand(bus, id=AT_ONCE, fields=FIELDS["no field of an event"]):
-    """Add an entry behind the tail, as somebody with `XADD` does; return its stream id."""
+def add_by_hand(bus, id=GENERATED, fields=FIELDS["unknown fields"]):
+    """Add an entry after the tail with `XADD`; return its stream id."""
     return send(bus, "XADD", keys_of(bus).log, id, *fields).decode()
 
 
@@ -73,11 +73,11 @@ def story(page):
 @pytest.mark.parametrize(
     ("id", "fields"),
     [
-        *(pytest.param(id, FIELDS["an event of its own"], id=name) for name, id in IDS.items()),
+        *(pytest.param(id, FIELDS["a complete event"], id=name) for name, id in IDS.items()),
         *(pytest.param(IDS["made by Redis"], fields, id=name) for name, fields in FIELDS.items()),
     ],
 )
-def test_readers_end_before_it(bus, page, story, id, fields):
+def test_readers_stop_before_a_foreign_entry(bus, page, story, id, fields):
     other = page.add("observation", "other")
     before, end = list(bus.events()), bus.position()
     settle(bus)
@@ -109,14 +109,14 @@ WRITES = {
     "a claim": lambda bus, page, story: page.claim(story.id),
     "an erasure": lambda bus, page, story: page.erase(story.id, reason="x"),
     "a refutation": lambda bus, page, story: page.refute(story.id, reason="x"),
-    "what many ids are cleared by": lambda bus, page, story: page.archive(story.id),
+    "an archiving": lambda bus, page, story: page.archive(story.id),
 }
 
 
 @pytest.mark.engines(*ALL)
-@pytest.mark.parametrize("was_deleted", [False, True], ids=["there", "deleted again"])
+@pytest.mark.parametrize("was_deleted", [False, True], ids=["present", "deleted"])
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-def test_a_write_names_it_and_the_command_that_helps(bus, page, story, write, was_deleted):
+def test_blocked_write_names_the_entry_and_the_repair_command(bus, page, story, write, was_deleted):
     project(bus)
     before, tail = all_events(bus), send(bus, "GET", keys_of(bus).tail)
     foreign = add_by_hand(bus, "18446744073709551614-5")
@@ -139,7 +139,7 @@ def test_a_write_names_it_and_the_command_that_helps(bus, page, story, write, wa
 
 @pytest.mark.engines(*ALL)
 @pytest.mark.parametrize("id", IDS.values(), ids=IDS)
-def test_the_repair_removes_it_and_says_what_it_was(bus, page, story, id):
+def test_repair_removes_and_returns_the_entry(bus, page, story, id):
     settle(bus)
     foreign = add_by_hand(bus, id(bus))
     with pytest.raises(LogBlocked):
@@ -154,7 +154,7 @@ def test_the_repair_removes_it_and_says_what_it_was(bus, page, story, id):
 
 
 @pytest.mark.engines(*ALL)
-def test_a_new_log_can_be_repaired(bus, page):
+def test_log_without_events_can_be_repaired(bus, page):
     foreign = add_by_hand(bus, "9999999999999-0")
     assert page.list() == list(bus.events()) == []
     with pytest.raises(LogBlocked):
@@ -164,7 +164,7 @@ def test_a_new_log_can_be_repaired(bus, page):
     assert page.list() == [added]
 
 
-def test_a_log_of_many_events_is_copied_whole_and_many_entries_are_removed(connect):
+def test_repair_of_a_long_log_removes_many_entries(connect):
     bus = connect(max_observations=5_000)
     page = bus.page("main")
     for _ in range(3):
@@ -178,7 +178,7 @@ def test_a_log_of_many_events_is_copied_whole_and_many_entries_are_removed(conne
     page.add("observation", "later")
 
 
-def test_nothing_is_removed_from_a_log_without_a_tail(bus, page, story):
+def test_repair_without_a_tail_is_refused(bus, page, story):
     keys = keys_of(bus)
     tail, count = send(bus, "GET", keys.tail), log_length(bus)
     send(bus, "DEL", keys.tail)
@@ -189,7 +189,7 @@ def test_nothing_is_removed_from_a_log_without_a_tail(bus, page, story):
 
 
 @pytest.mark.engines("embedded-4-shards")
-def test_a_shard_that_cannot_be_repaired_keeps_nothing_from_the_others(bus):
+def test_repair_continues_past_a_shard_that_fails(bus):
     pages = {bus.core.log.shard(name): name for name in map(str, range(50))}
     for shard, name in pages.items():
         bus.page(name).add("observation", f"{shard}")
@@ -205,7 +205,7 @@ def test_a_shard_that_cannot_be_repaired_keeps_nothing_from_the_others(bus):
         bus.page(pages[shard]).add("observation", "later")
 
 
-def test_a_repair_that_was_cut_short_is_completed(bus, page, story):
+def test_interrupted_repair_is_completed(bus, page, story):
     other = page.add("observation", "other")
     add_by_hand(bus, "9999999999999-0")
     keys = keys_of(bus)
@@ -216,7 +216,7 @@ def test_a_repair_that_was_cut_short_is_completed(bus, page, story):
     assert bus.verify().is_sound
 
 
-def test_a_copy_that_is_not_of_this_log_is_made_again(bus, page, story):
+def test_repair_replaces_a_copy_of_another_log(bus, page, story):
     page.add("observation", "other")
     add_by_hand(bus, "9999999999999-0")
     send(bus, "XADD", keys_of(bus).repaired, f"{story.ms - 1}-1", "id", "of another log")
@@ -225,7 +225,7 @@ def test_a_copy_that_is_not_of_this_log_is_made_again(bus, page, story):
     page.add("observation", "later")
 
 
-def test_repairs_and_writes_at_once_lose_nothing(connect, bus, page):
+def test_concurrent_repairs_and_writes_lose_nothing(connect, bus, page):
     written, stop, problems = [], threading.Event(), []
 
     def write():
@@ -240,7 +240,7 @@ def test_repairs_and_writes_at_once_lose_nothing(connect, bus, page):
         except Exception as problem:
             problems.append(problem)
 
-    def mend():
+    def repair_again():
         try:
             with connect() as mine:
                 while not stop.is_set():
@@ -248,12 +248,12 @@ def test_repairs_and_writes_at_once_lose_nothing(connect, bus, page):
         except Exception as problem:
             problems.append(problem)
 
-    threads = [threading.Thread(target=each) for each in (write, write, mend, mend)]
+    threads = [threading.Thread(target=each) for each in (write, write, repair_again, repair_again)]
     for thread in threads:
         thread.start()
     for number in range(20):
         count = len(written)
-        add_by_hand(bus, f"{now_ms(bus) + HOUR_MS}-{number}" if number % 2 else AT_ONCE)
+        add_by_hand(bus, f"{now_ms(bus) + HOUR_MS}-{number}" if number % 2 else GENERATED)
         eventually(lambda: len(written) > count + 5 or problems)  # noqa: B023
     stop.set()
     for thread in threads:
@@ -266,14 +266,14 @@ def test_repairs_and_writes_at_once_lose_nothing(connect, bus, page):
 
 
 @pytest.mark.engines(*ALL)
-def test_a_retry_of_what_is_in_the_log_is_answered_all_the_same(bus, page):
+def test_retry_of_a_logged_write_is_answered_while_blocked(bus, page):
     story = page.add("observation", "x", event_id="mine")
     add_by_hand(bus, "9999999999999-0")
     assert page.add("observation", "x", event_id="mine").id == story.id
     bus.repair()
 
 
-def test_a_retry_does_not_find_its_event_behind_the_tail(bus, page, story):
+def test_retry_ignores_a_forged_entry_after_the_tail(bus, page, story):
     """A forged entry with the id of a write whose reply was lost is not that write."""
     add_by_hand(bus, "9999999999999-0")
     with pytest.raises(LogBlocked) as raised:
@@ -291,24 +291,24 @@ def commands(bus, name="xread"):
     return int(found[1]) if found else 0
 
 
-def _each(bus, seen, stop):
+def _follow_all(bus, seen, stop):
     for event in bus.events(follow=True, stop=stop):
         seen.append(event.subject)
 
 
-def _all_pages(bus, seen, stop):
+def _follow_page(bus, seen, stop):
     for event in bus.events(follow=True, stop=stop, pages="main"):
         seen.append(event.subject)
 
 
-def _deliveries(bus, seen, stop):
+def _follow_subscription(bus, seen, stop):
     with bus.subscribe("router", stop=stop) as deliveries:
         for delivery in deliveries:
             seen.append(delivery.event.subject)
             delivery.ack()
 
 
-def _changes(bus, seen, stop):
+def _follow_view(bus, seen, stop):
     with bus.view("main") as view:
         seen += [each.id for each in view.list()]
         while not stop.is_set():
@@ -316,7 +316,7 @@ def _changes(bus, seen, stop):
             stop.wait(0.02)
 
 
-def _waits(bus, seen, stop):
+def _follow_waits(bus, seen, stop):
     behind = {keys_of(bus).shard: next(iter(bus.events())).position}
     seen.append(next(iter(bus.events())).subject)
     while not stop.is_set():
@@ -327,10 +327,10 @@ def _waits(bus, seen, stop):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("id", ["18446744073709551614-5", AT_ONCE])
-@pytest.mark.parametrize("follow", [_each, _all_pages, _deliveries, _changes, _waits])
+@pytest.mark.parametrize("id", ["18446744073709551614-5", GENERATED])
+@pytest.mark.parametrize("follow", [_follow_all, _follow_page, _follow_subscription, _follow_view, _follow_waits])
 @pytest.mark.alone
-def test_followers_wait_and_go_on_after_the_repair(connect, bus, page, story, follow, id):
+def test_followers_wait_and_continue_after_the_repair(connect, bus, page, story, follow, id):
     seen: list[str] = []
     stop, mine = threading.Event(), connect()
     thread = threading.Thread(target=follow, args=(mine, seen, stop))
@@ -342,7 +342,7 @@ def test_followers_wait_and_go_on_after_the_repair(connect, bus, page, story, fo
         time.sleep(0.2)
         before = commands(bus) + commands(bus, "xrange")
         time.sleep(0.5)
-        assert commands(bus) + commands(bus, "xrange") - before < 100  # hundreds, if it read on and on
+        assert commands(bus) + commands(bus, "xrange") - before < 100  # hundreds in a busy loop
         bus.repair()
         later = [page.add("observation", f"{number}").id for number in range(3)]
         eventually(lambda: seen == [story.id, *later])
@@ -353,7 +353,7 @@ def test_followers_wait_and_go_on_after_the_repair(connect, bus, page, story, fo
 
 @pytest.mark.damages_the_log
 @pytest.mark.parametrize("id", IDS.values(), ids=IDS)
-def test_an_archiver_ends_before_it(connect, tmp_path, id):
+def test_archiver_stops_before_a_foreign_entry(connect, tmp_path, id):
     bus = connect(archive_url=tmp_path / "archive", retain="1ms", retain_events=5, archive_segment=4)
     page = bus.page("main")
     for number in range(30):
@@ -372,7 +372,7 @@ def test_an_archiver_ends_before_it(connect, tmp_path, id):
 
 @pytest.mark.damages_the_log
 @pytest.mark.parametrize("id", IDS.values(), ids=IDS)
-def test_an_export_ends_before_it_and_can_be_imported(connect, bus, page, story, id, bus_name):
+def test_export_stops_before_a_foreign_entry_and_can_be_imported(connect, bus, page, story, id, bus_name):
     settle(bus)
     add_by_hand(bus, id(bus))
     lines = [line_of(event) for event in bus.events()]
@@ -381,7 +381,7 @@ def test_an_export_ends_before_it_and_can_be_imported(connect, bus, page, story,
     assert other.page("main").list() == [story]
 
 
-def test_the_past_and_the_causes_of_it_are_those_of_events(bus, page, story):
+def test_as_of_history_and_trace_ignore_foreign_entries(bus, page, story):
     end = bus.position()
     page.link(story.id, "goal")
     later = page.add("observation", "later")
@@ -394,17 +394,17 @@ def test_the_past_and_the_causes_of_it_are_those_of_events(bus, page, story):
     bus.repair()
 
 
-def test_an_entry_that_is_overtaken_by_time_still_blocks(bus, page, story):
-    """Else it would be among the events, and no reader could tell which of two entries a number is."""
+def test_entry_older_than_the_clock_still_blocks(bus, page, story):
+    """Otherwise it would lie between events, and two entries would have the same sequence number."""
     settle(bus)
-    foreign = add_by_hand(bus, AT_ONCE)
+    foreign = add_by_hand(bus, GENERATED)
     eventually(lambda: now_ms(bus) > int(foreign.partition("-")[0]) + 2)
     with pytest.raises(LogBlocked):
         page.add("observation", "x")
     bus.repair()
 
 
-def test_pages_on_other_shards_go_on(bus, page, story):
+def test_pages_on_other_shards_stay_writable(bus, page, story):
     add_by_hand(bus, "9999999999999-0")
     other = next(f"p{n}" for n in range(100) if bus.core.log.shard(f"p{n}") != keys_of(bus).shard)
     bus.page(other).add("observation", "x")
@@ -412,7 +412,7 @@ def test_pages_on_other_shards_go_on(bus, page, story):
     bus.repair()
 
 
-def test_the_rejected_events_have_none_of_it(bus, page, story):
+def test_foreign_entry_is_not_among_the_rejected_events(bus, page, story):
     add_by_hand(bus, "9999999999999-0", FIELDS["the first of a batch"])
     project(bus)
     assert send(bus, "XLEN", PageKeys(keys_of(bus), "").rejected) == 0
@@ -421,10 +421,10 @@ def test_the_rejected_events_have_none_of_it(bus, page, story):
 
 @pytest.mark.anyio
 @pytest.mark.engines(*ALL)
-async def test_asyncio_does_the_same(engine, bus, page, story):
+async def test_async_bus_handles_foreign_entries(engine, bus, page, story):
     add_by_hand(bus, "18446744073709551614-5")
     async with AsyncBus.connect(engine.url, bus=bus.core.log.bus, shards=engine.shards, source="tester") as mine:
-        theirs, seen, is_there = mine.page("main"), list[str](), asyncio.Event()
+        theirs, seen, has_both = mine.page("main"), list[str](), asyncio.Event()
         with pytest.raises(LogBlocked):
             await theirs.add("observation", "x")
         assert await theirs.list() == [story]
@@ -434,19 +434,19 @@ async def test_asyncio_does_the_same(engine, bus, page, story):
             async for event in mine.events(follow=True):
                 seen.append(event.subject)
                 if len(seen) == 2:
-                    is_there.set()
+                    has_both.set()
 
         async with mine.view("main") as view, asyncio.TaskGroup() as tasks:
             following = tasks.create_task(follow())
             await asyncio.sleep(0.2)
             before = commands(bus) if engine.is_real else 0
             await asyncio.sleep(0.5)
-            assert not engine.is_real or commands(bus) - before < 50  # hundreds, if it read on and on
+            assert not engine.is_real or commands(bus) - before < 50  # hundreds in a busy loop
             assert view.list() == [story]
             assert [each.stream_id for each in await mine.repair()] == ["18446744073709551614-5"]
             later = await theirs.add("observation", "later")
             async with asyncio.timeout(PATIENCE):
                 await view.wait_for(later.position)
-                await is_there.wait()
+                await has_both.wait()
             following.cancel()
         assert seen == [story.id, later.id]

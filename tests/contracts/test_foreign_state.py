@@ -1,4 +1,4 @@
-"""State that an older version folded from an entry behind the tail: readers say so, and a rebuild makes them whole."""
+"""State that an older version folded from an entry after the tail: readers ask for a rebuild, which fixes it."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from tests.inspection import assert_sound, await_tick, keys_of, now_ms, project,
 pytestmark = pytest.mark.engines(*ONE)
 
 IDS = {
-    "beyond what positions can be": lambda bus: "18446744073709551614-5",
+    "beyond valid positions": lambda bus: "18446744073709551614-5",
     "in an hour": lambda bus: f"{now_ms(bus) + HOUR_MS}-7",
     "the next number": lambda bus: f"{now_ms(bus)}-3",
-    "a number of later": lambda bus: f"{now_ms(bus)}-100",
+    "a later number": lambda bus: f"{now_ms(bus)}-100",
     "made by Redis": lambda bus: f"{now_ms(bus)}-0",
 }
 
 
-def fold_as_before(bus, id):
-    """Have the checkpoint stand at an entry, as older versions folded it."""
+def set_checkpoint(bus, id):
+    """Set the checkpoint to an entry, as older versions did after folding it."""
     stored = str(bus.converse(read_checkpoint(keys_of(bus)))) or f"0-0|e|1|{scratch_page.PAGED}||0123456789ab"
     send(bus, "SET", keys_of(bus).live, f"{id}|by-hand|{stored.split('|', 2)[2]}")
     Checkpoint.parse.cache_clear()
 
 
-@pytest.mark.parametrize("repaired", [False, True], ids=["there", "repaired"])
+@pytest.mark.parametrize("repaired", [False, True], ids=["present", "repaired"])
 @pytest.mark.parametrize("written", [False, True], ids=["no event since", "an event since"])
 @pytest.mark.parametrize("id", IDS.values(), ids=IDS)
-def test_readers_ask_for_a_rebuild_which_makes_them_whole(bus, page, id, written, repaired):
+def test_readers_ask_for_a_rebuild_which_fixes_the_state(bus, page, id, written, repaired):
     page.add("observation", "one")
     page.add("observation", "two")
     project(bus)
     settle(bus)
     foreign = id(bus)
-    fold_as_before(bus, foreign)
+    set_checkpoint(bus, foreign)
     if not repaired:
         add_by_hand(bus, foreign)
     elif written:
@@ -60,9 +60,9 @@ def test_readers_ask_for_a_rebuild_which_makes_them_whole(bus, page, id, written
 
 
 @pytest.mark.parametrize("id", IDS.values(), ids=IDS)
-def test_state_without_any_event_is_dropped(bus, page, id):
+def test_rebuild_drops_state_without_events(bus, page, id):
     foreign = id(bus)
-    fold_as_before(bus, foreign)
+    set_checkpoint(bus, foreign)
     add_by_hand(bus, foreign)
     bus.repair()
     with pytest.raises(LogRewound, match="run `scratchbus rebuild`"):

@@ -1,11 +1,11 @@
-"""What a writer may put into the keys of the append script by hand: it fails no one's reads, nor writes beside it."""
+"""Garbage that a writer puts into keys of the append script fails neither reads nor other writes."""
 
 from __future__ import annotations
 
 import pytest
 
 from scratchbus.errors import LogRewound, NotFound
-from tests.contracts.test_bounds import read_everything
+from tests.contracts.test_huge_numbers import read_everything
 from tests.engines import ONE
 from tests.inspection import keys_of, project, send
 
@@ -15,7 +15,7 @@ GARBAGE = [b"", b"x", b"|", b"\xff\xfe", b"9" * 400]
 
 
 @pytest.mark.parametrize("value", GARBAGE)
-def test_a_forged_moment_of_a_page_is_replaced_by_the_next_write(bus, page, value):
+def test_next_write_replaces_a_forged_time_of_a_page(bus, page, value):
     story = page.add("observation", "story")
     send(bus, "HSET", keys_of(bus).pages, "main", value)
     added = page.add("observation", "plain")
@@ -26,7 +26,7 @@ def test_a_forged_moment_of_a_page_is_replaced_by_the_next_write(bus, page, valu
 
 
 @pytest.mark.parametrize("value", GARBAGE)
-def test_status_and_readers_go_past_a_forged_head_and_verify_names_it(bus, page, value):
+def test_forged_head_is_ignored_by_readers_and_named_by_verify(bus, page, value):
     story = page.add("observation", "story")
     project(bus)
     send(bus, "HSET", keys_of(bus).heads("main"), story.id, value)
@@ -36,7 +36,7 @@ def test_status_and_readers_go_past_a_forged_head_and_verify_names_it(bus, page,
     page.add("observation", "beside it")
 
 
-def test_status_goes_past_names_that_are_no_text(bus, page):
+def test_status_ignores_names_that_are_not_utf8(bus, page):
     story = page.add("observation", "story")
     send(bus, "HSET", keys_of(bus).pages, b"\xff", "1")
     send(bus, "SADD", bus.core.log.keys(0).subscriptions, b"\xff")
@@ -44,7 +44,7 @@ def test_status_goes_past_names_that_are_no_text(bus, page):
     assert [each.id for each in read_everything(bus, page)] == [story.id]
 
 
-def test_a_rebuild_without_an_origin_gives_up(bus, page, monkeypatch):
+def test_rebuild_without_an_origin_is_refused(bus, page, monkeypatch):
     monkeypatch.setattr("scratchbus.readmodel.rebuild._TERM", 0.2)
     page.add("observation", "story")
     project(bus)
@@ -54,7 +54,7 @@ def test_a_rebuild_without_an_origin_gives_up(bus, page, monkeypatch):
 
 
 @pytest.mark.parametrize("head", [None, *GARBAGE])
-def test_a_forged_open_observation_is_neither_picked_nor_in_the_way(connect, head):
+def test_forged_open_observation_is_ignored(connect, head):
     with connect(max_observations=3) as bus:
         page = bus.page("main")
         story = page.add("observation", "story")
@@ -69,7 +69,7 @@ def test_a_forged_open_observation_is_neither_picked_nor_in_the_way(connect, hea
 
 
 @pytest.mark.parametrize("head", GARBAGE)
-def test_an_observation_with_a_forged_head_is_not_found(bus, page, head):
+def test_observation_with_a_forged_head_is_not_found(bus, page, head):
     story = page.add("observation", "story")
     send(bus, "HSET", keys_of(bus).heads("main"), story.id, head)
     with pytest.raises(NotFound):

@@ -1,4 +1,4 @@
-"""A read sees every write acknowledged before it began, whether or not anything folds."""
+"""A read sees every write acknowledged before it began, with or without a projector."""
 
 import threading
 
@@ -25,7 +25,7 @@ def checkpoint(bus):
 
 
 @pytest.mark.engines(*ONE)
-def test_every_client_sees_a_write_at_once(connect):
+def test_other_clients_see_a_write_at_once(connect):
     writer, reader = connect("writer").page(), connect("reader").page()
     for n in range(20):
         added = writer.add("observation", f"{n}")
@@ -57,14 +57,14 @@ def test_thousands_of_events_without_a_projector_are_seen(connect):
     assert len(page.active()) == 2000
 
 
-def test_events_of_other_pages_do_not_show(bus, page):
+def test_events_of_other_pages_are_not_shown(bus, page):
     for n in range(5):
         bus.page("other").add("observation", f"{n}")
     page.add("observation", "mine")
     assert contents(page.list()) == contents(page.active()) == ["mine"]
 
 
-def test_late_events_show_in_what_is_folded_already(bus, page, clock):
+def test_unfolded_events_apply_to_folded_documents(bus, page, clock):
     kept, closed, cleared, tagged = (page.add("observation", name) for name in ("kept", "closed", "cleared", "tagged"))
     page.resolve(cleared.id)
     project(bus)
@@ -81,7 +81,7 @@ def test_late_events_show_in_what_is_folded_already(bus, page, clock):
     assert page.get(kept.id) == kept
 
 
-def test_stale_reads_show_what_is_folded(bus, page):
+def test_stale_reads_show_only_folded_events(bus, page):
     first = page.add("observation", "first")
     project(bus)
     page.update(first.id, content="changed")
@@ -93,20 +93,20 @@ def test_stale_reads_show_what_is_folded(bus, page):
     assert contents(page.list(stale_ok=True)) == ["second", "changed"]
 
 
-def far_behind(connect, **settings):
-    """Return a page with more events than a reader folds in memory, and a reader of its own."""
+def page_far_behind(connect, **settings):
+    """Add more events than a reader folds in memory; return the page on another connection."""
     page = connect(max_observations=1000).page()
     page.add_many([NewObservation(type="observation", content=f"{n}") for n in range(page_query.IN_MEMORY + 1)])
     return connect("reader", **settings).page()
 
 
-def test_a_read_that_cannot_catch_up_says_so(connect, monkeypatch):
-    page = far_behind(connect, fresh_timeout="50ms")
+def test_read_that_cannot_catch_up_raises_behind(connect, monkeypatch):
+    page = page_far_behind(connect, fresh_timeout="50ms")
     monkeypatch.setattr("scratchbus.readmodel.commits.commit", _lose)
     with pytest.raises(Behind, match=r"still behind after 0\.05 s; start a projector"):
         page.list()
     with pytest.raises(Behind, match="over fresh_timeout"):
-        page.list(stale_ok=True)  # what it would leave out is older than that by now
+        page.list(stale_ok=True)  # the unfolded events are older than fresh_timeout by now
     monkeypatch.undo()
     assert len(connect("patient").page().list(limit=None)) == page_query.IN_MEMORY + 1
 
@@ -117,8 +117,8 @@ def _lose(prepared, sent):
 
 
 @pytest.mark.parametrize("error", [EngineReadOnly, EngineForbidden])
-def test_a_reader_that_may_not_write_folds_in_memory(connect, monkeypatch, error):
-    page = far_behind(connect)
+def test_reader_without_write_permission_folds_in_memory(connect, monkeypatch, error):
+    page = page_far_behind(connect)
 
     def refused(*args):
         yield from ()
@@ -129,7 +129,7 @@ def test_a_reader_that_may_not_write_folds_in_memory(connect, monkeypatch, error
     assert checkpoint(connect()) is None
 
 
-def test_a_projector_keeps_up_until_it_is_stopped(connect):
+def test_projector_keeps_up_until_stopped(connect):
     bus, stop = connect(), threading.Event()
     thread = threading.Thread(target=run_projector, args=(connect("projector"), stop))
     thread.start()
@@ -144,7 +144,7 @@ def test_a_projector_keeps_up_until_it_is_stopped(connect):
     assert not thread.is_alive()
 
 
-def test_many_projectors_and_readers_fold_each_event_once(connect):
+def test_concurrent_projectors_fold_each_event_once(connect):
     bus, stop = connect(max_observations=1000), threading.Event()
     threads = [threading.Thread(target=run_projector, args=(connect(f"p{n}"), stop)) for n in range(3)]
     for thread in threads:
@@ -162,7 +162,7 @@ def test_many_projectors_and_readers_fold_each_event_once(connect):
 
 
 @pytest.mark.damages_the_log
-def test_a_read_over_a_trimmed_log_says_what_is_lost(bus, page):
+def test_read_over_a_trimmed_log_raises_position_lost(bus, page):
     page.add("observation", "folded")
     project(bus)
     for n in range(3):
@@ -173,7 +173,7 @@ def test_a_read_over_a_trimmed_log_says_what_is_lost(bus, page):
     assert contents(page.list(stale_ok=True)) == ["folded"]
 
 
-def test_status_says_how_far_behind_the_projection_is(bus, page):
+def test_status_reports_the_lag(bus, page):
     page.add("observation", "x")
     shard = bus.status().shards[bus.core.log.shard("main")]
     assert (shard.events, shard.lag, shard.rejected) == (1, 1, 0)
@@ -186,23 +186,23 @@ def test_status_says_how_far_behind_the_projection_is(bus, page):
 
 @pytest.fixture
 def folded(monkeypatch):
-    """How many events each read folded."""
+    """The number of events that each read folded."""
     sizes = []
 
-    def noted(entries, shard):
+    def recording(entries, shard):
         sizes.append(len(entries))
         return decode_items(entries, shard)
 
-    monkeypatch.setattr(page_query, "decode_items", noted)
+    monkeypatch.setattr(page_query, "decode_items", recording)
     return sizes
 
 
-def test_a_reader_folds_each_event_once(connect, folded):
+def test_reader_folds_each_event_once(connect, folded):
     page, reader = connect().page(), connect("reader").page()
     added = page.add_many([NewObservation(type="observation", content=f"{n}") for n in range(3)])
     for _ in range(4):
         assert contents(reader.active()) == ["2", "1", "0"]
-    assert folded == [3, 3, 0, 0]  # a process that reads once is not to pay for keeping it
+    assert folded == [3, 3, 0, 0]  # the first read does not cache, since many processes read only once
     page.update(added[0].id, content="changed")
     page.resolve(added[1].id)
     new = page.add("observation", "new")
@@ -213,7 +213,7 @@ def test_a_reader_folds_each_event_once(connect, folded):
     assert folded == [3, 0, 0]
 
 
-def test_a_reader_does_not_keep_much_of_a_page(connect, folded):
+def test_large_pages_are_not_cached(connect, folded):
     page, reader = connect().page(), connect("reader").page()
     for n in range(6):
         page.add("observation", f"{n}" * 60_000)
@@ -223,7 +223,7 @@ def test_a_reader_does_not_keep_much_of_a_page(connect, folded):
     assert folded == [6] * 5
 
 
-def test_what_a_caller_does_to_an_observation_is_not_seen_by_the_next_read(connect):
+def test_changing_a_returned_observation_does_not_affect_reads(connect):
     page, reader = connect().page(), connect("reader").page()
     id = page.add("observation", "x", tags=["t"], context={"a": [1]}).id
     page.update(id, confidence=0.5)
@@ -235,7 +235,7 @@ def test_what_a_caller_does_to_an_observation_is_not_seen_by_the_next_read(conne
             read.links.append("mine")
 
 
-def test_what_a_reader_keeps_is_of_no_use_once_others_have_folded_on(connect):
+def test_cache_is_dropped_when_others_fold(connect):
     bus, reader = connect(), connect("reader").page()
     page = bus.page()
     first, second = (page.add("observation", name).id for name in ("first", "second"))
@@ -250,7 +250,7 @@ def test_what_a_reader_keeps_is_of_no_use_once_others_have_folded_on(connect):
         assert reader.active() == [also, changed]
 
 
-def test_a_limit_counts_what_a_reader_keeps_and_what_it_does_not(connect):
+def test_limit_counts_cached_and_new_observations(connect):
     bus, reader = connect(), connect("reader").page()
     page = bus.page()
     ids = [page.add("observation", f"{n}").id for n in range(6)]
@@ -270,7 +270,7 @@ def test_a_limit_counts_what_a_reader_keeps_and_what_it_does_not(connect):
 
 @pytest.mark.damages_the_log
 @pytest.mark.engines(*ONE)
-def test_what_a_reader_keeps_is_of_no_use_for_a_log_that_was_rewound(connect):
+def test_cache_is_dropped_when_the_log_was_rewound(connect):
     bus, reader = connect(), connect("reader").page()
     page, keys = bus.page(), keys_of(bus)
     id = page.add("observation", "first").id
@@ -280,7 +280,7 @@ def test_what_a_reader_keeps_is_of_no_use_for_a_log_that_was_rewound(connect):
     page.update(id, content="lost")
     for _ in range(3):
         assert contents(reader.active()) == ["lost"]
-    send(bus, "DEL", keys.log)  # as a replica has it that never got the update
+    send(bus, "DEL", keys.log)  # as on a replica that never got the update
     for at, fields in kept:
         send(bus, "XADD", keys.log, at, *fields)
     send(bus, "SET", keys.tail, saved[0])
@@ -294,21 +294,21 @@ def test_what_a_reader_keeps_is_of_no_use_for_a_log_that_was_rewound(connect):
 
 @pytest.fixture
 def transferred(connect):
-    """A reader's bus, and the length of the documents in each reply that it gets."""
+    """A reader's bus, and the total length of the documents in each of its replies."""
     bus, lengths = connect("reader"), list[int]()
 
-    def weighing(_, send):
+    def measuring(_, send):
         replies = send()
         for reply in replies:
             if isinstance(reply, list):
                 lengths.append(sum(map(len, filter(None, reply[7] if reply[7] is not None else reply[9]))))
         return replies
 
-    with interposed(bus, weighing):
+    with interposed(bus, measuring):
         yield bus, lengths
 
 
-def test_a_page_that_is_unchanged_is_not_transferred_again(connect, transferred):
+def test_unchanged_page_is_not_transferred_again(connect, transferred):
     writing, (reading, lengths) = connect(), transferred
     page, reader = writing.page(), reading.page()
     for n in range(4):
@@ -321,7 +321,7 @@ def test_a_page_that_is_unchanged_is_not_transferred_again(connect, transferred)
     assert lengths == [0, 0, 0, 0]
 
 
-def test_a_read_with_a_limit_is_of_use_for_that_limit(connect, transferred):
+def test_cached_read_serves_reads_with_the_same_limit(connect, transferred):
     writing, (reading, lengths) = connect(), transferred
     page, reader = writing.page(), reading.page()
     for n in range(4):
@@ -333,7 +333,7 @@ def test_a_read_with_a_limit_is_of_use_for_that_limit(connect, transferred):
     assert [length > 0 for length in lengths] == [True, False] * 3
 
 
-def test_what_changed_below_a_limit_is_not_read_before_what_time_moves_up(connect, clock):
+def test_change_below_the_limit_does_not_jump_ahead_after_expiry(connect, clock):
     bus, reader, newcomer = connect(), connect("reader").page(), connect("newcomer").page()
     page = bus.page()
     last = page.add("observation", "last")
@@ -366,7 +366,7 @@ def test_only_changed_observations_are_transferred_again(connect, transferred):
 
 
 @pytest.mark.parametrize("others", [10, 50])
-def test_a_change_among_many_of_other_pages_is_seen(connect, others):
+def test_change_among_many_of_other_pages_is_seen(connect, others):
     bus, reader = connect(), connect("reader").page()
     page = bus.page()
     ids = [page.add("observation", f"{n}").id for n in range(3)]
@@ -378,7 +378,7 @@ def test_a_change_among_many_of_other_pages_is_seen(connect, others):
     assert contents(reader.active()) == ["2", "changed", "0"]
 
 
-def test_a_large_page_is_transferred_again(connect, transferred):
+def test_large_page_is_transferred_again(connect, transferred):
     writing, (reading, lengths) = connect(), transferred
     page = writing.page()
     for n in range(6):
@@ -389,7 +389,7 @@ def test_a_large_page_is_transferred_again(connect, transferred):
     assert min(lengths) > 6 * 60_000
 
 
-def test_whatever_changes_a_page_is_seen_by_the_next_read(connect):
+def test_every_kind_of_change_is_seen_by_the_next_read(connect):
     bus, reader = connect(), connect("reader").page()
     page = bus.page()
     one, two, three, four = (page.add("observation", name) for name in ("one", "two", "three", "four"))
@@ -419,8 +419,8 @@ def test_whatever_changes_a_page_is_seen_by_the_next_read(connect):
 
 @pytest.mark.engines("embedded-4-shards", "system")
 @pytest.mark.damages_the_log
-def test_what_a_failover_lost_is_not_kept(connect):
-    """The engine is left with an older copy of all its keys, as by a replica that had not received the last event."""
+def test_cache_is_dropped_when_a_failover_lost_events(connect):
+    """The engine gets an older copy of all its keys, as on a replica that had not received the last event."""
     bus, reader = connect(), connect("reader").page()
     page = bus.page()
     one = page.add("observation", "one")

@@ -1,4 +1,4 @@
-"""The append script itself: each event of a batch is judged by what the ones before it leave behind."""
+"""The append script: each event of a batch is checked against the state after the previous ones."""
 
 from typing import Any
 
@@ -19,19 +19,19 @@ pytestmark = pytest.mark.engines(*ALL)
 CLASSES = {"active": "open", "pending_review": "open", "resolved": "closed", "archived": "final"}
 
 
-def about(subject: str) -> dict[str, Any]:
+def common_fields(subject: str) -> dict[str, Any]:
     return {"id": new_event_id(), "page": "main", "subject": subject, "type": "observation", "by": "tester"}
 
 
 def added(subject: str, key: str = "", priority: int = 20) -> Write:
-    event = Added(content="x", priority=priority, dedupe_key=key or None, **about(subject))
+    event = Added(content="x", priority=priority, dedupe_key=key or None, **common_fields(subject))
     again = '{"v":1,"by":"tester"}'
     argument = f"{len(again)}:{again}{key}" if key else ""
     return Write(event, Op.ADD, status="active", status_class="open", priority=priority, argument=argument)
 
 
 def moved(subject: str, status: str, **more: Any) -> Write:
-    event = StatusChanged(status=status, status_class=CLASSES[status], reason_code="changed", **about(subject))
+    event = StatusChanged(status=status, status_class=CLASSES[status], reason_code="changed", **common_fields(subject))
     allowed = DEFAULT.sources_of(status)
     return Write(
         event, Op.CHANGE_STATUS, status=status, status_class=CLASSES[status], allowed=allowed, argument="tester",
@@ -41,12 +41,16 @@ def moved(subject: str, status: str, **more: Any) -> Write:
 
 def updated(subject: str, **more: Any) -> Write:
     return Write(
-        Updated(changes={"content": "y"}, **about(subject)), Op.UPDATE, argument="tester", lifecycle=DEFAULT, **more
+        Updated(changes={"content": "y"}, **common_fields(subject)),
+        Op.UPDATE,
+        argument="tester",
+        lifecycle=DEFAULT,
+        **more,
     )
 
 
 def claimed(subject: str, holder: str = "tester", fence: int | None = None) -> Write:
-    event = Claimed(holder=holder, ttl=30_000, fence=fence, **about(subject))
+    event = Claimed(holder=holder, ttl=30_000, fence=fence, **common_fields(subject))
     return Write(event, Op.CLAIM, argument=f"30000:{holder}", fence=fence, lifecycle=DEFAULT)
 
 
@@ -62,7 +66,7 @@ def write(bus):
     return write
 
 
-def test_two_events_of_a_batch_may_concern_one_subject(write, page):
+def test_batch_can_have_several_events_of_one_subject(write, page):
     one = new_id()
     assert write(added(one), updated(one, version=1), moved(one, "resolved", version=2)) == [
         "added", "updated", "status_changed",
@@ -70,7 +74,7 @@ def test_two_events_of_a_batch_may_concern_one_subject(write, page):
     assert (page.get(one).version, page.get(one).content, page.get(one).status) == (3, "y", "resolved")
 
 
-def test_a_version_counts_what_the_batch_did_before(write, bus, page):
+def test_version_check_counts_earlier_events_of_the_batch(write, bus, page):
     one = page.add("observation", "x").id
     with pytest.raises(VersionConflict, match=f"item 2 of 2: {one} is at version 2, not 1") as refused:
         write(updated(one, version=1), updated(one, version=1))
@@ -78,7 +82,7 @@ def test_a_version_counts_what_the_batch_did_before(write, bus, page):
     assert page.get(one).version == 1
 
 
-def test_a_subject_that_is_there_cannot_be_added_again(write, page):
+def test_existing_subject_cannot_be_added_again(write, page):
     one = page.add("observation", "x").id
     with pytest.raises(VersionConflict):
         write(added(one))
@@ -88,7 +92,7 @@ def test_a_subject_that_is_there_cannot_be_added_again(write, page):
     assert page.get(two) is None
 
 
-def test_a_status_counts_what_the_batch_did_before(write, page):
+def test_transition_check_counts_earlier_events_of_the_batch(write, page):
     one = page.add("observation", "x").id
     write(moved(one, "resolved"), moved(one, "active"), moved(one, "pending_review"), moved(one, "archived"))
     assert (page.get(one).status, page.get(one).version) == ("archived", 5)
@@ -98,20 +102,20 @@ def test_a_status_counts_what_the_batch_did_before(write, page):
     assert page.get(two).status == "active"
 
 
-def test_a_key_freed_in_a_batch_can_be_taken_in_it(write, page):
+def test_key_freed_in_a_batch_can_be_taken_in_it(write, page):
     old, new = page.add("observation", "x", dedupe_key="k").id, new_id()
     assert write(moved(old, "archived"), added(new, "k")) == ["status_changed", "added"]
     assert page.add("observation", "x", dedupe_key="k").id == new
 
 
-def test_a_key_taken_in_a_batch_is_held_in_it(write, page):
+def test_key_taken_in_a_batch_is_held_in_it(write, page):
     one, two = new_id(), new_id()
     assert write(added(one, "k"), added(two, "k")) == ["added", "repeated"]
     assert page.get(two) is None
     assert page.get(one).occurrences == 2
 
 
-def test_a_key_that_changes_hands_twice_in_a_batch(write, page):
+def test_key_can_change_holders_twice_in_a_batch(write, page):
     one, two, three = page.add("observation", "x", dedupe_key="k").id, new_id(), new_id()
     kinds = write(moved(one, "resolved"), added(two, "k"), moved(two, "resolved"), added(three, "k"))
     assert kinds == ["status_changed", "added", "status_changed", "added"]
@@ -121,7 +125,7 @@ def test_a_key_that_changes_hands_twice_in_a_batch(write, page):
     assert page.add("observation", "x", dedupe_key="k").id == one
 
 
-def test_room_made_in_a_batch_is_used_in_it(write, page):
+def test_room_freed_in_a_batch_is_used_in_it(write, page):
     ids = [page.add("risk_alert", f"{n}").id for n in range(2)]
     new = new_id()
     assert write(moved(ids[0], "resolved"), added(new, priority=90), room=2) == ["status_changed", "added"]
@@ -130,7 +134,7 @@ def test_room_made_in_a_batch_is_used_in_it(write, page):
     assert page.get(ids[1]).version == 1
 
 
-def test_room_taken_in_a_batch_is_gone_in_it(write, page):
+def test_room_taken_in_a_batch_counts_in_it(write, page):
     low = page.add("observation", "x").id
     closed = page.resolve(page.add("risk_alert", "y").id).id
     kinds = write(moved(closed, "active"), added(new_id(), priority=90), room=2)
@@ -138,20 +142,20 @@ def test_room_taken_in_a_batch_is_gone_in_it(write, page):
     assert page.get(low).reason_code == "displaced"
 
 
-def test_a_batch_spares_those_it_changes(write, page):
+def test_batch_does_not_displace_observations_it_changes(write, page):
     ids = [page.add("observation", f"{n}").id for n in range(3)]
     write(updated(ids[0]), added(new_id()), room=3)
     assert [page.get(id).status for id in ids] == ["active", "archived", "active"]
 
 
-def test_what_a_batch_reopens_it_does_not_displace(write, page):
+def test_batch_does_not_displace_observations_it_reopens(write, page):
     first, second = (page.resolve(page.add("observation", f"{n}").id).id for n in range(2))
     with pytest.raises(PageFull):
         write(moved(first, "active"), moved(second, "active"), room=1)
     assert page.active() == []
 
 
-def test_a_claim_made_in_a_batch_holds_in_it(write, page):
+def test_claim_made_in_a_batch_holds_in_it(write, page):
     one = page.add("observation", "x").id
     with pytest.raises(ClaimedByOther, match="item 2 of 2"):
         write(claimed(one, "other"), updated(one))
@@ -161,21 +165,21 @@ def test_a_claim_made_in_a_batch_holds_in_it(write, page):
     assert page.get(one).claim.by == "other"
 
 
-def test_a_claim_given_back_in_a_batch_is_free_in_it(write, page):
+def test_claim_released_in_a_batch_is_free_in_it(write, page):
     one = page.add("observation", "x").id
-    release = Write(Released(**about(one)), Op.END_CLAIM, argument="0:0:a")
+    release = Write(Released(**common_fields(one)), Op.END_CLAIM, argument="0:0:a")
     assert write(claimed(one, "a"), release, claimed(one, "b")) == ["claimed", "released", "claimed"]
     assert (page.get(one).claim.by, page.get(one).claim.fence) == ("b", 2)
 
 
-def test_what_a_batch_cleared_is_gone_in_it(write, page):
+def test_observation_cleared_in_a_batch_is_gone_in_it(write, page):
     one = page.resolve(page.add("observation", "x").id).id
     with pytest.raises(NotFound, match="item 2 of 2"):
-        write(Write(Cleared(**about(one)), Op.CLEAR), Write(Linked(action="a", **about(one)), Op.NOTE))
+        write(Write(Cleared(**common_fields(one)), Op.CLEAR), Write(Linked(action="a", **common_fields(one)), Op.NOTE))
     assert page.get(one).links == []
 
 
-def test_the_last_of_a_batch_that_is_refused_refuses_all(write, bus, page):
+def test_one_refused_event_refuses_the_whole_batch(write, bus, page):
     one = page.add("observation", "x").id
     length = log_length(bus)
     with pytest.raises(NotFound, match=r"item 3 of 4: .*; nothing was written"):
@@ -185,48 +189,48 @@ def test_the_last_of_a_batch_that_is_refused_refuses_all(write, bus, page):
     assert page.add("observation", "x", dedupe_key="k").occurrences == 1
 
 
-def test_the_events_of_time_are_skipped_when_they_come_too_late(write, bus, page, clock):
+def test_outdated_expiries_and_lapses_are_skipped(write, bus, page, clock):
     first, second, third = (page.add("observation", f"{n}", ttl="1m") for n in range(3))
     page.claim(second.id)
     page.resolve(third.id)
     clock.advance("2m")
 
     def expired(subject: str) -> Write:
-        event = StatusChanged(status="archived", status_class="final", reason_code="expired", **about(subject))
+        event = StatusChanged(status="archived", status_class="final", reason_code="expired", **common_fields(subject))
         return Write(event, Op.SETTLE, version=1, status="archived", status_class="final")
 
-    lapse = Write(Lapsed(**about(second.id)), Op.LAPSE, fence=7)
+    lapse = Write(Lapsed(**common_fields(second.id)), Op.LAPSE, fence=7)
     kinds = write(expired(first.id), expired(second.id), expired(third.id), lapse, mode="each")
     assert kinds == ["status_changed"]
     assert page.get(first.id).version == 2
     assert page.get(second.id).version == 2
 
 
-def test_a_lapse_is_for_a_claim_that_is_over(write, page, clock):
+def test_only_an_ended_claim_can_lapse(write, page, clock):
     one = page.add("observation", "x").id
     page.claim(one, ttl="1m")
     with pytest.raises(StaleFence):
-        write(Write(Lapsed(**about(one)), Op.LAPSE, fence=1))
+        write(Write(Lapsed(**common_fields(one)), Op.LAPSE, fence=1))
     clock.advance("2m")
-    assert write(Write(Lapsed(**about(one)), Op.LAPSE, fence=1)) == ["lapsed"]
+    assert write(Write(Lapsed(**common_fields(one)), Op.LAPSE, fence=1)) == ["lapsed"]
     with pytest.raises(StaleFence):
-        write(Write(Lapsed(**about(one)), Op.LAPSE, fence=1))
+        write(Write(Lapsed(**common_fields(one)), Op.LAPSE, fence=1))
 
 
-def test_a_reminder_is_due_at_the_version_it_was_read_at(write, page):
+def test_due_event_checks_the_version(write, page):
     one = page.add("reminder", "x", remind_on={"type": "risk_alert"}).id
-    assert write(Write(Due(**about(one)), Op.NOTE, version=1, due_at="0")) == ["due"]
+    assert write(Write(Due(**common_fields(one)), Op.NOTE, version=1, due_at="0")) == ["due"]
     with pytest.raises(VersionConflict):
-        write(Write(Due(**about(one)), Op.NOTE, version=1, due_at="0"))
+        write(Write(Due(**common_fields(one)), Op.NOTE, version=1, due_at="0"))
 
 
-def test_a_batch_is_marked_from_its_first_event_to_its_last(write, bus):
+def test_batch_items_are_numbered(write, bus):
     write(*[added(new_id()) for _ in range(3)])
     write(added(new_id()))
     assert [event.batch for event in all_events(bus)] == ["1/3", "2/3", "3/3", "1/1"]
 
 
-def test_every_event_names_the_one_before_it_of_its_subject(write, bus):
+def test_event_names_the_previous_event_of_its_subject(write, bus):
     one, two = new_id(), new_id()
     write(added(one), added(two), updated(one), claimed(two), updated(one))
     events = all_events(bus)

@@ -1,4 +1,4 @@
-"""Handlers of events and jobs, declared with a decorator, and several at once."""
+"""Handlers of events and jobs, declared with decorators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.waiting import eventually
 
 @contextmanager
 def running(run: Callable[[threading.Event], object]) -> Iterator[list[BaseException]]:
-    """Run something in a thread of its own until the end of the `with`; yield what it failed with."""
+    """Run a function in a thread until the end of the `with`; yield its errors."""
     stop, failures = threading.Event(), list[BaseException]()
 
     def work() -> None:
@@ -55,7 +55,7 @@ def test_handlers_get_events_and_jobs_of_their_types(bus: Bus, page: Page):
     assert (sorted(seen), failures) == ([f"added {alert.id}", "resolved"], [])
 
 
-def test_a_handler_goes_on_where_it_stopped_and_sees_again_what_it_failed_on(bus: Bus, page: Page):
+def test_handler_retries_failures_and_resumes_after_a_restart(bus: Bus, page: Page):
     seen: list[str] = []
 
     @bus.on("risk_alert", name="notifier", retry_delay="10ms")
@@ -76,7 +76,7 @@ def test_a_handler_goes_on_where_it_stopped_and_sees_again_what_it_failed_on(bus
 
 
 @pytest.mark.parametrize("kind", ["subscription", "work"])
-def test_so_many_are_handled_at_once(bus: Bus, page: Page, kind: str):
+def test_concurrency_handles_several_at_once(bus: Bus, page: Page, kind: str):
     together, handled = threading.Barrier(3), list[int]()
 
     def meet() -> None:
@@ -99,7 +99,7 @@ def test_so_many_are_handled_at_once(bus: Bus, page: Page, kind: str):
     assert not together.broken
 
 
-def test_one_that_cannot_go_on_ends_all(bus: Bus, page: Page, monkeypatch: pytest.MonkeyPatch):
+def test_failing_handler_ends_run_handlers(bus: Bus, page: Page, monkeypatch: pytest.MonkeyPatch):
     page.add("risk_alert", "one")
     seen: list[str] = []
     bus.on("risk_alert", name="well")(lambda event: seen.append(event.subject))
@@ -128,7 +128,7 @@ def test_one_that_cannot_go_on_ends_all(bus: Bus, page: Page, monkeypatch: pytes
     assert isinstance(failures[0], PositionLost)
 
 
-def test_what_is_declared_wrongly_is_explained(bus: Bus):
+def test_bad_declarations_are_refused(bus: Bus):
     with pytest.raises(InvalidInput, match=r"no handler is declared; decorate functions with @bus\.on"):
         bus.run_handlers()
     bus.on("risk_alert", name="mine")(print)
@@ -145,7 +145,7 @@ def test_what_is_declared_wrongly_is_explained(bus: Bus):
 
 
 @pytest.mark.engines("embedded")
-async def test_asyncio_handles_several_at_once_too(bus: Bus, page: Page):
+async def test_async_concurrency_handles_several_at_once(bus: Bus, page: Page):
     for number in range(4):
         page.add("risk_alert", f"{number}")
     async with AsyncBus.connect(

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.real
 
 
 def lines(count: int) -> Iterator[str]:
-    """Yield an export in which every observation is another one, and the last line is wrong."""
+    """Yield an export of `count` observations whose last line is invalid."""
     for seq in range(1, count + 1):
         subject = str(ULID(seq.to_bytes(16, "big")))
         body = {"v": 1, "by": "tester", "content": f"observation {seq} " + "x" * 200, "dedupe_key": f"k{seq}"}
@@ -41,15 +41,15 @@ def peak_of(count: int, new_bus: NewBus) -> int:
 
 
 @pytest.mark.slow
-def test_four_times_as_many_lines_take_no_more_memory(monkeypatch: pytest.MonkeyPatch, new_bus: NewBus) -> None:
+def test_four_times_as_many_lines_use_no_more_memory(monkeypatch: pytest.MonkeyPatch, new_bus: NewBus) -> None:
     monkeypatch.setattr(spill, "KEPT_BYTES", 256 * 1024)
-    peak_of(100, new_bus)  # what is loaded on the first call
-    small, large = peak_of(250, new_bus), peak_of(1_000, new_bus)  # the least of them is well above what is kept
+    peak_of(100, new_bus)  # imports modules and fills caches
+    small, large = peak_of(250, new_bus), peak_of(1_000, new_bus)  # even the small export exceeds KEPT_BYTES
     assert large < 1.3 * small
 
 
 @pytest.mark.slow
-def test_what_was_put_away_is_found_again(monkeypatch: pytest.MonkeyPatch, new_bus: NewBus) -> None:
+def test_spilled_subjects_are_found_again(monkeypatch: pytest.MonkeyPatch, new_bus: NewBus) -> None:
     monkeypatch.setattr(spill, "KEPT_BYTES", 20_000)
     good = list(lines(300))[:-1]
     changes = []

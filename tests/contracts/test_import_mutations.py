@@ -1,4 +1,4 @@
-"""An export that was changed is refused with its line, or what it makes is sound and can be read in every way."""
+"""A changed export is refused with its line, or makes a sound bus that every reader can read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from scratchbus import Bus
 from scratchbus.errors import CodeTooOld, InvalidExport, NotFound
-from tests.contracts.test_exporting import export
+from tests.contracts.test_export import export
 from tests.contracts.test_import_refusals import assert_untouched
 from tests.contracts.test_verify import live
 from tests.engines import NewBus
@@ -33,7 +33,7 @@ ODD: list[Any] = [
 
 @pytest.fixture(scope="module")
 def lines(new_bus: NewBus) -> list[str]:
-    """An export in which every kind of event is."""
+    """An export with every kind of event."""
     with new_bus() as bus:
         live(bus)
         remember(bus)
@@ -75,7 +75,7 @@ def remember(bus: Bus) -> None:
 
 
 def paths(value: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Yield the places of everything in a line."""
+    """Yield the path of every value in a line."""
     yield at
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
@@ -83,7 +83,7 @@ def paths(value: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | in
 
 
 def changed(line: str, draw: Callable[[st.SearchStrategy[Any]], Any]) -> str:
-    """Return a line with one thing in it set, dropped, added or torn."""
+    """Return a line with one value set, dropped or added, or cut off."""
     parsed = json.loads(line)
     what = draw(st.sampled_from(["set", "set", "set", "drop", "add", "tear"]))
     if what == "tear":
@@ -103,7 +103,7 @@ def changed(line: str, draw: Callable[[st.SearchStrategy[Any]], Any]) -> str:
 
 
 def read_everything(bus: Bus) -> None:
-    """Read a bus in all ways; nothing may raise."""
+    """Read a bus through every reader."""
     events = list(bus.events())
     for name in {event.page for event in events if event.page != "_bus"}:
         page = bus.page(name)
@@ -132,7 +132,7 @@ def read_everything(bus: Bus) -> None:
     bus.rebuild()
 
 
-def test_a_tombstone_begins_the_chain_anew(new_bus: NewBus, lines: list[str]) -> None:
+def test_tombstone_with_a_prev_is_refused(new_bus: NewBus, lines: list[str]) -> None:
     changed_lines = []
     for line in lines:
         parsed = json.loads(line)
@@ -147,9 +147,7 @@ def test_a_tombstone_begins_the_chain_anew(new_bus: NewBus, lines: list[str]) ->
 @pytest.mark.slow
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
-def test_a_changed_export_is_refused_with_its_line_or_makes_a_sound_bus(
-    new_bus: NewBus, lines: list[str], data: st.DataObject
-) -> None:
+def test_changed_export_is_refused_or_makes_a_sound_bus(new_bus: NewBus, lines: list[str], data: st.DataObject) -> None:
     given_lines = list(lines)
     for _ in range(data.draw(st.integers(1, 2))):
         at = data.draw(st.integers(0, len(given_lines) - 1))

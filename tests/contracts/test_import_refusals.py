@@ -9,7 +9,7 @@ import pytest
 
 from scratchbus import Bus, ObservationPatch
 from scratchbus.errors import InvalidExport
-from tests.contracts.test_exporting import export
+from tests.contracts.test_export import export
 from tests.contracts.test_verify import live
 from tests.engines import ALL
 from tests.inspection import send

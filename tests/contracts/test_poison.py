@@ -6,7 +6,7 @@ from scratchbus import NewObservation
 from scratchbus.errors import PositionLost
 from scratchbus.eventlog.ids import new_id
 from scratchbus.eventlog.keys import PageKeys
-from tests.contracts.test_bounds import read_everything
+from tests.contracts.test_huge_numbers import read_everything
 from tests.engines import ONE
 from tests.inspection import all_events, keys_of, project, raw_append, send
 

@@ -15,7 +15,7 @@ from scratchbus.work import Work
 
 pytestmark = [
     pytest.mark.engines("embedded"),  # arguments are checked before any engine is asked
-    pytest.mark.damages_the_log,  # some accepted values are odd; `test_bounds` reads them
+    pytest.mark.damages_the_log,  # some accepted values are odd; `test_huge_numbers` reads them
 ]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scratchbus import Bus
-from tests.contracts.test_exporting import export
+from tests.contracts.test_export import export
 from tests.contracts.test_verify import live
 from tests.faults import importers
 from tests.faults.processes import Crew

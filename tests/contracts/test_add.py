@@ -1,4 +1,4 @@
-"""What `add` and `add_many` promise."""
+"""`add` and `add_many`: results, defaults, batches and limits."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -18,7 +18,7 @@ from tests.inspection import assert_sound, entries, heads, keys_of, log_length, 
 pytestmark = pytest.mark.engines(*ALL)
 
 
-def test_what_is_added_is_returned_as_it_will_be_read(page):
+def test_add_returns_the_observation_as_read_later(page):
     given = {
         "source": "fraud_detector",
         "owner": "agent",
@@ -40,7 +40,7 @@ def test_what_is_added_is_returned_as_it_will_be_read(page):
     assert added.expires_at == added.created_at + timedelta(hours=2)
 
 
-def test_what_is_left_out_comes_from_the_bus_the_type_and_the_settings(connect):
+def test_defaults_come_from_bus_type_and_settings(connect):
     page = connect(source="daemon-1", default_expiration="3h").page()
     added = page.add("risk_alert", "something")
     assert (added.source, added.owner, added.confidence) == ("daemon-1", None, 1.0)
@@ -50,24 +50,24 @@ def test_what_is_left_out_comes_from_the_bus_the_type_and_the_settings(connect):
     assert page.add("reminder", "call back").expires_at is None
 
 
-def test_an_observation_may_begin_in_review(page):
+def test_first_status_can_be_pending_review(page):
     added = page.add("observation", "look at this first", status="pending_review")
     assert page.get(added.id).status == "pending_review"
 
 
-def test_the_times_of_an_observation_are_the_engines(page, clock):
+def test_created_at_and_updated_at_use_the_engine_clock(page, clock):
     clock.advance("90d")
     added = page.add("observation", "from the future")
     assert added.created_at == added.updated_at == clock.now
 
 
-def test_it_may_live_for_ever_or_until_a_moment(page):
+def test_ttl_never_and_expires_at_set_the_expiry(page):
     assert page.add("observation", "for ever", ttl="never").expires_at is None
     end = datetime(2100, 1, 2, 3, 4, 5, 678_000, UTC)
     assert page.add("observation", "until then", expires_at=end).expires_at == end
 
 
-def test_positions_count_up_without_a_gap(bus, page):
+def test_positions_increase_without_gaps(bus, page):
     seqs = [page.add("observation", f"{n}").position.seq for n in range(3)]
     page.archive(page.list()[0].id)
     seqs += [one.position.seq for one in page.add_many([_new("a"), _new("b")])]
@@ -79,13 +79,13 @@ def _new(content, **more):
     return NewObservation(type="observation", content=content, **more)
 
 
-def test_a_batch_is_added_in_its_order(page):
+def test_batch_keeps_its_order(page):
     added = page.add_many([_new(f"{n}") for n in range(10)])
     assert [one.content for one in added] == [f"{n}" for n in range(10)]
     assert [one.content for one in page.list()] == [f"{n}" for n in reversed(range(10))]
 
 
-def test_a_batch_of_a_thousand_is_added_whole(connect):
+def test_batch_of_1000_is_added(connect):
     bus = connect(max_observations=2000)
     added = bus.page().add_many([_new(f"{n}") for n in range(1000)])
     assert len({one.id for one in added}) == 1000
@@ -93,13 +93,13 @@ def test_a_batch_of_a_thousand_is_added_whole(connect):
     assert {event.batch.partition("/")[2] for event in bus.events()} == {"1000"}
 
 
-def test_a_batch_of_more_than_a_thousand_is_refused(bus, page):
+def test_batch_of_1001_is_refused(bus, page):
     with pytest.raises(TooLarge, match="batch: 1001 observations is over the limit of 1000"):
         page.add_many([_new("x")] * 1001)
     assert log_length(bus) == 0
 
 
-def test_a_batch_of_more_than_eight_mebibytes_is_refused(bus, page):
+def test_batch_over_8_mebibytes_is_refused(bus, page):
     with pytest.raises(TooLarge, match="over the limit of 8388608") as refused:
         page.add_many([_new("x" * 65536) for _ in range(130)])
     assert refused.value.field == "batch"
@@ -107,25 +107,25 @@ def test_a_batch_of_more_than_eight_mebibytes_is_refused(bus, page):
 
 
 @pytest.mark.engines("embedded-4-shards", "system")
-def test_a_batch_just_below_eight_mebibytes_is_added(connect):
+def test_batch_just_below_8_mebibytes_is_added(connect):
     page = connect(max_observations=200).page()
     assert len(page.add_many([_new("x" * 65000) for _ in range(128)])) == 128
     assert page.list(limit=1)[0].content == "x" * 65000
 
 
-def test_an_empty_batch_is_nothing(bus, page):
+def test_empty_batch_appends_nothing(bus, page):
     assert page.add_many([]) == []
     assert log_length(bus) == 0
 
 
-def test_one_bad_item_refuses_its_whole_batch(bus, page):
+def test_one_bad_item_refuses_the_whole_batch(bus, page):
     with pytest.raises(InvalidField, match="content"):
         page.add_many([_new("good"), _new(" ")])
     assert log_length(bus) == 0
 
 
 @pytest.mark.parametrize("event_id", ["mine", None])
-def test_the_script_itself_refuses_two_events_of_one_id(bus, page, event_id):
+def test_append_script_refuses_a_duplicate_event_id(bus, page, event_id):
     kind = bus.types.get("observation")
     now, sharing = datetime.now(UTC), 0 if event_id is None else 2
     first, second = (
@@ -145,8 +145,8 @@ def test_the_script_itself_refuses_two_events_of_one_id(bus, page, event_id):
     assert log_length(bus) == 0
 
 
-def test_additions_are_written_alike_whether_or_not_something_may_be_in_their_way(bus, page, clock):
-    """A shorter script writes those in whose way nothing is."""
+def test_add_script_and_append_script_write_the_same_events(bus, page, clock):
+    """Simple additions use the add script; a set `retried` sends all to the append script."""
     batch = [
         NewObservation(type="observation", content="for ever", ttl="never", tags=["a,b", "50%", "x|y"]),
         NewObservation(type="risk_alert", content="until then", expires_at=datetime(2099, 1, 2, tzinfo=UTC)),
@@ -161,14 +161,14 @@ def test_additions_are_written_alike_whether_or_not_something_may_be_in_their_wa
         rows = [(fields[::2], fields[5::2]) for _, fields in entries(bus, keys.shard)[before:]]
         new = sorted((head.added - before, head) for key, head in heads(bus).items() if key not in known)
         written.append(rows + [head._replace(position="", added=number) for number, head in new])
-        send(bus, "SADD", f"{keys.ids}retried", "what was sent again may be one of them")
+        send(bus, "SADD", f"{keys.ids}retried", "an event id")
     assert len(written[0]) == 8
     assert written[1] == written[0]
     assert_sound(bus)
 
 
-def test_displacements_are_written_alike_whether_or_not_something_may_be_in_their_way(connect, clock):
-    """The script for additions displaces what has no claim and no key, if it only has to displace one."""
+def test_add_script_and_append_script_displace_alike(connect, clock):
+    """The add script displaces one observation that has neither a claim nor a dedupe key."""
     bus = connect(max_observations=3)
     page, keys, written = bus.page(), keys_of(bus), list[str]()
     page.add("observation", "the first of the log", ttl="2h")
@@ -186,14 +186,14 @@ def test_displacements_are_written_alike_whether_or_not_something_may_be_in_thei
         rows = entries(bus, keys.shard)[begin:]
         changed = sorted((head.added, key, head) for key, head in heads(bus).items() if known.get(key) != head)
         assert {key for _, key, _ in changed} == {("main", fields[3].decode()) for _, fields in rows}
-        said = repr([rows, changed, send(bus, "ZRANGE", keys.open("main"), 0, -1), send(bus, "HGETALL", keys.pages)])
+        dump = repr([rows, changed, send(bus, "ZRANGE", keys.open("main"), 0, -1), send(bus, "HGETALL", keys.pages)])
         for number, (id, fields) in enumerate(rows):
             if fields[7] == b"added":
-                said = said.replace(fields[3].decode(), f"subject {number}").replace(fields[1].decode(), f"id {number}")
-            said = said.replace(id.decode(), f"place {number}")
-        written.append(re.sub(r"added=\d+|\(\d+", "", said))
+                dump = dump.replace(fields[3].decode(), f"subject {number}").replace(fields[1].decode(), f"id {number}")
+            dump = dump.replace(id.decode(), f"position {number}")
+        written.append(re.sub(r"added=\d+|\(\d+", "", dump))
         assert bus.core.log.guarded_pages.keys() == ({"main"} if len(written) == 2 else set())
-        send(bus, "SADD", f"{keys.ids}retried", "what was sent again may be one of them")
+        send(bus, "SADD", f"{keys.ids}retried", "an event id")
     assert (written[0].count("displaced"), written[0].count("'2/2'")) == (2, 3)
     assert written[1] == written[0]
     assert page.get(urgent.id).status == "archived"
@@ -201,7 +201,7 @@ def test_displacements_are_written_alike_whether_or_not_something_may_be_in_thei
 
 
 @pytest.mark.parametrize("obstacle", ["claim", "key", "expired", "priority", "head"])
-def test_what_cannot_be_displaced_simply_is_left_to_the_append_script(connect, clock, obstacle):
+def test_append_script_handles_all_other_displacements(connect, clock, obstacle):
     bus = connect(max_observations=2)
     page, keys = bus.page(), keys_of(bus)
     first = page.add("risk_alert" if obstacle == "priority" else "observation", "first", ttl="1h",
@@ -226,7 +226,7 @@ def test_what_cannot_be_displaced_simply_is_left_to_the_append_script(connect, c
         assert page.add("risk_alert", "with the key again", dedupe_key="key").version == 1
 
 
-def test_what_is_default_is_not_stored(bus, page):
+def test_default_values_are_not_stored(bus, page):
     shard = bus.core.log.shard("main")
     page.add("observation", "x", confidence=0.0, times=2)
     page.add("observation", "x")
@@ -237,7 +237,7 @@ def test_what_is_default_is_not_stored(bus, page):
     assert all(name not in bodies[1] for name in (b"confidence", b"context", b"tags", b"times", b"status", b"source"))
 
 
-def test_content_is_kept_to_the_letter(page):
+def test_content_is_stored_unchanged(page):
     for content in (
         "  spaces ",
         "line\nbreak\r\n",
@@ -251,19 +251,19 @@ def test_content_is_kept_to_the_letter(page):
         assert page.get(page.add("observation", content).id).content == content
 
 
-def test_sixty_four_kibibytes_count_in_utf8(page):
+def test_content_limit_counts_utf8_bytes(page):
     assert len(page.add("observation", "é" * 32768).content) == 32768
     with pytest.raises(TooLarge):
         page.add("observation", "é" * 32768 + "x")
 
 
-def test_context_and_metadata_keep_what_json_can_say(page):
+def test_context_and_metadata_keep_every_json_value(page):
     value = {"text": "é\n", "int": 2**70, "float": 0.1, "none": None, "true": True, "list": [[], {}], "": "empty key"}
     read = page.get(page.add("observation", "x", context=value, metadata=value).id)
     assert read.context == read.metadata == value
 
 
-def test_objects_as_deep_as_allowed_are_read_back(page):
+def test_deeply_nested_context_and_metadata_read_back(page):
     deep: dict[str, Any] = {}
     for _ in range(63):
         deep = {"a": deep}
@@ -273,7 +273,7 @@ def test_objects_as_deep_as_allowed_are_read_back(page):
     assert [one.context for one in page.list()] == [{"b": deep["a"]}]
 
 
-def test_evidence_that_was_never_there_is_refused(bus, page):
+def test_unknown_evidence_is_refused(bus, page):
     new = NewObservation(type="observation", content="x", evidence=["01ARZ3NDEKTSV4RRFFQ69G5FAV"])
     good = NewObservation(type="observation", content="good")
     for add in (lambda: page.add("observation", "x", evidence=new.evidence), lambda: page.add_many([good, new])):
@@ -282,7 +282,7 @@ def test_evidence_that_was_never_there_is_refused(bus, page):
     assert log_length(bus) == 0
 
 
-def test_evidence_may_be_of_another_page_and_gone_from_it(bus, page):
+def test_evidence_can_be_on_another_page_and_cleared(bus, page):
     other = bus.page("other")
     cleared, there = other.resolve(other.add("observation", "x").id), other.add("observation", "y")
     other.clear_resolved([cleared.id])

@@ -1,4 +1,4 @@
-"""An export has every event as it was written, and an equal bus can be made of it."""
+"""An export has every event as written, and importing it makes an equal bus."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def export(bus: Bus) -> list[str]:
 
 
 def read(bus: Bus, shard: int) -> list[tuple[str, dict[bytes, bytes], object]]:
-    """Return the log of a shard, with the bodies of its events as JSON has them."""
+    """Return the log of a shard, with decoded event bodies."""
     found = [(entry[0].decode(), entry_fields(entry)) for entry in entries(bus, shard)]
     return [(id, fields, json.loads(fields.pop(b"event"))) for id, fields in found]
 
@@ -38,11 +38,11 @@ def copy(connect: Connect, bus_name: str) -> Bus:
     return connect(bus=f"{bus_name}-copy")
 
 
-def test_an_imported_bus_is_equal_to_the_one_exported(bus: Bus, copy: Bus) -> None:
+def test_imported_bus_equals_the_exported_one(bus: Bus, copy: Bus) -> None:
     live(bus)
     lines = export(bus)
-    told: list[int] = []
-    assert copy.import_events(lines, told.append) == len(lines) == told[-1]
+    reported: list[int] = []
+    assert copy.import_events(lines, reported.append) == len(lines) == reported[-1]
     for shard in range(bus.core.log.shards):
         assert read(copy, shard) == read(bus, shard)
     project(bus)
@@ -56,7 +56,7 @@ def test_an_imported_bus_is_equal_to_the_one_exported(bus: Bus, copy: Bus) -> No
     assert copy.types.text == bus.types.text
 
 
-def test_what_was_erased_is_missing_in_the_copy_too(bus: Bus, copy: Bus) -> None:
+def test_erased_observation_is_missing_in_the_copy(bus: Bus, copy: Bus) -> None:
     live(bus)
     page = bus.page()
     tombstone = page.erase(page.list(text="rests")[0].id, reason="asked for")
@@ -68,7 +68,7 @@ def test_what_was_erased_is_missing_in_the_copy_too(bus: Bus, copy: Bus) -> None
     assert list(copy.events()) == list(bus.events())
 
 
-def test_an_imported_bus_goes_on_where_the_other_ended(bus: Bus, copy: Bus) -> None:
+def test_imported_bus_continues_after_the_last_event(bus: Bus, copy: Bus) -> None:
     live(bus)
     copy.import_events(export(bus))
     first = copy.page().list(type="risk_alert")[0]
@@ -77,7 +77,7 @@ def test_an_imported_bus_goes_on_where_the_other_ended(bus: Bus, copy: Bus) -> N
     assert copy.verify().findings == []
 
 
-def test_a_bus_that_has_the_first_events_gets_the_rest(bus: Bus, copy: Bus) -> None:
+def test_import_adds_the_missing_events_of_a_partial_copy(bus: Bus, copy: Bus) -> None:
     live(bus)
     begun = export(bus)
     assert copy.import_events(begun) == len(begun)
@@ -87,7 +87,7 @@ def test_a_bus_that_has_the_first_events_gets_the_rest(bus: Bus, copy: Bus) -> N
     bus.page("user:43").add("observation", "elsewhere")
     lines = export(bus)
     assert copy.import_events(lines) == len(lines)
-    assert copy.import_events(lines) == len(lines)  # and once more changes nothing
+    assert copy.import_events(lines) == len(lines)  # a second import changes nothing
     assert export(copy) == lines
     assert heads(copy) == heads(bus)
     assert copy.verify().findings == []
@@ -95,7 +95,7 @@ def test_a_bus_that_has_the_first_events_gets_the_rest(bus: Bus, copy: Bus) -> N
         copy.import_events(begun)
 
 
-def test_a_bus_with_events_of_its_own_is_left_alone(bus: Bus, copy: Bus) -> None:
+def test_import_into_a_bus_with_other_events_is_refused(bus: Bus, copy: Bus) -> None:
     bus.page().add("observation", "one")
     copy.page().add("observation", "own")
     before = export(copy)
@@ -106,30 +106,30 @@ def test_a_bus_with_events_of_its_own_is_left_alone(bus: Bus, copy: Bus) -> None
     assert export(copy) == before
 
 
-def test_events_that_are_written_meanwhile_end_it(bus: Bus, copy: Bus) -> None:
+def test_event_added_during_an_import_aborts_it(bus: Bus, copy: Bus) -> None:
     bus.page().add("observation", "one")
     lines = export(bus)
 
-    def meddled():
+    def with_a_write():
         copy.page().add("observation", "own")
         yield from lines
 
     with pytest.raises(NotEmpty):
-        copy.import_events(meddled())
+        copy.import_events(with_a_write())
 
 
-def test_an_invalid_export_is_refused_with_its_line(bus: Bus, copy: Bus) -> None:
+def test_bad_export_error_names_the_line(bus: Bus, copy: Bus) -> None:
     live(bus)
     lines = [line_of(event) for event in bus.events(pages=["main"])]
     broken = {
-        "no JSON": [*lines[:2], "{"],
-        "no event": [*lines[:2], '{"kind":"added"}'],
+        "invalid JSON": [*lines[:2], "{"],
+        "not an event": [*lines[:2], '{"kind":"added"}'],
         "a list": [*lines[:2], "[]"],
         "an event twice": [*lines[:2], lines[1]],
         "a body of another kind": [*lines[:2], _edit(lines[2], event={"v": 1, "by": "x"})],
-        "another before it": [*lines[:1], _edit(lines[1], prev="1-1")],
+        "a wrong prev": [*lines[:1], _edit(lines[1], prev="1-1")],
         "another shard": [*lines[:2], _edit(lines[2], shard=99)],
-        "an odd place": [*lines[:2], _edit(lines[2], seq="many")],
+        "a bad position": [*lines[:2], _edit(lines[2], seq="many")],
     }
     for what, given in broken.items():
         with pytest.raises(InvalidExport, match=r"^line [23]: ") as caught:
@@ -144,7 +144,7 @@ def test_an_invalid_export_is_refused_with_its_line(bus: Bus, copy: Bus) -> None
         copy.import_events(lines[: batch + 3])
 
 
-def test_an_export_of_newer_code_is_refused(bus: Bus, copy: Bus) -> None:
+def test_export_of_newer_code_is_refused(bus: Bus, copy: Bus) -> None:
     bus.page().add("observation", "one")
     with pytest.raises(CodeTooOld):
         copy.import_events([_edit(line, event={"v": 3, "by": "x"}) for line in export(bus)])
@@ -154,7 +154,7 @@ def _edit(line: str, **changes: object) -> str:
     return json.dumps(json.loads(line) | changes, ensure_ascii=False)
 
 
-def test_a_reply_that_is_lost_writes_nothing_twice(bus: Bus, copy: Bus) -> None:
+def test_repeated_import_requests_write_nothing_twice(bus: Bus, copy: Bus) -> None:
     bus.page().add("observation", "one")
     conversation, calls, reply = import_events(copy.core, export(bus)), 0, None
     while True:
@@ -170,7 +170,7 @@ def test_a_reply_that_is_lost_writes_nothing_twice(bus: Bus, copy: Bus) -> None:
     assert export(copy) == export(bus)
 
 
-async def test_it_is_the_same_under_asyncio(bus: Bus, engine_url: str, bus_name: str) -> None:
+async def test_async_bus_imports_the_same(bus: Bus, engine_url: str, bus_name: str) -> None:
     bus.page().add("observation", "one")
     async with AsyncBus.connect(engine_url, bus=f"{bus_name}-async", shards=bus.core.log.shards) as other:
         assert await other.import_events(export(bus)) == 1

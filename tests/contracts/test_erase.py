@@ -1,4 +1,4 @@
-"""What a subject said is taken out of everything, and a tombstone says so; nothing else changes."""
+"""`erase` removes every trace of an observation, leaves a tombstone and changes nothing else."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ from tests.waiting import eventually
 SECRET = "s3cr3t-content"
 
 
-def whisper(page: Page) -> str:
-    """Say something private in every way, among others; return its id."""
+def add_secret(page: Page) -> str:
+    """Add an observation with the secret in every field and event, among others; return its id."""
     before = page.add("observation", "before")
     id = page.add_many(
         [
@@ -67,8 +67,8 @@ def whisper(page: Page) -> str:
     return id
 
 
-def holds(bus: Bus, word: str) -> list[str]:
-    """Return the keys that have a word in them."""
+def keys_with(bus: Bus, word: str) -> list[str]:
+    """Return the engine's keys with this word in their name or value."""
     found = []
     for key in (key.decode() for key in send(bus, "KEYS", f"{{{bus.core.log.bus}:*")):
         kind = send(bus, "TYPE", key).decode()
@@ -84,16 +84,16 @@ def holds(bus: Bus, word: str) -> list[str]:
     return found
 
 
-def test_nothing_of_it_is_left_and_the_tombstone_says_who_why_when_and_what(bus: Bus, page: Page) -> None:
-    id = whisper(page)
+def test_erase_leaves_only_a_tombstone(bus: Bus, page: Page) -> None:
+    id = add_secret(page)
     project(bus)
     events = page.history(id)
-    assert holds(bus, SECRET)
-    tombstone = page.erase(id, reason="asked for by whom it was about")
-    assert holds(bus, SECRET) == []
+    assert keys_with(bus, SECRET)
+    tombstone = page.erase(id, reason="asked for by the customer")
+    assert keys_with(bus, SECRET) == []
     assert page.history(id) == [tombstone]
     assert (tombstone.kind, tombstone.by, tombstone.subject) == ("erased", "tester", id)
-    assert tombstone.reason == "asked for by whom it was about"
+    assert tombstone.reason == "asked for by the customer"
     assert tombstone.positions == [event.position.stream_id for event in events]
     assert page.get(id) is None
     assert id not in [one.id for one in page.list(limit=None)]
@@ -101,8 +101,8 @@ def test_nothing_of_it_is_left_and_the_tombstone_says_who_why_when_and_what(bus:
 
 
 @pytest.mark.parametrize("is_folded", [True, False])
-def test_the_process_that_erases_keeps_nothing_of_it_in_memory(bus: Bus, page: Page, is_folded: bool) -> None:
-    id = whisper(page)
+def test_erase_clears_the_caches_of_its_process(bus: Bus, page: Page, is_folded: bool) -> None:
+    id = add_secret(page)
     if is_folded:
         project(bus)
     keys = keys_of(bus)
@@ -114,9 +114,9 @@ def test_the_process_that_erases_keeps_nothing_of_it_in_memory(bus: Bus, page: P
 
 
 @pytest.mark.parametrize("is_folded", [True, False])
-def test_nothing_else_changes_and_verification_stays_green(bus: Bus, page: Page, is_folded: bool) -> None:
+def test_erase_changes_nothing_else(bus: Bus, page: Page, is_folded: bool) -> None:
     live(bus)
-    id = whisper(page)
+    id = add_secret(page)
     if is_folded:
         project(bus)
     before = {key: one for key, one in _all(bus).items() if key[1] != id}
@@ -139,8 +139,8 @@ def _all(bus: Bus) -> dict[tuple[str, str], object]:
 
 
 @pytest.mark.damages_the_log
-def test_a_gap_that_no_erasure_explains_is_one_still(bus: Bus, page: Page) -> None:
-    id = whisper(page)
+def test_gap_without_an_erasure_is_still_reported(bus: Bus, page: Page) -> None:
+    id = add_secret(page)
     page.erase(id, reason="asked for")
     lost = page.history(page.list(text="last of a batch")[0].id)[0]
     send(bus, "XDEL", keys_of(bus).log, lost.position.stream_id)
@@ -150,11 +150,11 @@ def test_a_gap_that_no_erasure_explains_is_one_still(bus: Bus, page: Page) -> No
     assert "gap" in {finding.kind for finding in bus.verify().findings}
 
 
-def test_every_reader_goes_past_it(bus: Bus, page: Page, connect: Callable[..., Bus]) -> None:
-    id = whisper(page)
+def test_readers_skip_erased_events(bus: Bus, page: Page, connect: Callable[..., Bus]) -> None:
+    id = add_secret(page)
     project(bus)
     everything = [event for event in bus.events() if event.subject != id]
-    stood = list(bus.events())[-3].position  # at an event that will be gone
+    erased_position = list(bus.events())[-3].position  # the position of an event to be erased
     gone = page.history(id)[1].position
     with bus.view() as view, bus.subscribe("old") as deliveries:
         next(deliveries).ack()
@@ -172,7 +172,7 @@ def test_every_reader_goes_past_it(bus: Bus, page: Page, connect: Callable[..., 
     rest = [event.id for event in bus.events()]
     assert rest == [event.id for event in everything] + [tombstone.id]
     assert [event.id for event in bus.events(pages=["main"])] == rest
-    for place in (gone, stood):
+    for place in (gone, erased_position):
         after = [event.id for event in bus.events(place)]
         assert after == [event.id for event in [*everything, tombstone] if event.position > place]
     with connect().view() as fresh:
@@ -181,8 +181,8 @@ def test_every_reader_goes_past_it(bus: Bus, page: Page, connect: Callable[..., 
         assert next(deliveries).event.id == everything[0].id
 
 
-def test_a_reader_that_stands_still_in_the_middle_goes_on(bus: Bus, page: Page) -> None:
-    id = whisper(page)
+def test_paused_reader_continues_after_an_erasure(bus: Bus, page: Page) -> None:
+    id = add_secret(page)
     events, indexed = bus.events(), bus.events(pages=["main"])
     first = [next(events), next(indexed)]
     tombstone = page.erase(id, reason="asked for")
@@ -191,8 +191,8 @@ def test_a_reader_that_stands_still_in_the_middle_goes_on(bus: Bus, page: Page) 
     assert first[0] == first[1]
 
 
-def test_who_folds_from_the_start_sees_no_gap(bus: Bus, page: Page) -> None:
-    id = whisper(page)
+def test_fold_from_the_start_sees_no_gap(bus: Bus, page: Page) -> None:
+    id = add_secret(page)
     page.erase(id, reason="asked for")
     send(bus, "DEL", keys_of(bus).checkpoint("scratch_page"))
     for key in send(bus, "KEYS", f"{keys_of(bus).tag}p1:*"):
@@ -202,8 +202,8 @@ def test_who_folds_from_the_start_sees_no_gap(bus: Bus, page: Page) -> None:
     assert bus.verify().findings == []
 
 
-def test_it_is_off_its_page_for_good(bus: Bus, page: Page) -> None:
-    id = whisper(page)
+def test_erased_observation_accepts_no_writes(bus: Bus, page: Page) -> None:
+    id = add_secret(page)
     page.erase(id, reason="asked for")
     for write in (page.resolve, page.archive, page.claim, page.reopen):
         with pytest.raises(NotFound):
@@ -213,7 +213,7 @@ def test_it_is_off_its_page_for_good(bus: Bus, page: Page) -> None:
     assert page.add("risk_alert", "another", dedupe_key=SECRET[::-1]).occurrences == 1
 
 
-def test_its_key_and_room_are_free(connect: Callable[..., Bus]) -> None:
+def test_erase_frees_the_dedupe_key_and_room(connect: Callable[..., Bus]) -> None:
     with connect(max_observations=1) as bus:
         page = bus.page()
         first = page.add("risk_alert", "one", dedupe_key="k")
@@ -223,7 +223,7 @@ def test_its_key_and_room_are_free(connect: Callable[..., Bus]) -> None:
         assert [one.id for one in page.active()] == [second.id]
 
 
-def test_what_is_resolved_archived_or_cleared_is_erased_as_well(bus: Bus, page: Page) -> None:
+def test_closed_and_cleared_observations_can_be_erased(bus: Bus, page: Page) -> None:
     ids = [page.add("observation", SECRET).id for _ in range(3)]
     for id in ids:
         page.resolve(id, reason=SECRET)
@@ -231,12 +231,12 @@ def test_what_is_resolved_archived_or_cleared_is_erased_as_well(bus: Bus, page: 
     page.clear_resolved([ids[2]])
     for id in ids:
         page.erase(id, reason="asked for")
-    assert holds(bus, SECRET) == []
+    assert keys_with(bus, SECRET) == []
     assert bus.verify().findings == []
 
 
-def test_doing_it_again_changes_nothing(bus: Bus, page: Page) -> None:
-    id = whisper(page)
+def test_second_erase_returns_the_same_tombstone(bus: Bus, page: Page) -> None:
+    id = add_secret(page)
     first = page.erase(id, reason="asked for", event_id="mine")
     assert page.erase(id, reason="asked for", event_id="mine") == first
     assert page.erase(id, reason="once more") == first
@@ -245,14 +245,14 @@ def test_doing_it_again_changes_nothing(bus: Bus, page: Page) -> None:
         page.erase(other.id, reason="asked for", event_id="mine")
 
 
-def test_a_retry_of_a_write_that_was_erased_is_told_so(bus: Bus, page: Page) -> None:
+def test_retry_of_an_erased_add_is_refused(bus: Bus, page: Page) -> None:
     added = page.add("observation", SECRET, event_id="mine")
     page.erase(added.id, reason="asked for")
     with pytest.raises(NotFound, match="was erased"):
         page.add("observation", SECRET, event_id="mine")
 
 
-def test_a_retry_that_clears_what_was_erased_is_told_so(bus: Bus, page: Page) -> None:
+def test_retry_of_a_clear_with_an_erased_observation_is_refused(bus: Bus, page: Page) -> None:
     one, two = (page.add("observation", content) for content in (SECRET, "kept"))
     for each in (one, two):
         page.resolve(each.id)
@@ -263,12 +263,10 @@ def test_a_retry_that_clears_what_was_erased_is_told_so(bus: Bus, page: Page) ->
 
 
 @pytest.mark.parametrize("erased", [(0,), (1,), (0, 1)], ids=["the first", "the second", "both"])
-def test_a_retry_under_a_generated_id_does_not_bring_back_what_was_erased(
-    bus: Bus, page: Page, erased: tuple[int, ...]
-) -> None:
+def test_retry_with_a_generated_event_id_restores_nothing_erased(bus: Bus, page: Page, erased: tuple[int, ...]) -> None:
     items = [NewObservation(type="observation", content=content) for content in (SECRET, f"{SECRET}, too")]
     added = page.add_many(items)
-    id = page.history(added[0].id)[0].id  # what an error says when the reply is lost
+    id = page.history(added[0].id)[0].id  # the event id that an error names when the reply is lost
     for index in erased:
         page.erase(added[index].id, reason="asked for")
     end = list(bus.events())
@@ -277,7 +275,7 @@ def test_a_retry_under_a_generated_id_does_not_bring_back_what_was_erased(
     assert list(bus.events()) == end
 
 
-def test_a_retry_under_a_generated_id_does_not_bring_back_what_was_archived_and_erased(archived: Bus) -> None:
+def test_retry_with_a_generated_event_id_restores_nothing_archived(archived: Bus) -> None:
     page = archived.page("p")
     added = page.add("observation", SECRET)
     id = page.history(added.id)[0].id
@@ -288,7 +286,7 @@ def test_a_retry_under_a_generated_id_does_not_bring_back_what_was_archived_and_
         page.add("observation", SECRET, event_id=id)
 
 
-def test_dead_letters_of_it_are_gone(bus: Bus, page: Page) -> None:
+def test_erase_deletes_its_dead_letters(bus: Bus, page: Page) -> None:
     id = page.add("observation", "private").id
     page.add("observation", "other")
     with bus.subscribe("router", max_attempts=1) as deliveries:
@@ -298,10 +296,10 @@ def test_dead_letters_of_it_are_gone(bus: Bus, page: Page) -> None:
     assert [letter.subject == id for letter in bus.dead_letters()] == [False]
 
 
-def test_what_a_killed_rebuild_left_is_cleared_too(bus: Bus, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_erase_clears_the_leftovers_of_a_killed_rebuild(bus: Bus, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scratchbus.readmodel.rebuild.CHUNK", 3)
     monkeypatch.setattr("scratchbus.readmodel.rebuild_lease.LEASE_MS", 300)
-    id = whisper(page)
+    id = add_secret(page)
 
     def die(done: int, total: int) -> None:
         if done > 5:
@@ -310,11 +308,11 @@ def test_what_a_killed_rebuild_left_is_cleared_too(bus: Bus, page: Page, monkeyp
     with pytest.raises(KeyboardInterrupt):
         bus.rebuild(die)
     page.erase(id, reason="asked for")
-    assert holds(bus, SECRET) == []
+    assert keys_with(bus, SECRET) == []
 
 
-def test_it_is_refused_while_someone_rebuilds(bus: Bus, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    id = whisper(page)
+def test_erase_is_refused_during_a_rebuild(bus: Bus, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    id = add_secret(page)
     lease = bus.converse(leases.take(keys_of(bus), "another"))
     pauses = iter(range(100))
     monkeypatch.setattr("time.sleep", lambda _: bus.converse(lease.keep()) if next(pauses) < 50 else None)
@@ -324,7 +322,7 @@ def test_it_is_refused_while_someone_rebuilds(bus: Bus, page: Page, monkeypatch:
     bus.converse(lease.leave())
 
 
-def test_it_needs_a_reason_and_something_to_erase(bus: Bus, page: Page) -> None:
+def test_erase_needs_a_reason_and_a_known_id(bus: Bus, page: Page) -> None:
     added = page.add("observation", "one")
     with pytest.raises(InvalidField, match="reason"):
         page.erase(added.id, reason="")
@@ -335,7 +333,7 @@ def test_it_needs_a_reason_and_something_to_erase(bus: Bus, page: Page) -> None:
     assert heads(bus)["main", added.id].status == "active"
 
 
-def test_a_subject_with_many_events_is_erased_whole(bus: Bus, page: Page) -> None:
+def test_erase_removes_hundreds_of_events(bus: Bus, page: Page) -> None:
     id = page.add("observation", SECRET).id
     updates = [
         Write(Updated(id=f"u{number}", page=page.name, subject=id, by="x", changes={"content": SECRET}), Op.UPDATE)
@@ -351,24 +349,24 @@ def test_a_subject_with_many_events_is_erased_whole(bus: Bus, page: Page) -> Non
     eventually(lambda: page.list() == [other])
 
 
-def test_what_was_cut_short_is_ended_by_calling_again(bus: Bus, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    id = whisper(page)
+def test_second_call_finishes_an_interrupted_erase(bus: Bus, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    id = add_secret(page)
     with bus.subscribe("router", max_attempts=1) as deliveries:
         for _ in range(4):
             next(deliveries).fail("no")
-    with monkeypatch.context() as dying:
-        dying.setattr("scratchbus.commands.erase.catch_up", _die_after(2))
+    with monkeypatch.context() as patch:
+        patch.setattr("scratchbus.commands.erase.catch_up", _die_after(2))
         with pytest.raises(KeyboardInterrupt):
             page.erase(id, reason="asked for")
     (tombstone,) = page.history(id)
     assert page.erase(id, reason="asked for") == tombstone
-    assert holds(bus, SECRET) == []
+    assert keys_with(bus, SECRET) == []
     assert id not in {letter.subject for letter in bus.dead_letters()}
     assert bus.verify().findings == []
 
 
 def _die_after(times: int) -> Callable[..., object]:
-    """Return a fold that is killed when it is called so often."""
+    """Return a fold that raises KeyboardInterrupt on its n-th call."""
     calls = iter(range(times - 1))
 
     def fold(log: Log, shard: int) -> Step[None]:
@@ -379,11 +377,11 @@ def _die_after(times: int) -> Callable[..., object]:
     return fold
 
 
-def test_the_past_is_without_it_as_well(bus: Bus, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_as_of_omits_erased_observations(bus: Bus, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scratchbus.readmodel.snapshots.MIN_EVENTS", 2)
     monkeypatch.setattr("scratchbus.readmodel.snapshots.EVENTS_PER_DOCUMENT", 0)
     first = page.add("observation", "at the beginning")
-    id = whisper(page)
+    id = add_secret(page)
     places = [event.position for event in bus.events()]
     before = {place: {one.id: one for one in page.as_of(place).list(limit=None)} for place in places}
     page.erase(id, reason="asked for")
@@ -391,11 +389,11 @@ def test_the_past_is_without_it_as_well(bus: Bus, page: Page, monkeypatch: pytes
     for place in places:
         now = {one.id: one for one in page.as_of(place).list(limit=None)}
         assert now == {key: one for key, one in before[place].items() if key not in (id, first.id)}
-    assert holds(bus, SECRET) == []
+    assert keys_with(bus, SECRET) == []
     assert bus.verify().findings == []
 
 
-def test_the_time_before_the_next_event_is_there_when_the_first_was_erased(bus: Bus, page: Page, clock: Clock) -> None:
+def test_as_of_works_before_and_after_erased_first_events(bus: Bus, page: Page, clock: Clock) -> None:
     first, also = page.add("observation", "first"), page.add("observation", "also")
     clock.advance("1h")
     second = page.add("observation", "second")
@@ -406,10 +404,10 @@ def test_the_time_before_the_next_event_is_there_when_the_first_was_erased(bus: 
     assert page.as_of(clock.now).list() == [second]
 
 
-def test_a_snapshot_that_was_begun_before_it_does_not_keep_it(
+def test_snapshot_begun_before_an_erasure_is_not_stored(
     bus: Bus, page: Page, connect: Callable[..., Bus], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    id = whisper(page)
+    id = add_secret(page)
     project(bus)
     keys, other = keys_of(bus), connect()
     names = PageKeys(keys, page.name, bus.converse(read_checkpoint(keys)).build)
@@ -421,23 +419,23 @@ def test_a_snapshot_that_was_begun_before_it_does_not_keep_it(
     assert send(bus, "EXISTS", names.snapshots) == 0
 
 
-# -- what was archived ------------------------------------------------------------------------------------------------
+# -- the archive ------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    """Let every segment have several blocks."""
+    """Divide every segment into several blocks."""
     monkeypatch.setattr("scratchbus.archive.blocks.BLOCK_BYTES", 1_000)
 
 
 @pytest.fixture
 def archived(connect: Callable[..., Bus], tmp_path: Path) -> Bus:
-    """A bus whose log is archived as far as it may be, whenever that is asked for."""
+    """A bus that keeps only two events in its log when it is archived."""
     return connect(archive_url=str(tmp_path / "archive"), retain="1ms", retain_events=2, archive_segment=7)
 
 
-def in_files(folder: Path, word: str) -> list[str]:
-    """Return the files of an archive that have a word in them."""
+def files_with(folder: Path, word: str) -> list[str]:
+    """Return the files of an archive that contain this word."""
     found = []
     for file in folder.rglob("*"):
         content = file.read_bytes() if file.is_file() else b""
@@ -446,10 +444,10 @@ def in_files(folder: Path, word: str) -> list[str]:
     return found
 
 
-def test_what_was_archived_is_erased_there_too(archived: Bus, tmp_path: Path) -> None:
+def test_erase_rewrites_the_archive(archived: Bus, tmp_path: Path) -> None:
     page, folder = archived.page(), tmp_path / "archive"
     live(archived)
-    id = whisper(page)
+    id = add_secret(page)
     page.release(id, by=SECRET)
     page.archive(id)
     for number in range(20):
@@ -459,11 +457,11 @@ def test_what_was_archived_is_erased_there_too(archived: Bus, tmp_path: Path) ->
         page.add("observation", f"late {number}")
     project(archived)
     archive(archived)
-    assert in_files(folder, SECRET)
+    assert files_with(folder, SECRET)
     others = [event for event in archived.events() if event.subject != id]
     before = {key: one for key, one in _all(archived).items() if key[1] != id}
     tombstone = page.erase(id, reason="asked for")
-    assert holds(archived, SECRET) == in_files(folder, SECRET) == []
+    assert keys_with(archived, SECRET) == files_with(folder, SECRET) == []
     assert list(archived.events()) == [*others, tombstone]
     assert page.history(id) == [tombstone]
     assert archived.verify().findings == []
@@ -476,7 +474,7 @@ def test_what_was_archived_is_erased_there_too(archived: Bus, tmp_path: Path) ->
     assert page.erase(id, reason="once more") == tombstone
 
 
-def test_one_that_left_its_page_and_the_log_is_erased_as_well(archived: Bus, tmp_path: Path) -> None:
+def test_cleared_and_archived_observation_can_be_erased(archived: Bus, tmp_path: Path) -> None:
     page = archived.page()
     id = page.resolve(page.add("observation", SECRET).id).id
     page.clear_resolved([id])
@@ -487,27 +485,27 @@ def test_one_that_left_its_page_and_the_log_is_erased_as_well(archived: Bus, tmp
     tombstone = page.erase(id, reason="asked for")
     assert len(tombstone.positions) == 3
     assert page.history(id) == [tombstone]
-    assert holds(archived, SECRET) == in_files(tmp_path / "archive", SECRET) == []
+    assert keys_with(archived, SECRET) == files_with(tmp_path / "archive", SECRET) == []
     assert archived.verify().findings == []
 
 
-def test_an_erasure_that_was_cut_short_before_the_archive_is_ended_by_calling_again(
+def test_second_call_finishes_an_erase_interrupted_before_the_archive(
     archived: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = archived.page()
-    id = whisper(page)
+    id = add_secret(page)
     for number in range(20):
         page.add("observation", f"{number}")
     project(archived)
     archive(archived)
-    with monkeypatch.context() as dying:
-        dying.setattr("scratchbus.archive.archive_reader.erase_events", _die)
-        dying.setattr("scratchbus.commands.erase._LEASE_MS", 200)
+    with monkeypatch.context() as patch:
+        patch.setattr("scratchbus.archive.archive_reader.erase_events", _die)
+        patch.setattr("scratchbus.commands.erase._LEASE_MS", 200)
         with pytest.raises(KeyboardInterrupt):
             page.erase(id, reason="asked for")
-    assert in_files(tmp_path / "archive", SECRET)
+    assert files_with(tmp_path / "archive", SECRET)
     page.erase(id, reason="asked for")
-    assert in_files(tmp_path / "archive", SECRET) == []
+    assert files_with(tmp_path / "archive", SECRET) == []
     assert archived.verify().findings == []
 
 
@@ -515,9 +513,9 @@ def _die(*arguments: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_without_the_archive_nothing_is_erased(archived: Bus, connect: Callable[..., Bus]) -> None:
+def test_erase_without_archive_url_is_refused(archived: Bus, connect: Callable[..., Bus]) -> None:
     page = archived.page()
-    id = whisper(page)
+    id = add_secret(page)
     for number in range(20):
         page.add("observation", f"{number}")
     project(archived)
@@ -531,15 +529,15 @@ def problems(folder: Path) -> list[str]:
     return [problem.problem for report in verify(open_store(str(folder))) for problem in report.problems]
 
 
-def say_more(bus: Bus) -> None:
-    """Have so much happen that what was said before is archived next time."""
+def add_more(bus: Bus) -> None:
+    """Add enough events that the earlier ones are archived next time."""
     for number in range(20):
         bus.page().add("observation", f"{number}")
     project(bus)
 
 
 def once(monkeypatch: pytest.MonkeyPatch, suffix: str, act: Callable[[], object]) -> None:
-    """Do this just before the next file with such a name is put."""
+    """Call `act` just before the next file with this suffix is stored."""
     put = DirectoryStore.put_new
 
     def interrupted(store: DirectoryStore, name: str, content: bytes) -> bool:
@@ -552,15 +550,15 @@ def once(monkeypatch: pytest.MonkeyPatch, suffix: str, act: Callable[[], object]
 
 
 @pytest.mark.parametrize("suffix", [".jsonl.zst", ".manifest.json"])
-def test_what_is_erased_while_a_late_archiver_holds_it_does_not_stay_in_a_segment(
+def test_erased_event_does_not_stay_in_a_late_archivers_segment(
     archived: Bus, connect: Callable[..., Bus], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
     page, folder = archived.page(), tmp_path / "archive"
-    id = whisper(page)
-    say_more(archived)
+    id = add_secret(page)
+    add_more(archived)
     eraser = connect(archive_url=str(folder))
 
-    def erase() -> None:  # the archiver has read it, and was not heard of for so long that its lease is over
+    def erase() -> None:  # the archiver has read the event, and its lease has expired
         outdate(archived)
         eraser.page().erase(id, reason="asked for")
 
@@ -570,21 +568,21 @@ def test_what_is_erased_while_a_late_archiver_holds_it_does_not_stay_in_a_segmen
     if suffix == ".manifest.json":
         assert {finding.kind for finding in archived.verify().findings} == {"archive"}
     archive(archived)
-    assert in_files(folder, SECRET) == []
+    assert files_with(folder, SECRET) == []
     assert problems(folder) == []
     assert archived.verify().findings == []
 
 
-def test_two_erasures_from_one_segment_do_not_undo_one_another(
+def test_concurrent_erasures_from_one_segment_both_last(
     archived: Bus, connect: Callable[..., Bus], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page, folder = archived.page(), tmp_path / "archive"
     one, other = page.add("observation", "one of them").id, page.add("observation", "the other").id
-    say_more(archived)
+    add_more(archived)
     archive(archived)
     second = connect(archive_url=str(folder))
 
-    def erase() -> None:  # the first one has rewritten the segment, and its manifest is about to name that
+    def erase() -> None:  # the first one has rewritten the segment and is about to write its manifest
         outdate(archived)
         second.page().erase(other, reason="asked for")
 
@@ -592,64 +590,64 @@ def test_two_erasures_from_one_segment_do_not_undo_one_another(
     with pytest.raises(ArchiveBusy):
         page.erase(one, reason="asked for")
     page.erase(one, reason="asked for")
-    assert in_files(folder, "one of them") == in_files(folder, "the other") == []
+    assert files_with(folder, "one of them") == files_with(folder, "the other") == []
     assert problems(folder) == []
     assert archived.verify().findings == []
 
 
-def test_what_was_erased_without_the_archive_leaves_it_with_the_next_archiver(
+def test_next_archiver_removes_events_erased_without_archive_url(
     archived: Bus, connect: Callable[..., Bus], tmp_path: Path
 ) -> None:
     page, folder = archived.page(), tmp_path / "archive"
-    id = whisper(page)
-    say_more(archived)
-    with archived.subscribe("slow") as deliveries:  # so that what is archived stays in the log
+    id = add_secret(page)
+    add_more(archived)
+    with archived.subscribe("slow") as deliveries:  # keeps archived events in the log
         next(deliveries)
     archive(archived)
     connect().page().erase(id, reason="asked for")
-    assert in_files(folder, SECRET)
+    assert files_with(folder, SECRET)
     (finding, *_) = archived.verify().findings
     assert finding.kind == "archive"
     assert "which were erased; `scratchbus log-archive run` removes them" in finding.what
     archive(archived)
-    assert in_files(folder, SECRET) == []
+    assert files_with(folder, SECRET) == []
     assert archived.verify().findings == []
 
 
-def test_a_segment_is_not_given_up_before_what_takes_its_place_can_be_read(
+def test_segment_is_kept_until_its_replacement_is_readable(
     archived: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page, folder = archived.page(), tmp_path / "archive"
-    id = whisper(page)
-    say_more(archived)
+    id = add_secret(page)
+    add_more(archived)
     archive(archived)
     events, put = list(archived.events()), DirectoryStore.put_new
-    with monkeypatch.context() as short:
-        short.setattr(DirectoryStore, "put_new", lambda store, name, content: put(store, name, content[:-1]))
+    with monkeypatch.context() as patch:
+        patch.setattr(DirectoryStore, "put_new", lambda store, name, content: put(store, name, content[:-1]))
         with pytest.raises(ArchiveDamaged):
             page.erase(id, reason="asked for")
     assert [event for event in archived.events() if event.kind != "erased"] == [
         event for event in events if event.subject != id
     ]
     page.erase(id, reason="asked for")
-    assert in_files(folder, SECRET) == []
+    assert files_with(folder, SECRET) == []
     assert problems(folder) == []
 
 
-def test_a_moment_in_a_batch_is_its_end_also_when_what_was_said_then_is_erased_and_archived(archived: Bus) -> None:
+def test_as_of_an_erased_batch_item_includes_the_batch(archived: Bus) -> None:
     page = archived.page()
     batch = page.add_many([NewObservation(type="observation", content=f"{number}") for number in range(4)])
     page.erase(batch[1].id, reason="asked for")
     before = page.as_of(batch[1].position).list()
     assert [one.content for one in before] == ["3", "2", "0"]
-    say_more(archived)
+    add_more(archived)
     archive(archived)
     assert page.as_of(batch[1].position).list() == before
 
 
-def test_readers_go_on_at_the_floor_when_what_comes_next_is_erased(archived: Bus) -> None:
+def test_readers_continue_when_the_event_at_the_floor_is_erased(archived: Bus) -> None:
     page = archived.page()
-    say_more(archived)
+    add_more(archived)
     archive(archived)
     keys = keys_of(archived)
     (first,) = send(archived, "XRANGE", keys.log, "-", "+", "COUNT", 1)
@@ -665,14 +663,14 @@ def test_readers_go_on_at_the_floor_when_what_comes_next_is_erased(archived: Bus
     assert archived.verify().findings == []
 
 
-def test_what_forks_copied_of_a_turn_goes_from_the_archive_too(archived: Bus, tmp_path: Path) -> None:
-    said = archived.turns("s1").append("user", SECRET)
+def test_erase_of_a_turn_removes_its_forked_copies_from_the_archive(archived: Bus, tmp_path: Path) -> None:
+    turn = archived.turns("s1").append("user", SECRET)
     archived.fork_session("s1", session="f1")
     archived.end_session("s1")
     archived.end_session("f1")
     archive(archived)
-    assert in_files(tmp_path / "archive", SECRET)
-    archived.page("session:s1").erase(said.id, reason="asked for")
-    assert holds(archived, SECRET) == []
-    assert in_files(tmp_path / "archive", SECRET) == []
+    assert files_with(tmp_path / "archive", SECRET)
+    archived.page("session:s1").erase(turn.id, reason="asked for")
+    assert keys_with(archived, SECRET) == []
+    assert files_with(tmp_path / "archive", SECRET) == []
     assert archived.verify().findings == []

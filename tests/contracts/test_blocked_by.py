@@ -1,4 +1,4 @@
-"""What is blocked by other observations: neither active nor handed out until these are no longer open."""
+"""`blocked_by`: a blocked observation is neither active nor handed out until its blockers close."""
 
 import threading
 from datetime import timedelta
@@ -29,7 +29,7 @@ def roof(page, wall):
     return page.add("risk_alert", "put on the roof", tags=["a,b"], blocked_by=[wall.id])
 
 
-def test_what_is_blocked_is_not_active_until_the_last_blocker_is_resolved(page, wall, roof):
+def test_blocked_observation_is_inactive_until_all_blockers_close(page, wall, roof):
     paint = page.add("risk_alert", "paint", blocked_by=[roof.id, wall.id])
     assert (roof.blocked_by, paint.blocked_by) == ([wall.id], [roof.id, wall.id])
     assert contents(page.active()) == contents(page.ready()) == ["build the wall"]
@@ -37,16 +37,16 @@ def test_what_is_blocked_is_not_active_until_the_last_blocker_is_resolved(page, 
     assert contents(page.active()) == ["put on the roof"]
     page.resolve(roof.id)
     assert contents(page.active()) == contents(page.ready()) == ["paint"]
-    assert page.get(paint.id).blocked_by == [roof.id, wall.id]  # it stays, should one of them be reopened
+    assert page.get(paint.id).blocked_by == [roof.id, wall.id]  # kept, since one of them could be reopened
 
 
-def test_a_limit_counts_what_is_not_blocked(page, wall, roof):
+def test_blocked_observations_do_not_count_toward_the_limit(page, wall, roof):
     page.add("observation", "newer")
     assert contents(page.active(1)) == ["newer"]
     assert contents(page.active(2)) == contents(page.ready(2)) == ["newer", "build the wall"]
 
 
-def test_folded_or_not_it_is_the_same(bus, page, wall, roof):
+def test_blocking_does_not_depend_on_folding(bus, page, wall, roof):
     project(bus)
     assert contents(page.active(1)) == contents(page.active()) == ["build the wall"]
     page.resolve(wall.id)
@@ -56,18 +56,18 @@ def test_folded_or_not_it_is_the_same(bus, page, wall, roof):
 
 
 @pytest.mark.parametrize("end", ["archive", "resolve", "expire"])
-def test_every_end_of_a_blocker_frees_what_it_blocked(page, clock, end):
+def test_every_way_to_close_a_blocker_unblocks(page, clock, end):
     wall = page.add("observation", "wall", ttl="1m")
     page.add("risk_alert", "roof", blocked_by=[wall.id])
     if end == "expire":
-        clock.advance(61)  # and nobody has swept
+        clock.advance(61)  # without a sweep
     else:
         getattr(page, end)(wall.id)
     assert contents(page.active()) == contents(page.ready()) == ["roof"]
     assert page.claim_next().observation.content == "roof"
 
 
-def test_a_blocker_that_waits_for_review_or_is_reopened_blocks(page, wall, roof):
+def test_blocker_in_review_or_reopened_blocks(page, wall, roof):
     page.review(wall.id)
     assert page.active() == []
     page.resolve(wall.id)
@@ -76,7 +76,7 @@ def test_a_blocker_that_waits_for_review_or_is_reopened_blocks(page, wall, roof)
     assert contents(page.active()) == ["build the wall"]
 
 
-def test_what_is_blocked_cannot_be_claimed_and_is_not_handed_out(bus, page, wall, roof):
+def test_blocked_observation_is_neither_claimed_nor_handed_out(bus, page, wall, roof):
     length = log_length(bus)
     with pytest.raises(NotReady, match=f"{roof.id} is not ready: {wall.id} blocks it; `ready` lists"):
         page.claim(roof.id)
@@ -87,10 +87,10 @@ def test_what_is_blocked_cannot_be_claimed_and_is_not_handed_out(bus, page, wall
     assert page.claim_next() is None
     page.resolve(wall.id, fence=page.get(wall.id).claim.fence)
     assert page.claim_next(tags=["a,b"]).id == roof.id
-    assert page.claim_next(tags=[wall.id]) is None  # an id is no tag
+    assert page.claim_next(tags=[wall.id]) is None  # an id is not a tag
 
 
-def test_a_claim_is_renewed_also_when_something_blocks_it_by_now(page, wall):
+def test_claim_of_a_blocked_observation_can_be_renewed(page, wall):
     roof = page.add("risk_alert", "roof")
     claim = page.claim(roof.id)
     page.update(roof.id, blocked_by=[wall.id], fence=claim.fence)
@@ -101,18 +101,18 @@ def test_a_claim_is_renewed_also_when_something_blocks_it_by_now(page, wall):
         page.claim(roof.id)
 
 
-def test_an_update_replaces_the_blockers_and_leaves_the_tags(page, wall, roof):
+def test_update_replaces_blockers_and_tags_independently(page, wall, roof):
     floor = page.add("observation", "floor")
     assert page.update(roof.id, blocked_by=[floor.id]).blocked_by == [floor.id]
     page.resolve(wall.id)
     assert page.claim_next(tags="a,b") is None
-    page.update(roof.id, tags=["c"])  # the tags alone leave the blockers
+    page.update(roof.id, tags=["c"])  # keeps the blockers
     assert page.claim_next(tags="c") is None
     assert page.update(roof.id, blocked_by=[]).blocked_by == []
     assert page.claim_next(tags="c").id == roof.id
 
 
-def test_a_circle_is_refused(bus, page, wall, roof):
+def test_blocking_cycle_is_refused(bus, page, wall, roof):
     paint = page.add("observation", "paint", blocked_by=[roof.id])
     length = log_length(bus)
     for blocked, by in ((wall, wall), (wall, roof), (wall, paint)):
@@ -124,7 +124,7 @@ def test_a_circle_is_refused(bus, page, wall, roof):
 
 
 @pytest.mark.engines(*ONE)
-def test_of_two_updates_that_would_close_a_circle_together_one_is_refused(connect, page):
+def test_one_of_two_updates_that_form_a_cycle_is_refused(connect, page):
     for n in range(20):
         ids = [page.add("observation", f"{n}").id for _ in "ab"]
         refused: list[str] = []
@@ -149,7 +149,7 @@ def test_of_two_updates_that_would_close_a_circle_together_one_is_refused(connec
         assert len(refused) == 1
 
 
-def test_ids_that_are_unknown_of_another_page_or_no_ids_are_refused(bus, page, wall):
+def test_bad_blockers_are_refused(bus, page, wall):
     elsewhere = bus.page("other").add("observation", "elsewhere")
     length = log_length(bus)
     for blocked_by, error, says in (
@@ -168,14 +168,14 @@ def test_ids_that_are_unknown_of_another_page_or_no_ids_are_refused(bus, page, w
     assert log_length(bus) == length
 
 
-def test_a_blocker_that_was_closed_before_blocks_nothing(page, wall):
+def test_closed_blocker_blocks_nothing(page, wall):
     page.resolve(wall.id)
     page.clear_resolved([wall.id])
     page.add("observation", "roof", blocked_by=[wall.id])
     assert contents(page.active()) == ["roof"]
 
 
-def test_a_view_shows_it_like_the_page(bus, page, clock, wall, roof):
+def test_view_hides_blocked_observations_like_the_page(bus, page, clock, wall, roof):
     brief = page.add("observation", "brief", ttl="1m")
     page.add("reminder", "after", blocked_by=[brief.id])
     with bus.view() as view:
@@ -187,7 +187,7 @@ def test_a_view_shows_it_like_the_page(bus, page, clock, wall, roof):
         assert contents(view.active()) == contents(page.active()) == ["put on the roof", "brief"]
 
 
-def test_the_past_has_what_was_blocked_then(page, wall, roof):
+def test_as_of_hides_observations_blocked_at_that_time(page, wall, roof):
     before = page.get(roof.id).position
     page.resolve(wall.id)
     assert contents(page.as_of(before).active()) == ["build the wall"]
@@ -195,7 +195,7 @@ def test_the_past_has_what_was_blocked_then(page, wall, roof):
 
 
 @pytest.mark.engines(*ONE)
-def test_a_worker_of_another_type_wakes_when_the_blocker_ends(bus, page, wall, roof):
+def test_worker_wakes_when_a_blocker_of_another_type_closes(bus, page, wall, roof):
     page.add("risk_alert", "before")
     seen = []
 
@@ -206,13 +206,13 @@ def test_a_worker_of_another_type_wakes_when_the_blocker_ends(bus, page, wall, r
     with bus.work("roofers", types=["risk_alert"]) as jobs:
         thread = threading.Thread(target=jobs.run, args=(handle,))
         thread.start()
-        eventually(lambda: seen == ["before"] and not jobs._agenda._bounds)  # it found nothing else, and waits
+        eventually(lambda: seen == ["before"] and not jobs._agenda._bounds)  # idle
         page.resolve(wall.id)
         eventually(lambda: seen == ["before", "put on the roof"])
     thread.join()
 
 
-def test_its_head_follows_from_the_log(bus, page, clock, wall, roof):
+def test_verify_accepts_heads_of_blocked_observations(bus, page, clock, wall, roof):
     page.update(roof.id, blocked_by=[wall.id, page.add("observation", "floor").id])
     page.update(roof.id, tags=["x"])
     clock.advance(timedelta(days=8).total_seconds())

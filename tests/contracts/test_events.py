@@ -1,4 +1,4 @@
-"""Reading the log from a position on: in order, whole, or with an error that says what is missing."""
+"""`bus.events`: every event after a position, in order, or an error that says what is missing."""
 
 import threading
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from tests.waiting import eventually
 
 
 @pytest.fixture(autouse=True)
-def _stops_soon(monkeypatch):
+def _short_block(monkeypatch):
     monkeypatch.setattr(reader, "STOPPABLE_BLOCK_MS", 20)
 
 
@@ -28,13 +28,13 @@ def contents(events):
 
 @contextmanager
 def following(bus, *args, **more):
-    """Follow the log in a thread; yield what was seen so far, and the error that ended it."""
+    """Follow the log in a thread; yield the events so far and the errors that ended it."""
     seen, ended, stop = [], [], threading.Event()
 
     def follow():
         try:
             seen.extend(bus.events(*args, follow=True, stop=stop, **more))
-        except Exception as error:  # whatever it is, the test is about it
+        except Exception as error:  # each test checks it
             ended.append(error)
 
     thread = threading.Thread(target=follow)
@@ -47,7 +47,7 @@ def following(bus, *args, **more):
         assert not thread.is_alive()
 
 
-def test_an_event_says_who_when_where_and_what(connect, clock):
+def test_event_has_author_source_time_and_position(connect, clock):
     bus = connect("fraud_detector")
     added = bus.page().add("risk_alert", "x", source="tool-1")
     (event,) = bus.events()
@@ -57,7 +57,7 @@ def test_an_event_says_who_when_where_and_what(connect, clock):
     )  # fmt: skip
 
 
-def test_events_come_from_the_start_or_behind_a_position(bus, page):
+def test_events_start_at_the_beginning_or_after_a_position(bus, page):
     added = fill(page, 5)
     assert contents(bus.events()) == ["0", "1", "2", "3", "4"]
     for after in (added[1].position, str(added[1].position)):
@@ -68,7 +68,7 @@ def test_events_come_from_the_start_or_behind_a_position(bus, page):
     assert contents(bus.events(end)) == contents(bus.events(str(end))) == ["5"]
 
 
-def test_events_can_be_narrowed(bus, page):
+def test_events_can_be_filtered(bus, page):
     alert = page.add("risk_alert", "a")
     bus.page("other").add("observation", "b")
     page.resolve(alert.id)
@@ -78,7 +78,7 @@ def test_events_can_be_narrowed(bus, page):
 
 
 @pytest.mark.engines(*ONE)
-def test_more_events_than_one_reading_are_whole(connect):
+def test_more_events_than_one_read_are_complete(connect):
     from scratchbus import NewObservation
 
     bus = connect(max_observations=3000)
@@ -88,7 +88,7 @@ def test_more_events_than_one_reading_are_whole(connect):
     assert seqs == list(range(1, 2001))
 
 
-def test_a_follower_sees_what_happens_until_it_is_stopped(bus, page):
+def test_follower_sees_new_events_until_stopped(bus, page):
     fill(page, 2)
     with following(bus) as (seen, ended):
         eventually(lambda: len(seen) == 2)
@@ -97,7 +97,7 @@ def test_a_follower_sees_what_happens_until_it_is_stopped(bus, page):
     assert ended == []
 
 
-def test_a_follower_of_an_empty_bus_waits_for_its_first_event(bus, page):
+def test_follower_of_an_empty_bus_waits_for_an_event(bus, page):
     with following(bus) as (seen, _):
         page.add("observation", "first")
         eventually(lambda: contents(seen) == ["first"])
@@ -131,7 +131,7 @@ def test_a_trimmed_log_raises_position_lost(bus, page):
 
 
 @pytest.mark.damages_the_log
-def test_a_follower_of_a_log_that_is_trimmed_behind_it_goes_on(bus, page):
+def test_follower_continues_after_a_trim_behind_it(bus, page):
     with following(bus) as (seen, ended):
         fill(page, 3)
         eventually(lambda: len(seen) == 3)
@@ -162,7 +162,7 @@ def test_a_flushed_log_raises_log_rewound(bus, page):
 
 
 @pytest.mark.parametrize("count", [1, 3, 5])
-def test_a_log_that_was_flushed_and_rewritten_is_another_one(bus, page, count):
+def test_refilled_log_after_a_flush_raises_log_rewound(bus, page, count):
     fill(page, 3)
     events = bus.events(follow=True, stop=threading.Event())
     assert [next(events).content for _ in range(3)] == ["0", "1", "2"]
@@ -174,7 +174,7 @@ def test_a_log_that_was_flushed_and_rewritten_is_another_one(bus, page, count):
 
 @pytest.mark.damages_the_log
 @pytest.mark.parametrize("as_given", [str, lambda end: end], ids=["text", "object"])
-def test_a_position_that_the_log_no_longer_reaches_raises_log_rewound(connect, bus, page, as_given):
+def test_position_beyond_the_log_raises_log_rewound(connect, bus, page, as_given):
     fill(page, 3)
     end = bus.position()
     forget(bus)
@@ -185,7 +185,7 @@ def test_a_position_that_the_log_no_longer_reaches_raises_log_rewound(connect, b
         list(bus.events(as_given(end), follow=True))
 
 
-def test_a_rewritten_log_gets_a_new_origin(bus, page):
+def test_log_gets_a_new_origin_after_a_flush(bus, page):
     fill(page, 1)
     origin = send(bus, "GET", keys_of(bus).origin)
     forget(bus)
@@ -194,7 +194,7 @@ def test_a_rewritten_log_gets_a_new_origin(bus, page):
 
 
 @pytest.mark.damages_the_log
-def test_a_log_that_lost_its_last_events_is_another_one(bus, page):
+def test_log_that_lost_its_last_event_raises_log_rewound(bus, page):
     fill(page, 3)
     keys = keys_of(bus)
     *_, before, last = entries(bus, keys.shard)
@@ -207,7 +207,7 @@ def test_a_log_that_lost_its_last_events_is_another_one(bus, page):
 
 
 @pytest.mark.damages_the_log
-def test_an_event_of_a_newer_schema_stops_old_code(bus, page):
+def test_event_of_a_newer_schema_raises_code_too_old(bus, page):
     story = page.add("observation", "x")
     raw_append(bus, subject=story.id, kind="teleported", event='{"v":3,"by":"someone","to":"elsewhere"}')
     with pytest.raises(CodeTooOld):
@@ -221,7 +221,7 @@ def test_an_event_of_a_newer_schema_stops_old_code(bus, page):
     assert log_length(bus) == 2
 
 
-def test_waiting_for_events_ends_with_one_or_in_time(bus, page):
+def test_wait_for_events_returns_whether_one_arrived(bus, page):
     ends = dict(enumerate(bus.position().shards))
     assert bus.wait_for_events(ends, 0.02) is False
     page.add("observation", "x")

@@ -1,4 +1,4 @@
-"""No number that is accepted, or that the log holds, is too large for a reader."""
+"""No number that is accepted or in the log is too large for a reader."""
 
 import json
 from contextlib import suppress
@@ -19,18 +19,18 @@ from tests.inspection import keys_of, log_length, project, raw_append, send
 pytestmark = pytest.mark.engines(*ONE)
 
 HUGE = 6 * 10**4299
-"""Python writes it, and refuses to read or write what two of it come to."""
+"""Python can print this number, but not its double."""
 
 GHOST = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
 
 def read_everything(bus, page):
-    """Read a page in every way there is; return what it lists."""
+    """Read a page through every reader; return its observations."""
     found = page.list(limit=None)
     assert {each.id for each in page.active()} <= {each.id for each in found}
     for each in found:
         assert page.get(each.id) == each
-        with suppress(NotFound):  # an entry that was written by hand has no head
+        with suppress(NotFound):  # an entry added by hand has no head
             assert page.history(each.id)
     past = page.as_of(bus.position())
     assert past.list(limit=None) == found
@@ -44,7 +44,7 @@ def read_everything(bus, page):
     return found
 
 
-def test_two_sightings_beyond_all_measure_are_refused(bus, page):
+def test_huge_times_are_refused(bus, page):
     for _ in range(2):
         with pytest.raises(InvalidField, match=r"times: .* is not a whole number from 1 to 1000000000"):
             page.add("observation", "x", dedupe_key="k", times=HUGE)
@@ -53,7 +53,7 @@ def test_two_sightings_beyond_all_measure_are_refused(bus, page):
 
 
 @pytest.mark.damages_the_log
-def test_sightings_beyond_all_measure_that_the_log_holds_are_counted_up_to_the_largest_number(bus, page):
+def test_huge_times_in_the_log_count_as_the_largest_safe_integer(bus, page):
     page.add("observation", "other")
     body = json.dumps({"v": 1, "by": "x", "content": "attack", "times": 1})
     huge = body.replace('"times": 1', '"times": 6' + "0" * 4299).replace('{"v": 1, ', '{"v":1,')
@@ -68,30 +68,30 @@ def test_sightings_beyond_all_measure_that_the_log_holds_are_counted_up_to_the_l
     assert [each.occurrences for each in read_everything(bus, page)] == [MAX_SAFE_INTEGER, 1]
 
 
-def test_sightings_add_up_to_the_largest_number_and_no_further(bus, page):
+def test_largest_times_add_up(bus, page):
     page.add("observation", "x", dedupe_key="k", times=1_000_000_000)
     assert page.add("observation", "x", dedupe_key="k", times=1_000_000_000).occurrences == 2_000_000_000
 
 
-def stored(bus, page, id, row):
-    """Put a document in the place of the one that is stored."""
+def replace_document(bus, page, id, row):
+    """Replace a stored document."""
     project(bus)
     send(bus, "HSET", PageKeys(keys_of(bus), page.name).docs, id, row)
 
 
 def document(bus, page, id):
-    """Return a document as it is stored."""
+    """Return a stored document."""
     project(bus)
     return send(bus, "HGET", PageKeys(keys_of(bus), page.name).docs, id)
 
 
 @pytest.mark.damages_the_log
-def test_a_document_with_a_number_beyond_all_measure_is_read_as_damaged_and_the_page_goes_on(bus, page):
+def test_document_with_a_huge_number_reads_as_damaged(bus, page):
     story, other = page.add("observation", "story", tags=["t"]), page.add("observation", "other")
     row = document(bus, page, story.id).removesuffix(b"]")
-    start = row.removesuffix(b"}") + b"," if row.endswith(b"}") else row + b",{"  # of its details
+    start = row.removesuffix(b"}") + b"," if row.endswith(b"}") else row + b",{"  # the start of its details
     row = start + b'"occurrences":1' + b"0" * 4300 + b"}]"
-    stored(bus, page, story.id, row)
+    replace_document(bus, page, story.id, row)
     for _ in range(2):
         newest, damaged = read_everything(bus, page)
         assert newest == other
@@ -119,9 +119,9 @@ UNREADABLE = [b"", b"{", b"[]", b"\xff\xfe", b"null", b"{}", b'{"id":5}', b"[" *
 
 @pytest.mark.damages_the_log
 @pytest.mark.parametrize("row", UNREADABLE, ids=repr)
-def test_a_document_of_which_nothing_can_be_read_is_left_out_until_a_rebuild(bus, page, row):
+def test_unreadable_document_is_left_out_until_a_rebuild(bus, page, row):
     story, other = page.add("observation", "story"), page.add("observation", "other", dedupe_key="k")
-    stored(bus, page, story.id, row)
+    replace_document(bus, page, story.id, row)
     assert read_everything(bus, page) == [other]
     assert page.get(story.id) is None
     assert any(each.kind == "document" for each in bus.verify().findings)
@@ -133,7 +133,7 @@ def test_a_document_of_which_nothing_can_be_read_is_left_out_until_a_rebuild(bus
 
 @pytest.mark.damages_the_log
 @pytest.mark.parametrize("row", [*UNREADABLE, b'{"version":1' + b"0" * 5000 + b"}"], ids=lambda row: repr(row[:20]))
-def test_a_memory_that_cannot_be_read_keeps_nobody_from_the_others(bus, row):
+def test_unreadable_memory_leaves_the_others_readable(bus, row):
     notes, notepad, todo = bus.notes("s"), bus.notepad("s"), bus.todo("s")
     first, last = notes.add("first").note, notes.add("last").note
     notepad.write("text")
@@ -158,7 +158,7 @@ numbers = st.one_of(
     st.integers(), st.sampled_from([0, 1, -1, 2**31, 2**53 - 1, 2**53, 2**63, 2**64, 10**308, 10**400, HUGE]),
     st.floats(), st.booleans(),
 )  # fmt: skip
-# What ends within a minute may end between two reads that the test compares.
+# A duration below a minute could end between two reads that the test compares.
 durations = st.one_of(numbers.filter(lambda seconds: not 0 < seconds < 60), texts)
 values = st.recursive(
     st.one_of(st.none(), numbers, texts),
@@ -194,7 +194,7 @@ steps = st.one_of(
 
 
 def take(bus, page, what, given):
-    """Do one step, which may be refused with an error of the tree."""
+    """Run one step; it may raise a ScratchbusError."""
     some = page.list(limit=1)
     id = some[0].id if some else GHOST
     match what:
@@ -221,7 +221,7 @@ def take(bus, page, what, given):
 @pytest.mark.slow
 @given(st.lists(steps, min_size=1, max_size=6))
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-def test_whatever_is_accepted_reads_back_through_every_reader(new_bus, plan):
+def test_every_accepted_value_reads_back_through_every_reader(new_bus, plan):
     with new_bus() as bus:
         page = bus.page()
         for what, given in plan:

@@ -1,4 +1,4 @@
-"""Old events leave the log for the archive, and nobody who reads notices."""
+"""Old events move from the log to the archive; reads stay the same."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.engines(*ONE)
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    """Let every segment have several blocks."""
+    """Divide every segment into several blocks."""
     monkeypatch.setattr("scratchbus.archive.blocks.BLOCK_BYTES", 1_000)
 
 
@@ -51,21 +51,21 @@ def directory(tmp_path):
 
 @pytest.fixture
 def bus(connect, directory):
-    """A bus that keeps five events of each log live, and has four in a segment."""
+    """A bus that keeps five events in each log and puts four into each segment."""
     return connect(archive_url=directory, retain="1ms", retain_events=5, archive_segment=4)
 
 
 @pytest.fixture
 def read_segments(monkeypatch):
-    """A list that gets the number of the first event of a segment whenever a part of it is read."""
+    """The first sequence number of each segment that is read, once per read."""
     seen = []
     get_part = DirectoryStore.get_part
 
-    def noted(store, name, start, length):
+    def recording(store, name, start, length):
         seen.append(int(name.rpartition("/")[2][:16]))
         return get_part(store, name, start, length)
 
-    monkeypatch.setattr(DirectoryStore, "get_part", noted)
+    monkeypatch.setattr(DirectoryStore, "get_part", recording)
     return seen
 
 
@@ -95,10 +95,10 @@ def names(directory):
     return sorted(file.name for file in directory.rglob("*") if file.is_file())
 
 
-# -- what is moved ---------------------------------------------------------------------------------------------------
+# -- moving events ---------------------------------------------------------------------------------------------------
 
 
-def test_what_is_old_leaves_the_log_and_the_rest_stays(bus, directory):
+def test_old_events_move_to_the_archive(bus, directory):
     fill(bus)
     (done,) = [each for each in archive(bus) if each.events]
     assert (done.segments, done.events, done.trimmed) == (7, 25, 25)
@@ -108,7 +108,7 @@ def test_what_is_old_leaves_the_log_and_the_rest_stays(bus, directory):
     assert all(each.events == each.trimmed == 0 for each in archive(bus))
 
 
-def test_a_reader_goes_on_though_more_is_trimmed_while_it_looks_where_the_log_begins(bus, monkeypatch):
+def test_reader_survives_a_trim_while_it_reads_the_floor(bus, monkeypatch):
     fill(bus, 15)
     archive(bus)
     fill(bus, 15)
@@ -123,14 +123,14 @@ def test_a_reader_goes_on_though_more_is_trimmed_while_it_looks_where_the_log_be
     assert floor_of(bus).seq == 25
 
 
-def test_what_is_young_stays_however_much_there_is(connect, directory):
+def test_young_events_stay_in_the_log(connect, directory):
     bus = connect(archive_url=directory, retain="1h", retain_events=5)
     fill(bus)
     assert all(each.events == 0 for each in archive(bus))
     assert log_length(bus) == 30
 
 
-def test_a_batch_is_never_torn(bus, directory):
+def test_archiver_never_splits_a_batch(bus, directory):
     for _ in range(3):
         bus.page().add_many([NewObservation(type="observation", content=f"{n}") for n in range(7)])
     archive(bus)
@@ -138,18 +138,18 @@ def test_a_batch_is_never_torn(bus, directory):
     assert len([name for name in names(directory) if name.endswith("manifest.json")]) == 2
 
 
-def test_a_segment_that_is_not_full_waits_if_it_may(bus):
+def test_partial_segment_waits_while_patience_lasts(bus):
     fill(bus, 12)
     assert sum(each.events for each in archive(bus, patience=3600)) == 4
     assert sum(each.events for each in archive(bus)) == 3
 
 
-def test_without_archive_url_there_is_nothing_to_run(connect):
+def test_archiving_without_archive_url_is_refused(connect):
     with pytest.raises(SettingsError, match="archive_url is not set"):
         archive_bus(connect())
 
 
-def test_progress_is_told(bus):
+def test_progress_is_reported(bus):
     fill(bus)
     seen: list[Progress] = []
     archive(bus, report=seen.append)
@@ -157,10 +157,10 @@ def test_progress_is_told(bus):
     assert (most.archived, most.wanted, most.trimmed) == (25, 25, 25)
 
 
-# -- reading as one --------------------------------------------------------------------------------------------------
+# -- reads across archive and log ------------------------------------------------------------------------------------
 
 
-def test_events_and_histories_are_as_before(bus):
+def test_events_and_histories_stay_the_same(bus):
     added = fill(bus)
     page = bus.page()
     for each in added[:4]:
@@ -185,7 +185,7 @@ def test_events_and_histories_are_as_before(bus):
     assert kinds == [event for event in events if event.kind == "status_changed"]
 
 
-def test_events_of_some_time_are_as_before(bus, clock):
+def test_events_since_a_time_stay_the_same(bus, clock):
     times = []
     for _ in range(6):
         fill(bus, 4)
@@ -198,7 +198,7 @@ def test_events_of_some_time_are_as_before(bus, clock):
     assert [len(each) for each in expected] == [24, 20, 16, 12, 8, 4]
 
 
-def test_several_pages_are_read_in_times_order_across_archive_and_log(bus):
+def test_events_of_several_pages_stay_in_time_order(bus):
     for n in range(40):
         bus.page(f"page-{n % 7}").add("observation", f"{n}")
     before = list(bus.events())
@@ -208,7 +208,7 @@ def test_several_pages_are_read_in_times_order_across_archive_and_log(bus):
     assert sorted(after, key=in_order) == sorted(before, key=in_order)
 
 
-def test_a_follower_reads_the_archive_and_goes_on_in_the_log(bus):
+def test_follower_reads_the_archive_then_the_log(bus):
     fill(bus)
     archive(bus)
     stop, seen = threading.Event(), []
@@ -221,7 +221,7 @@ def test_a_follower_reads_the_archive_and_goes_on_in_the_log(bus):
     assert seen == [*map(str, range(30)), "0"]
 
 
-def test_a_follower_whose_place_is_archived_meanwhile_goes_on(bus):
+def test_reader_continues_after_its_position_is_archived(bus):
     fill(bus)
     events = bus.events()
     first = next(events)
@@ -229,7 +229,7 @@ def test_a_follower_whose_place_is_archived_meanwhile_goes_on(bus):
     assert [first.content, *(event.content for event in events)] == [*map(str, range(30))]
 
 
-def test_a_new_subscription_begins_in_the_archive(bus):
+def test_new_subscription_starts_in_the_archive(bus):
     fill(bus)
     archive(bus)
     seen = []
@@ -242,7 +242,7 @@ def test_a_new_subscription_begins_in_the_archive(bus):
     assert seen == [*map(str, range(30))]
 
 
-def test_a_retry_whose_event_is_archived_gets_the_same_answer(bus):
+def test_retry_of_an_archived_event_returns_the_same_result(bus):
     page = bus.page()
     added = page.add("observation", "x", event_id="mine")
     page.update(added.id, content="y", event_id="second")
@@ -253,7 +253,7 @@ def test_a_retry_whose_event_is_archived_gets_the_same_answer(bus):
     assert log_length(bus) == 5
 
 
-def test_a_retry_with_an_id_that_the_bus_made_finds_its_event_in_the_archive(bus, connect):
+def test_retry_with_a_generated_event_id_finds_the_archived_event(bus, connect):
     page = bus.page()
     first = page.add("observation", "before")
     page.add("observation", "x")
@@ -281,7 +281,7 @@ def test_traces_reach_into_the_archive(bus):
     assert page.consequences(ground.id) == consequences
 
 
-def test_pages_read_as_before_also_what_is_final(bus):
+def test_page_reads_with_final_observations_stay_the_same(bus):
     page = bus.page()
     added = fill(bus)
     for each in added[:6]:
@@ -303,7 +303,7 @@ def test_pages_read_as_before_also_what_is_final(bus):
         assert view.list(limit=None) == before[0]
 
 
-def test_what_is_final_and_archived_is_refused_and_linked_as_ever(bus):
+def test_paged_out_observations_refuse_all_writes_but_links(bus):
     page = bus.page()
     archived, cleared, *_ = fill(bus, 10)
     page.archive(archived.id)
@@ -334,7 +334,7 @@ def test_what_is_final_and_archived_is_refused_and_linked_as_ever(bus):
     assert len(page.history(archived.id)) == 4
 
 
-def test_the_registry_in_force_is_known_to_all_when_its_event_is_archived(connect, bus):
+def test_new_bus_reads_the_registry_from_the_archive(connect, bus):
     text = "types:\n  observation: {description: Made up, priority: 7}\n"
     from scratchbus.domain.registry_yaml import parse_registry
 
@@ -346,7 +346,7 @@ def test_the_registry_in_force_is_known_to_all_when_its_event_is_archived(connec
     assert connect().page().add("observation", "x").priority == 7
 
 
-def test_the_state_is_rebuilt_from_archive_and_log(bus):
+def test_rebuild_reads_archive_and_log(bus):
     page = bus.page()
     added = fill(bus)
     page.archive(added[0].id)
@@ -358,14 +358,14 @@ def test_the_state_is_rebuilt_from_archive_and_log(bus):
     bus.converse(rebuild(bus.core))
     assert page.list(limit=None) == before
     names = PageKeys(keys_of(bus), "main", bus.converse(read_checkpoint(keys_of(bus))).build)
-    assert send(bus, "STRLEN", names.positions) == WIDTH * log_length(bus), "of what is archived it has no positions"
+    assert send(bus, "STRLEN", names.positions) == WIDTH * log_length(bus), "no positions of archived events"
     assert bus.verify().findings == []
     assert list(bus.events(pages="main")) == [event for event in bus.events() if event.page == "main"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
-def test_a_page_of_the_past_is_as_it_was_before_it_was_archived(bus, clock, way):
+def test_past_pages_stay_the_same(bus, clock, way):
     page = bus.page()
     added, moments = [], []
     for number in range(6):
@@ -393,7 +393,7 @@ def test_a_page_of_the_past_is_as_it_was_before_it_was_archived(bus, clock, way)
 
 
 @pytest.mark.parametrize("pages", [["main"], ["main", "other"], ["other"]], ids=" and ".join)
-def test_a_moment_long_ago_costs_what_came_before_it(bus, connect, directory, read_segments, monkeypatch, pages):
+def test_as_of_an_early_position_reads_no_later_segments(bus, connect, directory, read_segments, monkeypatch, pages):
     monkeypatch.setattr("scratchbus.timetravel.past.CHEAP_EVENTS", 10)
     early = fill(bus, 8)
     later = [fill(bus, 4, page) for _ in range(10) for page in pages]
@@ -401,10 +401,10 @@ def test_a_moment_long_ago_costs_what_came_before_it(bus, connect, directory, re
     read_segments.clear()
     past = connect(archive_url=directory).page().as_of(early[-1].position)
     assert past.list(limit=None) == early[::-1]
-    assert max(read_segments) <= early[-1].position.seq < later[0][0].position.seq, "no segment of what came later"
+    assert max(read_segments) <= early[-1].position.seq < later[0][0].position.seq, "no later segment"
 
 
-def test_a_page_whose_events_are_recent_is_not_looked_for_in_every_segment(bus, connect, read_segments, monkeypatch):
+def test_as_of_a_page_with_recent_events_skips_older_segments(bus, connect, read_segments, monkeypatch):
     monkeypatch.setattr("scratchbus.timetravel.past.CHEAP_EVENTS", 10)
     others = fill(bus, 40, neighbour(bus))
     fill(bus, 60)
@@ -412,10 +412,10 @@ def test_a_page_whose_events_are_recent_is_not_looked_for_in_every_segment(bus, 
     read_segments.clear()
     page = connect(archive_url=bus.settings.archive_url).page()
     assert page.as_of(others[21].position).list(limit=None) == []
-    assert min(read_segments) == 21, "the one that has the moment"
+    assert min(read_segments) == 21, "the segment with that position"
 
 
-def test_no_more_events_are_undone_than_allowed_however_few_were_expected(bus, connect, directory, monkeypatch):
+def test_as_of_never_undoes_more_than_max_undone(bus, connect, directory, monkeypatch):
     monkeypatch.setattr("scratchbus.timetravel.past.CHEAP_EVENTS", 30)
     monkeypatch.setattr("scratchbus.timetravel.past.MAX_UNDONE", 20)
     undone = []
@@ -430,7 +430,7 @@ def test_no_more_events_are_undone_than_allowed_however_few_were_expected(bus, c
     assert undone == []
 
 
-def test_what_was_erased_from_the_log_is_a_line_without_content(bus, directory):
+def test_erased_events_are_archived_without_content(bus, directory):
     added = bus.page().add_many([NewObservation(type="observation", content=f"secret {n}") for n in range(6)])
     fill(bus, 10)
     for each in (added[0], added[2], added[5]):
@@ -448,7 +448,7 @@ def test_what_was_erased_from_the_log_is_a_line_without_content(bus, directory):
     assert len(bus.page().list(limit=None)) == 23
 
 
-def test_without_archive_url_a_reader_is_told_what_to_set(connect, bus):
+def test_reads_below_the_floor_without_archive_url_say_to_set_it(connect, bus):
     page = bus.page()
     added = fill(bus)
     page.archive(added[0].id)
@@ -472,10 +472,10 @@ def test_without_archive_url_a_reader_is_told_what_to_set(connect, bus):
     assert len(other.page().list(limit=None)) == 40
 
 
-# -- who is waited for -----------------------------------------------------------------------------------------------
+# -- readers that hold events back -----------------------------------------------------------------------------------
 
 
-def test_nothing_leaves_that_a_subscription_has_still_to_read(bus):
+def test_archiver_keeps_events_a_subscription_has_not_read(bus):
     fill(bus, 10)
     with bus.subscribe("slow") as deliveries:
         for _, delivery in zip(range(6), deliveries, strict=False):
@@ -487,7 +487,7 @@ def test_nothing_leaves_that_a_subscription_has_still_to_read(bus):
         assert next(iter(deliveries)).event.position.seq == 7
 
 
-def test_a_subscription_to_pages_elsewhere_is_not_waited_for(bus):
+def test_archiver_ignores_subscriptions_to_other_pages(bus):
     with bus.subscribe("elsewhere", pages=["main"]) as deliveries:
         for number in range(12):
             bus.page(f"page-{number}").add("observation", "x")
@@ -500,7 +500,7 @@ def test_a_subscription_to_pages_elsewhere_is_not_waited_for(bus):
     assert floor_of(bus).seq > 0
 
 
-def test_nothing_leaves_that_the_reminders_have_still_to_see(bus):
+def test_archiver_keeps_events_the_reminders_have_not_read(bus):
     fill(bus)
     position = ",".join("1-3" for _ in range(bus.core.log.shards))
     send(bus, "SET", bus.core.log.keys(0).cursor("reminders"), position)
@@ -508,7 +508,7 @@ def test_nothing_leaves_that_the_reminders_have_still_to_see(bus):
     assert floor_of(bus).seq == 3
 
 
-def test_nothing_leaves_that_is_not_folded(bus, monkeypatch):
+def test_archiver_keeps_unfolded_events(bus, monkeypatch):
     from scratchbus.archive import archiver
 
     fill(bus, 3)
@@ -519,7 +519,7 @@ def test_nothing_leaves_that_is_not_folded(bus, monkeypatch):
     assert floor_of(bus).seq == 3
 
 
-def test_nothing_leaves_that_a_rebuild_has_still_to_read(bus, monkeypatch):
+def test_archiver_keeps_events_a_rebuild_has_not_read(bus, monkeypatch):
     monkeypatch.setattr("scratchbus.readmodel.rebuild.CHUNK", 2)
     page, seen = bus.page(), []
     added = fill(bus)
@@ -535,7 +535,7 @@ def test_nothing_leaves_that_a_rebuild_has_still_to_read(bus, monkeypatch):
     assert bus.verify().findings == []
 
 
-def test_the_floor_is_guarded_in_the_moment_in_which_it_goes_up(bus):
+def test_raise_floor_checks_lease_checkpoint_tail_and_origin(bus):
     fill(bus, 10)
     project(bus)
     fill(bus, 2)
@@ -543,21 +543,21 @@ def test_the_floor_is_guarded_in_the_moment_in_which_it_goes_up(bus):
     events = list(bus.events())
     origin, lease = read_origin(bus, shard), Archiving(keys, "0123", "someone", 60_000)
 
-    def may_rise(event, origin=origin, id=""):
+    def raises_floor(event, origin=origin, id=""):
         return bus.converse(lease.raise_floor(origin, event.position, id or event.id))
 
     with pytest.raises(ArchiveBusy):
-        may_rise(events[0])
+        raises_floor(events[0])
     bus.converse(lease.take())
-    assert not may_rise(events[10]), "it is not folded"
+    assert not raises_floor(events[10]), "not folded"
     project(bus)
-    assert not may_rise(events[11]), "it is the last one"
+    assert not raises_floor(events[11]), "the last event"
     for other in ({"origin": "another"}, {"id": "another"}):
         with pytest.raises(LogRewound, match="nothing was trimmed"):
-            may_rise(events[5], **other)
+            raises_floor(events[5], **other)
     assert floor_of(bus).seq == 0
-    assert may_rise(events[10])
-    assert may_rise(events[3]), "it is there already"
+    assert raises_floor(events[10])
+    assert raises_floor(events[3]), "already below the floor"
     assert floor_of(bus) == events[10].position
     bus.converse(lease.leave())
     send(bus, "DEL", keys.floor)
@@ -567,11 +567,11 @@ def read_origin(bus, shard):
     return bus.converse(read_floor(bus.core.log, shard)).origin
 
 
-def test_a_subscription_that_begins_while_the_log_is_trimmed_reads_the_archive(bus, monkeypatch):
+def test_subscription_started_during_a_trim_reads_the_archive(bus, monkeypatch):
     fill(bus)
     trim = Archiving.raise_floor
 
-    def begin(lease, *given):  # after it was looked who has still to read what
+    def begin(lease, *given):  # after the archiver has read all cursors
         monkeypatch.setattr(Archiving, "raise_floor", trim)
         with bus.subscribe("late") as deliveries:
             next(deliveries).ack()
@@ -589,7 +589,7 @@ def test_a_subscription_that_begins_while_the_log_is_trimmed_reads_the_archive(b
     assert seen == [*map(str, range(30))]
 
 
-def test_a_subscription_that_nobody_consumes_is_dropped_recorded_and_told(connect, directory, clock):
+def test_unused_subscription_is_dropped_and_refused(connect, directory, clock):
     bus = connect(archive_url=directory, retain="1m", retain_events=5, subscription_ttl="1d")
     fill(bus, 10)
     with bus.subscribe("forgotten") as deliveries:
@@ -604,8 +604,8 @@ def test_a_subscription_that_nobody_consumes_is_dropped_recorded_and_told(connec
     (status,) = bus.status().subscriptions
     assert status.dropped == clock.now
     assert "-1" in status.cursor
-    told = pytest.raises(PositionLost, match=r"was dropped at .*; it was at .*its last consumer was tester@")
-    with told, bus.subscribe("forgotten") as deliveries:
+    refused = pytest.raises(PositionLost, match=r"was dropped at .*; it was at .*its last consumer was tester@")
+    with refused, bus.subscribe("forgotten") as deliveries:
         next(iter(deliveries))
     with bus.subscribe("forgotten", reset=True) as deliveries:
         assert next(iter(deliveries)).event.position.seq == 1
@@ -613,7 +613,7 @@ def test_a_subscription_that_nobody_consumes_is_dropped_recorded_and_told(connec
     bus.unsubscribe("forgotten")
 
 
-def test_ids_of_callers_are_remembered_as_long_as_is_promised(connect, directory, clock):
+def test_event_ids_are_kept_for_the_idempotency_window(connect, directory, clock):
     bus = connect(archive_url=directory, retain="1m", retain_events=1, idempotency_window="2d")
     added = bus.page().add("observation", "x", event_id="mine")
     fill(bus, 3)
@@ -626,10 +626,10 @@ def test_ids_of_callers_are_remembered_as_long_as_is_promised(connect, directory
     assert not send(bus, "EXISTS", f"{keys_of(bus).ids}{added.position.ms // 86_400_000}")
 
 
-# -- two archivers, and other bad days -------------------------------------------------------------------------------
+# -- failures --------------------------------------------------------------------------------------------------------
 
 
-def test_of_two_archivers_one_works(bus):
+def test_second_archiver_is_refused(bus):
     fill(bus)
     shard = bus.core.log.shard("main")
     other = Archiving(bus.core.log.keys(shard), "0123", "someone@elsewhere", 60_000)
@@ -642,12 +642,12 @@ def test_of_two_archivers_one_works(bus):
     assert log_length(bus) == 5
 
 
-def test_an_archiver_that_lost_its_lease_writes_no_manifest_beside_that_of_another(bus, directory, monkeypatch):
+def test_archiver_without_its_lease_writes_no_second_manifest(bus, directory, monkeypatch):
     fill(bus)
     put = DirectoryStore.put_new
 
     def put_late(store, name, content):
-        if name.endswith("manifest.json"):  # in this moment another archiver is faster
+        if name.endswith("manifest.json"):  # another archiver is faster
             monkeypatch.setattr(DirectoryStore, "put_new", put)
             outdate(bus)
             archive_bus(bus)
@@ -661,7 +661,7 @@ def test_an_archiver_that_lost_its_lease_writes_no_manifest_beside_that_of_anoth
     assert len(list(bus.events())) == 30
 
 
-def test_files_that_came_to_nothing_are_taken_away(bus, directory):
+def test_leftover_files_of_failed_archivers_are_deleted(bus, directory):
     fill(bus)
     archive(bus)
     left = next(directory.rglob("*.jsonl.zst"))
@@ -675,7 +675,7 @@ def test_files_that_came_to_nothing_are_taken_away(bus, directory):
     assert bus.verify().findings == []
 
 
-def test_a_store_that_fails_half_way_loses_nothing(bus, directory, monkeypatch):
+def test_failing_store_loses_no_events(bus, directory, monkeypatch):
     fill(bus)
     events = list(bus.events())
     put = DirectoryStore.put_new
@@ -697,7 +697,7 @@ def test_a_store_that_fails_half_way_loses_nothing(bus, directory, monkeypatch):
     assert problems(directory) == []
 
 
-def test_what_does_not_arrive_as_it_was_sent_does_not_count(bus, directory, monkeypatch):
+def test_corrupted_upload_does_not_raise_the_floor(bus, directory, monkeypatch):
     fill(bus)
     put = DirectoryStore.put_new
     monkeypatch.setattr(DirectoryStore, "put_new", lambda store, name, content: put(store, name, content[:-1]))
@@ -725,7 +725,7 @@ def test_a_missing_or_truncated_segment_is_reported(connect, bus, directory, kin
 
 
 @pytest.mark.damages_the_log
-def test_an_archive_of_another_bus_or_log_is_not_read_nor_written(connect, bus, directory, bus_name):
+def test_archive_of_another_bus_or_log_is_refused(connect, bus, directory, bus_name):
     fill(bus)
     archive(bus)
     before = names(directory)
@@ -747,7 +747,7 @@ def test_an_archive_of_another_bus_or_log_is_not_read_nor_written(connect, bus, 
 
 
 @pytest.mark.damages_the_log
-def test_a_log_that_was_rewound_behind_its_archive_is_not_gone_on_with(bus, directory):
+def test_log_rewound_behind_its_archive_is_refused(bus, directory):
     fill(bus)
     archive(bus)
     before, keys = names(directory), keys_of(bus)
@@ -760,7 +760,7 @@ def test_a_log_that_was_rewound_behind_its_archive_is_not_gone_on_with(bus, dire
 
 
 @pytest.mark.damages_the_log
-def test_an_archive_that_lacks_what_was_trimmed_is_not_gone_on_with(connect, bus, directory):
+def test_archive_without_the_trimmed_events_is_refused(connect, bus, directory):
     fill(bus)
     archive(bus)
     fill(bus)
@@ -773,7 +773,7 @@ def test_an_archive_that_lacks_what_was_trimmed_is_not_gone_on_with(connect, bus
         list(other.events())
 
 
-def test_the_daemon_archives_until_it_is_stopped(connect, directory):
+def test_daemon_archives_until_stopped(connect, directory):
     bus = connect(archive_url=directory, retain="1ms", retain_events=5, archive_segment=4, archive_interval="10ms")
     fill(bus)
     stop = threading.Event()
@@ -787,10 +787,10 @@ def test_the_daemon_archives_until_it_is_stopped(connect, directory):
     assert not thread.is_alive()
 
 
-# -- what agents remember --------------------------------------------------------------------------------------------
+# -- memory, lost floors and flushes ---------------------------------------------------------------------------------
 
 
-def test_notes_and_notepads_read_on_when_their_events_are_archived(bus, connect, directory):
+def test_notes_and_notepads_survive_archiving(bus, connect, directory):
     for number in range(6):
         bus.notes("s1").add(f"note {number}")
         bus.notepad("s1").append(f"{number}")
@@ -812,7 +812,7 @@ def test_notes_and_notepads_read_on_when_their_events_are_archived(bus, connect,
     assert bus.verify().findings == []
 
 
-def test_a_session_that_is_over_leaves_one_head_when_it_is_archived(bus):
+def test_ended_session_keeps_one_head_after_archiving(bus):
     notes = [bus.notes("s1").add(f"note {number}").note for number in range(12)]
     bus.notepad("s1").write("plan")
     bus.end_session("s1")
@@ -829,7 +829,7 @@ def test_a_session_that_is_over_leaves_one_head_when_it_is_archived(bus):
     assert bus.verify().findings == []
 
 
-def test_a_reader_of_notes_whose_place_was_archived_still_sees_all_of_them(bus, connect, directory):
+def test_notes_reader_behind_the_floor_sees_all_notes(bus, connect, directory):
     reader = connect("reader", archive_url=directory)
     assert reader.notes("s1").list().notes == []
     fill(bus)
@@ -841,7 +841,7 @@ def test_a_reader_of_notes_whose_place_was_archived_still_sees_all_of_them(bus, 
     assert reader.notes("s1").add("one more").metadata["total_notes"] == 2
 
 
-def test_facts_outlive_their_events_and_can_be_retracted_then(bus, connect, directory):
+def test_archived_facts_can_be_queried_and_retracted(bus, connect, directory):
     reader, facts = connect("reader", archive_url=directory), bus.facts("p1")
     assert reader.facts("p1").query() == []
     old, new = facts.ingest("App -> runs_on -> Node 20\nApp -> runs_on -> Node 24")
@@ -859,7 +859,7 @@ def test_facts_outlive_their_events_and_can_be_retracted_then(bus, connect, dire
     assert (known.query(known_at=gone.position), bus.verify().findings) == ([old], [])
 
 
-def test_an_archiver_raises_the_floor_again_that_a_failover_lost(bus, monkeypatch):
+def test_archiver_restores_a_floor_lost_in_a_failover(bus, monkeypatch):
     fill(bus)
     before, trim = list(bus.events()), Archiving.trim
     lost: list[int] = []
@@ -877,7 +877,7 @@ def test_an_archiver_raises_the_floor_again_that_a_failover_lost(bus, monkeypatc
     assert bus.verify().findings == []
 
 
-def test_an_archiver_whose_floor_is_lost_every_time_says_what_to_do(bus, monkeypatch):
+def test_archiver_that_always_loses_the_floor_says_what_to_do(bus, monkeypatch):
     fill(bus)
     before, trim = list(bus.events()), Archiving.trim
 
@@ -895,7 +895,7 @@ def test_an_archiver_whose_floor_is_lost_every_time_says_what_to_do(bus, monkeyp
 
 
 @pytest.mark.parametrize("follow", [False, True])
-def test_a_reader_of_a_log_that_was_flushed_is_told_so_though_the_new_one_is_archived_already(bus, follow):
+def test_reader_of_a_flushed_log_raises_once_the_new_log_is_archived(bus, follow):
     read = bus.events(follow=follow)
     fill(bus)
     for _ in range(30):
