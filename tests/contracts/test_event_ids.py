@@ -8,7 +8,7 @@ import pytest
 from scratchbus import AsyncJob, AsyncPage, Job, NewObservation, Page
 from scratchbus.domain import time_checks
 from scratchbus.engine.steps import Call, ask
-from scratchbus.errors import EngineError, EngineUnreachable, EventIdReused, NotReplicated
+from scratchbus.errors import EngineError, EngineUnreachable, EventIdReused, InvalidField, NotReplicated
 from tests.engines import ALL
 from tests.faults.interposing import interposed, losing_replies
 from tests.inspection import log_length
@@ -97,6 +97,13 @@ def test_batch_is_retried_with_the_event_id_in_the_error(connect):
     again = connect("one").page().add_many(batch, event_id=lost.event_id)
     assert [each.content for each in again] == ["a", "b", "c"]
     assert log_length(connect("one")) == 3
+
+
+def test_duplicate_event_ids_in_a_batch_are_refused(bus, page):
+    batch = [NewObservation(type="observation", content=text, event_id="same") for text in "ab"]
+    with pytest.raises(InvalidField, match="event_id"):
+        page.add_many(batch)
+    assert log_length(bus) == 0
 
 
 @pytest.mark.parametrize("size", [2, 4])

@@ -1,4 +1,4 @@
-"""The index of what is paged out leaves the engine for tables in the archive, and everything is answered as before."""
+"""The index of paged-out observations moves to tables in the archive; reads stay the same."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FEW = 3
 
 
 @pytest.fixture(autouse=True)
-def few(monkeypatch):
+def _small_tables(monkeypatch):
     monkeypatch.setattr("scratchbus.scheduling.index_moves.MIN_ENTRIES", FEW)
 
 
@@ -58,7 +58,7 @@ def tables_on_disk(tmp_path):
     return [file for file in files_of(tmp_path) if file.parent.name == "index"]
 
 
-def test_the_engine_keeps_few_entries_and_names_the_tables_with_the_rest(bus, page, tmp_path):
+def test_engine_keeps_few_entries_and_the_names_of_the_tables(bus, page, tmp_path):
     for _ in range(3):
         fill(page, 6)
         page_all_out(bus)
@@ -70,7 +70,7 @@ def test_the_engine_keeps_few_entries_and_names_the_tables_with_the_rest(bus, pa
     assert {file.stem for file in tables_on_disk(tmp_path)} == {table.sha256 for table in tables_of(bus)}
 
 
-def test_any_interleaving_is_answered_as_by_a_page_that_pages_nothing_out(bus, page, connect):
+def test_page_with_tables_reads_like_a_page_without(bus, page, connect):
     other, random, ids = bus.page("other"), Random(5), list[tuple[str, str]]()
     for step in range(120):
         act = random.choice(["add", "add", "archive", "archive", "link", "page out", "move to the archive"])
@@ -92,7 +92,7 @@ def test_any_interleaving_is_answered_as_by_a_page_that_pages_nothing_out(bus, p
             archive(bus)
     assert len(tables_of(bus)) > 3
 
-    def told(where, **wanted):
+    def rows(where, **wanted):
         return [(one.content, one.status, one.links, one.tags) for one in where.list(limit=None, **wanted)]
 
     def in_pages(where, size):
@@ -103,7 +103,7 @@ def test_any_interleaving_is_answered_as_by_a_page_that_pages_nothing_out(bus, p
         return [one.content for one in found]
 
     for wanted in ({}, {"status": "archived"}, {"tags": "a"}, {"type": "risk_alert", "status": "archived"}):
-        assert told(page, **wanted) == told(other, **wanted)
+        assert rows(page, **wanted) == rows(other, **wanted)
     assert in_pages(page, 4) == in_pages(other, 4)
     for mine, theirs in ids:
         assert page.get(mine).links == other.get(theirs).links
@@ -112,7 +112,7 @@ def test_any_interleaving_is_answered_as_by_a_page_that_pages_nothing_out(bus, p
     assert_sound(bus)
 
 
-def test_tables_grow_with_what_is_in_tables_already(bus, page, monkeypatch):
+def test_table_size_grows_with_the_number_of_entries(bus, page, monkeypatch):
     monkeypatch.setattr("scratchbus.scheduling.index_moves.SHARE", 2)
     monkeypatch.setattr("scratchbus.scheduling.index_moves.MAX_ENTRIES", 8)
     sizes = []
@@ -127,7 +127,7 @@ def test_tables_grow_with_what_is_in_tables_already(bus, page, monkeypatch):
     assert bus.verify().is_sound
 
 
-def test_an_id_is_found_by_its_end_in_a_table(bus, page):
+def test_partial_id_is_found_in_a_table(bus, page):
     gone = [one for one in fill(page, 6) if one.content[-1] not in "0369"]
     page_all_out(bus)
     assert tables_of(bus)
@@ -138,7 +138,7 @@ def test_an_id_is_found_by_its_end_in_a_table(bus, page):
         bus.converse(whole_id(bus.core.log, "main", "ZZZZZZZZ"))
 
 
-def test_ids_in_a_table_are_compared_as_their_texts_are(bus, page):
+def test_ids_in_a_table_match_by_prefix_and_suffix(bus, page):
     random, log, shard = Random(3), bus.core.log, keys_of(bus).shard
     ids = {random.randbytes(16): number for number in range(100)}
     places = {number: PagedOut(number, 1, 1, 0) for number in ids.values()}
@@ -153,7 +153,7 @@ def test_ids_in_a_table_are_compared_as_their_texts_are(bus, page):
                 assert bus.converse(ids_like(log, shard, [name], part)) == like
 
 
-def test_what_came_back_from_a_table_is_no_longer_paged_out(bus, page):
+def test_link_pages_an_observation_in_from_its_table(bus, page):
     gone = next(one for one in fill(page, 6) if one.content[-1] == "1")
     page_all_out(bus)
     page.link(gone.id, "goal")
@@ -167,14 +167,14 @@ def test_what_came_back_from_a_table_is_no_longer_paged_out(bus, page):
     assert bus.verify().is_sound
 
 
-def test_entries_stay_in_the_engine_without_an_archive_that_can_be_written(connect, bus, page, tmp_path, monkeypatch):
+def test_entries_stay_in_the_engine_without_a_writable_archive(connect, bus, page, tmp_path, monkeypatch):
     fill(page, 6)
 
     def full(*_):
         raise ArchiveDamaged("the disk is full")
 
-    with monkeypatch.context() as broken:
-        broken.setattr("scratchbus.archive.archive_reader.Archive.put_table", full)
+    with monkeypatch.context() as patch:
+        patch.setattr("scratchbus.archive.archive_reader.Archive.put_table", full)
         assert page_all_out(bus) == 4
     assert not tables_of(bus)
     assert len(page.list(limit=None, status="archived")) == 4
@@ -184,7 +184,7 @@ def test_entries_stay_in_the_engine_without_an_archive_that_can_be_written(conne
     assert not tables_of(without)
 
 
-def test_entries_that_change_meanwhile_are_not_moved_as_they_were(bus, page, monkeypatch):
+def test_entry_that_changes_during_a_move_keeps_the_change(bus, page, monkeypatch):
     gone = next(one for one in fill(page, 6) if one.content[-1] == "1")
 
     def overtaken(*arguments):
@@ -201,7 +201,7 @@ def test_entries_that_change_meanwhile_are_not_moved_as_they_were(bus, page, mon
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_write_to_an_entry_that_moves_to_a_table_meanwhile_is_refused_as_before(bus, page, monkeypatch, when):
+def test_write_during_a_move_to_a_table_is_refused(bus, page, monkeypatch, when):
     gone, other = page.add("observation", "gone"), page.add("observation", "other")
     page.archive(gone.id)
     assert page_all_out(bus) == 1
@@ -220,7 +220,7 @@ def test_a_write_to_an_entry_that_moves_to_a_table_meanwhile_is_refused_as_befor
     assert_sound(bus)
 
 
-def test_a_link_builds_on_the_newest_table_that_has_the_entry(bus, page, monkeypatch):
+def test_link_during_a_move_builds_on_the_newest_table(bus, page, monkeypatch):
     monkeypatch.setattr("scratchbus.scheduling.index_moves.MIN_ENTRIES", 1)
     gone = page.add("observation", "gone")
     page.archive(gone.id)
@@ -237,7 +237,7 @@ def test_a_link_builds_on_the_newest_table_that_has_the_entry(bus, page, monkeyp
 
 
 @pytest.mark.damages_the_log
-def test_a_lost_or_changed_table_is_reported_and_a_rebuild_makes_another(connect, bus, page, tmp_path):
+def test_damaged_table_is_reported_and_rebuilt(connect, bus, page, tmp_path):
     before = fill(page, 6)
     page_all_out(bus)
     gone = next(one for one in before if one.content[-1] == "1")
@@ -263,7 +263,7 @@ def test_a_lost_or_changed_table_is_reported_and_a_rebuild_makes_another(connect
             assert fresh.page("main").get(gone.id)
 
 
-def test_who_has_no_archive_is_told_what_to_set(connect, bus, page):
+def test_read_without_archive_url_says_to_set_it(connect, bus, page):
     gone = next(one for one in fill(page, 6) if one.content[-1] == "1")
     page_all_out(bus)
     without = connect(archive_url=None).page("main")
@@ -273,7 +273,7 @@ def test_who_has_no_archive_is_told_what_to_set(connect, bus, page):
 
 
 @pytest.mark.damages_the_log
-def test_verify_finds_an_entry_of_a_table_that_is_wrong(bus, page, tmp_path):
+def test_verify_finds_wrong_table_entries(bus, page, tmp_path):
     fill(page, 6)
     page_all_out(bus)
     (name,) = tables_of(bus)
@@ -308,7 +308,7 @@ def test_a_process_keeps_few_tables_in_memory(bus, page):
 
 
 @pytest.mark.engines("memory")
-def test_a_table_finds_each_of_its_entries_and_no_other():
+def test_table_finds_exactly_its_entries():
     random = Random(1)
     ids = {random.randbytes(16): added * 3 for added in range(500)}
     places = {added: index_entries.PagedOut(added, random.getrandbits(40), added + 9, 5) for added in ids.values()}

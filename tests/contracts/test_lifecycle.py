@@ -1,4 +1,4 @@
-"""Which status may follow which, for the default lifecycle and for one of a type's own."""
+"""Status transitions in the default lifecycle and in one of a type's own."""
 
 from datetime import datetime, timedelta
 from itertools import product
@@ -35,20 +35,20 @@ lifecycles:
 """
 
 
-def brought_to(page, status):
-    """Add an observation and bring it to a status."""
+def add_with_status(page, status):
+    """Add an observation and move it to a status."""
     added = page.add("observation", "x")
     return added if status == "active" else getattr(page, VERBS[status])(added.id)
 
 
-def test_every_transition_is_as_the_table_says(bus, page):
+def test_transitions_follow_the_table(bus, page):
     for status, target in product(DEFAULT.statuses, repeat=2):
         with case((status, target)):
             assert_transition(bus, page, status, target)
 
 
 def assert_transition(bus, page, status, target):
-    before = brought_to(page, status)
+    before = add_with_status(page, status)
     if target in DEFAULT.allowed_from(status):
         after = getattr(page, VERBS[target])(before.id, reason="because")
         assert (after.status, after.reason, after.version) == (target, "because", before.version + 1)
@@ -64,8 +64,8 @@ def assert_transition(bus, page, status, target):
 
 
 @pytest.mark.parametrize("status", ["active", "pending_review"])
-def test_an_update_of_the_status_follows_the_same_table(page, status):
-    before = brought_to(page, status)
+def test_status_update_follows_the_table(page, status):
+    before = add_with_status(page, status)
     after = page.update(before.id, status="resolved", content="done")
     assert (after.status, after.content, after.version) == ("resolved", "done", before.version + 2)
     page.archive(before.id)
@@ -82,7 +82,7 @@ def test_content_and_status_change_together_or_not_at_all(bus, page):
     assert log_length(bus) == length
 
 
-def test_a_status_that_is_none_is_refused_with_those_that_are(page):
+def test_unknown_status_error_lists_the_valid_ones(page):
     added = page.add("observation", "x")
     with pytest.raises(InvalidField, match="use one of: active, archived, pending_review, resolved"):
         page.update(added.id, status="done")
@@ -90,7 +90,7 @@ def test_a_status_that_is_none_is_refused_with_those_that_are(page):
         page.add("observation", "x", status="resolved")
 
 
-def test_what_is_archived_stays_as_it_is(page):
+def test_archived_observation_cannot_be_changed(page):
     added = page.add("observation", "x")
     archived = page.archive(added.id)
     with pytest.raises(NotChangeable, match="is archived and cannot be updated"):
@@ -100,13 +100,13 @@ def test_what_is_archived_stays_as_it_is(page):
     assert page.get(added.id) == archived
 
 
-def test_what_is_resolved_may_still_be_corrected(page):
+def test_resolved_observation_can_be_updated(page):
     added = page.add("observation", "x")
     page.resolve(added.id)
     assert page.update(added.id, content="y").content == "y"
 
 
-def test_what_is_not_there_cannot_be_changed(bus, page):
+def test_unknown_observation_is_not_found(bus, page):
     nobody = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
     for change in (
         lambda: page.update(nobody, content="x"),
@@ -122,7 +122,7 @@ def test_what_is_not_there_cannot_be_changed(bus, page):
     assert log_length(bus) == 0
 
 
-def test_reopening_begins_a_new_life(page, clock):
+def test_reopening_restarts_the_ttl(page, clock):
     added = page.add("observation", "x", ttl="1h")
     page.resolve(added.id)
     clock.advance("2h")
@@ -136,7 +136,7 @@ def test_reopening_begins_a_new_life(page, clock):
     [Page.reopen, Page.review, lambda page, id: page.update(id, status="active")],
     ids=["reopen", "review", "update"],
 )
-def test_reopening_keeps_the_life_given_last(page, clock, reopen):
+def test_reopening_uses_the_expiry_given_last(page, clock, reopen):
     week = timedelta(days=7)
     for_ever = page.add("observation", "x", ttl="never")
     freed = page.add("observation", "x", ttl="1h")
@@ -160,7 +160,7 @@ def test_reopening_keeps_the_life_given_last(page, clock, reopen):
         assert page.get(id) == reopened
 
 
-def test_an_end_that_has_passed_gives_way_to_the_life_of_the_type(page, clock, monkeypatch):
+def test_reopening_after_expires_at_uses_the_ttl_of_the_type(page, clock, monkeypatch):
     class Turned(datetime):
         @classmethod
         def now(cls, tz=None):
@@ -173,7 +173,7 @@ def test_an_end_that_has_passed_gives_way_to_the_life_of_the_type(page, clock, m
     assert page.reopen(story.id).expires_at == clock.now + timedelta(days=7)
 
 
-def test_a_reopened_one_can_get_another_life_and_keeps_it(page, clock):
+def test_reopening_with_a_ttl_replaces_the_expiry(page, clock):
     added = page.add("observation", "x", ttl="1h")
     page.resolve(added.id)
     clock.advance("1h")
@@ -188,7 +188,7 @@ def test_a_reopened_one_can_get_another_life_and_keeps_it(page, clock):
 
 
 @pytest.mark.parametrize("life", [timedelta(days=2), None])
-def test_an_update_that_reopens_keeps_the_expiry_given_with_it(page, clock, life):
+def test_update_that_reopens_sets_its_own_expiry(page, clock, life):
     added = page.add("observation", "x", ttl="1h")
     page.resolve(added.id)
     end = None if life is None else clock.now + life
@@ -201,7 +201,7 @@ def test_an_update_that_reopens_keeps_the_expiry_given_with_it(page, clock, life
     assert page.get(added.id).status == ("active" if life is None else "archived")
 
 
-def test_a_retry_of_a_reopening_is_the_same_with_the_same_ttl_alone(page):
+def test_retry_of_a_reopen_needs_the_same_ttl(page):
     added = page.add("observation", "x")
     page.resolve(added.id)
     reopened = page.reopen(added.id, ttl="1h", event_id="r-1")
@@ -210,7 +210,7 @@ def test_a_retry_of_a_reopening_is_the_same_with_the_same_ttl_alone(page):
         page.reopen(added.id, event_id="r-1")
 
 
-def test_reopening_a_type_that_lives_for_ever_ends_no_more(page, clock):
+def test_reopening_a_type_without_ttl_never_expires(page, clock):
     added = page.add("reminder", "x")
     page.resolve(added.id)
     clock.advance("2h")
@@ -218,7 +218,7 @@ def test_reopening_a_type_that_lives_for_ever_ends_no_more(page, clock):
     assert page.get(added.id).status == "active"
 
 
-def test_review_and_back_is_no_new_life(page):
+def test_review_and_reopen_keep_the_expiry(page):
     added = page.add("observation", "x", ttl="1h")
     page.review(added.id)
     assert page.reopen(added.id).expires_at == added.expires_at
@@ -232,7 +232,7 @@ def tickets(bus, tmp_path):
     return bus.page("tickets")
 
 
-def test_a_type_brings_its_own_lifecycle(tickets):
+def test_type_can_have_its_own_lifecycle(tickets):
     ticket = tickets.add("ticket", "broken")
     assert ticket.status == "new"
     with pytest.raises(InvalidTransition, match="from new it can become: archived, in_progress, rejected"):
@@ -244,7 +244,7 @@ def test_a_type_brings_its_own_lifecycle(tickets):
     assert tickets.get(ticket.id) is None
 
 
-def test_the_verbs_mean_what_they_can_in_another_lifecycle(tickets):
+def test_verbs_follow_the_lifecycle_of_the_type(tickets):
     ticket = tickets.add("ticket", "broken", status="in_progress")
     with pytest.raises(InvalidField, match="has no 'resolved'; use update"):
         tickets.resolve(ticket.id)

@@ -1,4 +1,4 @@
-"""Observations, filters and changes that are given as a whole, as the documents of the project write them."""
+"""Observations, filters and changes passed as one mapping or object."""
 
 import pytest
 
@@ -9,19 +9,19 @@ FIELDS = {"type": "risk_alert", "content": "Fraud ring", "tags": ["security"], "
 
 
 @pytest.mark.parametrize("whole", [FIELDS, NewObservation(**FIELDS)], ids=["a mapping", "a NewObservation"])
-def test_an_observation_may_be_given_whole(page, whole):
+def test_add_accepts_a_mapping_or_a_new_observation(page, whole):
     added = page.add(whole)
     assert added == page.get(added.id)
     assert (added.type, added.content, added.tags, added.confidence) == ("risk_alert", "Fraud ring", ["security"], 0.9)
     assert (added.expires_at - added.created_at).total_seconds() == 7200
 
 
-def test_arguments_beside_a_whole_observation_replace_its_fields(page):
+def test_other_arguments_override_the_mapping(page):
     added = page.add(FIELDS | {"times": 3}, "Small ring", source="router", tags=["new"])
     assert (added.source, added.tags, added.occurrences, added.content) == ("router", ["new"], 3, "Small ring")
 
 
-def test_a_retry_of_a_whole_observation_is_known(page):
+def test_retry_of_a_mapping_returns_the_first_observation(page):
     first = page.add(FIELDS, event_id="e1")
     assert page.add(FIELDS | {"event_id": "e1"}) == first == page.add(NewObservation(**FIELDS), event_id="e1")
     with pytest.raises(EventIdReused):
@@ -41,13 +41,13 @@ def test_a_retry_of_a_whole_observation_is_known(page):
         (["observation", "x"], "type: "),
     ],
 )
-def test_what_is_wrong_in_a_whole_observation_is_named(page, whole, message):
+def test_error_names_the_bad_field_of_a_mapping(page, whole, message):
     with pytest.raises(InvalidField, match=f"^{message}"):
         page.add(whole)
     assert page.list() == []
 
 
-def test_filters_may_be_given_as_a_mapping(page):
+def test_list_accepts_filters_as_a_mapping(page):
     page.add("observation", "other")
     added = [page.add(FIELDS) for _ in range(3)]
     assert page.list({"type": "risk_alert", "tags": ["security"]}) == added[::-1]
@@ -60,7 +60,7 @@ def test_filters_may_be_given_as_a_mapping(page):
         page.list(5)
 
 
-def test_filters_of_views_and_of_the_past_may_be_given_as_a_mapping(bus, page):
+def test_views_and_past_pages_accept_filters_as_a_mapping(bus, page):
     page.add("observation", "other")
     added = page.add(FIELDS)
     with bus.view("main") as view:
@@ -75,7 +75,7 @@ def test_filters_of_views_and_of_the_past_may_be_given_as_a_mapping(bus, page):
                     way.list(**wrong)
 
 
-def test_changes_may_be_given_as_a_mapping(page):
+def test_update_accepts_changes_as_a_mapping(page):
     added = page.add(FIELDS)
     assert page.update(added.id, {"content": "Larger ring", "confidence": 1.0}).content == "Larger ring"
     changed = page.update(added.id, {"content": "x"}, owner="agent", expected_version=2)

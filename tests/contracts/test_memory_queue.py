@@ -1,4 +1,4 @@
-"""Edits of one memory that are in flight at once: all are answered, none is lost, and the cost is linear."""
+"""Concurrent edits of one memory: all are answered, none is lost, and the cost is linear."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.engines import ONE, Engine
 
 MANY = 500
 BOUND = 2.0  # seconds
-ATTEMPTS = 4  # of which one has to hold the bound: on a machine with other work, some are kept waiting
+ATTEMPTS = 4  # one must stay within the bound; a busy machine can delay the others
 
 WRITES: dict[str, Callable[[Any, int], Any]] = {
     "todo": lambda bus, n: bus.todo("s1").write([{"id": str(n % 200), "content": f"step {n}"}], merge=True),
@@ -27,7 +27,7 @@ WRITES: dict[str, Callable[[Any, int], Any]] = {
     "scratchpad": lambda bus, n: bus.scratchpad("tester").write(f"text {n}"),
     "notes": lambda bus, n: bus.notes("s1").add(f"note {n}"),
 }
-STORIES: dict[str, Callable[[Any], list[Any]]] = {
+HISTORIES: dict[str, Callable[[Any], list[Any]]] = {
     "todo": lambda bus: bus.todo("s1").history(),
     "notepad": lambda bus: bus.notepad("s1").history(),
     "scratchpad": lambda bus: bus.scratchpad("tester").history(),
@@ -36,8 +36,8 @@ STORIES: dict[str, Callable[[Any], list[Any]]] = {
 
 
 @pytest.fixture
-def another(engine: Engine, bus: Bus) -> Callable[[], Any]:
-    """Open the test's bus for asyncio; `bus` is there to check that it is sound at the end."""
+def open_async(engine: Engine, bus: Bus) -> Callable[[], Any]:
+    """Open the test's bus under asyncio; the fixture `bus` verifies it at the end."""
 
     @asynccontextmanager
     async def enter() -> AsyncIterator[AsyncBus]:
@@ -60,7 +60,7 @@ async def test_500_tasks_are_answered_in_two_seconds(memory, embedded_url, real_
             results = await asyncio.gather(*(WRITES[memory](bus, n) for n in numbers), return_exceptions=True)
             took = time.perf_counter() - begun
             assert [result for result in results if isinstance(result, Exception)] == []
-            assert len(STORIES[memory](real_bus)) == 1 + attempt * MANY
+            assert len(HISTORIES[memory](real_bus)) == 1 + attempt * MANY
             if took < BOUND:
                 break
     assert took < BOUND
@@ -89,7 +89,7 @@ def test_500_threads_are_answered_in_two_seconds(memory, real_bus):
         took = time.perf_counter() - begun
         assert len(results) == MANY
         assert [result for result in results if isinstance(result, Exception)] == []
-        assert len(STORIES[memory](real_bus)) == attempt * MANY
+        assert len(HISTORIES[memory](real_bus)) == attempt * MANY
         if took < BOUND:
             break
     assert took < BOUND
@@ -99,8 +99,8 @@ def test_500_threads_are_answered_in_two_seconds(memory, real_bus):
     "has_id", [lambda n: n % 2, lambda n: n == 7, lambda n: True], ids=["every second", "one", "all"]
 )
 @pytest.mark.engines(*ONE)
-async def test_edits_with_and_without_event_ids_share_batches(another, bus, has_id):
-    async with another() as theirs:
+async def test_edits_with_and_without_event_ids_share_batches(open_async, bus, has_id):
+    async with open_async() as theirs:
         notepad = theirs.notepad("s1")
         await notepad.append("known\n", event_id="e7")
         edits = [notepad.append(f"{n}\n", event_id=f"e{n}" if has_id(n) and n != 7 else None) for n in range(100)]
@@ -111,8 +111,8 @@ async def test_edits_with_and_without_event_ids_share_batches(another, bus, has_
 
 
 @pytest.mark.engines(*ONE)
-async def test_an_edit_of_a_shared_batch_is_known_by_the_id_that_was_made_for_it(another, bus):
-    async with another() as theirs:
+async def test_edit_in_a_shared_batch_can_be_retried_by_its_generated_id(open_async, bus):
+    async with open_async() as theirs:
         notepad = theirs.notepad("s1")
         await asyncio.gather(*(notepad.append(f"{n}", event_id="own" if n == 5 else None) for n in range(20)))
         made = [event.id for event in bus.notepad("s1").history()]
@@ -120,20 +120,20 @@ async def test_an_edit_of_a_shared_batch_is_known_by_the_id_that_was_made_for_it
         for number, id in enumerate(made):
             await notepad.append(f"{number}", event_id=id)
             with pytest.raises(EventIdReused):
-                await notepad.append("another", event_id=id)
+                await notepad.append("open_async", event_id=id)
         assert await notepad.read() == text
 
 
 @pytest.mark.engines(*ONE)
-async def test_edits_in_flight_keep_the_order_of_their_calls(another, bus):
-    async with another() as theirs:
+async def test_concurrent_edits_keep_the_order_of_their_calls(open_async, bus):
+    async with open_async() as theirs:
         notepad = theirs.notepad("s1")
         await asyncio.gather(*(notepad.append(f"{number}\n") for number in range(60)))
     assert bus.notepad("s1").read() == "".join(f"{number}\n" for number in range(60))
 
 
-async def test_each_edit_in_flight_gets_its_own_answer(another, bus):
-    async with another() as theirs:
+async def test_each_concurrent_edit_gets_its_own_result(open_async, bus):
+    async with open_async() as theirs:
         todo, notepad = theirs.todo("s1"), theirs.notepad("s1")
         lists = await asyncio.gather(*(todo.write([{"id": str(n), "content": "x"}], merge=True) for n in range(30)))
         assert [len(each.todos) for each in lists] == list(range(1, 31))
@@ -146,14 +146,14 @@ async def test_each_edit_in_flight_gets_its_own_answer(another, bus):
     assert bus.notepad("s1").read() == "a"
 
 
-async def test_an_edit_in_flight_says_why_it_was_made(another, bus):
+async def test_concurrent_edits_keep_their_causes(open_async, bus):
     cause = bus.page().add("observation", "x").position
 
     async def append(number: int) -> None:
         with because(cause if number % 2 else None):
             await notepad.append(str(number))
 
-    async with another() as theirs:
+    async with open_async() as theirs:
         notepad = theirs.notepad("s1")
         await asyncio.gather(*map(append, range(20)))
     causes = [event.cause for event in bus.notepad("s1").history()]
@@ -161,10 +161,10 @@ async def test_an_edit_in_flight_says_why_it_was_made(another, bus):
 
 
 @pytest.mark.engines(*ONE)
-async def test_cancelled_edits_hold_up_nobody(another, bus):
-    async with another() as theirs:
+async def test_cancelled_edits_do_not_block_others(open_async, bus):
+    async with open_async() as theirs:
         notepad = theirs.notepad("s1")
-        for after in range(4):  # at the first await, while the first is at work, when the others are
+        for after in range(4):  # cancel at the first await, during the first edit, during the others
             tasks = [asyncio.create_task(notepad.append(f"{after}.{number}\n")) for number in range(60)]
             for _ in range(after * 3):
                 await asyncio.sleep(0)
@@ -180,7 +180,7 @@ async def test_cancelled_edits_hold_up_nobody(another, bus):
     assert lines[-1] == "last"
 
 
-def test_an_event_loop_that_was_left_holds_up_nobody(engine, bus):
+def test_abandoned_event_loop_does_not_block_the_next(engine, bus):
     theirs = AsyncBus.connect(engine.url, source="tester", bus=bus.core.log.bus, shards=engine.shards)
 
     async def leave() -> None:
@@ -188,19 +188,19 @@ def test_an_event_loop_that_was_left_holds_up_nobody(engine, bus):
             asyncio.create_task(theirs.notepad("s1").append(f"{number}\n"))  # noqa: RUF006  # ends with the loop
         await asyncio.sleep(0)
 
-    async def come_back() -> None:
+    async def append_again() -> None:
         async with asyncio.timeout(30):
             await asyncio.gather(*(theirs.notepad("s1").append("x") for _ in range(20)))
         await theirs.close()
 
     asyncio.run(leave())
-    asyncio.run(come_back())
+    asyncio.run(append_again())
     assert bus.notepad("s1").read().count("x") == 20
 
 
 @pytest.mark.engines(*ONE)
-async def test_several_queues_of_one_subject_lose_nothing(another, bus):
-    async with another() as one, another() as two:
+async def test_two_queues_of_one_subject_lose_nothing(open_async, bus):
+    async with open_async() as one, open_async() as two:
         edits = [each.notepad("s1").append(f"{who}{n}\n") for n in range(80) for who, each in (("a", one), ("b", two))]
         await asyncio.gather(*edits)
     lines = bus.notepad("s1").read().splitlines()
@@ -208,8 +208,8 @@ async def test_several_queues_of_one_subject_lose_nothing(another, bus):
         assert [line for line in lines if line[0] == who] == [f"{who}{n}" for n in range(80)]
 
 
-async def test_a_retry_in_flight_is_done_once(another, bus):
-    async with another() as theirs:
+async def test_concurrent_retries_are_applied_once(open_async, bus):
+    async with open_async() as theirs:
         todo = theirs.todo("s1")
         first = await todo.write([{"id": "0", "content": "x"}], event_id="first")
 
@@ -228,8 +228,8 @@ async def test_a_retry_in_flight_is_done_once(another, bus):
 
 
 @pytest.mark.engines(*ONE)
-async def test_edits_with_ids_of_their_own_are_known_each(another, bus):
-    async with another() as theirs:
+async def test_edits_with_event_ids_can_each_be_retried(open_async, bus):
+    async with open_async() as theirs:
         notepad = theirs.notepad("s1")
         await asyncio.gather(*(notepad.append(f"{n}\n", event_id=f"e{n}") for n in range(40)))
         before = await notepad.read()
@@ -238,8 +238,8 @@ async def test_edits_with_ids_of_their_own_are_known_each(another, bus):
     assert [event.id for event in bus.notepad("s1").history()] == [f"e{n}" for n in range(40)]
 
 
-async def test_edits_in_flight_of_a_session_that_ends_are_each_refused(another, bus):
-    async with another() as theirs:
+async def test_edits_after_the_end_of_the_session_are_refused(open_async, bus):
+    async with open_async() as theirs:
         notepad = theirs.notepad("s1")
         await notepad.append("x")
         tasks = [asyncio.create_task(notepad.append("y")) for _ in range(20)]
@@ -251,8 +251,8 @@ async def test_edits_in_flight_of_a_session_that_ends_are_each_refused(another, 
     assert len(bus.notepad("s1").history()) == 2 + 21 - len(refused)
 
 
-async def test_edits_in_flight_when_the_bus_closes_are_answered(another):
-    async with another() as theirs:
+async def test_closing_the_bus_answers_edits_in_flight(open_async):
+    async with open_async() as theirs:
         notepad = theirs.notepad("s1")
         tasks = [asyncio.create_task(notepad.append("x")) for _ in range(20)]
         await asyncio.sleep(0)
@@ -263,9 +263,9 @@ async def test_edits_in_flight_when_the_bus_closes_are_answered(another):
 
 
 @pytest.mark.engines(*ONE)
-async def test_edits_that_are_too_large_for_one_batch_go_in_several(another, bus):
+async def test_edits_too_large_for_one_batch_use_several(open_async, bus):
     text = "x" * 90_000
-    async with another() as theirs:
+    async with open_async() as theirs:
         await asyncio.gather(*(theirs.notepad("s1").write(f"{n}{text}") for n in range(120)))
     assert bus.notepad("s1").read() == f"119{text}"
     assert len(bus.notepad("s1").history()) == 120
@@ -284,20 +284,20 @@ def _size(items: int) -> list[ItemChange]:
         ([10, 2_500, 3], [{0: 10}, {1: 1_000}, {1: 1_000}, {1: 500, 2: 3}]),
     ],
 )
-async def test_what_tasks_put_at_once_goes_as_few_batches_of_which_each_put_is_one(another, monkeypatch, jobs, batches):
+async def test_concurrent_writes_share_few_batches(open_async, monkeypatch, jobs, batches):
     seen: list[dict[int, int]] = []
     ids: list[str] = []
 
     batches_of = items._batches
 
-    def noted(*given: Any) -> Any:
+    def recording(*given: Any) -> Any:
         for batch in batches_of(*given):
             seen.append(batch.counts)
             ids.extend(write.event_or_draft.id for write in batch.writes)
             yield batch
 
-    monkeypatch.setattr(items, "_batches", noted)
-    async with another() as bus:
+    monkeypatch.setattr(items, "_batches", recording)
+    async with open_async() as bus:
         store = bus.items("q")
         await store.put(("a",), "first", {"n": 0})
         seen.clear()
@@ -312,8 +312,8 @@ async def test_what_tasks_put_at_once_goes_as_few_batches_of_which_each_put_is_o
 
 
 @pytest.mark.engines(*ONE)
-async def test_a_put_at_once_with_one_that_fails_is_told_what_became_of_its_own(another, monkeypatch):
-    async with another() as bus:
+async def test_concurrent_writes_succeed_or_fail_separately(open_async, monkeypatch):
+    async with open_async() as bus:
         store = bus.items("q")
         await store.put(("a",), "first", {"n": 0})
         appended = append

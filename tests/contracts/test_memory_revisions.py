@@ -1,4 +1,4 @@
-"""A whole write of a memory is based on a revision, and every write of a memory can be retried."""
+"""Revisions and retries of memory writes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_every_write_takes_an_event_id(cls):
         assert "event_id" in inspect.signature(getattr(cls, name)).parameters, name
 
 
-def test_reading_tells_the_revision_that_a_write_returns(bus, text):
+def test_read_with_revision_returns_the_last_revision(bus, text):
     assert text.read_with_revision() == ("", 0)
     assert [text.write("a"), text.write("b")] == [1, 2]
     for _ in ("not folded", "folded"):
@@ -48,18 +48,18 @@ def test_reading_tells_the_revision_that_a_write_returns(bus, text):
         project(bus)
 
 
-def test_an_edit_returns_the_revision(bus):
+def test_edits_return_their_revision(bus):
     notepad = bus.notepad("s1")
     assert [notepad.append("a"), notepad.append("b", line=True), notepad.update("delete", "a")] == [1, 2, 3]
 
 
-def test_a_write_at_its_revision_succeeds(text):
+def test_write_at_the_current_revision_succeeds(text):
     first = text.write("a")
     assert text.write("b", revision=first) == 2
     assert text.read() == "b"
 
 
-def test_a_write_at_an_old_revision_is_refused(bus, text):
+def test_write_at_an_old_revision_is_refused(bus, text):
     first = text.write("a")
     text.write("b")
     length = log_length(bus)
@@ -70,7 +70,7 @@ def test_a_write_at_an_old_revision_is_refused(bus, text):
     assert (text.read(), log_length(bus)) == ("b", length)
 
 
-def test_a_write_at_revision_0_needs_it_empty(text):
+def test_revision_0_requires_an_empty_text(text):
     text.write("a", revision=0)
     with pytest.raises(RevisionConflict, match="is not empty"):
         text.write("b", revision=0)
@@ -80,13 +80,13 @@ def test_a_write_at_revision_0_needs_it_empty(text):
 
 
 @pytest.mark.parametrize("revision", [-1, "1", True, 1.5])
-def test_an_invalid_revision_is_refused(text, todo, revision):
+def test_bad_revision_is_refused(text, todo, revision):
     for write in (lambda: text.write("x", revision=revision), lambda: todo.write([], revision=revision)):
         with pytest.raises(InvalidField, match=r"revision: .* is not a whole number"):
             write()
 
 
-def test_a_retry_of_a_write_at_a_revision_is_answered_as_the_first(text):
+def test_retry_at_a_revision_returns_the_first_result(text):
     text.write("a")
     assert text.write("b", revision=1, event_id="mine") == 2
     text.write("c")
@@ -97,7 +97,7 @@ def test_a_retry_of_a_write_at_a_revision_is_answered_as_the_first(text):
     assert text.read() == "c"
 
 
-def test_a_todo_list_is_replaced_at_its_revision_only(todo):
+def test_todo_write_needs_the_current_revision(todo):
     first = todo.write(items("1"), revision=0)
     second = todo.write(items("1", "2"), revision=first.revision)
     for revision in (0, first.revision):
@@ -108,14 +108,14 @@ def test_a_todo_list_is_replaced_at_its_revision_only(todo):
     assert todo.write(items("3"), merge=True, revision=second.revision).revision == 3
 
 
-def test_of_two_at_one_revision_one_is_refused(bus, connect):
+def test_second_write_at_one_revision_is_refused(bus, connect):
     bus.notepad("s1").write("a")
     connect("another").notepad("s1").write("b", revision=1)
     with pytest.raises(RevisionConflict):
         bus.notepad("s1").write("c", revision=1)
 
 
-def test_a_run_with_an_event_id_is_recorded_once(bus):
+def test_run_with_an_event_id_is_recorded_once(bus):
     def ask(_: str) -> str:
         return '{"scratchpad": "Mondays"}'
 
@@ -123,8 +123,8 @@ def test_a_run_with_an_event_id_is_recorded_once(bus):
         with bus.run("tester", "look", ask=ask, event_id="run-1") as run:
             run.done("seen")
         assert run.steps[-1].name == "scratchpad_update"
-    story = bus.scratchpad("tester").history()
-    assert [(event.kind, event.id) for event in story] == [
+    events = bus.scratchpad("tester").history()
+    assert [(event.kind, event.id) for event in events] == [
         ("scratchpad_written", "run-1/scratchpad"),
         ("run_ended", "run-1"),
     ]
@@ -133,7 +133,7 @@ def test_a_run_with_an_event_id_is_recorded_once(bus):
             bus.run("tester", "look", ask=ask, event_id=event_id)
 
 
-def test_a_reply_with_an_event_id_is_taken_once(bus):
+def test_reply_with_an_event_id_is_accepted_once(bus):
     pad = bus.scratchpad("tester")
     for _ in range(2):
         assert pad.accept_reply('{"scratchpad": "x"}', event_id="reply-1")
@@ -141,7 +141,7 @@ def test_a_reply_with_an_event_id_is_taken_once(bus):
     assert "used before with other arguments" in str(pad.accept_reply('{"scratchpad": "y"}', event_id="reply-1").error)
 
 
-async def test_the_asyncio_facade_has_revisions_too(engine, bus):
+async def test_async_memories_have_revisions(engine, bus):
     name = bus.core.log.bus
     async with AsyncBus.connect(engine.url, source="tester", bus=name, shards=engine.shards) as theirs:
         for text in (theirs.notepad("s1"), theirs.scratchpad("tester")):
@@ -153,7 +153,7 @@ async def test_the_asyncio_facade_has_revisions_too(engine, bus):
         assert (await theirs.todo("s1").write(items("1"), revision=0)).revision == 1
 
 
-def test_a_note_is_changed_only_at_the_revision_that_was_read(bus):
+def test_note_changes_need_the_current_revision(bus):
     note = bus.notes("s1").add("first").note
     bus.notes("s1").update(note.id, "second", revision=note.version)
     for write in (
@@ -167,7 +167,7 @@ def test_a_note_is_changed_only_at_the_revision_that_was_read(bus):
     assert bus.notes("s1").delete(note.id, revision=2).note.content == "second"
 
 
-def test_notes_of_the_past_are_searched_like_those_of_now(bus):
+def test_past_notes_can_be_searched(bus):
     bus.notes("s1").add("The bank", ["Hours"])
     bus.notes("s1").add("A bank", ["other"])
     then, now = bus.position(), bus.notes("s1").search("bank", ["hours"])

@@ -1,4 +1,4 @@
-"""What the notepad of a session promises."""
+"""The notepad of a session."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_an_unused_notepad_is_empty(notepad):
     assert notepad.history() == []
 
 
-def test_what_was_written_is_read_by_everyone(bus, notepad, connect):
+def test_written_text_is_read_on_every_connection(bus, notepad, connect):
     notepad.write("# Plan\n- [ ] survey")
     assert notepad.read() == connect("another").notepad("s1").read() == "# Plan\n- [ ] survey"
     project(bus)
@@ -37,7 +37,7 @@ def test_what_was_written_is_read_by_everyone(bus, notepad, connect):
     assert bus.notepad("s2").read() == ""
 
 
-def test_each_operation_edits_a_part(notepad):
+def test_each_operation_edits_the_text(notepad):
     notepad.append("b")
     notepad.update("append", "c\n")
     notepad.update("prepend", "a")
@@ -47,14 +47,14 @@ def test_each_operation_edits_a_part(notepad):
     assert notepad.read() == "BC\n"
 
 
-def test_writing_nothing_clears_it(notepad):
+def test_writing_an_empty_text_clears_the_notepad(notepad):
     notepad.write("something")
     notepad.write("")
     assert notepad.read() == ""
     assert [event.kind for event in notepad.history()] == ["notepad_written", "notepad_written"]
 
 
-def test_all_of_several_go_when_that_is_said(notepad):
+def test_replace_all_edits_every_match(notepad):
     notepad.write("- [ ] a\n- [ ] b\n")
     notepad.update("find_replace", find="[ ]", replace="[x]", replace_all=True)
     assert notepad.read() == "- [x] a\n- [x] b\n"
@@ -63,29 +63,29 @@ def test_all_of_several_go_when_that_is_said(notepad):
 
 
 REFUSED = {
-    "a text that is missing": (("find_replace", None, "zebra", "x"), "find: 'zebra' is not on the notepad, read it"),
-    "a text that is there twice": (("find_replace", None, "an", "x"), "'an' is on the notepad 2 times; include more"),
+    "a missing text": (("find_replace", None, "zebra", "x"), "find: 'zebra' is not on the notepad, read it"),
+    "an ambiguous text": (("find_replace", None, "an", "x"), "'an' is on the notepad 2 times; include more"),
     "a text that overlaps itself": (("delete", "ana"), "content: 'ana' is on the notepad 2 times"),
-    "a deletion of what is missing": (("delete", "zebra"), "content: 'zebra' is not on the notepad"),
+    "a deletion of a missing text": (("delete", "zebra"), "content: 'zebra' is not on the notepad"),
     "nothing to find": (("find_replace", None, "", "x"), "find: is empty; give the exact text"),
     "no text to find": (("find_replace", None, None, "x"), "find: is missing; find_replace needs it"),
     "no replacement": (("find_replace", None, "b", None), "replace: is missing; find_replace needs it"),
     "nothing to append": (("append",), "content: is missing; append needs it"),
-    "what it has no use for": (("append", "x", "y"), "find: append does not take it; give content"),
+    "an unused argument": (("append", "x", "y"), "find: append does not take it; give content"),
     "an unknown operation": (
         ("erase", "x"),
         "operation: 'erase' is not an operation; use one of: append, prepend, find_replace",
     ),
-    "no operation at all": ((["append"], "x"), "operation: ['append'] is not an operation; use one of"),
-    "what is no text": (("append", 7), "content: 7 is not a text"),
-    "what is no Unicode": (("append", "\ud800"), "content: is not valid Unicode text"),
-    "no truth": (("delete", "b", None, None, "yes"), "replace_all: 'yes' is neither true nor false"),
+    "a list as operation": ((["append"], "x"), "operation: ['append'] is not an operation; use one of"),
+    "a number as content": (("append", 7), "content: 7 is not a text"),
+    "invalid Unicode": (("append", "\ud800"), "content: is not valid Unicode text"),
+    "a text as replace_all": (("delete", "b", None, None, "yes"), "replace_all: 'yes' is neither true nor false"),
 }
 
 
-@pytest.mark.parametrize("what", REFUSED)
-def test_an_edit_that_cannot_be_made_says_why_and_changes_nothing(bus, notepad, what):
-    arguments, message = REFUSED[what]
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_edit_says_why_and_changes_nothing(bus, notepad, case):
+    arguments, message = REFUSED[case]
     notepad.write("banana")
     length = log_length(bus)
     with pytest.raises(InvalidField) as refused:
@@ -95,13 +95,13 @@ def test_an_edit_that_cannot_be_made_says_why_and_changes_nothing(bus, notepad, 
     assert notepad.read() == "banana"
 
 
-def test_a_text_that_is_there_very_often_is_not_counted_to_the_end(notepad):
+def test_counting_of_matches_stops_at_1000(notepad):
     notepad.write("a" * 100_000)
     with pytest.raises(InvalidField, match="is on the notepad 1000 times or more"):
         notepad.update("delete", "a" * 50_000)
 
 
-def test_a_line_is_on_its_own_whatever_was_there(notepad):
+def test_append_line_starts_a_new_line(notepad):
     notepad.append("- survey", line=True)
     assert notepad.read() == "- survey\n"
     for content in ("# Plan", "# Plan\n"):
@@ -113,17 +113,17 @@ def test_a_line_is_on_its_own_whatever_was_there(notepad):
     assert notepad.read() == "# Plan\n- survey\n- fix\n"
 
 
-def test_what_has_no_use_may_be_given_as_an_empty_text(notepad):
+def test_unused_arguments_can_be_empty(notepad):
     notepad.update("append", "x", find="", replace="")
     assert notepad.read() == "x"
 
 
-def test_a_find_in_an_empty_notepad_says_that_it_is_empty(notepad):
+def test_find_in_an_empty_notepad_says_it_is_empty(notepad):
     with pytest.raises(InvalidField, match="is not on the notepad, which is empty; nothing was changed"):
         notepad.update("find_replace", find="x", replace="y")
 
 
-def test_a_notepad_takes_so_many_characters_and_no_more(connect):
+def test_notepad_over_the_limit_is_refused(connect):
     notepad = connect(max_notepad=10).notepad("s1")
     notepad.write("0123456789")
     for edit in (lambda: notepad.append("x"), lambda: notepad.write("x" * 11)):
@@ -133,13 +133,13 @@ def test_a_notepad_takes_so_many_characters_and_no_more(connect):
     assert notepad.read() == "012345678é"
 
 
-def test_a_session_has_a_proper_name(bus):
+def test_bad_session_name_is_refused(bus):
     for name in ("", "a b", "x#y", "x" * 121, None):
         with pytest.raises(InvalidName, match=r"session: .* is not a name"):
             bus.notepad(name)
 
 
-def test_a_retry_changes_nothing_and_other_arguments_are_refused(bus, notepad):
+def test_retry_changes_nothing_and_refuses_other_arguments(bus, notepad):
     notepad.write("one two", event_id="w1")
     notepad.update("delete", "one ", event_id="d1")
     notepad.append("!")
@@ -153,7 +153,7 @@ def test_a_retry_changes_nothing_and_other_arguments_are_refused(bus, notepad):
     assert log_length(bus) == length
 
 
-def test_its_history_tells_each_edit_and_the_past_is_as_it_was(bus, notepad):
+def test_history_and_as_of_show_each_edit(bus, notepad):
     notepad.write("a")
     notepad.append("b")
     bus.notepad("s2").write("another's")
@@ -167,13 +167,13 @@ def test_its_history_tells_each_edit_and_the_past_is_as_it_was(bus, notepad):
     assert bus.page("session:s1").history("notepad") == events
 
 
-def test_edits_are_found_among_events_by_their_kinds(bus, notepad):
+def test_events_can_be_filtered_by_kinds_of_edits(bus, notepad):
     notepad.append("x")
     assert [event.content for event in bus.events(kinds=["notepad_edited"])] == ["x"]
     assert list(bus.events(kinds=["notepad_written"])) == []
 
 
-def test_a_notepad_is_no_observation(bus, notepad):
+def test_notepad_is_not_listed_as_an_observation(bus, notepad):
     notepad.write("x")
     page = bus.page("session:s1")
     story = page.add("observation", "y")
@@ -184,7 +184,7 @@ def test_a_notepad_is_no_observation(bus, notepad):
     assert notepad.read() == "x"
 
 
-def test_state_that_is_built_anew_has_the_notepad(bus, notepad):
+def test_rebuild_keeps_the_notepad(bus, notepad):
     notepad.write("kept")
     project(bus)
     before = remembered(bus)
@@ -195,7 +195,7 @@ def test_state_that_is_built_anew_has_the_notepad(bus, notepad):
 
 
 @pytest.mark.damages_the_log
-def test_what_was_changed_behind_its_back_is_found(bus, notepad):
+def test_verify_finds_changed_documents(bus, notepad):
     notepad.write("kept")
     project(bus)
     ((page, _),) = remembered(bus)
@@ -208,7 +208,7 @@ def test_what_was_changed_behind_its_back_is_found(bus, notepad):
 
 
 @pytest.mark.damages_the_log
-def test_what_is_no_event_leaves_the_notepad_as_it_was_and_damaged(bus, notepad):
+def test_unreadable_event_marks_the_notepad_damaged(bus, notepad):
     notepad.write("kept")
     raw_append(bus, "session:s1", subject="notepad", kind="exploded")
     for _ in ("not folded", "folded"):
@@ -217,7 +217,7 @@ def test_what_is_no_event_leaves_the_notepad_as_it_was_and_damaged(bus, notepad)
     assert remembered(bus)["session:s1", "notepad"].damaged
 
 
-def test_an_erased_notepad_is_empty_and_may_be_written_again(bus, notepad):
+def test_erased_notepad_can_be_written_again(bus, notepad):
     notepad.write("a secret")
     notepad.append(", and more")
     page = bus.page("session:s1")
@@ -225,14 +225,14 @@ def test_an_erased_notepad_is_empty_and_may_be_written_again(bus, notepad):
     assert len(tombstone.positions) == 2
     assert notepad.read() == ""
     assert notepad.history() == [tombstone]
-    notepad.append("anew")
-    assert notepad.read() == "anew"
+    notepad.append("new text")
+    assert notepad.read() == "new text"
     assert bus.verify().findings == []
     page.erase("notepad", reason="again")
     assert notepad.read() == ""
 
 
-def test_what_is_known_of_the_session_itself_is_not_erased(bus, notepad):
+def test_session_record_cannot_be_erased(bus, notepad):
     notepad.write("x")
     with pytest.raises(InvalidId, match="the record of a session itself cannot be erased"):
         bus.page("session:s1").erase("session", reason="x")
@@ -240,7 +240,7 @@ def test_what_is_known_of_the_session_itself_is_not_erased(bus, notepad):
         bus.page("session:s1").erase("note_1", reason="x")
 
 
-def test_an_import_makes_an_equal_notepad(bus, notepad, connect):
+def test_import_makes_an_equal_notepad(bus, notepad, connect):
     notepad.write("kept")
     notepad.append("!")
     lines = [line_of(event) for event in bus.events()]
@@ -265,7 +265,7 @@ with Bus.connect(url, bus=name, source=who) as bus:
 
 
 @pytest.mark.real
-def test_two_writers_at_once_lose_nothing(embedded_url: str, real_bus: Bus):
+def test_concurrent_processes_lose_no_edits(embedded_url: str, real_bus: Bus):
     notepad = real_bus.notepad("s1")
     notepad.write("left: 0 right: 0 \n")
     command = launcher.command("-c", EDITOR, embedded_url, real_bus.core.log.bus)
@@ -277,7 +277,7 @@ def test_two_writers_at_once_lose_nothing(embedded_url: str, real_bus: Bus):
     assert len(notepad.history()) == 121
 
 
-def test_an_edit_is_made_again_on_what_another_one_left(bus, notepad, connect, monkeypatch):
+def test_edit_is_reapplied_after_a_concurrent_edit(bus, notepad, connect, monkeypatch):
     other, name = connect("another").notepad("s1"), "scratchbus.commands.memory.append"
     notepad.write("one two")
 
@@ -297,7 +297,7 @@ def test_an_edit_is_made_again_on_what_another_one_left(bus, notepad, connect, m
     assert len(notepad.history()) == 5
 
 
-async def test_the_asyncio_facade_does_the_same(engine: Engine, bus_name: str):
+async def test_async_notepad_edits_the_same(engine: Engine, bus_name: str):
     async with AsyncBus.connect(engine.url, source="tester", bus=bus_name, shards=engine.shards) as bus:
         notepad = bus.notepad("s1")
         await notepad.write("a")
@@ -321,7 +321,7 @@ EDITS = st.lists(
 
 
 def expected(text: str, operation: str, *given: Any) -> str | None:
-    """Return what a plain text is after an edit, None for one that has to be refused."""
+    """Return the text after an edit, or None if the edit must be refused."""
     if operation in ("write", "append", "prepend"):
         return {"write": "", "append": text, "prepend": ""}[operation] + str(given[0]) + text * (operation == "prepend")
     find, *new, is_all = given
@@ -334,7 +334,7 @@ def expected(text: str, operation: str, *given: Any) -> str | None:
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(edits=EDITS, is_folded=st.booleans())
-def test_edits_are_those_of_a_plain_text(many_notepads, edits, is_folded):
+def test_edits_match_a_plain_text(many_notepads, edits, is_folded):
     number, bus = many_notepads
     notepad, text = bus.notepad(f"s{next(number)}"), ""
     for edit in edits:

@@ -1,4 +1,4 @@
-"""What the notes of a session promise."""
+"""The notes of a session."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def contents(result):
     return [note.content for note in result.notes]
 
 
-def test_a_note_is_returned_with_what_the_session_has_now(notes):
+def test_add_returns_the_note_and_the_session_totals(notes):
     first = notes.add("Q3 is off by 45,000", tags=["analysis", "Q3"])
     assert (first.note.content, first.note.tags) == ("Q3 is off by 45,000", ["analysis", "Q3"])
     assert first.note.source == "tester"
@@ -38,7 +38,7 @@ def test_a_note_is_returned_with_what_the_session_has_now(notes):
     assert second.message == f"Added {second.note.id}; the session has 2 notes with 2 tags now."
 
 
-def test_the_id_of_a_note_is_the_engines_time_or_the_next_that_is_free(notes, clock):
+def test_note_id_is_the_engine_time_or_the_next_free_number(notes, clock):
     now = round(clock.now.timestamp() * 1000)
     ids = [notes.add(f"note {number}").note.id for number in range(9)]
     assert ids == [f"note_{now + number}" for number in range(9)]
@@ -49,26 +49,26 @@ def test_the_id_of_a_note_is_the_engines_time_or_the_next_that_is_free(notes, cl
     assert notes.add("much later").note.id == f"note_{now + 1004}"
 
 
-TAKER = """
+WRITER = """
 import sys
 from scratchbus import Bus
 
 url, name = sys.argv[1:]
-with Bus.connect(url, bus=name, source="taker") as bus:
+with Bus.connect(url, bus=name, source="writer") as bus:
     for number in range(60):
         bus.notes("s1").add(f"note {number}")
 """
 
 
 @pytest.mark.real
-def test_processes_at_once_never_get_the_same_id(embedded_url: str, real_bus: Bus):
-    command = launcher.command("-c", TAKER, embedded_url, real_bus.core.log.bus)
-    takers = [subprocess.Popen(command) for _ in range(2)]
-    assert [taker.wait(60) for taker in takers] == [0, 0]
+def test_concurrent_processes_get_distinct_ids(embedded_url: str, real_bus: Bus):
+    command = launcher.command("-c", WRITER, embedded_url, real_bus.core.log.bus)
+    writers = [subprocess.Popen(command) for _ in range(2)]
+    assert [writer.wait(60) for writer in writers] == [0, 0]
     assert len({note.id for note in real_bus.notes("s1").list().notes}) == 120
 
 
-def test_lists_are_newest_first_and_may_be_of_one_tag(notes):
+def test_list_is_newest_first_and_filters_by_tag(notes):
     for number, tags in enumerate(([], ["Bug"], ["bug", "x"], ["debug"])):
         notes.add(f"note {number}", tags)
     assert contents(notes.list()) == ["note 3", "note 2", "note 1", "note 0"]
@@ -78,7 +78,7 @@ def test_lists_are_newest_first_and_may_be_of_one_tag(notes):
     assert contents(notes.list("nobody's")) == []
 
 
-def test_a_search_is_by_where_the_text_comes_then_by_recency(notes):
+def test_search_sorts_by_match_position_then_recency(notes):
     for content in ("the end is LEAK", "Leak at once", "no match", "leak again", "a leak"):
         notes.add(content)
     found = notes.search("leAK")
@@ -86,7 +86,7 @@ def test_a_search_is_by_where_the_text_comes_then_by_recency(notes):
     assert found.metadata == {"result_count": 4, "query": "leAK", "tags": []}
 
 
-def test_a_search_is_for_all_tags_and_each_filter_may_be_left_out(notes):
+def test_search_requires_all_tags(notes):
     notes.add("one", ["A", "b"])
     notes.add("two", ["a"])
     notes.add("one more", ["a", "B", "c"])
@@ -98,7 +98,7 @@ def test_a_search_is_for_all_tags_and_each_filter_may_be_left_out(notes):
     assert notes.search("%_\\*[").notes == []
 
 
-def test_filters_that_are_none_or_empty_count_as_left_out(notes):
+def test_empty_filters_are_ignored(notes):
     note = notes.add("x", ["a"]).note
     assert notes.search(None, None).metadata == {"result_count": 1, "query": "", "tags": []}
     assert notes.list("").metadata == {"note_count": 1, "tag_filter": None}
@@ -106,7 +106,7 @@ def test_filters_that_are_none_or_empty_count_as_left_out(notes):
     assert notes.search("", [f"{n}" for n in range(20)]).notes == []
 
 
-def test_an_update_replaces_what_is_given(notes, clock):
+def test_update_replaces_only_the_given_fields(notes, clock):
     old = notes.add("old", ["a"]).note
     clock.advance("1m")
     after = notes.update(old.id, content="new")
@@ -119,7 +119,7 @@ def test_an_update_replaces_what_is_given(notes, clock):
     assert notes.search("old").notes == notes.list("a").notes == []
 
 
-def test_a_deleted_note_is_gone_but_not_its_history(notes):
+def test_deleted_note_keeps_its_history(notes):
     gone, kept = notes.add("gone", ["a"]).note, notes.add("kept", ["b"]).note
     answer = notes.delete(gone.id)
     assert answer.note == gone
@@ -131,7 +131,7 @@ def test_a_deleted_note_is_gone_but_not_its_history(notes):
             again()
 
 
-def test_tags_are_counted_as_they_were_given(notes):
+def test_tags_are_counted_with_their_case(notes):
     notes.add("x", ["Bug", "todo"])
     notes.add("y", ["todo", "bug", "todo"])
     result = notes.tags()
@@ -141,35 +141,35 @@ def test_tags_are_counted_as_they_were_given(notes):
 
 
 REFUSED = {
-    "a text that is too long": (lambda notes: notes.add("x" * 4001), TooLarge,
+    "too long a text": (lambda notes: notes.add("x" * 4001), TooLarge,
         "note content exceeds maximum length of 4000 characters (got 4001). "
         "Please shorten the content or split into multiple notes"),
     "too many tags": (lambda notes: notes.add("x", [f"t{n}" for n in range(11)]), TooLarge,
         "note has too many tags (max 10, got 11). "
         "Please reduce the number of tags to focus on the most relevant categories"),
-    "nothing": (lambda notes: notes.add(" \n"), InvalidField, "content: is empty; say what is worth noting"),
-    "no text": (lambda notes: notes.scratch(7), InvalidField, "content: 7 is not a text"),
-    "no Unicode": (lambda notes: notes.scratch("\ud800"), InvalidField, "content: is not valid Unicode text"),
+    "an empty text": (lambda notes: notes.add(" \n"), InvalidField, "content: is empty; say what is worth noting"),
+    "a number as content": (lambda notes: notes.scratch(7), InvalidField, "content: 7 is not a text"),
+    "invalid Unicode": (lambda notes: notes.scratch("\ud800"), InvalidField, "content: is not valid Unicode text"),
     "a bare tag": (lambda notes: notes.add("x", "bug"), InvalidField, "tags: 'bug' is not a list of texts"),
     "an empty tag": (lambda notes: notes.add("x", [""]), InvalidField, "tags: '' must be 1 to 256 printable"),
-    "no id": (lambda notes: notes.update("7", "x"), InvalidId, "id: '7' is not the id of a note; note ids look"),
+    "a bad id": (lambda notes: notes.update("7", "x"), InvalidId, "id: '7' is not the id of a note; note ids look"),
     "an unknown id": (lambda notes: notes.update("note_7", "x"), NotFound, "there is no note_7 in session 's1'"),
     "no change": (lambda notes: notes.update("note_7"), InvalidField, "content: nothing to change; give"),
-    "a search for no text": (lambda notes: notes.search(7), InvalidField, "query: 7 is not a text"),
+    "a number as query": (lambda notes: notes.search(7), InvalidField, "query: 7 is not a text"),
     "the history of an unknown note": (lambda notes: notes.history("note_7"), NotFound, "there is no note_7 in"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", REFUSED)
-def test_what_cannot_be_done_says_the_limit_what_was_given_and_what_to_do(bus, notes, what):
-    do, error, message = REFUSED[what]
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_call_says_why_and_appends_nothing(bus, notes, case):
+    do, error, message = REFUSED[case]
     with pytest.raises(error) as refused:
         do(notes)
     assert message in str(refused.value)
     assert log_length(bus) == 0
 
 
-def test_the_limits_are_settings_and_count_characters(connect):
+def test_limits_are_settings_and_count_characters(connect):
     notes = connect(max_note_content=4, max_note_tags=1).notes("s1")
     assert notes.add("éééé", ["a", "a"]).note.tags == ["a"]
     with pytest.raises(TooLarge, match="maximum length of 4 characters"):
@@ -178,7 +178,7 @@ def test_the_limits_are_settings_and_count_characters(connect):
         notes.add("x", ["a", "b"])
 
 
-def test_a_retry_gives_the_same_note_and_other_arguments_are_refused(bus, notes):
+def test_retry_returns_the_same_note_and_refuses_other_arguments(bus, notes):
     first = notes.add("x", ["a"], event_id="e1").note
     changed = notes.update(first.id, "y", event_id="e2").note
     notes.update(first.id, "z")
@@ -194,7 +194,7 @@ def test_a_retry_gives_the_same_note_and_other_arguments_are_refused(bus, notes)
     assert log_length(bus) == length
 
 
-def test_the_past_is_as_it_was(bus, notes):
+def test_as_of_and_history_show_each_change(bus, notes):
     first = notes.add("first").note
     second = notes.add("second").note
     bus.notes("s2").add("of another session")
@@ -208,7 +208,7 @@ def test_the_past_is_as_it_was(bus, notes):
     assert notes.as_of(bus.position()).metadata == {"note_count": 1, "tag_filter": None}
 
 
-def test_what_one_process_notes_another_finds_at_once(connect, notes):
+def test_notes_are_seen_at_once_on_another_connection(connect, notes):
     other = connect("another").notes("s1")
     assert other.list().notes == []
     for number in range(3):
@@ -219,7 +219,7 @@ def test_what_one_process_notes_another_finds_at_once(connect, notes):
 
 
 @pytest.mark.engines(*ONE)
-def test_notes_are_found_although_much_else_has_happened(bus, notes, connect):
+def test_notes_are_found_among_many_other_events(bus, notes, connect):
     reader = connect("reader").notes("s1")
     first = notes.add("first").note
     assert reader.list().notes == [first]
@@ -234,7 +234,7 @@ def test_notes_are_found_although_much_else_has_happened(bus, notes, connect):
 
 
 @pytest.mark.damages_the_log
-def test_a_log_that_was_replaced_is_read_from_its_start(bus, notes):
+def test_notes_of_a_flushed_log_are_forgotten(bus, notes):
     notes.add("of the old log")
     forget(bus)
     assert notes.list().notes == []
@@ -243,7 +243,7 @@ def test_a_log_that_was_replaced_is_read_from_its_start(bus, notes):
     assert notes.tags().tags == {}
 
 
-def test_a_reader_that_was_overtaken_brings_nothing_back(bus, notes, connect):
+def test_slow_reader_does_not_restore_a_deleted_note(bus, notes, connect):
     assert notes.list().notes == []
     note = connect("another").notes("s1").add("x").note
     held = next(iter(bus.core.notebooks._cached.values()))
@@ -262,7 +262,7 @@ def test_a_reader_that_was_overtaken_brings_nothing_back(bus, notes, connect):
     assert notes.list().notes == []
 
 
-def test_only_so_much_is_held(bus, notes):
+def test_cache_of_notes_is_bounded(bus, notes):
     bus.core.notebooks = MemoryCache(NOTES, most_bytes=4_000)
     sessions = [bus.notes(f"s{number}") for number in range(5)]
     for session in sessions * 3:
@@ -271,7 +271,7 @@ def test_only_so_much_is_held(bus, notes):
     assert [len(session.list().notes) for session in sessions] == [3] * 5
 
 
-def test_rebuilt_state_has_the_notes(bus, notes, connect):
+def test_rebuild_keeps_the_notes(bus, notes, connect):
     for number in range(5):
         notes.add(f"note {number}", ["a"])
     notes.delete(notes.list().notes[0].id)
@@ -283,7 +283,7 @@ def test_rebuilt_state_has_the_notes(bus, notes, connect):
     assert bus.verify().findings == []
 
 
-def test_an_erased_note_leaves_no_content(bus, notes):
+def test_erased_note_leaves_no_content(bus, notes):
     secret, kept = notes.add("a secret", ["private"]).note, notes.add("kept").note
     notes.update(secret.id, "still a secret")
     tombstone = bus.page("session:s1").erase(secret.id, reason="asked for")
@@ -294,7 +294,7 @@ def test_an_erased_note_leaves_no_content(bus, notes):
     assert bus.verify().findings == []
 
 
-def test_an_import_makes_equal_notes(bus, notes, connect):
+def test_import_makes_equal_notes(bus, notes, connect):
     first = notes.add("x", ["a"]).note
     notes.update(first.id, tags=["b"])
     notes.delete(notes.add("gone").note.id)
@@ -304,17 +304,17 @@ def test_an_import_makes_equal_notes(bus, notes, connect):
     assert other.verify().findings == []
 
 
-def test_subscribers_get_notes_with_their_tags(bus, notes):
+def test_subscription_filters_notes_by_tag(bus, notes):
     first = notes.add("x", ["bug"]).note
     notes.add("y", ["else"])
     notes.update(first.id, "z")
     notes.update(first.id, tags=["else"])
     with bus.subscribe("bugs", kinds=["note_added", "note_updated"], tags=["bug"], after="0-0") as deliveries:
-        told = [next(deliveries) for _ in range(2)]
-    assert [each.event.content for each in told] == ["x", "z"]
+        seen = [next(deliveries) for _ in range(2)]
+    assert [each.event.content for each in seen] == ["x", "z"]
 
 
-async def test_the_asyncio_facade_does_the_same(engine: Engine, bus_name: str):
+async def test_async_notes_do_the_same(engine: Engine, bus_name: str):
     async with AsyncBus.connect(engine.url, source="tester", bus=bus_name, shards=engine.shards) as bus:
         notes = bus.notes("s1")
         note = (await notes.add("x", ["a"])).note

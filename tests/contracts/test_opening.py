@@ -1,4 +1,4 @@
-"""Opening a bus: shards are fixed, buses are apart, and what was written is there for the next one."""
+"""Opening, sharing and closing a bus."""
 
 import threading
 
@@ -7,21 +7,21 @@ from redis import Redis
 
 from scratchbus import Bus, NewObservation
 from scratchbus.domain.position import START
-from scratchbus.errors import BusClosed, InvalidField, InvalidSource, ShardsMismatch
+from scratchbus.errors import BusClosed, InvalidSource, ShardsMismatch
 from tests.inspection import keys_of, log_length
 from tests.waiting import eventually
 
 WORD = "AZaz09_.@/-"
 
 
-def test_what_was_written_is_there_for_the_next(connect):
+def test_next_connection_reads_earlier_writes(connect):
     first = connect()
     added = first.page().add("observation", "x")
     first.close()
     assert connect("other").page().get(added.id) == added
 
 
-def test_the_number_of_shards_is_fixed_when_the_bus_is_created(connect, engine):
+def test_number_of_shards_is_fixed(connect, engine):
     connect().page().add("observation", "x")
     with pytest.raises(ShardsMismatch, match="drop the `shards` setting or set it to") as refused:
         connect(shards=engine.shards + 1)
@@ -29,7 +29,7 @@ def test_the_number_of_shards_is_fixed_when_the_bus_is_created(connect, engine):
     assert connect(shards=None).core.log.shards == engine.shards
 
 
-def test_shards_hold_pages_whole(connect, engine):
+def test_each_page_is_on_one_shard(connect, engine):
     bus = connect()
     for n in range(20):
         bus.page(f"page-{n}").add("observation", f"{n}")
@@ -42,7 +42,7 @@ def test_shards_hold_pages_whole(connect, engine):
     assert sorted(page.page for page in bus.status().pages) == sorted(f"page-{n}" for n in range(20))
 
 
-def test_a_position_of_the_bus_covers_all_shards(connect):
+def test_bus_position_covers_all_shards(connect):
     bus = connect()
     for n in range(10):
         bus.page(f"page-{n}").add("observation", f"{n}")
@@ -52,21 +52,21 @@ def test_a_position_of_the_bus_covers_all_shards(connect):
     assert [event.content for event in bus.events(str(place))] == ["later"] * 10
 
 
-def test_buses_on_one_engine_do_not_see_each_other(connect, bus_name):
+def test_buses_on_one_engine_are_isolated(connect, bus_name):
     one, other = connect(), connect(bus=f"{bus_name}.b")
     one.page().add("observation", "x")
     assert other.page().list() == []
     assert log_length(other) == 0
 
 
-def test_names_may_have_every_legal_character(connect, bus_name):
+def test_names_accept_every_legal_character(connect, bus_name):
     bus = connect(bus=f"{bus_name}{WORD}")
     for name in (WORD + ":", "x" * 128, ":", "-"):
         added = bus.page(name).add("observation", name, ttl="1h")
         assert bus.page(name).list() == [added]
 
 
-def test_a_bus_without_a_source_needs_one_for_each_observation(connect):
+def test_bus_without_a_source_needs_one_per_observation(connect):
     page = connect(source=None).page()
     with pytest.raises(InvalidSource, match="pass source="):
         page.add("observation", "x")
@@ -77,7 +77,7 @@ def test_a_bus_without_a_source_needs_one_for_each_observation(connect):
     assert page.history(page.list()[0].id)[-1].by == "anonymous"
 
 
-def test_status_says_what_is_going_on(bus, page, engine):
+def test_status_reports_shards_types_and_engine(bus, page, engine):
     page.add("observation", "x")
     status = bus.status()
     assert status.bus == bus.core.log.bus
@@ -88,7 +88,7 @@ def test_status_says_what_is_going_on(bus, page, engine):
         assert status.memory_bytes > 0
 
 
-def test_a_closed_bus_can_be_left_twice(connect):
+def test_bus_can_be_closed_twice(connect):
     with connect() as bus:
         bus.page().add("observation", "x")
     bus.close()
@@ -104,7 +104,7 @@ def test_a_bus_serves_many_threads(connect):
     assert [one.position.seq for one in reversed(bus.page().list())] == list(range(1, 101))
 
 
-def test_settings_out_of_range_are_refused(engine_url):
+def test_bad_settings_are_refused(engine_url):
     from scratchbus.errors import SettingsError
 
     for wrong in ({"shards": 0}, {"max_observations": 0}, {"on_full": "explode"}, {"colour": "red"}):
@@ -112,17 +112,12 @@ def test_settings_out_of_range_are_refused(engine_url):
             Bus.connect(engine_url, **wrong)
 
 
-def test_the_first_status_has_to_be_an_open_one(page):
-    with pytest.raises(InvalidField, match="status"):
-        page.add("observation", "x", status="archived")
-
-
-def test_a_source_that_is_none_is_refused_when_the_bus_is_opened(engine_url):
+def test_bad_source_is_refused_at_connect(engine_url):
     with pytest.raises(InvalidSource, match="'bad src' is not a valid source"):
         Bus.connect(engine_url, source="bad src")
 
 
-def test_a_closed_bus_does_nothing_more(connect):
+def test_closed_bus_refuses_every_operation(connect):
     bus = connect()
     page, id = bus.page(), bus.page().add("observation", "x").id
     following = bus.events(follow=True)
@@ -141,7 +136,7 @@ def test_a_closed_bus_does_nothing_more(connect):
     assert [one.content for one in connect().page().list()] == ["x"]
 
 
-def test_a_closed_bus_keeps_nothing_for_who_asks_too_late(connect):
+def test_subscribing_on_a_closed_bus_leaves_no_keeper_thread(connect):
     bus = connect()
     bus.close()
     late = bus.subscribe("mailer")
@@ -150,8 +145,8 @@ def test_a_closed_bus_keeps_nothing_for_who_asks_too_late(connect):
     eventually(lambda: not any(thread.name == "keeper" for thread in threading.enumerate()))
 
 
-def test_what_cannot_be_kept_for_a_reason_nobody_foresaw_leaves_the_rest_kept(connect):
-    class Thing:
+def test_keeper_survives_a_failing_lease(connect):
+    class Lease:
         def __init__(self, fault: Exception | None) -> None:
             self.fault, self.times = fault, 0
 
@@ -164,14 +159,14 @@ def test_what_cannot_be_kept_for_a_reason_nobody_foresaw_leaves_the_rest_kept(co
                 raise self.fault
             yield from ()
 
-    bus, broken, sound = connect(), Thing(RuntimeError("unforeseen")), Thing(None)
+    bus, broken, sound = connect(), Lease(RuntimeError("unforeseen")), Lease(None)
     bus.keeper.add(broken)
     bus.keeper.add(sound)
     eventually(lambda: broken.times > 2 and sound.times > 2)
 
 
 @pytest.mark.real
-def test_an_engine_that_may_lose_events_is_warned_of(embedded_url, system_url, bus_name, capsys):
+def test_engine_settings_that_risk_events_are_warned_about(embedded_url, system_url, bus_name, capsys):
     with Bus.connect(embedded_url, bus=bus_name) as kept:
         assert kept.status().risks == []
     assert capsys.readouterr().err == ""
@@ -185,7 +180,7 @@ def test_an_engine_that_may_lose_events_is_warned_of(embedded_url, system_url, b
         finally:
             client.config_set("maxmemory", "0")
             client.config_set("maxmemory-policy", "noeviction")
-    said = capsys.readouterr().err
+    stderr = capsys.readouterr().err
     for setting, risk in zip(("maxmemory-policy noeviction", "appendonly yes"), risks, strict=True):
         assert setting in risk
-        assert said.count(risk) == 1
+        assert stderr.count(risk) == 1

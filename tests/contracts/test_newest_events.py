@@ -1,4 +1,4 @@
-"""The newest events of the log, and how many there are over time."""
+"""`last_events` and `histogram`: the newest events, and event counts over time."""
 
 import re
 from itertools import pairwise
@@ -30,21 +30,21 @@ def contents(events):
     return [event.content for event in events]
 
 
-# -- the newest -------------------------------------------------------------------------------------------------------
+# -- last_events ------------------------------------------------------------------------------------------------------
 
 
-def test_the_newest_events_of_all_shards_come_oldest_first(bus, clock):
+def test_last_events_of_all_shards_are_sorted_oldest_first(bus, clock):
     fill(bus, 20, clock)
     assert contents(bus.last_events(6)) == [f"{n}" for n in range(14, 20)]
     assert contents(bus.last_events(100)) == contents(bus.events())
     assert bus.last_events(1)[0].position == list(bus.events())[-1].position
 
 
-def test_paging_backwards_shows_every_event_once(bus, clock):
+def test_paging_backwards_returns_every_event_once(bus, clock):
     for n in range(30):
         bus.page(f"p{n % 5}").add("observation", f"{n}")
         if n % 7 == 0:
-            clock.advance("1s")  # so that many are of the same millisecond
+            clock.advance("1s")  # many events share a millisecond
     seen: list[Position] = []
     before = None
     while some := bus.last_events(4, before=before):
@@ -53,7 +53,7 @@ def test_paging_backwards_shows_every_event_once(bus, clock):
     assert seen == [event.position for event in bus.events()]
 
 
-def test_filters_read_further_back(bus, monkeypatch):
+def test_filters_read_further_back_for_enough_events(bus, monkeypatch):
     monkeypatch.setattr(newest_events, "MAX_CHUNK", 8)
     bus.page("p1").add("risk_alert", "old")
     fill(bus, 40)
@@ -66,7 +66,7 @@ def test_filters_read_further_back(bus, monkeypatch):
 
 
 @pytest.mark.parametrize("folded", [0, 15, 30])
-def test_one_page_is_read_back_by_its_index_and_what_is_not_folded(bus, folded):
+def test_last_events_of_one_page_include_unfolded_ones(bus, folded):
     fill(bus, folded, pages=3)
     project(bus)
     fill(bus, 30 - folded, pages=3)
@@ -84,7 +84,7 @@ def test_one_page_is_read_back_by_its_index_and_what_is_not_folded(bus, folded):
 
 
 def fold_before(monkeypatch, bus, module, name):
-    """Fold a few events of each shard whenever a module's function is about to run, as a projector may."""
+    """Fold a few events of each shard before each call of a module's function, as a projector could."""
     real = getattr(module, name)
 
     def late(*arguments):
@@ -95,7 +95,7 @@ def fold_before(monkeypatch, bus, module, name):
     monkeypatch.setattr(module, name, late)
 
 
-def test_events_that_a_projector_folds_meanwhile_come_once(connect, bus, monkeypatch):
+def test_events_folded_during_a_read_are_returned_once(connect, bus, monkeypatch):
     fill(bus, 3, pages=1)
     project(bus)
     fill(bus, 2, pages=1)
@@ -104,7 +104,7 @@ def test_events_that_a_projector_folds_meanwhile_come_once(connect, bus, monkeyp
     assert bus.last_events(10, pages=["p0"]) == expected
 
 
-def test_the_newest_events_leave_out_what_is_behind_the_end(connect):
+def test_last_events_omit_entries_after_the_tail(connect):
     bus = connect()
     bus.page().add("observation", "x")
     keys = bus.core.log.keys(bus.core.log.shard("main"))
@@ -113,7 +113,7 @@ def test_the_newest_events_leave_out_what_is_behind_the_end(connect):
     bus.repair()
 
 
-def test_nothing_is_before_the_first_event(bus):
+def test_no_events_are_before_the_first(bus):
     fill(bus, 3)
     first = next(iter(bus.events()))
     assert bus.last_events(5, before=first.position) == []
@@ -121,22 +121,22 @@ def test_nothing_is_before_the_first_event(bus):
 
 
 @pytest.mark.parametrize("before", ["yesterday", 7, "999/1-1"])
-def test_a_position_that_is_none_is_refused(bus, before):
+def test_bad_position_is_refused(bus, before):
     with pytest.raises(InvalidInput):
         bus.last_events(5, before=before)
 
 
 @pytest.mark.parametrize("count", [0, 10_001, True, "5"])
-def test_a_count_out_of_bounds_is_refused(bus, count):
+def test_count_out_of_bounds_is_refused(bus, count):
     with pytest.raises(InvalidField):
         bus.last_events(count)
 
 
-# -- over time --------------------------------------------------------------------------------------------------------
+# -- histogram --------------------------------------------------------------------------------------------------------
 
 
 def expected(bus, found, page=None):
-    """What the buckets have to be, counted event by event."""
+    """Return the expected buckets, counted event by event."""
     edges = [bucket.at for bucket in found.buckets] + [found.until]
     rows = []
     events = [event for event in bus.events() if page in (None, event.page)]
@@ -151,7 +151,7 @@ def rows_of(found):
     return [(bucket.position, bucket.count, bucket.kinds) for bucket in found.buckets]
 
 
-def live_through(bus, clock, count=40):
+def add_over_time(bus, clock, count=40):
     for n in range(count):
         page = bus.page(f"p{n % 5}")
         added = page.add("observation", f"{n}")
@@ -161,7 +161,7 @@ def live_through(bus, clock, count=40):
 
 
 def test_every_event_is_in_its_bucket(bus, clock):
-    live_through(bus, clock)
+    add_over_time(bus, clock)
     found = bus.histogram(buckets=13)
     assert len(found.buckets) == 13
     assert rows_of(found) == expected(bus, found)
@@ -169,8 +169,8 @@ def test_every_event_is_in_its_bucket(bus, clock):
     assert (found.since, found.first) == (found.buckets[0].at, found.buckets[0].at)
 
 
-def test_a_range_counts_what_is_in_it(bus, clock):
-    live_through(bus, clock)
+def test_range_counts_only_its_events(bus, clock):
+    add_over_time(bus, clock)
     events = list(bus.events())
     since, until = events[10].position.at, events[30].position.at
     found = bus.histogram(since=since, until=until.isoformat(), buckets=7)
@@ -179,24 +179,24 @@ def test_a_range_counts_what_is_in_it(bus, clock):
 
 
 @pytest.mark.parametrize("folded", [0, 20, 40])
-def test_one_page_counts_its_own_events_folded_or_not(bus, clock, folded):
-    live_through(bus, clock, folded)
+def test_histogram_of_one_page_includes_unfolded_events(bus, clock, folded):
+    add_over_time(bus, clock, folded)
     project(bus)
-    live_through(bus, clock, 40 - folded)
+    add_over_time(bus, clock, 40 - folded)
     found = bus.histogram(buckets=11, page="p3")
     assert rows_of(found) == expected(bus, found, "p3")
 
 
-def test_events_that_a_projector_folds_meanwhile_are_counted_once(bus, connect, clock, monkeypatch):
-    live_through(bus, clock, 20)
+def test_events_folded_during_a_count_are_counted_once(bus, connect, clock, monkeypatch):
+    add_over_time(bus, clock, 20)
     project(bus)
-    live_through(bus, clock, 40)
+    add_over_time(bus, clock, 40)
     fold_before(monkeypatch, connect(), histogram, "_count_until")
     found = bus.histogram(buckets=11, page="p3")
     assert rows_of(found) == expected(bus, found, "p3")
 
 
-def test_kinds_of_events_that_a_projector_folds_meanwhile_are_counted_once(bus, connect, monkeypatch):
+def test_kinds_folded_during_a_count_are_counted_once(bus, connect, monkeypatch):
     added = fill(bus, 4, pages=1)
     project(bus)
     fill(bus, 10, pages=1)
@@ -218,9 +218,9 @@ def test_erased_events_are_not_counted(bus, clock):
     assert rows_of(found) == expected(bus, found)
 
 
-def test_kinds_of_many_events_are_estimated_and_their_number_exact(bus, clock, monkeypatch):
+def test_many_events_are_counted_exactly_with_estimated_kinds(bus, clock, monkeypatch):
     monkeypatch.setattr(histogram, "EXACT", 20)
-    live_through(bus, clock)
+    add_over_time(bus, clock)
     found = bus.histogram(buckets=4)
     assert found.sampled
     assert [row[:2] for row in rows_of(found)] == [row[:2] for row in expected(bus, found)]
@@ -234,7 +234,7 @@ def test_an_empty_log_has_no_buckets(bus):
     assert (found.buckets, found.first, found.last, found.archived) == ([], None, None, 0)
 
 
-def test_what_was_trimmed_is_said_and_not_counted(connect, clock, tmp_path):
+def test_archived_events_are_reported_and_not_counted(connect, clock, tmp_path):
     bus = connect(archive_url=str(tmp_path / "archive"), retain="1ms", retain_events=1, archive_segment=2)
     page = bus.page()
     for n in range(10):
@@ -258,8 +258,8 @@ def test_bad_ranges_are_refused(bus):
 
 
 @pytest.mark.engines("embedded")
-def test_the_cost_does_not_grow_with_the_log(connect):
-    """Two reads for each bucket and one shard's few others, however many events there are."""
+def test_histogram_cost_does_not_grow_with_the_log(connect):
+    """Two reads per bucket and a few more for one shard, for any number of events."""
     bus = connect(max_observations=5000)
 
     def commands():

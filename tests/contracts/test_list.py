@@ -1,8 +1,8 @@
-"""What `get`, `list` and `active` return, and in which order: of a page, of a live view of it, and of the past."""
+"""`get`, `list`, `count` and `active` of a page, a live view and a past page: results and order."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import combinations
 from secrets import token_hex
 
@@ -23,12 +23,12 @@ pytestmark = pytest.mark.engines(*ONE)
 
 REAL = ["page", "view", "undone", "folded"]
 on_the_real_engine = pytest.mark.parametrize("way", REAL, indirect=True)
-"""For tests with hundreds of events, for which the fake engine takes several times as long."""
+"""For tests with hundreds of events, which take several times as long on the fake engine."""
 
 
 @pytest.fixture(params=["page of the fake engine", *REAL])
 def way(request: pytest.FixtureRequest) -> str:
-    """How what is on a page is read. Only a page asks the engine; views and the past are put together in Python."""
+    """How observations are read. Only a page queries the engine; Python computes views and past pages."""
     return str(request.param)
 
 
@@ -39,7 +39,7 @@ def engine(engine: Engine, way: str) -> Engine:
 
 @pytest.fixture
 def reading(way: str) -> Iterator[Callable[[Page], Page | SeenLive | SeenBack]]:
-    """Return a page as it is read: by asking the engine, by a view, or as a page of the past."""
+    """Wrap a page so that it is read from the engine, through a view or as a past page."""
     with ExitStack() as stack:
         if way in WAYS:
             stack.enter_context(only(way))
@@ -57,13 +57,13 @@ def contents(observations):
     return [one.content for one in observations]
 
 
-def test_get_returns_none_for_what_is_not_there(page):
+def test_get_of_an_unknown_id_is_none(page):
     assert page.get(NOBODY) is None
     with pytest.raises(InvalidId, match="'nonsense' is not an observation id"):
         page.get("nonsense")
 
 
-def test_get_takes_an_id_in_lower_case(page):
+def test_get_accepts_a_lower_case_id(page):
     added = page.add("observation", "x")
     assert page.get(added.id.lower()) == added
 
@@ -82,7 +82,7 @@ def test_active_is_by_priority_then_newest_first(page):
     assert contents(page.active(limit=3)) == ["risk_alert 1", "risk_alert 0", "pattern_detected 1"]
 
 
-def test_active_leaves_out_what_waits_for_review_or_is_over(page, clock):
+def test_active_omits_pending_closed_and_expired_observations(page, clock):
     page.review(page.add("risk_alert", "in review").id)
     page.resolve(page.add("risk_alert", "resolved").id)
     page.archive(page.add("risk_alert", "archived").id)
@@ -93,7 +93,7 @@ def test_active_leaves_out_what_waits_for_review_or_is_over(page, clock):
 
 
 @pytest.mark.parametrize("is_folded", [True, False])
-def test_active_with_a_limit_looks_behind_many_in_review(bus, page, is_folded):
+def test_active_limit_skips_many_observations_in_review(bus, page, is_folded):
     page.add("observation", "far behind")
     page.add_many([NewObservation(type="risk_alert", content=f"{n}", status="pending_review") for n in range(50)])
     if is_folded:
@@ -101,7 +101,7 @@ def test_active_with_a_limit_looks_behind_many_in_review(bus, page, is_folded):
     assert contents(page.active(limit=1)) == ["far behind"]
 
 
-def test_active_does_not_put_what_is_new_before_what_is_urgent(bus, page):
+def test_active_limit_keeps_urgent_before_new(bus, page):
     for _ in range(2):
         page.add("risk_alert", "in review", status="pending_review")
     page.add("pattern_detected", "urgent")
@@ -110,7 +110,7 @@ def test_active_does_not_put_what_is_new_before_what_is_urgent(bus, page):
     assert contents(page.active(limit=1)) == ["urgent"]
 
 
-def test_list_is_newest_first_by_when_it_was_added(page):
+def test_list_is_sorted_by_added_newest_first(page):
     added = [page.add("observation", f"{n}") for n in range(5)]
     page.update(added[0].id, tags=["touched"])
     page.reopen(page.resolve(added[1].id).id)
@@ -126,7 +126,7 @@ def test_list_stops_at_its_limit(connect, reading):
     assert contents(page.list(limit=None)) == [f"{n}" for n in reversed(range(250))]
 
 
-def test_a_limit_is_a_number_above_zero(page):
+def test_bad_limit_is_refused(page):
     for limit in (0, -1, 1.5, "3", True):
         for read in (page.list, page.active):
             with case(limit), pytest.raises(InvalidField, match="limit"):
@@ -135,7 +135,7 @@ def test_a_limit_is_a_number_above_zero(page):
 
 @pytest.fixture
 def mixed(page, clock):
-    """Twelve observations of which every filter takes some."""
+    """Twelve observations, of which each filter matches some."""
     for n in range(12):
         page.add(
             "risk_alert" if n % 2 else "observation",
@@ -169,7 +169,7 @@ FILTERS = {
 
 
 @pytest.mark.parametrize("is_folded", [True, False])
-def test_each_filter_takes_what_matches_alone_and_with_every_other(bus, mixed, is_folded):
+def test_filters_match_alone_and_combined(bus, mixed, is_folded):
     if is_folded:
         project(bus)
     everything = mixed.list()
@@ -180,7 +180,7 @@ def test_each_filter_takes_what_matches_alone_and_with_every_other(bus, mixed, i
             assert found == [one for one in everything if all(FILTERS[name][1](one) for name in names)], names
 
 
-def test_a_count_is_of_what_a_list_has_and_of_what_it_leaves_out(mixed):
+def test_count_equals_the_length_of_the_list(mixed):
     assert mixed.count() == len(mixed.list()) == 12
     for name, (value, _) in FILTERS.items():
         found = mixed.list(**{name: value})
@@ -196,7 +196,7 @@ def test_a_count_is_of_what_a_list_has_and_of_what_it_leaves_out(mixed):
         mixed.count(confidence=7)
 
 
-def test_since_takes_what_was_created_at_or_after(mixed):
+def test_since_filters_by_created_at(mixed):
     everything = mixed.list()
     moment = everything[4].created_at
     assert mixed.list(since=moment) == everything[:5]
@@ -209,16 +209,16 @@ def test_since_takes_what_was_created_at_or_after(mixed):
         mixed.list(since="someday")
 
 
-def test_one_tag_or_status_may_be_given_bare(mixed):
+def test_one_tag_or_status_needs_no_list(mixed):
     assert mixed.list(tags="t1") == mixed.list(tags=["t1"])
     assert mixed.list(status="resolved") == mixed.list(status=["resolved"]) != []
 
 
-def test_what_matches_nothing_is_nothing(mixed):
+def test_filters_without_a_match_return_nothing(mixed):
     assert mixed.list(tags=["t0", "t1"]) == mixed.list(source='tool"') == mixed.list(type="reminder") == []
 
 
-def test_a_type_or_status_that_there_is_not_is_refused(mixed):
+def test_unknown_type_or_status_is_refused(mixed):
     with pytest.raises(UnknownType, match="did you mean 'risk_alert'") as refused:
         mixed.list(type="risk_alrt")
     assert refused.value.nearest == "risk_alert"
@@ -226,7 +226,7 @@ def test_a_type_or_status_that_there_is_not_is_refused(mixed):
         mixed.list(status=["active", "done"])
 
 
-def test_what_is_left_of_a_removed_type_is_still_listed(connect, reading, tmp_path):
+def test_observations_of_a_removed_type_are_listed(connect, reading, tmp_path):
     bus, text = connect(), connect().types.text
     file = tmp_path / "types.yaml"
     file.write_text(text + "\n  ticket:\n    lifecycle:\n      statuses: {todo: open, done: closed}\n"
@@ -246,7 +246,7 @@ def test_what_is_left_of_a_removed_type_is_still_listed(connect, reading, tmp_pa
 
 @pytest.mark.engines(*ONE)
 @pytest.mark.parametrize("filters", [{}, {"type": "risk_alert"}, {"status": "active"}, {"text": "story"}])
-def test_pages_of_a_list_join_without_overlap_or_hole(mixed, filters):
+def test_list_pages_have_no_overlap_or_hole(mixed, filters):
     whole: list[Observation] = mixed.list(**filters)
     got: list[Observation] = []
     while some := mixed.list(limit=2, after=got[-1] if got else None, **filters):
@@ -254,7 +254,7 @@ def test_pages_of_a_list_join_without_overlap_or_hole(mixed, filters):
     assert got == whole
 
 
-def test_a_page_of_a_list_goes_on_after_an_observation_its_id_or_its_position(mixed):
+def test_after_accepts_an_observation_an_id_or_a_position(mixed):
     whole = mixed.list()
     for after in (whole[3], whole[3].id, whole[3].added):
         assert mixed.list(after=after) == whole[4:]
@@ -262,28 +262,28 @@ def test_a_page_of_a_list_goes_on_after_an_observation_its_id_or_its_position(mi
         mixed.list(after=NOBODY)
 
 
-def test_additions_do_not_shift_the_pages_of_a_list(mixed):
+def test_additions_do_not_shift_list_pages(mixed):
     first = mixed.list(limit=6)
     mixed.add("observation", "in between")
     assert [one.id for one in mixed.list(after=first[-1])] == [one.id for one in mixed.list()][7:]
 
 
-def test_a_cleared_one_still_marks_its_place(mixed):
+def test_after_accepts_a_cleared_observation(mixed):
     whole = mixed.list()
     resolved = next(one for one in whole if one.status == "resolved")
-    place = whole.index(resolved)
+    index = whole.index(resolved)
     mixed.clear_resolved([resolved.id])
     for after in (resolved, resolved.added):
-        assert mixed.list(after=after) == whole[place + 1 :]
-    if isinstance(mixed, Page):  # no other remembers the ids of what is gone
-        assert mixed.list(after=resolved.id) == whole[place + 1 :]
+        assert mixed.list(after=after) == whole[index + 1 :]
+    if isinstance(mixed, Page):  # views and past pages forget cleared ids
+        assert mixed.list(after=resolved.id) == whole[index + 1 :]
     else:
         with pytest.raises(NotFound, match="after: there is no"):
             mixed.list(after=resolved.id)
 
 
 @on_the_real_engine
-def test_a_filter_that_matches_rarely_finds_all(connect, reading):
+def test_rare_matches_are_found(connect, reading):
     page = reading(connect(max_observations=1000).page())
     for start in range(0, 600, 300):
         page.add_many(
@@ -296,7 +296,7 @@ def test_a_filter_that_matches_rarely_finds_all(connect, reading):
     assert page.list(text="nowhere") == []
 
 
-def test_what_has_expired_reads_as_archived_swept_or_not(page, clock):
+def test_expired_observation_reads_as_archived(page, clock):
     story = page.add("observation", "x", ttl="1m")
     assert [one.status for one in page.list(status="active")] == ["active"]
     clock.advance("1m")
@@ -306,13 +306,8 @@ def test_what_has_expired_reads_as_archived_swept_or_not(page, clock):
     assert (over.status_class, over.reason_code, over.version) == ("final", "expired", 1)
 
 
-def test_it_is_the_engines_time_that_counts(page):
-    story = page.add("observation", "x", expires_at=datetime.now(UTC) + timedelta(hours=1))
-    assert page.get(story.id).status == "active"
-
-
 @on_the_real_engine
-def test_pages_do_not_see_each_other(bus, reading):
+def test_pages_are_isolated(bus, reading):
     names = ("main", "a", "a:b", "user:42", "a/b", "A", ".", "-", "_", "x" * 128, "@me", "user:42:b")
     for name in names:
         bus.page(name).add("observation", name, tags=["b:c", "c", "b"], owner="b:c", dedupe_key="k")
@@ -329,7 +324,7 @@ def test_pages_do_not_see_each_other(bus, reading):
 
 
 @on_the_real_engine
-def test_all_types_of_a_page_are_listed_in_one_order(bus, page):
+def test_list_keeps_one_order_across_types(bus, page):
     types = ("risk_alert", "observation", "observation", "reminder")
     batch = [NewObservation(type=types[number % 4], content=f"{number}") for number in range(96)]
     added = [one.id for one in page.add_many(batch)][::-1]
