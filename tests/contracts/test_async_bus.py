@@ -38,23 +38,23 @@ async def abus(open_bus):
 
 async def test_full_life_of_an_observation(abus, connect):
     page = abus.page()
-    story = await page.add("risk_alert", "x", tags=["fraud"], dedupe_key="k")
+    observation = await page.add("risk_alert", "x", tags=["fraud"], dedupe_key="k")
     assert (await page.add("risk_alert", "x", dedupe_key="k")).occurrences == 2
-    assert await page.get(story.id) == (await page.active())[0] == (await page.list(tags="fraud", text="X"))[0]
-    claim = await page.claim(story.id, by="executor-1")
+    assert await page.get(observation.id) == (await page.active())[0] == (await page.list(tags="fraud", text="X"))[0]
+    claim = await page.claim(observation.id, by="executor-1")
     with pytest.raises(Claimed):
-        await page.resolve(story.id)
-    assert (await page.claim(story.id, by="executor-1", fence=claim.fence)).fence == claim.fence
-    assert (await page.update(story.id, content="y", fence=claim.fence)).content == "y"
-    assert (await page.link(story.id, "goal-1")).links == ["goal-1"]
-    assert (await page.release(story.id, fence=claim.fence)).claim is None
-    assert (await page.review(story.id)).status == "pending_review"
-    assert (await page.resolve(story.id, reason="done")).reason == "done"
-    assert (await page.reopen(story.id)).status == "active"
-    await page.resolve(story.id)
-    await page.clear_resolved([story.id])
-    assert await page.get(story.id) is None
-    kinds = [event.kind for event in await page.history(story.id)]
+        await page.resolve(observation.id)
+    assert (await page.claim(observation.id, by="executor-1", fence=claim.fence)).fence == claim.fence
+    assert (await page.update(observation.id, content="y", fence=claim.fence)).content == "y"
+    assert (await page.link(observation.id, "goal-1")).links == ["goal-1"]
+    assert (await page.release(observation.id, fence=claim.fence)).claim is None
+    assert (await page.review(observation.id)).status == "pending_review"
+    assert (await page.resolve(observation.id, reason="done")).reason == "done"
+    assert (await page.reopen(observation.id)).status == "active"
+    await page.resolve(observation.id)
+    await page.clear_resolved([observation.id])
+    assert await page.get(observation.id) is None
+    kinds = [event.kind for event in await page.history(observation.id)]
     assert kinds[:3] == ["added", "repeated", "claimed"]
     assert len(kinds) == 12
     assert (await page.archive((await page.add("observation", "z")).id)).status == "archived"
@@ -67,9 +67,9 @@ async def test_refused_writes_raise_and_append_nothing(abus):
         await page.add("risk_alrt", "x")
     with pytest.raises(InvalidField):
         await page.add("risk_alert", " ")
-    story = await page.add("risk_alert", "x")
+    observation = await page.add("risk_alert", "x")
     with pytest.raises(VersionConflict):
-        await page.update(story.id, content="y", expected_version=2)
+        await page.update(observation.id, content="y", expected_version=2)
     assert [event.kind async for event in abus.events()] == ["added"]
 
 

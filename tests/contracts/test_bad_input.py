@@ -226,19 +226,19 @@ def test_too_large_batch_error_says_to_split_it(bus, page):
 
 
 def test_blank_reason_error_names_the_reason(page):
-    story = page.add("observation", "x")
+    observation = page.add("observation", "x")
     with pytest.raises(InvalidField, match=r"reason: is empty; write a text$"):
-        page.refute(story.id, reason=" ")
-    assert page.get(story.id) == story
+        page.refute(observation.id, reason=" ")
+    assert page.get(observation.id) == observation
 
 
 def test_clear_resolved_takes_a_bare_id_and_refuses_other_values(page):
-    story = page.resolve(page.add("observation", "x").id)
+    observation = page.resolve(page.add("observation", "x").id)
     for ids in (5, None):
         with pytest.raises(InvalidField, match=f"ids: {ids} is not a list of observation ids"):
             page.clear_resolved(ids)
-    page.clear_resolved(story.id)
-    assert page.get(story.id) is None
+    page.clear_resolved(observation.id)
+    assert page.get(observation.id) is None
 
 
 def test_page_of_the_bus_is_read_only(bus, tmp_path):
@@ -312,28 +312,28 @@ def test_a_bad_bus_name_is_refused(engine_url, name):
 
 @pytest.mark.parametrize("by", ["", "two words", 5])
 def test_bad_claimant_name_is_refused(bus, page, by):
-    story = page.add("observation", "x")
+    observation = page.add("observation", "x")
     for call in (page.claim, page.release):
         with pytest.raises(InvalidSource, match="by"):
-            call(story.id, by=by)
+            call(observation.id, by=by)
     assert log_length(bus) == 1
 
 
 @pytest.mark.parametrize("action", ["", " ", "x" * 257, "a\nb", None, 5])
 def test_a_bad_action_is_refused(bus, page, action):
-    story = page.add("observation", "x")
+    observation = page.add("observation", "x")
     with pytest.raises(InvalidField, match="action"):
-        page.link(story.id, action)
+        page.link(observation.id, action)
     assert log_length(bus) == 1
 
 
 def test_too_long_or_empty_reason_is_refused(bus, page):
-    story = page.add("observation", "x")
+    observation = page.add("observation", "x")
     with pytest.raises(TooLarge) as refused:
-        page.resolve(story.id, reason="x" * 4097)
+        page.resolve(observation.id, reason="x" * 4097)
     assert refused.value.field == "reason"
     with pytest.raises(InvalidField):
-        page.resolve(story.id, reason="")
+        page.resolve(observation.id, reason="")
     assert log_length(bus) == 1
 
 

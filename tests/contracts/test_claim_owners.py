@@ -16,7 +16,7 @@ pytestmark = pytest.mark.engines(*ALL)
 
 
 @pytest.fixture
-def story(page):
+def observation(page):
     return page.add("observation", "someone should look at this", dedupe_key="k")
 
 
@@ -36,54 +36,54 @@ INTRUDERS = {"another source": {"source": "them"}, "the same source": {"source":
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 @pytest.mark.parametrize("intruder", INTRUDERS.values(), ids=INTRUDERS)
-def test_fence_of_another_holder_is_refused(bus, connect, story, write, intruder):
-    claim = connect("me").page().claim(story.id)
+def test_fence_of_another_holder_is_refused(bus, connect, observation, write, intruder):
+    claim = connect("me").page().claim(observation.id)
     assert claim.fence == 1, "anyone can guess it"
     length = log_length(bus)
     with pytest.raises(Claimed) as refused:
-        write(connect(**intruder).page(), story.id, 1)
-    assert (refused.value.id, refused.value.by, refused.value.until) == (story.id, "me", claim.until)
+        write(connect(**intruder).page(), observation.id, 1)
+    assert (refused.value.id, refused.value.by, refused.value.until) == (observation.id, "me", claim.until)
     assert log_length(bus) == length
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-def test_fence_of_the_holder_is_accepted(connect, story, write):
+def test_fence_of_the_holder_is_accepted(connect, observation, write):
     mine = connect("me").page()
-    write(mine, story.id, mine.claim(story.id).fence)
+    write(mine, observation.id, mine.claim(observation.id).fence)
 
 
-def test_refusal_names_the_holder_without_advising_the_fence(connect, story):
-    connect("me").page().claim(story.id)
+def test_refusal_names_the_holder_without_advising_the_fence(connect, observation):
+    connect("me").page().claim(observation.id)
     with pytest.raises(Claimed, match=r"is claimed by me until .*; only the connection that claimed it") as refused:
-        connect("them").page().resolve(story.id, fence=1)
+        connect("them").page().resolve(observation.id, fence=1)
     assert "pass" not in str(refused.value)
 
 
-def test_same_source_does_not_hold_the_claim_of_another_connection(connect, story):
-    connect("me").page().claim(story.id)
+def test_same_source_does_not_hold_the_claim_of_another_connection(connect, observation):
+    connect("me").page().claim(observation.id)
     twin = connect("me").page()
     for change in (
-        lambda: twin.update(story.id, content="mine"),
-        lambda: twin.resolve(story.id),
-        lambda: twin.release(story.id),
-        lambda: twin.claim(story.id),
+        lambda: twin.update(observation.id, content="mine"),
+        lambda: twin.resolve(observation.id),
+        lambda: twin.release(observation.id),
+        lambda: twin.claim(observation.id),
     ):
         with pytest.raises(Claimed):
             change()
 
 
 @pytest.mark.parametrize("by", ["executor-1", "tester", None])
-def test_name_of_the_holder_does_not_matter_to_the_fence(page, story, by):
-    claim = page.claim(story.id, by=by)
-    page.update(story.id, content="mine", fence=claim.fence)
-    assert page.resolve(story.id, fence=claim.fence).status == "resolved"
+def test_name_of_the_holder_does_not_matter_to_the_fence(page, observation, by):
+    claim = page.claim(observation.id, by=by)
+    page.update(observation.id, content="mine", fence=claim.fence)
+    assert page.resolve(observation.id, fence=claim.fence).status == "resolved"
 
 
-def test_claim_records_its_owner(bus, page, connect, story):
-    claim = page.claim(story.id, by="executor-1")
+def test_claim_records_its_owner(bus, page, connect, observation):
+    claim = page.claim(observation.id, by="executor-1")
     assert claim.owner == bus.owner != connect("tester").owner
-    assert page.get(story.id).claim == claim
-    assert page.history(story.id)[-1].model_dump()["owner"] == claim.owner
+    assert page.get(observation.id).claim == claim
+    assert page.history(observation.id)[-1].model_dump()["owner"] == claim.owner
 
 
 def test_owner_does_not_reveal_the_instance(connect):
@@ -111,68 +111,68 @@ def test_bad_instance_is_refused(connect, instance):
         connect("me", instance=instance)
 
 
-def test_restarted_worker_renews_its_claim_by_its_instance(connect, story, clock):
+def test_restarted_worker_renews_its_claim_by_its_instance(connect, observation, clock):
     before = connect("me", instance="worker-7")
-    before.page().claim(story.id, ttl="30s")
+    before.page().claim(observation.id, ttl="30s")
     before.close()
     clock.advance("20s")
     after = connect("me", instance="worker-7").page()
-    held = after.get(story.id).claim
-    renewed = after.claim(story.id, ttl="30s", fence=held.fence)
+    held = after.get(observation.id).claim
+    renewed = after.claim(observation.id, ttl="30s", fence=held.fence)
     assert (renewed.fence, renewed.until) == (held.fence, held.until + timedelta(seconds=20))
-    assert after.resolve(story.id, fence=renewed.fence).status == "resolved"
+    assert after.resolve(observation.id, fence=renewed.fence).status == "resolved"
 
 
-def test_restarted_worker_needs_no_fence(connect, story):
-    connect("me", instance="worker-7").page().claim(story.id)
-    assert connect("me", instance="worker-7").page().release(story.id).claim is None
+def test_restarted_worker_needs_no_fence(connect, observation):
+    connect("me", instance="worker-7").page().claim(observation.id)
+    assert connect("me", instance="worker-7").page().release(observation.id).claim is None
 
 
-def test_claiming_again_needs_the_fence(connect, story):
-    connect("me", instance="worker-7").page().claim(story.id)
+def test_claiming_again_needs_the_fence(connect, observation):
+    connect("me", instance="worker-7").page().claim(observation.id)
     with pytest.raises(Claimed):
-        connect("me", instance="worker-7").page().claim(story.id)
+        connect("me", instance="worker-7").page().claim(observation.id)
 
 
 @pytest.mark.parametrize(("source", "instance"), [("them", "worker-7"), ("me", "worker-8")])
-def test_source_and_instance_both_count(connect, story, source, instance):
-    fence = connect("me", instance="worker-7").page().claim(story.id).fence
+def test_source_and_instance_both_count(connect, observation, source, instance):
+    fence = connect("me", instance="worker-7").page().claim(observation.id).fence
     with pytest.raises(Claimed):
-        connect(source, instance=instance).page().resolve(story.id, fence=fence)
+        connect(source, instance=instance).page().resolve(observation.id, fence=fence)
 
 
 async def test_async_fence_of_another_holder_is_refused(engine, bus_name, connect):
-    connect()  # leaves the bus as it was
+    connect()  # verifies and deletes the bus at the end
     common = {"bus": bus_name, "shards": engine.shards, "source": "me"}
     async with (
         AsyncBus.connect(engine.url, instance="worker-7", **common) as first,
         AsyncBus.connect(engine.url, **common) as twin,
         AsyncBus.connect(engine.url, instance="worker-7", **common) as again,
     ):
-        story = await first.page().add("observation", "x")
-        claim = await first.page().claim(story.id, by="executor-1")
+        observation = await first.page().add("observation", "x")
+        claim = await first.page().claim(observation.id, by="executor-1")
         assert claim.owner == first.owner == again.owner != twin.owner
         with pytest.raises(Claimed):
-            await twin.page().resolve(story.id, fence=claim.fence)
-        assert (await again.page().resolve(story.id, fence=claim.fence)).status == "resolved"
+            await twin.page().resolve(observation.id, fence=claim.fence)
+        assert (await again.page().resolve(observation.id, fence=claim.fence)).status == "resolved"
 
 
 # -- work ------------------------------------------------------------------------------------------------------------
 
 
-def test_job_is_refused_when_another_writes_under_its_fence(connect, story):
+def test_job_is_refused_when_another_writes_under_its_fence(connect, observation):
     with connect("me").work("jobs") as jobs:
         job = next(jobs)
         with pytest.raises(Claimed):
-            connect("me").page().resolve(story.id, fence=job.fence)
+            connect("me").page().resolve(observation.id, fence=job.fence)
         assert job.resolve().status == "resolved"
 
 
-def test_restarted_worker_is_handed_its_own_job_at_once(bus, connect, story):
+def test_restarted_worker_is_handed_its_own_job_at_once(bus, connect, observation):
     before = next(iter(connect("me", instance="worker-7").work("jobs", ttl="1h")))
     with connect("me", instance="worker-7").work("jobs") as jobs:
         job = next(jobs)
-        assert (job.id, job.fence, job.attempt) == (story.id, before.fence + 1, 2)
+        assert (job.id, job.fence, job.attempt) == (observation.id, before.fence + 1, 2)
         with pytest.raises(StaleFence):
             before.resolve()
         job.resolve()
@@ -188,7 +188,7 @@ def test_worker_does_not_take_its_own_live_jobs_again(connect, page):
         assert mine.page().claim_next() is None
 
 
-def test_restarted_worker_leaves_the_jobs_of_others_alone(connect, story):
+def test_restarted_worker_leaves_the_jobs_of_others_alone(connect, observation):
     iterator = connect("me", instance="worker-7").work("jobs", ttl="1h")
     next(iterator)
     for other in (
@@ -202,8 +202,8 @@ def test_restarted_worker_leaves_the_jobs_of_others_alone(connect, story):
         assert bus.page().claim_next() is None
 
 
-def test_claim_next_does_not_take_over_claims(connect, story):
-    connect("me", instance="worker-7").page().claim(story.id, ttl="1h")
+def test_claim_next_does_not_take_over_claims(connect, observation):
+    connect("me", instance="worker-7").page().claim(observation.id, ttl="1h")
     assert connect("me", instance="worker-7").page().claim_next() is None
 
 
@@ -221,16 +221,16 @@ class Stopped:
 # -- claims of older versions ----------------------------------------------------------------------------------------
 
 
-def test_fence_of_a_claim_without_owner_counts_from_anyone(bus, page, connect, story):
-    event = ClaimedEvent(id="old", page="main", subject=story.id, by="me", holder="me", ttl=60_000)
+def test_fence_of_a_claim_without_owner_counts_from_anyone(bus, page, connect, observation):
+    event = ClaimedEvent(id="old", page="main", subject=observation.id, by="me", holder="me", ttl=60_000)
     bus.converse(append(bus.core.log, "main", [Write(event, Op.CLAIM, argument="60000:me")]))
-    claim = page.get(story.id).claim
+    claim = page.get(observation.id).claim
     assert (claim.by, claim.fence, claim.owner) == ("me", 1, None)
     with pytest.raises(Claimed):
-        connect("them").page().resolve(story.id)
-    assert connect("me").page().update(story.id, content="x").version == 3
-    assert connect("them").page().update(story.id, content="y", fence=1).version == 4
-    renewed = connect("me").page().claim(story.id, fence=1)
+        connect("them").page().resolve(observation.id)
+    assert connect("me").page().update(observation.id, content="x").version == 3
+    assert connect("them").page().update(observation.id, content="y", fence=1).version == 4
+    renewed = connect("me").page().claim(observation.id, fence=1)
     assert renewed.owner is not None
     with pytest.raises(Conflict):
-        connect("me").page().update(story.id, content="z", fence=1)
+        connect("me").page().update(observation.id, content="z", fence=1)

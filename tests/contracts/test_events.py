@@ -208,8 +208,8 @@ def test_log_that_lost_its_last_event_raises_log_rewound(bus, page):
 
 @pytest.mark.damages_the_log
 def test_event_of_a_newer_schema_raises_code_too_old(bus, page):
-    story = page.add("observation", "x")
-    raw_append(bus, subject=story.id, kind="teleported", event='{"v":3,"by":"someone","to":"elsewhere"}')
+    observation = page.add("observation", "x")
+    raw_append(bus, subject=observation.id, kind="teleported", event='{"v":3,"by":"someone","to":"elsewhere"}')
     with pytest.raises(CodeTooOld):
         project(bus)
     with pytest.raises(CodeTooOld, match="schema version 3, this code knows 2; upgrade"):

@@ -65,7 +65,7 @@ def add_by_hand(bus, id=GENERATED, fields=FIELDS["unknown fields"]):
 
 
 @pytest.fixture
-def story(page):
+def observation(page):
     return page.add("observation", "story", tags=["t"])
 
 
@@ -77,16 +77,16 @@ def story(page):
         *(pytest.param(IDS["made by Redis"], fields, id=name) for name, fields in FIELDS.items()),
     ],
 )
-def test_readers_stop_before_a_foreign_entry(bus, page, story, id, fields):
+def test_readers_stop_before_a_foreign_entry(bus, page, observation, id, fields):
     other = page.add("observation", "other")
     before, end = list(bus.events()), bus.position()
     settle(bus)
     foreign = add_by_hand(bus, id(bus), fields)
     for _ in range(2):
-        assert [each.id for each in read_everything(bus, page)] == [other.id, story.id]
+        assert [each.id for each in read_everything(bus, page)] == [other.id, observation.id]
         assert list(bus.events()) == list(bus.events(pages="main")) == before
         assert list(bus.events(after=end)) == list(bus.events(after=other.position)) == []
-        assert [event.subject for event in bus.events(after=story.position)] == [other.id]
+        assert [event.subject for event in bus.events(after=observation.position)] == [other.id]
         assert bus.position() == end
         assert len(page.list(stale_ok=True)) in (0, 2)
         assert len(page.as_of(datetime.fromtimestamp(now_ms(bus) / 1000, UTC)).list()) == 2
@@ -97,26 +97,28 @@ def test_readers_stop_before_a_foreign_entry(bus, page, story, id, fields):
         project(bus)
         assert bus.status().shards[keys_of(bus).shard].lag == 0
     bus.rebuild()
-    assert [each.id for each in read_everything(bus, page)] == [other.id, story.id]
+    assert [each.id for each in read_everything(bus, page)] == [other.id, observation.id]
 
 
 WRITES = {
-    "an addition": lambda bus, page, story: page.add("observation", "x"),
-    "an addition with a key": lambda bus, page, story: page.add("observation", "x", dedupe_key="k", event_id="mine"),
-    "a batch": lambda bus, page, story: page.add_many([NewObservation(type="observation", content="x")] * 3),
-    "a change": lambda bus, page, story: page.update(story.id, content="x"),
-    "a transition": lambda bus, page, story: page.resolve(story.id),
-    "a claim": lambda bus, page, story: page.claim(story.id),
-    "an erasure": lambda bus, page, story: page.erase(story.id, reason="x"),
-    "a refutation": lambda bus, page, story: page.refute(story.id, reason="x"),
-    "an archiving": lambda bus, page, story: page.archive(story.id),
+    "an addition": lambda bus, page, observation: page.add("observation", "x"),
+    "an addition with a key": lambda bus, page, observation: page.add(
+        "observation", "x", dedupe_key="k", event_id="mine"
+    ),
+    "a batch": lambda bus, page, observation: page.add_many([NewObservation(type="observation", content="x")] * 3),
+    "a change": lambda bus, page, observation: page.update(observation.id, content="x"),
+    "a transition": lambda bus, page, observation: page.resolve(observation.id),
+    "a claim": lambda bus, page, observation: page.claim(observation.id),
+    "an erasure": lambda bus, page, observation: page.erase(observation.id, reason="x"),
+    "a refutation": lambda bus, page, observation: page.refute(observation.id, reason="x"),
+    "an archiving": lambda bus, page, observation: page.archive(observation.id),
 }
 
 
 @pytest.mark.engines(*ALL)
 @pytest.mark.parametrize("was_deleted", [False, True], ids=["present", "deleted"])
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-def test_blocked_write_names_the_entry_and_the_repair_command(bus, page, story, write, was_deleted):
+def test_blocked_write_names_the_entry_and_the_repair_command(bus, page, observation, write, was_deleted):
     project(bus)
     before, tail = all_events(bus), send(bus, "GET", keys_of(bus).tail)
     foreign = add_by_hand(bus, "18446744073709551614-5")
@@ -124,22 +126,22 @@ def test_blocked_write_names_the_entry_and_the_repair_command(bus, page, story, 
         send(bus, "XDEL", keys_of(bus).log, foreign)
     for _ in range(2):
         with pytest.raises(LogBlocked, match="`scratchbus repair`") as raised:
-            write(bus, page, story)
+            write(bus, page, observation)
         assert (raised.value.shard, raised.value.stream_id) == (keys_of(bus).shard, foreign)
         assert foreign in str(raised.value)
         assert raised.value.event_id
     assert isinstance(raised.value, LogError)
     assert send(bus, "GET", keys_of(bus).tail) == tail
-    assert page.list() == [story]
+    assert page.list() == [observation]
     bus.repair()
     assert all_events(bus) == before
-    write(bus, page, story)
+    write(bus, page, observation)
     assert_sound(bus)
 
 
 @pytest.mark.engines(*ALL)
 @pytest.mark.parametrize("id", IDS.values(), ids=IDS)
-def test_repair_removes_and_returns_the_entry(bus, page, story, id):
+def test_repair_removes_and_returns_the_entry(bus, page, observation, id):
     settle(bus)
     foreign = add_by_hand(bus, id(bus))
     with pytest.raises(LogBlocked):
@@ -148,7 +150,7 @@ def test_repair_removes_and_returns_the_entry(bus, page, story, id):
     assert (removed.shard, removed.stream_id, removed.fields) == (keys_of(bus).shard, foreign, {"colour": "red"})
     assert bus.repair() == []
     later = page.add("observation", "later")
-    assert [each.id for each in page.list()] == [later.id, story.id]
+    assert [each.id for each in page.list()] == [later.id, observation.id]
     assert bus.verify().is_sound
     assert [each.foreign for each in bus.status().shards] == [0] * bus.core.log.shards
 
@@ -178,7 +180,7 @@ def test_repair_of_a_long_log_removes_many_entries(connect):
     page.add("observation", "later")
 
 
-def test_repair_without_a_tail_is_refused(bus, page, story):
+def test_repair_without_a_tail_is_refused(bus, page, observation):
     keys = keys_of(bus)
     tail, count = send(bus, "GET", keys.tail), log_length(bus)
     send(bus, "DEL", keys.tail)
@@ -205,21 +207,21 @@ def test_repair_continues_past_a_shard_that_fails(bus):
         bus.page(pages[shard]).add("observation", "later")
 
 
-def test_interrupted_repair_is_completed(bus, page, story):
+def test_interrupted_repair_is_completed(bus, page, observation):
     other = page.add("observation", "other")
     add_by_hand(bus, "9999999999999-0")
     keys = keys_of(bus)
-    send(bus, "XADD", keys.repaired, story.position.stream_id, *send(bus, "XRANGE", keys.log, "-", "+")[0][1])
+    send(bus, "XADD", keys.repaired, observation.position.stream_id, *send(bus, "XRANGE", keys.log, "-", "+")[0][1])
     assert [each.kind for each in bus.verify().findings] == ["foreign", "foreign"]
     assert len(bus.repair()) == 1
-    assert [each.id for each in page.list()] == [other.id, story.id]
+    assert [each.id for each in page.list()] == [other.id, observation.id]
     assert bus.verify().is_sound
 
 
-def test_repair_replaces_a_copy_of_another_log(bus, page, story):
+def test_repair_replaces_a_copy_of_another_log(bus, page, observation):
     page.add("observation", "other")
     add_by_hand(bus, "9999999999999-0")
-    send(bus, "XADD", keys_of(bus).repaired, f"{story.ms - 1}-1", "id", "of another log")
+    send(bus, "XADD", keys_of(bus).repaired, f"{observation.ms - 1}-1", "id", "of another log")
     bus.repair()
     assert bus.verify().is_sound
     page.add("observation", "later")
@@ -267,13 +269,13 @@ def test_concurrent_repairs_and_writes_lose_nothing(connect, bus, page):
 
 @pytest.mark.engines(*ALL)
 def test_retry_of_a_logged_write_is_answered_while_blocked(bus, page):
-    story = page.add("observation", "x", event_id="mine")
+    observation = page.add("observation", "x", event_id="mine")
     add_by_hand(bus, "9999999999999-0")
-    assert page.add("observation", "x", event_id="mine").id == story.id
+    assert page.add("observation", "x", event_id="mine").id == observation.id
     bus.repair()
 
 
-def test_retry_ignores_a_forged_entry_after_the_tail(bus, page, story):
+def test_retry_ignores_a_forged_entry_after_the_tail(bus, page, observation):
     """A forged entry with the id of a write whose reply was lost is not that write."""
     add_by_hand(bus, "9999999999999-0")
     with pytest.raises(LogBlocked) as raised:
@@ -330,13 +332,13 @@ def _follow_waits(bus, seen, stop):
 @pytest.mark.parametrize("id", ["18446744073709551614-5", GENERATED])
 @pytest.mark.parametrize("follow", [_follow_all, _follow_page, _follow_subscription, _follow_view, _follow_waits])
 @pytest.mark.alone
-def test_followers_wait_and_continue_after_the_repair(connect, bus, page, story, follow, id):
+def test_followers_wait_and_continue_after_the_repair(connect, bus, page, observation, follow, id):
     seen: list[str] = []
     stop, mine = threading.Event(), connect()
     thread = threading.Thread(target=follow, args=(mine, seen, stop))
     thread.start()
     try:
-        eventually(lambda: seen == [story.id])
+        eventually(lambda: seen == [observation.id])
         settle(bus)
         add_by_hand(bus, id)
         time.sleep(0.2)
@@ -345,7 +347,7 @@ def test_followers_wait_and_continue_after_the_repair(connect, bus, page, story,
         assert commands(bus) + commands(bus, "xrange") - before < 100  # hundreds in a busy loop
         bus.repair()
         later = [page.add("observation", f"{number}").id for number in range(3)]
-        eventually(lambda: seen == [story.id, *later])
+        eventually(lambda: seen == [observation.id, *later])
     finally:
         stop.set()
         thread.join()
@@ -372,18 +374,18 @@ def test_archiver_stops_before_a_foreign_entry(connect, tmp_path, id):
 
 @pytest.mark.damages_the_log
 @pytest.mark.parametrize("id", IDS.values(), ids=IDS)
-def test_export_stops_before_a_foreign_entry_and_can_be_imported(connect, bus, page, story, id, bus_name):
+def test_export_stops_before_a_foreign_entry_and_can_be_imported(connect, bus, page, observation, id, bus_name):
     settle(bus)
     add_by_hand(bus, id(bus))
     lines = [line_of(event) for event in bus.events()]
     other = connect(bus=f"{bus_name}-copy")
     assert other.import_events(lines) == 1
-    assert other.page("main").list() == [story]
+    assert other.page("main").list() == [observation]
 
 
-def test_as_of_history_and_trace_ignore_foreign_entries(bus, page, story):
+def test_as_of_history_and_trace_ignore_foreign_entries(bus, page, observation):
     end = bus.position()
-    page.link(story.id, "goal")
+    page.link(observation.id, "goal")
     later = page.add("observation", "later")
     page.resolve(later.id)
     add_by_hand(bus, f"{now_ms(bus) + HOUR_MS}-0")
@@ -394,7 +396,7 @@ def test_as_of_history_and_trace_ignore_foreign_entries(bus, page, story):
     bus.repair()
 
 
-def test_entry_older_than_the_clock_still_blocks(bus, page, story):
+def test_entry_older_than_the_clock_still_blocks(bus, page, observation):
     """Otherwise it would lie between events, and two entries would have the same sequence number."""
     settle(bus)
     foreign = add_by_hand(bus, GENERATED)
@@ -404,7 +406,7 @@ def test_entry_older_than_the_clock_still_blocks(bus, page, story):
     bus.repair()
 
 
-def test_pages_on_other_shards_stay_writable(bus, page, story):
+def test_pages_on_other_shards_stay_writable(bus, page, observation):
     add_by_hand(bus, "9999999999999-0")
     other = next(f"p{n}" for n in range(100) if bus.core.log.shard(f"p{n}") != keys_of(bus).shard)
     bus.page(other).add("observation", "x")
@@ -412,7 +414,7 @@ def test_pages_on_other_shards_stay_writable(bus, page, story):
     bus.repair()
 
 
-def test_foreign_entry_is_not_among_the_rejected_events(bus, page, story):
+def test_foreign_entry_is_not_among_the_rejected_events(bus, page, observation):
     add_by_hand(bus, "9999999999999-0", FIELDS["the first of a batch"])
     project(bus)
     assert send(bus, "XLEN", PageKeys(keys_of(bus), "").rejected) == 0
@@ -421,14 +423,14 @@ def test_foreign_entry_is_not_among_the_rejected_events(bus, page, story):
 
 @pytest.mark.anyio
 @pytest.mark.engines(*ALL)
-async def test_async_bus_handles_foreign_entries(engine, bus, page, story):
+async def test_async_bus_handles_foreign_entries(engine, bus, page, observation):
     add_by_hand(bus, "18446744073709551614-5")
     async with AsyncBus.connect(engine.url, bus=bus.core.log.bus, shards=engine.shards, source="tester") as mine:
         theirs, seen, has_both = mine.page("main"), list[str](), asyncio.Event()
         with pytest.raises(LogBlocked):
             await theirs.add("observation", "x")
-        assert await theirs.list() == [story]
-        assert [event.subject async for event in mine.events()] == [story.id]
+        assert await theirs.list() == [observation]
+        assert [event.subject async for event in mine.events()] == [observation.id]
 
         async def follow() -> None:
             async for event in mine.events(follow=True):
@@ -442,11 +444,11 @@ async def test_async_bus_handles_foreign_entries(engine, bus, page, story):
             before = commands(bus) if engine.is_real else 0
             await asyncio.sleep(0.5)
             assert not engine.is_real or commands(bus) - before < 50  # hundreds in a busy loop
-            assert view.list() == [story]
+            assert view.list() == [observation]
             assert [each.stream_id for each in await mine.repair()] == ["18446744073709551614-5"]
             later = await theirs.add("observation", "later")
             async with asyncio.timeout(PATIENCE):
                 await view.wait_for(later.position)
                 await has_both.wait()
             following.cancel()
-        assert seen == [story.id, later.id]
+        assert seen == [observation.id, later.id]

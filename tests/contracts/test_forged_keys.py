@@ -16,32 +16,32 @@ GARBAGE = [b"", b"x", b"|", b"\xff\xfe", b"9" * 400]
 
 @pytest.mark.parametrize("value", GARBAGE)
 def test_next_write_replaces_a_forged_time_of_a_page(bus, page, value):
-    story = page.add("observation", "story")
+    observation = page.add("observation", "story")
     send(bus, "HSET", keys_of(bus).pages, "main", value)
     added = page.add("observation", "plain")
     send(bus, "HSET", keys_of(bus).pages, "main", value)
-    page.update(story.id, content="guarded")
-    assert [each.id for each in page.list()] == [added.id, story.id]
+    page.update(observation.id, content="guarded")
+    assert [each.id for each in page.list()] == [added.id, observation.id]
     assert bus.repair() == []
 
 
 @pytest.mark.parametrize("value", GARBAGE)
 def test_forged_head_is_ignored_by_readers_and_named_by_verify(bus, page, value):
-    story = page.add("observation", "story")
+    observation = page.add("observation", "story")
     project(bus)
-    send(bus, "HSET", keys_of(bus).heads("main"), story.id, value)
+    send(bus, "HSET", keys_of(bus).heads("main"), observation.id, value)
     assert bus.status().open == 1
-    assert page.list() == [story]
+    assert page.list() == [observation]
     assert "head" in [each.kind for each in bus.verify().findings]
     page.add("observation", "beside it")
 
 
 def test_status_ignores_names_that_are_not_utf8(bus, page):
-    story = page.add("observation", "story")
+    observation = page.add("observation", "story")
     send(bus, "HSET", keys_of(bus).pages, b"\xff", "1")
     send(bus, "SADD", bus.core.log.keys(0).subscriptions, b"\xff")
     assert bus.status().open == 1
-    assert [each.id for each in read_everything(bus, page)] == [story.id]
+    assert [each.id for each in read_everything(bus, page)] == [observation.id]
 
 
 def test_rebuild_without_an_origin_is_refused(bus, page, monkeypatch):
@@ -57,12 +57,12 @@ def test_rebuild_without_an_origin_is_refused(bus, page, monkeypatch):
 def test_forged_open_observation_is_ignored(connect, head):
     with connect(max_observations=3) as bus:
         page = bus.page("main")
-        story = page.add("observation", "story")
+        observation = page.add("observation", "story")
         for score in ("1", "inf"):
             send(bus, "ZADD", keys_of(bus).open("main"), score, f"forged {score}")
             if head is not None:
                 send(bus, "HSET", keys_of(bus).heads("main"), f"forged {score}", head)
-        assert page.claim_next().id == story.id
+        assert page.claim_next().id == observation.id
         assert page.claim_next() is None
         added = [page.add("risk_alert", f"{number}").id for number in range(3)]
         assert page.list()[0].id == added[-1]
@@ -70,7 +70,7 @@ def test_forged_open_observation_is_ignored(connect, head):
 
 @pytest.mark.parametrize("head", GARBAGE)
 def test_observation_with_a_forged_head_is_not_found(bus, page, head):
-    story = page.add("observation", "story")
-    send(bus, "HSET", keys_of(bus).heads("main"), story.id, head)
+    observation = page.add("observation", "story")
+    send(bus, "HSET", keys_of(bus).heads("main"), observation.id, head)
     with pytest.raises(NotFound):
-        page.update(story.id, content="x")
+        page.update(observation.id, content="x")

@@ -87,23 +87,23 @@ def document(bus, page, id):
 
 @pytest.mark.damages_the_log
 def test_document_with_a_huge_number_reads_as_damaged(bus, page):
-    story, other = page.add("observation", "story", tags=["t"]), page.add("observation", "other")
-    row = document(bus, page, story.id).removesuffix(b"]")
+    observation, other = page.add("observation", "story", tags=["t"]), page.add("observation", "other")
+    row = document(bus, page, observation.id).removesuffix(b"]")
     start = row.removesuffix(b"}") + b"," if row.endswith(b"}") else row + b",{"  # the start of its details
     row = start + b'"occurrences":1' + b"0" * 4300 + b"}]"
-    replace_document(bus, page, story.id, row)
+    replace_document(bus, page, observation.id, row)
     for _ in range(2):
         newest, damaged = read_everything(bus, page)
         assert newest == other
         assert (damaged.id, damaged.content, damaged.occurrences, damaged.damaged) == (
-            story.id,
+            observation.id,
             "story",
             MAX_SAFE_INTEGER,
             True,
         )
         (finding,) = [each for each in bus.verify().findings if each.kind == "document"]
         assert "cannot be read" in finding.what
-    after = page.update(story.id, content="changed")
+    after = page.update(observation.id, content="changed")
     project(bus)
     assert page.list() == [other, after]
     assert (after.content, after.damaged) == ("changed", True)
@@ -120,10 +120,10 @@ UNREADABLE = [b"", b"{", b"[]", b"\xff\xfe", b"null", b"{}", b'{"id":5}', b"[" *
 @pytest.mark.damages_the_log
 @pytest.mark.parametrize("row", UNREADABLE, ids=repr)
 def test_unreadable_document_is_left_out_until_a_rebuild(bus, page, row):
-    story, other = page.add("observation", "story"), page.add("observation", "other", dedupe_key="k")
-    replace_document(bus, page, story.id, row)
+    observation, other = page.add("observation", "story"), page.add("observation", "other", dedupe_key="k")
+    replace_document(bus, page, observation.id, row)
     assert read_everything(bus, page) == [other]
-    assert page.get(story.id) is None
+    assert page.get(observation.id) is None
     assert any(each.kind == "document" for each in bus.verify().findings)
     page.add("observation", "new")
     bus.rebuild()

@@ -167,10 +167,10 @@ def test_reopening_after_expires_at_uses_the_ttl_of_the_type(page, clock, monkey
             return clock.now
 
     monkeypatch.setattr(execution, "datetime", Turned)
-    story = page.add("observation", "x", expires_at=clock.now + timedelta(hours=2))
-    page.resolve(story.id)
+    observation = page.add("observation", "x", expires_at=clock.now + timedelta(hours=2))
+    page.resolve(observation.id)
     clock.advance("2h")
-    assert page.reopen(story.id).expires_at == clock.now + timedelta(days=7)
+    assert page.reopen(observation.id).expires_at == clock.now + timedelta(days=7)
 
 
 def test_reopening_with_a_ttl_replaces_the_expiry(page, clock):

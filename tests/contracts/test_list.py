@@ -297,12 +297,12 @@ def test_rare_matches_are_found(connect, reading):
 
 
 def test_expired_observation_reads_as_archived(page, clock):
-    story = page.add("observation", "x", ttl="1m")
+    observation = page.add("observation", "x", ttl="1m")
     assert [one.status for one in page.list(status="active")] == ["active"]
     clock.advance("1m")
     assert page.list(status="active") == page.active() == []
     (over,) = page.list(status="archived")
-    assert over == page.get(story.id)
+    assert over == page.get(observation.id)
     assert (over.status_class, over.reason_code, over.version) == ("final", "expired", 1)
 
 

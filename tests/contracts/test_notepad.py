@@ -176,11 +176,11 @@ def test_events_can_be_filtered_by_kinds_of_edits(bus, notepad):
 def test_notepad_is_not_listed_as_an_observation(bus, notepad):
     notepad.write("x")
     page = bus.page("session:s1")
-    story = page.add("observation", "y")
-    assert [each.id for each in page.list()] == [each.id for each in page.active()] == [story.id]
+    observation = page.add("observation", "y")
+    assert [each.id for each in page.list()] == [each.id for each in page.active()] == [observation.id]
     with bus.view("session:s1") as view:
-        assert [each.id for each in view.list()] == [story.id]
-    assert [each.id for each in page.as_of(story.position).list()] == [story.id]
+        assert [each.id for each in view.list()] == [observation.id]
+    assert [each.id for each in page.as_of(observation.position).list()] == [observation.id]
     assert notepad.read() == "x"
 
 
