@@ -208,12 +208,12 @@ def test_invalid_and_future_times_are_refused(bus, page, clock):
 
 def test_position_of_another_bus_is_refused(bus, page):
     one = page.add("observation", "x")
-    place = one.position
-    for unknown in (place._replace(seq=place.seq + 1), place._replace(ms=place.ms + 9999)):
+    position = one.position
+    for unknown in (position._replace(seq=position.seq + 1), position._replace(ms=position.ms + 9999)):
         with pytest.raises(LogRewound, match=r"the log ends at .* of another bus"):
             page.as_of(unknown)
     with pytest.raises(LogRewound, match="has no event at"):
-        page.as_of(place._replace(ms=place.ms - 1))
+        page.as_of(position._replace(ms=position.ms - 1))
     with pytest.raises(InvalidPosition, match=f"is on shard 7; the bus has {bus.core.log.shards}"):
         page.as_of("7/1-1")
     with pytest.raises(InvalidPosition, match=f"a bus with 9 shards, not {bus.core.log.shards}"):
@@ -414,8 +414,8 @@ def test_unreadable_event_marks_the_past_observation_damaged(bus, page, way):
     broken = broken._replace(shard=one.shard)
     page.link(one.id, "goal")
     project(bus)
-    for place in (one.position, broken):
-        assert_reads_as(page.as_of(place), told_again(page, place, place.ms))
+    for position in (one.position, broken):
+        assert_reads_as(page.as_of(position), told_again(page, position, position.ms))
     assert page.as_of(broken).get(one.id).damaged
 
 
@@ -472,8 +472,10 @@ def test_idle_projector_writes_snapshots_of_open_observations(bus, page, monkeyp
     projector.start()
     eventually(lambda: stored_snapshots(page, snapshots.OPEN_ENDING) == 1)
     keys = keys_of(bus, page.name)
-    place, opened = bus.converse(snapshots.nearest_open(keys, PageKeys(keys, page.name), page.get(kept[0].id).position))
-    assert (place.seq, sorted(contents(opened))) == (6, ["1", "2", "3", "4"])
+    position, opened = bus.converse(
+        snapshots.nearest_open(keys, PageKeys(keys, page.name), page.get(kept[0].id).position)
+    )
+    assert (position.seq, sorted(contents(opened))) == (6, ["1", "2", "3", "4"])
 
 
 def test_snapshot_is_abandoned_when_folding_continues(bus, page, monkeypatch):

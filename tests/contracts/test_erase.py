@@ -124,7 +124,7 @@ def test_erase_changes_nothing_else(bus: Bus, page: Page, is_folded: bool) -> No
     tombstone = page.erase(id, reason="asked for")
     assert _all(bus) == before
     left = {entry[0] for shard in range(bus.core.log.shards) for entry in entries(bus, shard)}
-    assert logged - left == {place.encode() for place in tombstone.positions}
+    assert logged - left == {position.encode() for position in tombstone.positions}
     assert left - logged == {tombstone.position.stream_id.encode()}
     assert bus.verify().findings == []
     bus.rebuild()
@@ -154,7 +154,7 @@ def test_readers_skip_erased_events(bus: Bus, page: Page, connect: Callable[...,
     id = add_secret(page)
     project(bus)
     everything = [event for event in bus.events() if event.subject != id]
-    erased_position = list(bus.events())[-3].position  # the position of an event to be erased
+    erased_position = list(bus.events())[-3].position
     gone = page.history(id)[1].position
     with bus.view() as view, bus.subscribe("old") as deliveries:
         next(deliveries).ack()
@@ -172,9 +172,9 @@ def test_readers_skip_erased_events(bus: Bus, page: Page, connect: Callable[...,
     rest = [event.id for event in bus.events()]
     assert rest == [event.id for event in everything] + [tombstone.id]
     assert [event.id for event in bus.events(pages=["main"])] == rest
-    for place in (gone, erased_position):
-        after = [event.id for event in bus.events(place)]
-        assert after == [event.id for event in [*everything, tombstone] if event.position > place]
+    for position in (gone, erased_position):
+        after = [event.id for event in bus.events(position)]
+        assert after == [event.id for event in [*everything, tombstone] if event.position > position]
     with connect().view() as fresh:
         assert fresh.list(limit=None) == page.list(limit=None)
     with bus.subscribe("new") as deliveries:
@@ -382,13 +382,13 @@ def test_as_of_omits_erased_observations(bus: Bus, page: Page, monkeypatch: pyte
     monkeypatch.setattr("scratchbus.readmodel.snapshots.EVENTS_PER_DOCUMENT", 0)
     first = page.add("observation", "at the beginning")
     id = add_secret(page)
-    places = [event.position for event in bus.events()]
-    before = {place: {one.id: one for one in page.as_of(place).list(limit=None)} for place in places}
+    positions = [event.position for event in bus.events()]
+    before = {position: {one.id: one for one in page.as_of(position).list(limit=None)} for position in positions}
     page.erase(id, reason="asked for")
     page.erase(first.id, reason="asked for")
-    for place in places:
-        now = {one.id: one for one in page.as_of(place).list(limit=None)}
-        assert now == {key: one for key, one in before[place].items() if key not in (id, first.id)}
+    for position in positions:
+        now = {one.id: one for one in page.as_of(position).list(limit=None)}
+        assert now == {key: one for key, one in before[position].items() if key not in (id, first.id)}
     assert keys_with(bus, SECRET) == []
     assert bus.verify().findings == []
 
