@@ -176,12 +176,14 @@ FILTERS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.engines("memory")
 def test_a_bad_filter_is_refused(page):
     for filters, says in FILTERS:
         with case(filters), pytest.raises(InvalidField, match=says):
             page.list(**filters)
 
 
+@pytest.mark.engines("memory")
 @pytest.mark.parametrize(
     ("filters", "error", "says"),
     [
@@ -269,6 +271,7 @@ def test_bad_batch_item_is_refused_without_an_event(bus, page):
     assert log_length(bus) == 0
 
 
+@pytest.mark.engines("memory")
 @pytest.mark.parametrize("id", ["", "x", None, 5, "01ARZ3NDEKTSV4RRFFQ69G5FA", "01ARZ3NDEKTSV4RRFFQ69G5FAU!", "ü" * 26])
 def test_a_bad_id_is_refused_everywhere(bus, page, id):
     for call in (
@@ -286,6 +289,7 @@ def test_a_bad_id_is_refused_everywhere(bus, page, id):
     assert log_length(bus) == 0
 
 
+@pytest.mark.engines("memory")
 @pytest.mark.parametrize("field", ["pages", "types", "kinds"])
 def test_empty_filter_is_refused_at_once(bus, page, field):
     asking = [lambda: next(bus.events(**{field: []})), lambda: bus.subscribe("mailer", **{field: []})]
@@ -298,6 +302,7 @@ def test_empty_filter_is_refused_at_once(bus, page, field):
             ask()
 
 
+@pytest.mark.engines("memory")
 @pytest.mark.parametrize("name", ["", "two words", "x" * 129, "ä", "a\n", "a#b", "{a}", None])
 def test_a_bad_page_name_is_refused(bus, name):
     with pytest.raises(InvalidName, match="is not a page name; use 1–128 letters"):
@@ -310,6 +315,7 @@ def test_a_bad_bus_name_is_refused(engine_url, name):
         Bus.connect(engine_url, bus=name)
 
 
+@pytest.mark.engines("memory")
 @pytest.mark.parametrize("by", ["", "two words", 5])
 def test_bad_claimant_name_is_refused(bus, page, by):
     observation = page.add("observation", "x")
@@ -319,6 +325,7 @@ def test_bad_claimant_name_is_refused(bus, page, by):
     assert log_length(bus) == 1
 
 
+@pytest.mark.engines("memory")
 @pytest.mark.parametrize("action", ["", " ", "x" * 257, "a\nb", None, 5])
 def test_a_bad_action_is_refused(bus, page, action):
     observation = page.add("observation", "x")

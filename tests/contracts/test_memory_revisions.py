@@ -79,6 +79,7 @@ def test_revision_0_requires_an_empty_text(text):
     assert text.read() == "c"
 
 
+@pytest.mark.engines("memory")
 @pytest.mark.parametrize("revision", [-1, "1", True, 1.5])
 def test_bad_revision_is_refused(text, todo, revision):
     for write in (lambda: text.write("x", revision=revision), lambda: todo.write([], revision=revision)):

@@ -490,6 +490,7 @@ def test_a_webhook_needs_a_secret(bus):
     assert bus.subscriptions() == []
 
 
+@pytest.mark.engines("memory")
 @pytest.mark.parametrize(
     "url",
     [
@@ -508,12 +509,14 @@ def test_an_invalid_url_is_refused(bus, url):
         bus.declare_subscription("router", url=url, secret=new_webhook_secret())
 
 
+@pytest.mark.engines("memory")
 @pytest.mark.parametrize("secret", ["secret", "whsec_", "whsec_c2hvcnQ=", "whsec_" + "=" * 40, 7])
 def test_an_invalid_secret_is_refused(bus, secret):
     with pytest.raises(InvalidField):
         bus.declare_subscription("router", url="https://example.com", secret=secret)
 
 
+@pytest.mark.engines("memory")
 def test_bad_arguments_are_refused(declared, page):
     fill(page, 1)
     for maximum in (0, 1001):

@@ -272,6 +272,7 @@ def test_postponing_a_reminder_moves_it(bus, page, clock):
 # -- refusals -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.engines("memory")
 def test_invalid_moves_are_refused(bus, page, clock, one):
     soon = later(clock, 60)
     hourly = page.add("observation", "hourly", every="1h", expires_at=later(clock, 7200))

@@ -408,6 +408,7 @@ def test_an_event_id_used_on_another_page_is_refused(connect):
         pages[1].add("observation", "x", event_id="once")
 
 
+@pytest.mark.engines("memory")
 def test_an_invalid_event_id_is_refused(bus, page):
     for write, _, id, _ in each_write(page):
         length = log_length(bus)

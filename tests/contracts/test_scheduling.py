@@ -94,6 +94,7 @@ def test_a_scheduled_observation_is_not_displaced(connect, clock):
     assert (page.get(kept.id).status, page.get(first.id).status) == ("active", "archived")
 
 
+@pytest.mark.engines("memory")
 def test_invalid_schedules_are_refused(bus, page, clock):
     length, soon = log_length(bus), later(clock, 60)
     wrong = (
