@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import tempfile
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
@@ -99,15 +100,12 @@ class FactIndex:
         with tempfile.TemporaryDirectory(prefix="scratchbus-", ignore_cleanup_errors=True) as directory:
             file = os.path.join(directory, "facts.sqlite")
             self._db = sqlite3.connect(file, check_same_thread=False, isolation_level=None)
+            weakref.finalize(self, self._db.close).atexit = False
             exclusive = "locking_mode = EXCLUSIVE", "journal_mode = OFF", "synchronous = OFF"
             for pragma in (*exclusive, f"cache_size = -{_CACHE_KB}"):
                 self._write(f"PRAGMA {pragma}")
             for statement in _TABLES.split(";"):
                 self._write(statement)
-
-    def __del__(self) -> None:
-        if "_db" in vars(self):
-            self._db.close()
 
     def __len__(self) -> int:
         return self._count

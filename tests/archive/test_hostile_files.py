@@ -12,7 +12,6 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from backports import zstd
 
 from scratchbus import Bus
 from scratchbus.archive.archive_check import verify
@@ -20,6 +19,7 @@ from scratchbus.archive.archiver import archive_bus
 from scratchbus.archive.manifest import END, Block, Manifest, SegmentFiles, StoredFile
 from scratchbus.archive.stores import open_store
 from scratchbus.errors import ArchiveDamaged, ScratchbusError
+from scratchbus.eventlog.compression import zstd
 
 pytestmark = pytest.mark.real
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from backports import zstd
 
 from scratchbus import Bus
 from scratchbus.archive.archive_check import verify
@@ -21,6 +20,7 @@ from scratchbus.archive.manifest import FORMAT, Manifest, SegmentFiles, StoredFi
 from scratchbus.archive.segment import index_of
 from scratchbus.archive.stores import Store, open_store
 from scratchbus.errors import ArchiveDamaged
+from scratchbus.eventlog.compression import zstd
 
 pytestmark = pytest.mark.real
 

@@ -8,11 +8,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import redis
-from backports import zstd
 
 from scratchbus import Bus
 from scratchbus.archive.archiver import archive_bus
 from scratchbus.archive.blocks import LEVEL
+from scratchbus.eventlog.compression import zstd
 from tests.benchmarks.measure import Side, interleave
 from tests.benchmarks.rows import Floor, Row, rates
 from tests.benchmarks.stage import ROOM, Sizes, Stage, catch_up, fill

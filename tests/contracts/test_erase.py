@@ -8,7 +8,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from backports import zstd
 
 from scratchbus import Bus, NewObservation, Page, because
 from scratchbus.archive.archive_check import verify
@@ -29,6 +28,7 @@ from scratchbus.errors import (
 from scratchbus.eventlog.append import append
 from scratchbus.eventlog.bus_log import Log
 from scratchbus.eventlog.checkpoint import read_checkpoint
+from scratchbus.eventlog.compression import zstd
 from scratchbus.eventlog.gaps import count_all_erased
 from scratchbus.eventlog.keys import PageKeys
 from scratchbus.eventlog.raw_entries import entry_fields

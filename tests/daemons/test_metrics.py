@@ -215,7 +215,8 @@ def asked(url):
         with urlopen(url, timeout=10) as reply:  # noqa: S310  # http, on loopback
             return reply.status, json.load(reply)
     except HTTPError as problem:
-        return problem.code, json.load(problem)
+        with problem:
+            return problem.code, json.load(problem)
 
 
 @pytest.mark.parametrize("name", HELP)

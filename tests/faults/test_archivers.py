@@ -9,13 +9,13 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
-from backports import zstd
 
 from scratchbus import Bus
 from scratchbus.archive.archive_check import verify
 from scratchbus.archive.stores import open_store
 from scratchbus.domain.events import Added
 from scratchbus.eventlog.below_floor import read_floor
+from scratchbus.eventlog.compression import zstd
 from tests.faults import archivers, workers
 from tests.faults.processes import Crew, kill
 from tests.faults.servers import DURABLE, Server

@@ -93,7 +93,8 @@ def refusal(url: str, token: str | None, body: bytes | None = None, **headers: s
         with urllib.request.urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310  # the same
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as problem:
-        return problem.code, problem.read().decode()
+        with problem:
+            return problem.code, problem.read().decode()
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])

@@ -6,11 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from backports import zstd
-
 from scratchbus.archive.archive_reader import Archive
 from scratchbus.archive.catalog import SegmentCatalog
 from scratchbus.archive.stores import DirectoryStore
+from scratchbus.eventlog.compression import zstd
 from tests.faults.history.logbook import Entry
 
 TERMS: dict[str, Any] = {"retain": "3s", "retain_events": 100, "archive_segment": 100}
