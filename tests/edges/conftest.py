@@ -1,4 +1,4 @@
-"""The command line as it is used: as processes, and called here where a process would only cost time."""
+"""The command line for tests: called in this process, or run in a process of its own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Result(NamedTuple):
-    """What a command did."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -45,7 +45,7 @@ class Result(NamedTuple):
 
 
 class Running:
-    """A command that goes on, and what it prints; on a terminal of its own where one is asked for."""
+    """A running command and its output so far."""
 
     def __init__(self, process: subprocess.Popen[bytes], output: int) -> None:
         self.process = process
@@ -53,19 +53,19 @@ class Running:
         self.seen = b""
 
     def wait_for(self, text: str, within: float = PATIENCE) -> None:
-        """Return once the command has printed this; fail when it does not in time."""
+        """Wait until the command has printed this text; fail after the deadline."""
         self._read_until(lambda: text.encode() in self.seen, f"{text!r}", within)
 
     def interrupt(self, with_signal: signal.Signals = signal.SIGINT) -> int:
-        """Send a signal and return the exit code, once all that it printed is read."""
+        """Send a signal, read the rest of the output and return the exit code."""
         self.process.send_signal(with_signal)
         code: list[int | None] = [None]
 
-        def is_over() -> bool:
+        def has_ended() -> bool:
             code[0] = self.process.poll()
             return code[0] is not None
 
-        self._read_until(is_over, "the end", PATIENCE)
+        self._read_until(has_ended, "end", PATIENCE)
         self._read_rest()
         assert code[0] is not None
         return code[0]
@@ -73,7 +73,7 @@ class Running:
     def _read_until(self, condition: Callable[[], bool], what: str, within: float) -> None:
         deadline = time.monotonic() + within
         while not condition():
-            assert time.monotonic() < deadline, f"not within {within} s: {what}; there was {self.seen.decode()}"
+            assert time.monotonic() < deadline, f"no {what} within {within} s; the output is {self.seen.decode()}"
             if select.select([self._output], [], [], 0.02)[0]:
                 try:
                     self.seen += os.read(self._output, 65536)
@@ -81,14 +81,14 @@ class Running:
                     time.sleep(0.01)
 
     def _read_rest(self) -> None:
-        """Read what it printed just before it ended."""
+        """Read the last output of a command that has ended."""
         with suppress(OSError):  # the terminal's other end is closed
             while select.select([self._output], [], [], 0)[0] and (data := os.read(self._output, 65536)):
                 self.seen += data
 
 
 class Cli:
-    """The command line on an engine and page of the test's own."""
+    """The command line on a page of the test's own."""
 
     def __init__(self, page: str, capture: pytest.CaptureFixture[str]) -> None:
         self.page = page
@@ -99,13 +99,13 @@ class Cli:
         return self.anywhere("--page", self.page, *arguments)
 
     def anywhere(self, *arguments: str) -> Result:
-        """Run a command in this process, on the page that it is on by itself."""
+        """Run a command in this process, without naming a page."""
         self._capture.readouterr()
         code = main(arguments)
         return Result(code, *self._capture.readouterr())
 
     def json(self, *arguments: str) -> Result:
-        """Run a command in this process that prints JSON, and succeeds."""
+        """Run a command with --json in this process; it must succeed."""
         done = self(*arguments, "--json")
         assert done.code == 0, done.err
         return done
@@ -131,7 +131,7 @@ class Cli:
 
     @contextmanager
     def start(self, *arguments: str, terminal: bool = False, program: Sequence[str] = PROGRAM) -> Iterator[Running]:
-        """Start a command that goes on; what is left of it at the end is killed."""
+        """Start a command, on a terminal of its own if asked to; kill it at the end."""
         reader, writer = pty.openpty() if terminal else os.pipe()
         process = subprocess.Popen(
             [*program, "--page", self.page, *arguments],
@@ -153,7 +153,7 @@ class Cli:
 
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Have one embedded engine for all tests of the command line."""
+    """The directory of one embedded engine for all tests of the command line."""
     directory = tmp_path_factory.mktemp("cli")
     yield directory
     server.stop(directory)

@@ -1,4 +1,4 @@
-"""The archive of the log on the command line, and `archive ID`, which is about observations."""
+"""The archive of the log on the command line, and `archive ID`, which archives observations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An archive that the settings name; all but the last three events go there."""
+    """The archive of the settings, which gets all but the last three events."""
     directory = tmp_path / "archive"
     monkeypatch.setenv("SCRATCHBUS_ARCHIVE_URL", str(directory))
     monkeypatch.setenv("SCRATCHBUS_RETAIN", "1ms")
@@ -25,7 +25,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return directory
 
 
-def test_with_ids_it_puts_observations_away(cli: Cli):
+def test_archive_with_ids_archives_observations(cli: Cli):
     first, second = cli.add("one"), cli.add("two")
     assert cli("archive", first, second[-8:], "--reason", "run").code == 0
     assert cli("archive", "--reason", "done", cli.add("three")).code == 0
@@ -36,7 +36,7 @@ def test_with_ids_it_puts_observations_away(cli: Cli):
     assert cli("archive").code == 2
 
 
-def test_the_archive_of_the_log_has_a_command_of_its_own_and_its_former_one(cli: Cli, directory: Path):
+def test_log_archive_has_its_own_command_and_its_former_one(cli: Cli, directory: Path):
     assert all(word in cli("log-archive", "--help").out for word in ("run", "list", "verify"))
     for command in ("run", "list", "ls"):
         assert cli("log-archive", command).code == 0
@@ -45,7 +45,7 @@ def test_the_archive_of_the_log_has_a_command_of_its_own_and_its_former_one(cli:
         assert cli("archive", "--json", former).code == 0
 
 
-def test_what_is_old_is_moved_listed_and_verified(cli: Cli, directory: Path):
+def test_old_events_are_archived_listed_and_verified(cli: Cli, directory: Path):
     for number in range(10):
         cli.add(f"{number}")
     done = cli.json("archive", "run").document
@@ -67,7 +67,7 @@ def test_what_is_old_is_moved_listed_and_verified(cli: Cli, directory: Path):
     assert cli("archive", "run").out.startswith("archived 4 events in 1 segment; 4 events left the log")
 
 
-def test_what_is_wrong_is_said_line_by_line_and_it_exits_with_1(cli: Cli, directory: Path):
+def test_archive_verify_lists_problems_and_exits_with_1(cli: Cli, directory: Path):
     for number in range(10):
         cli.add(f"{number}")
     cli("archive", "run")
@@ -82,7 +82,7 @@ def test_what_is_wrong_is_said_line_by_line_and_it_exits_with_1(cli: Cli, direct
     assert len(json.loads(shown.out)["problems"]) == 1
 
 
-def test_without_an_archive_it_says_what_to_set(cli: Cli, tmp_path: Path):
+def test_archive_commands_without_a_url_name_the_setting(cli: Cli, tmp_path: Path):
     for command in ("run", "ls", "verify"):
         done = cli("archive", command)
         assert done.code == 5
@@ -92,7 +92,7 @@ def test_without_an_archive_it_says_what_to_set(cli: Cli, tmp_path: Path):
     assert cli("archive", "ls", "/proc/self/mem/x").code in (0, 6)
 
 
-def test_an_archive_that_cannot_be_written_is_unavailable(cli: Cli, directory: Path):
+def test_an_unwritable_archive_is_an_error_and_keeps_the_log(cli: Cli, directory: Path):
     for number in range(10):
         cli.add(f"{number}")
     directory.write_text("a file is in the way")
@@ -103,13 +103,13 @@ def test_an_archive_that_cannot_be_written_is_unavailable(cli: Cli, directory: P
         assert log_length(bus) == 10
 
 
-def test_without_an_archive_nothing_is_called_sound(cli: Cli, tmp_path: Path):
+def test_verifying_a_missing_archive_is_an_error(cli: Cli, tmp_path: Path):
     done = cli("archive", "verify", str(tmp_path / "nothing"))
     assert done.code == 3
     assert f"There is no archive at {tmp_path / 'nothing'}" in done.err
 
 
-def test_what_is_wrong_with_the_archive_is_a_finding_of_verify(cli: Cli, directory: Path):
+def test_verify_reports_a_damaged_archive(cli: Cli, directory: Path):
     for number in range(10):
         cli.add(f"{number}")
     cli("archive", "run")

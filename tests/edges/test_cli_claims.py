@@ -1,4 +1,4 @@
-"""Claims on the command line, where each command is a process: they belong to a name and a terminal session."""
+"""Claims on the command line belong to a name and a terminal session, as each command is a process."""
 
 import os
 import stat
@@ -11,8 +11,8 @@ from tests.edges.conftest import PROGRAM, ROOT, Cli
 from tests.waiting import PATIENCE
 
 
-def elsewhere(cli: Cli, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in a session of its own, as another terminal would."""
+def on_another_terminal(cli: Cli, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in its own session, as on another terminal."""
     return subprocess.run(
         [*PROGRAM, "--page", cli.page, *arguments], cwd=ROOT, env=dict(os.environ), capture_output=True, text=True,
         start_new_session=True, timeout=PATIENCE, check=False,
@@ -28,7 +28,7 @@ CLAIMS = {
 
 
 @pytest.mark.parametrize(("claimed", "closed"), CLAIMS.values(), ids=CLAIMS)
-def test_claim_holds_for_the_next_command_of_the_terminal(cli: Cli, claimed: tuple[str, ...], closed: tuple[str, ...]):
+def test_a_claim_holds_across_the_commands_of_a_terminal(cli: Cli, claimed: tuple[str, ...], closed: tuple[str, ...]):
     id = cli.add()
     fence = cli.json("claim", id, *claimed).document["fence"]
     assert cli("update", id, "--content", "mine", "--fence", str(fence), *closed).code == 0
@@ -36,25 +36,25 @@ def test_claim_holds_for_the_next_command_of_the_terminal(cli: Cli, claimed: tup
     assert done.code == 0, done.err
 
 
-def test_claim_that_was_taken_for_being_next_holds_too(cli: Cli):
+def test_a_claim_by_claim_next_holds_across_commands(cli: Cli):
     id = cli.add()
     assert cli("claim-next", "--by", "executor-1").code == 0
     assert cli("resolve", id, "--fence", "1").code == 0
 
 
-def test_fence_of_another_terminal_is_refused(cli: Cli):
+def test_a_fence_from_another_terminal_is_refused(cli: Cli):
     id = cli.add()
     assert cli("claim", id, "--by", "executor-1").code == 0
     for who in ((), ("--source", "executor-1"), ("--source", "intruder")):
-        refused = elsewhere(cli, "resolve", id, "--fence", "1", *who)
+        refused = on_another_terminal(cli, "resolve", id, "--fence", "1", *who)
         assert refused.returncode == 4, refused.stdout
         assert "is claimed by executor-1 until" in refused.stderr
         assert "pass" not in refused.stderr
-    assert elsewhere(cli, "release", id, "--by", "executor-1", "--fence", "1").returncode == 4
-    assert elsewhere(cli, "claim", id, "--by", "executor-1", "--fence", "1").returncode == 4
+    assert on_another_terminal(cli, "release", id, "--by", "executor-1", "--fence", "1").returncode == 4
+    assert on_another_terminal(cli, "claim", id, "--by", "executor-1", "--fence", "1").returncode == 4
 
 
-def test_fence_of_another_source_is_refused(cli: Cli):
+def test_a_fence_from_another_source_is_refused(cli: Cli):
     id = cli.add()
     assert cli("claim", id, "--by", "executor-1").code == 0
     assert cli("resolve", id, "--fence", "1", "--source", "intruder").code == 4
@@ -62,31 +62,27 @@ def test_fence_of_another_source_is_refused(cli: Cli):
 
 
 @pytest.mark.parametrize("way", ["option", "environment"])
-def test_another_terminal_takes_a_claim_over_by_naming_its_instance(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch, way: str
-):
+def test_terminals_that_name_the_same_instance_share_a_claim(cli: Cli, monkeypatch: pytest.MonkeyPatch, way: str):
     id = cli.add()
     named: tuple[str, ...] = ("--instance", "desk-7")
     if way == "environment":
         monkeypatch.setenv("SCRATCHBUS_INSTANCE", "desk-7")
         named = ()
     assert cli("claim", id, "--by", "executor-1", *named).code == 0
-    assert elsewhere(cli, "resolve", id, "--fence", "1", "--instance", "desk-8").returncode == 4
-    assert elsewhere(cli, "release", id, "--by", "executor-1", *named).returncode == 0
+    assert on_another_terminal(cli, "resolve", id, "--fence", "1", "--instance", "desk-8").returncode == 4
+    assert on_another_terminal(cli, "release", id, "--by", "executor-1", *named).returncode == 0
 
 
-def test_nobody_can_guess_the_instance_of_a_terminal(cli: Cli):
+def test_the_instance_of_a_terminal_cannot_be_guessed(cli: Cli):
     id = cli.add()
     assert cli("claim", id, "--by", "executor-1").code == 0
     known = f"{os.uname().nodename} user {os.getuid()} session {os.getsid(0)}"
     for guess in (known, f"None {known}", f" {known}"):
-        refused = elsewhere(cli, "resolve", id, "--fence", "1", "--source", "executor-1", "--instance", guess)
+        refused = on_another_terminal(cli, "resolve", id, "--fence", "1", "--source", "executor-1", "--instance", guess)
         assert refused.returncode == 4, refused.stdout
 
 
-def test_a_user_with_another_home_does_not_hold_the_claims_of_a_terminal(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
+def test_a_user_with_another_home_does_not_hold_the_claims(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     id = cli.add()
     assert cli("claim", id, "--by", "executor-1").code == 0
     with monkeypatch.context() as other:
@@ -95,7 +91,7 @@ def test_a_user_with_another_home_does_not_hold_the_claims_of_a_terminal(
     assert cli("resolve", id, "--fence", "1").code == 0
 
 
-def test_the_key_of_a_terminal_is_for_its_user_alone(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_only_its_user_can_read_the_key_of_a_terminal(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     home = tmp_path / "home"
     monkeypatch.setenv("SCRATCHBUS_HOME", str(home))
     assert cli("active").code == 0
@@ -109,15 +105,13 @@ def test_the_key_of_a_terminal_is_for_its_user_alone(cli: Cli, monkeypatch: pyte
     assert key.read_text() != first
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     key.unlink()
-    key.symlink_to(tmp_path / "elsewhere")
+    key.symlink_to(tmp_path / "target")
     assert cli("active").code == 0
     assert not key.is_symlink()
     assert [each.name for each in home.iterdir()] == [key.name]
 
 
-def test_the_key_of_a_terminal_is_kept_without_hard_links_too(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
+def test_the_key_of_a_terminal_is_stored_without_hard_links(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     def refuse(*_: object) -> None:
         raise PermissionError("this file system has none")
 
@@ -130,9 +124,7 @@ def test_the_key_of_a_terminal_is_kept_without_hard_links_too(
     assert (key.read_text(), stat.S_IMODE(key.stat().st_mode)) == (first, 0o600)
 
 
-def test_without_a_place_for_a_key_each_command_is_on_its_own(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
+def test_without_a_stored_key_a_claim_ends_with_its_command(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     (tmp_path / "file").touch()
     monkeypatch.setenv("SCRATCHBUS_HOME", str(tmp_path / "file" / "home"))
     id = cli.add()
@@ -143,27 +135,27 @@ def test_without_a_place_for_a_key_each_command_is_on_its_own(
     assert cli("resolve", id, "--fence", "1", "--source", "executor-1", "--instance", "desk-7").code == 0
 
 
-def test_claim_next_never_takes_what_this_terminal_holds(cli: Cli):
+def test_claim_next_skips_observations_that_the_terminal_holds(cli: Cli):
     cli.add()
     assert cli("claim-next", "--by", "executor-1").code == 0
     assert cli("claim-next", "--by", "executor-1").code == 3
 
 
-def test_what_the_holder_closes_is_recorded_as_his(cli: Cli):
+def test_a_resolve_by_fence_is_recorded_under_the_claim_holder(cli: Cli):
     id = cli.add()
     cli("claim", id, "--by", "executor-1")
     cli("resolve", id, "--fence", "1")
     assert cli.json("history", id).documents[-1]["by"] == "executor-1"
 
 
-def test_release_without_a_fence_is_for_the_terminal_that_claimed(cli: Cli):
+def test_only_the_claiming_terminal_releases_without_a_fence(cli: Cli):
     id = cli.add()
     cli("claim", id, "--by", "executor-1")
-    assert elsewhere(cli, "release", id, "--by", "executor-1").returncode == 4
+    assert on_another_terminal(cli, "release", id, "--by", "executor-1").returncode == 4
     assert cli("release", id, "--by", "executor-1").code == 0
 
 
-def test_bad_instance_is_refused(cli: Cli):
+def test_an_invalid_instance_is_refused(cli: Cli):
     refused = cli("claim", "8F3K2M9Q", "--by", "me", "--instance", "a\nb")
     assert refused.code == 5
     assert "instance" in refused.err

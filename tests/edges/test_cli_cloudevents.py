@@ -1,4 +1,4 @@
-"""CloudEvents on the command line: out as the official SDK reads them, and in, each once."""
+"""CloudEvents on the command line: exported for the official SDK, imported without duplicates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scratchbus.daemon import INVALID_INPUT, NOT_FOUND, USAGE
 TRACE = f"00-{7:032x}-{9:016x}-01"
 
 
-def made(id: str = "1", data: Any = None, **attributes: Any) -> str:
+def cloud_event(id: str = "1", data: Any = None, **attributes: Any) -> str:
     """Return a CloudEvent as the official SDK writes it."""
     given = {"id": id, "source": "https://ci.example/builds", "type": "example.build.failed", **attributes}
     if not isinstance(data, str | bytes | None):
@@ -30,7 +30,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "events.json"
 
 
-def test_the_log_is_read_by_the_official_sdk(cli):
+def test_the_official_sdk_reads_the_exported_log(cli):
     id = cli.add("The build is red", "--tag", "ci", type="risk_alert")
     cli("resolve", id, "--source", "test")
     lines = cli("tail", "--format", "cloudevents").out.splitlines()
@@ -44,9 +44,13 @@ def test_the_log_is_read_by_the_official_sdk(cli):
     assert first.get_extension("page") == cli.page
 
 
-def test_cloud_events_become_observations_once(cli, file):
-    file.write_text("\n".join([made("1", {"content": "Build 7 failed", "branch": "main"}, traceparent=TRACE),
-                               made("2", {"branch": "main"}, subject="build/8"), made("3", "plain text")]))  # fmt: skip
+def test_cloud_events_are_imported_as_observations_once(cli, file):
+    given = [
+        cloud_event("1", {"content": "Build 7 failed", "branch": "main"}, traceparent=TRACE),
+        cloud_event("2", {"branch": "main"}, subject="build/8"),
+        cloud_event("3", "plain text"),
+    ]
+    file.write_text("\n".join(given))
     done = cli.json("import", str(file), "--format", "cloudevents", "--type", "risk_alert")
     assert done.document == {"observations": 3, "events": 3}
     again = cli.json("import", str(file), "--format", "cloudevents", "--type", "risk_alert")
@@ -62,17 +66,19 @@ def test_cloud_events_become_observations_once(cli, file):
     assert cli.json("history", first["id"]).document["traceparent"] == TRACE
 
 
-def test_a_list_and_a_single_one_are_read_and_so_are_bytes(cli, file):
-    file.write_text(f"[{made('a', 'x')}, {made('b')}]")
+def test_lists_single_events_and_base64_data_are_imported(cli, file):
+    file.write_text(f"[{cloud_event('a', 'x')}, {cloud_event('b')}]")
     assert cli.json("import", str(file), "--format", "cloudevents").document["observations"] == 2
-    file.write_text(json.dumps({**json.loads(made("c")), "data_base64": base64.b64encode("Grün".encode()).decode()}))
+    file.write_text(
+        json.dumps({**json.loads(cloud_event("c")), "data_base64": base64.b64encode("Grün".encode()).decode()})
+    )
     assert cli.json("import", str(file), "--format", "cloudevents").document["observations"] == 1
     assert {each["content"] for each in cli.json("list").documents} == {"x", "example.build.failed", "Grün"}
-    file.write_text(made("c", "another", source="urn:elsewhere"))  # an id is one of its source
+    file.write_text(cloud_event("c", "another", source="urn:elsewhere"))  # ids are unique per source
     assert cli.json("import", str(file), "--format", "cloudevents").document["observations"] == 1
 
 
-def test_what_another_bus_added_keeps_its_type_and_fields(cli, file):
+def test_observations_from_another_bus_keep_their_fields(cli, file):
     id = cli.add("Disk is full", "--tag", "disk", "--context", "host=a", "--confidence", "0.7", type="risk_alert")
     cli("resolve", id, "--source", "test")
     file.write_text(cli("tail", "--format", "cloudevents").out)
@@ -96,8 +102,8 @@ def test_what_another_bus_added_keeps_its_type_and_fields(cli, file):
         (b"\xff", "not UTF-8"),
     ],
 )
-def test_what_is_no_cloud_event_is_refused_and_nothing_written(cli, file, text, says):
-    good = made("good").encode() + b"\n" if isinstance(text, str) and text.startswith('{"spec') else b""
+def test_an_invalid_cloud_event_is_refused_and_nothing_written(cli, file, text, says):
+    good = cloud_event("good").encode() + b"\n" if isinstance(text, str) and text.startswith('{"spec') else b""
     file.write_bytes(good + (text if isinstance(text, bytes) else text.encode()))
     done = cli("import", str(file), "--format", "cloudevents")
     assert done.code == INVALID_INPUT
@@ -105,16 +111,16 @@ def test_what_is_no_cloud_event_is_refused_and_nothing_written(cli, file, text, 
     assert cli("list").out == ""
 
 
-def test_an_unknown_type_or_trace_context_is_noticed_in_time(cli, file):
+def test_an_unknown_type_is_refused_but_not_a_bad_traceparent(cli, file):
     theirs = {"type": "ticket", "content": "x", "by": "theirs"}
-    file.write_text(f"{made('known', 'x')}\n{made('unknown', theirs, type='scratchbus.added')}")
+    file.write_text(f"{cloud_event('known', 'x')}\n{cloud_event('unknown', theirs, type='scratchbus.added')}")
     done = cli("import", str(file), "--format", "cloudevents")
     assert (done.code, "unknown observation type 'ticket'" in done.err, cli("list").out) == (INVALID_INPUT, True, "")
-    file.write_text(json.dumps({**json.loads(made("untraced", "x")), "traceparent": "00-none"}))
+    file.write_text(json.dumps({**json.loads(cloud_event("untraced", "x")), "traceparent": "00-none"}))
     assert cli.json("import", str(file), "--format", "cloudevents").document["observations"] == 1
 
 
-def test_the_options_fit_together(cli, file):
-    file.write_text(made())
+def test_import_refuses_invalid_type_options(cli, file):
+    file.write_text(cloud_event())
     assert cli("import", str(file), "--type", "risk_alert").code == USAGE
     assert cli("import", str(file), "--format", "cloudevents", "--type", "nonesuch").code in (INVALID_INPUT, NOT_FOUND)

@@ -1,4 +1,4 @@
-"""What each command does, by the JSON it prints."""
+"""The effect of each command, by its JSON output."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ types:
 """
 
 
-def test_what_blocks_and_what_is_scheduled_is_not_ready(cli: Cli):
+def test_blocked_and_scheduled_observations_are_not_ready(cli: Cli):
     wall = cli.add()
     roof = cli.json("add", "risk_alert", "Roof", "--source", "me", "--blocked-by", wall[-8:]).document
     later = cli.json("add", "risk_alert", "Later", "--source", "me", "--not-before", "10m").document
@@ -40,25 +40,25 @@ def test_what_blocks_and_what_is_scheduled_is_not_ready(cli: Cli):
     assert [each["id"] for each in cli.json("ready", "--limit", "1").documents] == [roof["id"]]
 
 
-def test_what_is_scheduled_recurs_or_is_a_reminder_is_moved(cli: Cli):
-    def moved(id: str, *options: str):
+def test_update_changes_start_times_recurrences_and_reminders(cli: Cli):
+    def rescheduled(id: str, *options: str):
         return cli.json("update", id, "--source", "me", *options).document
 
     later = cli.json("add", "risk_alert", "Later", "--source", "me", "--not-before", "10m").document["id"]
     hourly = cli.json("add", "observation", "Look", "--source", "me", "--every", "1h").document["id"]
     call = cli.json("add", "reminder", "Call", "--source", "me", "--remind-at", "10m").document["id"]
     in_an_hour = datetime.now(UTC) + timedelta(minutes=59)
-    assert datetime.fromisoformat(moved(later, "--not-before", "1h")["not_before"]) > in_an_hour
-    moved(later, "--not-before", "now")
+    assert datetime.fromisoformat(rescheduled(later, "--not-before", "1h")["not_before"]) > in_an_hour
+    rescheduled(later, "--not-before", "now")
     assert [each["id"] for each in cli.json("ready").documents] == [later, call]
-    assert moved(hourly, "--every", "0 3 * * *")["not_before"][11:16] == "03:00"
-    assert datetime.fromisoformat(moved(call, "--remind-at", "1h")["remind_at"]) > in_an_hour
-    assert "remind_at" not in moved(call, "--remind-at", "never")
+    assert rescheduled(hourly, "--every", "0 3 * * *")["not_before"][11:16] == "03:00"
+    assert datetime.fromisoformat(rescheduled(call, "--remind-at", "1h")["remind_at"]) > in_an_hour
+    assert "remind_at" not in rescheduled(call, "--remind-at", "never")
     refused = cli("update", later, "--every", "1h", "--source", "me")
     assert (refused.code, "does not recur; add a new one that does" in refused.err) == (5, True)
 
 
-def test_a_list_on_a_terminal_says_what_waits_for_its_time(cli: Cli):
+def test_a_list_on_a_terminal_marks_scheduled_and_recurring(cli: Cli):
     cli("add", "observation", "Now", "--source", "me")
     cli("add", "observation", "Later", "--source", "me", "--not-before", "10m")
     cli("add", "observation", "Often", "--source", "me", "--every", "1h")
@@ -68,7 +68,7 @@ def test_a_list_on_a_terminal_says_what_waits_for_its_time(cli: Cli):
         assert [word in running.seen for word in (b"scheduled", b"recurs", b"active")] == [True, True, False]
 
 
-def test_a_list_on_a_terminal_says_what_is_blocked_while_it_is(cli: Cli):
+def test_a_terminal_marks_observations_while_they_are_blocked(cli: Cli):
     wall = cli.add("Wall")
     roof = cli.json("add", "observation", "Roof", "--source", "me", "--blocked-by", wall).document["id"]
 
@@ -79,7 +79,7 @@ def test_a_list_on_a_terminal_says_what_is_blocked_while_it_is(cli: Cli):
             return bytes(running.seen)
 
     assert [b"blocked" in shown(*words) for words in (["list"], ["show", roof])] == [True, True]
-    assert "blocked " not in cli("list").out  # a pipe has its status
+    assert "blocked " not in cli("list").out  # a pipe gets the status
     cli("resolve", wall, "--source", "me")
     assert b"blocked" not in shown("list")
     assert b"blocked \xc2\xb7" not in shown("show", roof)
@@ -93,7 +93,7 @@ def test_a_narrow_terminal_leaves_room_for_the_content(cli: Cli, monkeypatch: py
     assert "Disk 93% full on d" in cli(command).out
 
 
-def test_an_observation_is_added_with_everything_that_was_said(cli: Cli):
+def test_add_takes_every_field(cli: Cli):
     rests_on = cli.add()
     added = cli.json(
         "add", "risk_alert", "Fraud ring", "--source", "fraud_detector", "--tag", "security", "--tag", "cards",
@@ -115,7 +115,7 @@ def test_an_observation_is_added_with_everything_that_was_said(cli: Cli):
     assert cli.json("show", added["id"]).document == added
 
 
-def test_who_displaces_is_told(cli: Cli, monkeypatch: pytest.MonkeyPatch):
+def test_add_reports_the_displaced_observation(cli: Cli, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SCRATCHBUS_MAX_OBSERVATIONS", "1")
     first = cli("add", "observation", "one", "--source", "me")
     assert first.err == ""
@@ -123,7 +123,7 @@ def test_who_displaces_is_told(cli: Cli, monkeypatch: pytest.MonkeyPatch):
     assert f"the page is full: displaced {first.out.strip()[-8:]} (observation, priority 20)" in second.err
 
 
-def test_what_is_seen_again_is_counted(cli: Cli):
+def test_repeats_of_a_dedupe_key_are_counted(cli: Cli):
     first = cli.add("again", "--dedupe-key", "k")
     assert cli.add("again", "--dedupe-key", "k", "--times", "2") == first
     assert cli.json("show", first).document["occurrences"] == 3
@@ -134,12 +134,12 @@ def test_a_retry_with_the_same_event_id_adds_nothing(cli: Cli):
     assert len(cli.json("list").documents) == 1
 
 
-def test_content_comes_through_a_pipe_too(cli: Cli):
+def test_add_reads_content_from_standard_input(cli: Cli):
     done = cli.process("add", "observation", "-", "--source", "me", "--json", given="two\nlines\n")
     assert done.document["content"] == "two\nlines"
 
 
-def test_a_reminder_takes_a_moment_or_an_event_to_wait_for(cli: Cli):
+def test_a_reminder_takes_a_time_or_an_event_filter(cli: Cli):
     before = datetime.now(UTC)
     at = cli.json("add", "reminder", "call", "--source", "me", "--remind-at", "10m").document["remind_at"]
     assert timedelta(minutes=9) < datetime.fromisoformat(at) - before < timedelta(minutes=11)
@@ -148,12 +148,12 @@ def test_a_reminder_takes_a_moment_or_an_event_to_wait_for(cli: Cli):
     assert waiting["remind_on"] == {"type": "risk_alert", "tags": ["a", "b"]}
 
 
-def test_an_end_can_be_a_moment(cli: Cli):
+def test_expires_at_takes_a_timestamp(cli: Cli):
     id = cli.add("one", "--expires-at", "2099-01-31T12:00:00Z")
     assert cli.json("show", id).document["expires_at"].startswith("2099-01-31T12:00:00")
 
 
-def test_an_update_replaces_what_was_given_and_nothing_else(cli: Cli):
+def test_update_replaces_only_the_given_fields(cli: Cli):
     id = cli.add("before", "--tag", "a", "--context", "x=1", "--owner", "bob")
     options = ("--content", "after", "--confidence", "0.5", "--expires-at", "never", "--expected-version", "1")
     after = cli.json("update", id[-8:], *options, "--status", "pending_review", "--metadata", "y=2").document
@@ -164,7 +164,7 @@ def test_an_update_replaces_what_was_given_and_nothing_else(cli: Cli):
     assert (emptied["owner"], emptied["tags"]) == (None, [])
 
 
-def test_a_list_is_narrowed_by_what_is_given(cli: Cli):
+def test_list_filters_by_each_option(cli: Cli):
     red = cli.add("Red build", "--tag", "ci", "--tag", "red", "--owner", "bob", "--context", "job=7")
     alert = cli.add("Fraud", "--tag", "ci", type="risk_alert")
     cli.json("resolve", alert)
@@ -184,7 +184,7 @@ def test_a_list_is_narrowed_by_what_is_given(cli: Cli):
     assert ids("--source", "nobody") == ids("--since", "2099-01-01T00:00:00Z") == []
 
 
-def test_a_list_says_how_many_more_match_and_how_to_go_on(cli: Cli, monkeypatch: pytest.MonkeyPatch):
+def test_list_reports_how_many_more_match(cli: Cli, monkeypatch: pytest.MonkeyPatch):
     first, second, third = (cli.add(f"{n}", "--tag", "ci", "--confidence", f"0.{n + 7}") for n in range(3))
     done = cli("list", "--tag", "ci", "--limit", "1")
     assert f"2 more match: go on with --after {third[-8:]}, or show all with --all" in done.err
@@ -193,11 +193,11 @@ def test_a_list_says_how_many_more_match_and_how_to_go_on(cli: Cli, monkeypatch:
     for rest in (("--limit", "3"), ("--after", first), ("--limit", "1", "--confidence", "0.9"), ("--all",)):
         assert "more match" not in cli("list", *rest).err
     assert [each["id"] for each in cli.json("list", "--confidence", "0.8").documents] == [third, second]
-    monkeypatch.setattr("scratchbus.cli.read._MAX_COUNTED", 2)  # more are not counted
+    monkeypatch.setattr("scratchbus.cli.read._MAX_COUNTED", 2)  # the limit of the count
     assert cli("list", "--limit", "1").err.startswith("At least 2 more match")
 
 
-def test_what_is_active_comes_by_priority(cli: Cli):
+def test_active_is_ordered_by_priority(cli: Cli):
     low, high = cli.add("low"), cli.add("high", type="risk_alert")
     cli.json("review", cli.add("waiting"))
     assert [each["id"] for each in cli.json("active").documents] == [high, low]
@@ -214,7 +214,7 @@ def test_what_is_active_comes_by_priority(cli: Cli):
         (["resolve", "reopen"], "active"),
     ],
 )  # fmt: skip
-def test_a_verb_takes_several_observations_to_a_status_with_its_reason(cli: Cli, verbs: list[str], status: str):
+def test_a_verb_changes_several_observations_with_its_reason(cli: Cli, verbs: list[str], status: str):
     ids = [cli.add("one"), cli.add("two")]
     for verb in verbs:
         done = cli.json(verb, *(id[-8:] for id in ids), "--reason", f"why {verb}").documents
@@ -223,7 +223,7 @@ def test_a_verb_takes_several_observations_to_a_status_with_its_reason(cli: Cli,
     ]
 
 
-def test_a_reopened_one_can_get_another_life(cli: Cli):
+def test_reopen_sets_a_new_ttl(cli: Cli):
     id = cli.add("one")
     cli.json("resolve", id)
     (reopened,) = cli.json("reopen", id, "--ttl", "never").documents
@@ -243,7 +243,7 @@ def test_resolved_observations_are_cleared_and_keep_their_history(cli: Cli):
     assert f"see `scratchbus --page {cli.page} history {ids[0]}`" in gone.err
 
 
-def test_what_to_run_next_leads_to_the_same_page(cli: Cli, tmp_path: Path):
+def test_a_hint_repeats_the_page_and_settings(cli: Cli, tmp_path: Path):
     id = cli.add()
     cli("resolve", id)
     settings = tmp_path / "the settings.yaml"
@@ -254,13 +254,13 @@ def test_what_to_run_next_leads_to_the_same_page(cli: Cli, tmp_path: Path):
     assert id in cli.anywhere(*arguments).out
 
 
-def test_what_to_run_next_tells_no_password():
+def test_a_hint_contains_no_password():
     asked = Invocation()
     asked.url, asked.page = "redis://ada:secret@localhost/0", "a page"
     assert asked.hint("list") == "`scratchbus --url URL --page 'a page' list`"
 
 
-def test_what_is_next_is_claimed_by_type_and_tag(cli: Cli):
+def test_claim_next_filters_by_type_and_tag(cli: Cli):
     cli.add("small")
     wanted = cli.add("wanted", "--tag", "security", "--tag", "urgent")
     nothing = cli("claim-next", "--by", "executor-1", "--type", "risk_alert")
@@ -273,7 +273,7 @@ def test_what_is_next_is_claimed_by_type_and_tag(cli: Cli):
     assert cli("claim-next").code == 2
 
 
-def test_a_claim_is_held_by_its_fence(cli: Cli):
+def test_a_claim_is_protected_by_its_fence(cli: Cli):
     id = cli.add()
     claim = cli.json("claim", id, "--by", "executor-1", "--ttl", "5m").document
     assert (claim["id"], claim["by"]) == (id, "executor-1")
@@ -289,14 +289,14 @@ def test_a_claim_is_held_by_its_fence(cli: Cli):
     ]  # fmt: skip
 
 
-def test_show_brings_the_history_when_asked(cli: Cli):
+def test_show_includes_the_history_on_request(cli: Cli):
     id = cli.add()
     shown = cli.json("show", id, "--history").document
     assert [each["kind"] for each in shown["history"]] == ["added"]
     assert "history" not in cli.json("show", id).document
 
 
-def test_show_has_the_history_of_what_has_left_the_page(cli: Cli):
+def test_show_has_the_history_of_a_cleared_observation(cli: Cli):
     id = cli.add()
     cli.json("resolve", id)
     cli.json("clear-resolved", id)
@@ -310,7 +310,7 @@ def test_show_has_the_history_of_what_has_left_the_page(cli: Cli):
     assert cli("show", id).code == 3
 
 
-def test_what_is_refuted_takes_what_rests_on_it_to_review(cli: Cli):
+def test_refute_sends_dependent_observations_to_review(cli: Cli):
     wrong = cli.add("wrong")
     above = cli.add("above", "--evidence", wrong)
     assert cli("refute", wrong).code == 2
@@ -331,7 +331,7 @@ def test_evidence_of_another_page_is_shown_with_its_page(cli: Cli):
     assert f"{there} (refuted, on page desk)" in " ".join(cli("show", above).out.split())
 
 
-def test_a_trace_shows_what_led_to_an_action(cli: Cli):
+def test_a_trace_shows_the_evidence_for_an_action(cli: Cli):
     line = cli.add("line")
     alert = cli.add("alert", "--evidence", line, "--evidence", line)
     cli.json("link", alert, "goal-1", "--source", "executor")
@@ -347,7 +347,7 @@ def test_a_trace_shows_what_led_to_an_action(cli: Cli):
     assert cli("trace", "goal-2").code == 3
 
 
-def test_tail_shows_the_log_from_a_place_on(cli: Cli):
+def test_tail_filters_the_log_and_starts_after_a_position(cli: Cli):
     first, second = cli.add("one"), cli.add("two", type="risk_alert")
     cli.json("resolve", first)
 
@@ -375,7 +375,7 @@ def test_tail_shows_every_page_unless_one_is_named(cli: Cli):
     assert {here, there["id"]} <= seen(cli.anywhere("--json", "tail"))
 
 
-def test_the_options_of_every_command_stand_before_or_after_it(cli: Cli):
+def test_common_options_work_before_and_after_the_command(cli: Cli):
     id = cli.add()
     before = cli("--json", "show", id)
     after = cli("show", "--json", id)
@@ -385,7 +385,7 @@ def test_the_options_of_every_command_stand_before_or_after_it(cli: Cli):
     assert cli("--source", "me", "add", "observation", "x", "--json").document["source"] == "me"
 
 
-def test_the_source_and_the_settings_file_come_from_the_environment_too(
+def test_the_source_comes_from_the_environment_or_the_settings(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     monkeypatch.setenv("SCRATCHBUS_SOURCE", "env")
@@ -416,7 +416,7 @@ def test_the_types_are_listed_checked_and_pushed(cli: Cli, tmp_path: Path):
     assert cli(*own, "types", "push", str(shipped("observation_types.yaml"))).code == 4
 
 
-def test_the_types_that_are_shown_are_those_that_were_pushed(cli: Cli, tmp_path: Path):
+def test_types_show_prints_the_pushed_file(cli: Cli, tmp_path: Path):
     file, own = tmp_path / "types.yaml", ("--bus", "exact")
     text = "types:\n  ticket:\n    priority: 1\n    description: |+\n      To do\n\n\n"
     file.write_text(text)
@@ -427,7 +427,7 @@ def test_the_types_that_are_shown_are_those_that_were_pushed(cli: Cli, tmp_path:
 
 
 def test_status_says_where_the_engine_is(cli: Cli, home: Path):
-    for _ in range(9):  # only the busiest pages are named
+    for _ in range(9):  # status names only the busiest pages
         cli.add()
     status = cli.json("status").document
     assert (status["url"], status["directory"]) == (f"embedded:{home}", str(home))
@@ -455,7 +455,7 @@ def test_completion_prints_a_script_for_the_shell(cli: Cli, shell: str):
     assert "_SCRATCHBUS_COMPLETE" in done.out
 
 
-def test_a_shell_is_offered_commands_and_types(cli: Cli):
+def test_completion_offers_commands_types_and_kinds(cli: Cli):
     def offered(line: str) -> set[str]:
         words = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" ")), "_SCRATCHBUS_COMPLETE": "bash_complete"}
         return {each.partition(",")[2] for each in cli.process(**words).out.splitlines()}

@@ -1,4 +1,4 @@
-"""What agents are shown, on the command line."""
+"""The contexts of agents, on the command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.edges.conftest import Cli
 pytestmark = pytest.mark.real
 
 
-def test_a_context_is_printed_as_it_is(cli: Cli, bus: Bus):
+def test_a_context_is_printed_as_text(cli: Cli, bus: Bus):
     cli.add("The build is red")
     bus.notepad("s1").write("## Plan")
     said = cli("context", "--session", "s1")
@@ -22,12 +22,12 @@ def test_a_context_is_printed_as_it_is(cli: Cli, bus: Bus):
     assert said.out.endswith("> The build is red\n")
 
 
-def test_its_session_may_be_in_the_environment(cli: Cli, monkeypatch: pytest.MonkeyPatch):
+def test_context_takes_its_session_from_the_environment(cli: Cli, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SCRATCHBUS_SESSION", cli.page)
     assert cli("context").out.startswith("## Session Notepad\n(empty")
 
 
-def test_as_json_it_says_what_was_left_out_and_who_was_exposed(cli: Cli, bus: Bus):
+def test_context_as_json_has_omissions_and_exposures(cli: Cli, bus: Bus):
     ids = [cli.add(f"number {number} " + "word " * 30) for number in range(20)]
     found = cli.json("context", "--budget", "400").document
     assert found["tokens"] <= found["budget"] == 400
@@ -36,13 +36,13 @@ def test_as_json_it_says_what_was_left_out_and_who_was_exposed(cli: Cli, bus: Bu
     assert found["position"] is None
 
 
-def test_an_agent_speaks_for_itself(cli: Cli, home: Path):
+def test_the_context_of_an_agent_includes_its_scratchpad(cli: Cli, home: Path):
     with Bus.connect(f"embedded:{home}", source="analyst") as analyst:
         analyst.scratchpad("analyst").write("Short answers.")
     assert "Short answers." in cli("context", "--agent", "analyst").out
 
 
-def test_what_bears_on_a_question_is_found(cli: Cli, bus: Bus):
+def test_surface_finds_observations_relevant_to_a_question(cli: Cli, bus: Bus):
     cli.add("Three payments were declined")
     cli.add("The disk is full")
     said = cli("context", "surface", "declined payment")
@@ -51,7 +51,7 @@ def test_what_bears_on_a_question_is_found(cli: Cli, bus: Bus):
     assert cli("context", "surface", "zebra").err == "Nothing matches\n"
 
 
-def test_who_has_seen_it_is_listed_with_what_they_did(cli: Cli, bus: Bus):
+def test_exposure_lists_sessions_and_their_actions(cli: Cli, bus: Bus):
     id = cli.add("The build is red")
     assert cli("context", "exposure", id).err == "No one was recorded to have seen it\n"
     assert cli.json("context", "--session", "s1", "--record").document["position"]
@@ -75,7 +75,7 @@ def test_who_has_seen_it_is_listed_with_what_they_did(cli: Cli, bus: Bus):
         (["context", "exposure", "01M7ZN5R6A6W2V7Q77DX4ZXNYF"], NOT_FOUND),
     ],
 )
-def test_what_cannot_be_shown_is_explained_in_one_line(cli: Cli, arguments: list[str], code: int):
+def test_an_invalid_context_command_gets_a_one_line_error(cli: Cli, arguments: list[str], code: int):
     said = cli(*arguments)
     assert said.code == code
     assert said.err.count("\n") == 1

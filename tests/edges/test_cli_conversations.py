@@ -44,13 +44,13 @@ def test_turns_are_appended_listed_and_compacted(turns: Command):
     assert kinds == ["turn_appended", "turn_appended", "turns_compacted"]
 
 
-def test_a_turn_comes_from_a_pipe(turns: Command, monkeypatch: pytest.MonkeyPatch):
+def test_turns_append_reads_standard_input(turns: Command, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"two\nlines")))
     piped = turns("append", "tool", "-", "--json")
     assert piped.document["turn"]["content"] == "two\nlines"
 
 
-def test_what_cannot_be_a_turn_is_refused(turns: Command):
+def test_invalid_turns_commands_are_refused(turns: Command):
     assert turns("list").err == "Nothing was said yet\n"
     assert turns("append", "User", "x").code == INVALID_INPUT
     assert turns("compact", "x").code == NOT_FOUND
@@ -75,6 +75,6 @@ def test_files_are_put_listed_printed_and_deleted(files: Command, tmp_path: Path
     assert files("put", "../escape", str(source)).code == INVALID_INPUT
 
 
-def test_files_of_all_sessions_are_evicted(cli: Cli):
+def test_evict_reports_that_nothing_was_evicted(cli: Cli):
     assert cli("files", "evict", "--json").document == {"evicted": {}}
     assert cli("files", "evict").err == "Nothing was evicted\n"

@@ -1,4 +1,4 @@
-"""What bad input gets: one line that says what to do, the exit code of its class, and nothing written."""
+"""Bad input gets a one-line error that says what to do and the exit code of its class; nothing is written."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _NOBODY = "01M7YR8MB3MXGS4N6BSF10E4QF"
 _ADD = ("add", "observation", "x", "--source", "me")
 
 
-def _complaint(done: Result, code: int) -> str:
-    """Return what a command complained of, once it is known to be one line."""
+def _error_line(done: Result, code: int) -> str:
+    """Return the error of a command, which must be one line and its only output."""
     assert done.code == code, done.err
     assert done.out == ""
     (line,) = done.err.splitlines()
@@ -55,7 +55,7 @@ def test_every_class_of_errors_has_its_exit_code(error: Exception, code: int):
     assert exit_code(error) == code
 
 
-def test_the_exit_codes_are_those_that_are_documented():
+def test_the_exit_codes_have_their_documented_values():
     names = ("OK", "INTERNAL", "USAGE", "NOT_FOUND", "CONFLICT", "INVALID_INPUT", "ENGINE")
     assert [getattr(exit_codes, name) for name in names] == [0, 1, 2, 3, 4, 5, 6]
 
@@ -83,7 +83,7 @@ def test_the_exit_codes_are_those_that_are_documented():
     ],
 )
 def test_a_wrong_command_line_is_explained(cli: Cli, arguments: list[str], hint: str):
-    assert hint.lower() in _complaint(cli(*arguments), 2).lower()
+    assert hint.lower() in _error_line(cli(*arguments), 2).lower()
 
 
 @pytest.mark.parametrize(
@@ -125,46 +125,46 @@ def test_a_wrong_command_line_is_explained(cli: Cli, arguments: list[str], hint:
 )
 def test_bad_input_is_explained_and_nothing_is_written(cli: Cli, arguments: list[str], hint: str):
     cli.add("there is one")
-    assert hint in _complaint(cli(*arguments), 5)
+    assert hint in _error_line(cli(*arguments), 5)
     assert len(cli.json("tail").documents) == 1
 
 
-def test_a_wrong_file_of_types_is_explained_by_its_line(cli: Cli, tmp_path: Path):
+def test_an_invalid_types_file_is_reported_with_its_line(cli: Cli, tmp_path: Path):
     file = tmp_path / "types.yaml"
     file.write_text("types:\n  mine:\n    priorty: 3\n")
     for verb in ("check", "push"):
-        assert f"{file}:3:5: types.mine.priorty: unknown key" in _complaint(cli("types", verb, str(file)), 5)
+        assert f"{file}:3:5: types.mine.priorty: unknown key" in _error_line(cli("types", verb, str(file)), 5)
 
 
 @pytest.mark.parametrize("arguments", [["show"], ["history"], ["resolve"], ["claim", "--by", "me"], ["link", "goal"]])
 def test_a_missing_observation_is_reported(cli: Cli, arguments: list[str]):
-    assert "list the page" in _complaint(cli(arguments[0], _NOBODY, *arguments[1:]), 3)
+    assert "list the page" in _error_line(cli(arguments[0], _NOBODY, *arguments[1:]), 3)
 
 
-def test_an_end_of_an_id_that_fits_nothing_is_not_found(cli: Cli):
+def test_a_short_id_without_a_match_is_not_found(cli: Cli):
     for arguments in (["show", "QQQQQQ"], ["resolve", "QQQQQQ"], ["list", "--after", "QQQQQQ"]):
-        assert "no id on page" in _complaint(cli(*arguments), 3)
+        assert "no id on page" in _error_line(cli(*arguments), 3)
 
 
-def test_what_the_state_forbids_is_said_with_what_it_allows(cli: Cli):
+def test_a_conflict_is_explained_with_the_current_state(cli: Cli):
     id = cli.add()
-    assert "version 1, not 7" in _complaint(cli("update", id, "--content", "y", "--expected-version", "7"), 4)
+    assert "version 1, not 7" in _error_line(cli("update", id, "--content", "y", "--expected-version", "7"), 4)
     cli.json("resolve", id)
-    assert "from resolved it can become" in _complaint(cli("resolve", id), 4)
-    assert "fence" in _complaint(cli("reopen", id, "--fence", "9"), 4)
-    assert "is active" in _complaint(cli("clear-resolved", cli.add()), 4)
+    assert "from resolved it can become" in _error_line(cli("resolve", id), 4)
+    assert "fence" in _error_line(cli("reopen", id, "--fence", "9"), 4)
+    assert "is active" in _error_line(cli("clear-resolved", cli.add()), 4)
     cli("add", "observation", "once", "--source", "me", "--event-id", "e")
-    assert "was used before" in _complaint(cli(*_ADD, "--event-id", "e"), 4)
+    assert "was used before" in _error_line(cli(*_ADD, "--event-id", "e"), 4)
 
 
-def test_a_full_page_that_refuses_is_a_conflict(cli: Cli, monkeypatch: pytest.MonkeyPatch):
+def test_adding_to_a_full_page_that_refuses_is_a_conflict(cli: Cli, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SCRATCHBUS_MAX_OBSERVATIONS", "1")
     monkeypatch.setenv("SCRATCHBUS_ON_FULL", "refuse")
     cli.add()
-    assert "max_observations" in _complaint(cli(*_ADD), 4)
+    assert "max_observations" in _error_line(cli(*_ADD), 4)
 
 
-def test_several_ids_are_done_up_to_the_first_that_is_refused(cli: Cli):
+def test_several_ids_are_processed_until_one_is_refused(cli: Cli):
     first, second, third = cli.add(), cli.add(), cli.add()
     cli.json("resolve", second)
     done = cli("resolve", first, second, third)
@@ -173,59 +173,59 @@ def test_several_ids_are_done_up_to_the_first_that_is_refused(cli: Cli):
     assert [cli.json("show", id).document["status"] for id in (first, third)] == ["resolved", "active"]
 
 
-def test_a_missing_engine_is_reported(cli: Cli, tmp_path: Path):
+def test_an_unreachable_engine_is_reported(cli: Cli, tmp_path: Path):
     for url in ("redis://127.0.0.1:1", f"unix://{tmp_path}/none.sock"):
         for command in (["list"], list(_ADD), ["watch"], ["tail", "--follow"], ["up"]):
-            assert "does not answer" in _complaint(cli("--url", url, *command), 6)
+            assert "does not answer" in _error_line(cli("--url", url, *command), 6)
 
 
 def test_a_position_beyond_the_log_is_reported(cli: Cli):
-    assert "was rewound or replaced" in _complaint(cli("tail", "--after", "99999999999999-99999"), 4)
+    assert "was rewound or replaced" in _error_line(cli("tail", "--after", "99999999999999-99999"), 4)
 
 
-def test_status_of_an_engine_that_does_not_run_says_where_it_would_be_and_starts_none(cli: Cli, tmp_path: Path):
+def test_status_reports_a_stopped_engine_and_starts_none(cli: Cli, tmp_path: Path):
     directory = tmp_path / "none"
-    complaint = _complaint(cli("--url", f"embedded:{directory}", "status"), 6)
-    assert f"no engine runs in {directory}" in complaint
-    assert "`scratchbus up`" in complaint
+    error = _error_line(cli("--url", f"embedded:{directory}", "status"), 6)
+    assert f"no engine runs in {directory}" in error
+    assert "`scratchbus up`" in error
     assert not directory.exists()
 
 
-def test_a_password_is_not_shown(cli: Cli):
-    complaint = _complaint(cli("--url", "redis://me:secret@127.0.0.1:1", "list"), 6)
-    assert "secret" not in complaint
+def test_an_error_shows_no_password(cli: Cli):
+    error = _error_line(cli("--url", "redis://me:secret@127.0.0.1:1", "list"), 6)
+    assert "secret" not in error
 
 
-def test_a_bug_is_one_line_that_says_how_to_see_more(cli: Cli, monkeypatch: pytest.MonkeyPatch):
+def test_an_internal_error_is_one_line_that_names_the_debug_switch(cli: Cli, monkeypatch: pytest.MonkeyPatch):
     def broken(*_: object, **__: object) -> None:
         raise KeyError("oops")
 
     monkeypatch.setattr("scratchbus.page.Page.active", broken)
-    complaint = _complaint(cli("active"), 1)
-    assert "oops" in complaint
-    assert "SCRATCHBUS_DEBUG=1" in complaint
+    error = _error_line(cli("active"), 1)
+    assert "oops" in error
+    assert "SCRATCHBUS_DEBUG=1" in error
     monkeypatch.setenv("SCRATCHBUS_DEBUG", "1")
     assert "Traceback" in cli("active").err
 
 
-def test_what_comes_through_the_pipe_must_be_text(cli: Cli):
+def test_standard_input_must_be_utf8(cli: Cli):
     done = cli.process("add", "observation", "-", "--source", "me", given=b"\xff\xfe")
-    assert "UTF-8" in _complaint(done, 5)
+    assert "UTF-8" in _error_line(done, 5)
 
 
-def test_a_type_that_nobody_knows_is_pointed_out_where_nothing_is_found(cli: Cli):
+def test_tail_warns_about_an_unknown_type(cli: Cli):
     done = cli("tail", "--type", "risk_alrt")
     assert (done.code, done.out) == (0, "")
     assert "did you mean 'risk_alert'" in done.err
 
 
 @pytest.mark.parametrize("name", _WRITES.split())
-def test_every_command_that_writes_takes_an_event_id(cli: Cli, name: str):
+def test_every_write_command_takes_an_event_id(cli: Cli, name: str):
     assert "--event-id" in cli(*name.split("/"), "--help").out
 
 
 @pytest.mark.parametrize("verb", ["resolve", "archive"])
-def test_several_observations_under_one_event_id_are_retried_as_they_were(cli: Cli, verb: str):
+def test_a_retry_of_several_ids_has_the_same_output(cli: Cli, verb: str):
     ids = [cli.add(), cli.add()]
     first = cli(verb, *ids, "--event-id", f"{verb}-1", "--source", "me")
     assert first.code == 0

@@ -13,51 +13,51 @@ pytestmark = pytest.mark.real
 
 
 @pytest.fixture
-def mine(cli: Cli) -> tuple[str, str]:
-    """The option for a scope that no other test has."""
+def scope(cli: Cli) -> tuple[str, str]:
+    """The option for the test's own scope."""
     return "--scope", cli.page[:100]
 
 
-def test_facts_are_asserted_queried_and_retracted(cli: Cli, mine: tuple[str, str]):
-    old = cli.json("facts", "assert", *mine, "App", "runs_on", "Node 20", "--valid-at", "2025-01-01").document
-    new = cli.json("facts", "assert", *mine, "App", "upgraded to", "Node 24", "--text", "we upgraded").document
+def test_facts_are_asserted_queried_and_retracted(cli: Cli, scope: tuple[str, str]):
+    old = cli.json("facts", "assert", *scope, "App", "runs_on", "Node 20", "--valid-at", "2025-01-01").document
+    new = cli.json("facts", "assert", *scope, "App", "upgraded to", "Node 24", "--text", "we upgraded").document
     assert (new["relation"], new["source_text"], new["valid_at"]) == ("runs_on", "we upgraded", None)
-    assert [each["id"] for each in cli.json("facts", "query", *mine).documents] == [new["id"]]
-    assert cli("facts", "query", *mine, "--at", "2025-06-01").out.endswith("App -> runs_on -> Node 20\n")
-    spans = cli.json("facts", "timeline", *mine, "app", "runs_on").documents
+    assert [each["id"] for each in cli.json("facts", "query", *scope).documents] == [new["id"]]
+    assert cli("facts", "query", *scope, "--at", "2025-06-01").out.endswith("App -> runs_on -> Node 20\n")
+    spans = cli.json("facts", "timeline", *scope, "app", "runs_on").documents
     assert [(span["state"], span["ended_by"]) for span in spans] == [("valid", new["id"]), ("valid", None)]
-    why = cli("facts", "why", *mine, new["id"])
+    why = cli("facts", "why", *scope, new["id"])
     assert "from the text: we upgraded" in why.out
-    gone = cli.json("facts", "retract", *mine, new["id"], "--reason", "a joke").document
+    gone = cli.json("facts", "retract", *scope, new["id"], "--reason", "a joke").document
     assert gone["retraction"]["reason"] == "a joke"
-    assert [each["id"] for each in cli.json("facts", "query", *mine).documents] == [old["id"]]
-    known = cli.json("facts", "query", *mine, "--known-at", new["position"]).documents
+    assert [each["id"] for each in cli.json("facts", "query", *scope).documents] == [old["id"]]
+    known = cli.json("facts", "query", *scope, "--known-at", new["position"]).documents
     assert [each["id"] for each in known] == [new["id"]]
-    assert cli.json("facts", "why", *mine, new["id"]).document["state"] == "retracted"
+    assert cli.json("facts", "why", *scope, new["id"]).document["state"] == "retracted"
 
 
-def test_facts_are_ingested_and_connected(cli: Cli, mine: tuple[str, str]):
+def test_facts_are_ingested_and_connected(cli: Cli, scope: tuple[str, str]):
     text = "Ann -> works on -> Heron\nHeron -> uses -> Docker\nstatus: green\n"
-    told = cli.process("facts", "ingest", *mine, "-", "--subject", "Heron", "--json", given=text)
+    told = cli.process("facts", "ingest", *scope, "-", "--subject", "Heron", "--json", given=text)
     assert len(told.documents) == 3
-    assert cli("facts", "path", *mine, "ann", "docker").out.count("->") == 4
-    near = cli.json("facts", "neighbours", *mine, "Ann", "--depth", "2").documents
+    assert cli("facts", "path", *scope, "ann", "docker").out.count("->") == 4
+    near = cli.json("facts", "neighbours", *scope, "Ann", "--depth", "2").documents
     assert {each["entity"]: each["distance"] for each in near} == {"Heron": 1, "green": 2, "Docker": 2}
-    assert cli("facts", "same", *mine, "Ann", "Dr. Ann").code == 0
-    assert cli("facts", "path", *mine, "dr. ann", "docker").out.count("->") == 4
-    assert cli("facts", "same", *mine, "Ann", "Dr. Ann", "--undo").code == 0
-    assert cli("facts", "path", *mine, "dr. ann", "docker").err == "Nothing connects the two\n"
-    assert cli("facts", "review", *mine).err == "No facts contest each other\n"
-    assert "> Heron -> uses -> Docker" in cli("context", *mine).out
+    assert cli("facts", "same", *scope, "Ann", "Dr. Ann").code == 0
+    assert cli("facts", "path", *scope, "dr. ann", "docker").out.count("->") == 4
+    assert cli("facts", "same", *scope, "Ann", "Dr. Ann", "--undo").code == 0
+    assert cli("facts", "path", *scope, "dr. ann", "docker").err == "Nothing connects the two\n"
+    assert cli("facts", "review", *scope).err == "No facts contest each other\n"
+    assert "> Heron -> uses -> Docker" in cli("context", *scope).out
 
 
-def test_mistakes_are_told_with_their_exit_codes(cli: Cli, mine: tuple[str, str]):
-    wrong = cli("facts", "assert", *mine, "App", "usess", "Docker")
+def test_invalid_facts_commands_have_their_exit_codes(cli: Cli, scope: tuple[str, str]):
+    wrong = cli("facts", "assert", *scope, "App", "usess", "Docker")
     assert (wrong.code, "did you mean 'uses'" in wrong.err) == (5, True)
-    assert cli("facts", "why", *mine, "fact_1").code == 3
-    assert cli("facts", "why", *mine, "note_1").code == 5
-    assert cli("facts", "retract", *mine, "fact_1").code == 2
-    assert cli("facts", "query", *mine, "--limit", "0").code == 2
+    assert cli("facts", "why", *scope, "fact_1").code == 3
+    assert cli("facts", "why", *scope, "note_1").code == 5
+    assert cli("facts", "retract", *scope, "fact_1").code == 2
+    assert cli("facts", "query", *scope, "--limit", "0").code == 2
 
 
 def test_relations_are_published_and_shown(cli: Cli, tmp_path: Path):
@@ -66,6 +66,6 @@ def test_relations_are_published_and_shown(cli: Cli, tmp_path: Path):
     bad.write_text("relations: {uses: {values: some}}")
     refused = cli("facts", "push-relations", str(bad), "--source", "me")
     assert (refused.code, "'some' is not how many values" in refused.err) == (5, True)
-    ours = str(shipped("relations.yaml"))  # all tests have this bus
+    ours = str(shipped("relations.yaml"))  # the bus is shared by all tests
     assert "published the relations avoids" in cli("facts", "push-relations", ours, "--source", "me").out
     assert cli.json("facts", "push-relations", ours, "--source", "me").document["changed"] is False

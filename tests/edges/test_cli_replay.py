@@ -1,4 +1,4 @@
-"""The past on the command line: `replay` and `diff`, and the moments that people write."""
+"""The past on the command line: `replay`, `diff` and the moments that they accept."""
 
 import re
 
@@ -33,20 +33,20 @@ def test_a_replay_shows_the_page_as_it_was(cli: Cli):
     assert ids(cli.json("replay", "--active")) == [second, third]
 
 
-def test_a_replay_in_a_pipe_has_a_line_for_each_as_old_as_it_was_then(cli: Cli):
+def test_replay_in_a_pipe_shows_ages_as_of_that_moment(cli: Cli):
     id = cli.add("first")
     (line,) = cli("replay", "--until", position(cli, id)).out.splitlines()
     assert line.startswith(id)
     assert re.search(r" active +- +now +7d +test +- +first$", line)
 
 
-def test_before_the_beginning_nothing_was_there(cli: Cli):
+def test_replay_before_the_first_event_is_empty(cli: Cli):
     cli.add("first")
     done = cli("replay", "--until", "1h ago")
     assert (done.code, done.out, done.err) == (0, "", "The page was empty\n")
 
 
-def test_without_a_source_it_shows_what_would_differ(cli: Cli):
+def test_replay_without_a_source_shows_the_differences(cli: Cli):
     line = cli.add("a line")
     alert = cli.json("add", "risk_alert", "an alert", "--source", "noisy").document["id"]
     rests = cli.add("an answer", "--evidence", alert)
@@ -60,7 +60,7 @@ def test_without_a_source_it_shows_what_would_differ(cli: Cli):
     assert (done.code, done.out, done.err) == (0, "", "Nothing would be different\n")
 
 
-def test_two_moments_differ_field_by_field(cli: Cli):
+def test_diff_compares_two_moments_field_by_field(cli: Cli):
     gone, changed = cli.add("gone"), cli.add("before", "--owner", "bob")
     cli("resolve", gone)
     start = position(cli, gone)
