@@ -1,4 +1,4 @@
-"""The hooks of Claude Code: what each answers, and that none ever stops the agent."""
+"""The hooks of Claude Code: their answers, and that no failure stops the agent."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ NAMES = ("session-start", "user-prompt", "pre-compact", "stop")
 
 
 class Hooks:
-    """The hooks on an engine of the test's own; `bus` is what an agent would use."""
+    """The hooks on an engine of the test's own; `bus` is the agent's."""
 
     def __init__(self, url: str, capture: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch) -> None:
         self.url, self._capture, self._patch = url, capture, patch
         self.bus = Bus.connect(url, source="claude")
 
     def raw(self, name: str, given: bytes, *options: str) -> str:
-        """Run a hook, which has to end with 0; return what it printed. `said` is what it said on standard error."""
+        """Run a hook, which must exit with 0; return its output, and keep its standard error as `said`."""
         self._patch.setattr("sys.stdin", TextIOWrapper(BytesIO(given)))
         self._capture.readouterr()
         code = main(["hook", name, "--url", self.url, "--session", "s1", "--agent", "claude", *options])
@@ -38,7 +38,7 @@ class Hooks:
         return out
 
     def __call__(self, name: str, *options: str, **asked: Any) -> Any:
-        """Run a hook that answers JSON, or nothing."""
+        """Run a hook that prints JSON or nothing, and no error."""
         out = self.raw(name, json.dumps({"session_id": "c1", **asked}).encode(), *options)
         assert not self.said
         return json.loads(out) if out else None
@@ -64,7 +64,7 @@ def test_a_session_starts_with_its_context(hooks: Hooks, source: str):
     assert [seen.session for seen in hooks.bus.page().exposure(id).seen] == ["s1"]
 
 
-def test_a_session_knows_the_preferences_and_facts_of_its_scopes(hooks: Hooks):
+def test_hooks_provide_the_preferences_and_facts_of_their_scopes(hooks: Hooks):
     hooks.bus.preferences("ada").remember("quotes", "always double")
     hooks.bus.facts("ada/shop").assert_fact("shop", "runs_on", "Node 24")
     hooks.bus.preferences("eve").remember("quotes", "always single")
@@ -78,7 +78,7 @@ def test_a_session_knows_the_preferences_and_facts_of_its_scopes(hooks: Hooks):
     assert "always" not in str(hooks("session-start"))
 
 
-def test_the_agent_of_a_hook_is_itself_whoever_started_it(hooks: Hooks, monkeypatch: pytest.MonkeyPatch):
+def test_the_source_of_the_environment_does_not_replace_the_agent(hooks: Hooks, monkeypatch: pytest.MonkeyPatch):
     hooks.bus.scratchpad("claude").write("The bank answers on Mondays.")
     monkeypatch.setenv("SCRATCHBUS_SOURCE", "ann")
     assert "on Mondays" in hooks("session-start")["hookSpecificOutput"]["additionalContext"]
@@ -86,7 +86,7 @@ def test_the_agent_of_a_hook_is_itself_whoever_started_it(hooks: Hooks, monkeypa
     assert hooks("stop")["decision"] == "block"
 
 
-def test_a_context_is_short_enough_for_claude_code_to_show_all_of_it(hooks: Hooks):
+def test_the_output_fits_the_limit_of_claude_code(hooks: Hooks):
     hooks.bus.notepad("s1").write("much " * 10_000)
     for number in range(20):
         hooks.bus.page().add("observation", f"{number} " + "more " * 100)
@@ -95,7 +95,7 @@ def test_a_context_is_short_enough_for_claude_code_to_show_all_of_it(hooks: Hook
     assert len(hooks.raw("pre-compact", b'{"session_id": "c1"}')) <= hook.MAX_OUTPUT + 1
 
 
-def test_a_prompt_comes_with_what_is_relevant_to_it(hooks: Hooks):
+def test_user_prompt_adds_relevant_memories(hooks: Hooks):
     hooks.bus.notes("s1").add("The staging database is read-only on Mondays")
     hooks.bus.notes("s1").add("Lunch is at noon")
     answer = hooks("user-prompt", prompt="migrate the databases in staging")
@@ -105,7 +105,7 @@ def test_a_prompt_comes_with_what_is_relevant_to_it(hooks: Hooks):
     assert hooks("user-prompt", prompt="xylophone") is None
 
 
-def test_who_summarizes_is_told_what_is_kept_outside(hooks: Hooks):
+def test_pre_compact_shows_what_the_summary_can_leave_out(hooks: Hooks):
     hooks.bus.notepad("s1").write("Totals are in row 40")
     text = hooks.raw("pre-compact", json.dumps({"session_id": "c1", "trigger": "auto"}).encode())
     assert text.startswith("The notepad below")
@@ -114,7 +114,7 @@ def test_who_summarizes_is_told_what_is_kept_outside(hooks: Hooks):
     assert not hooks.said
 
 
-def test_an_agent_that_stops_is_asked_once(hooks: Hooks):
+def test_stop_asks_once_per_session(hooks: Hooks):
     answer = hooks("stop", stop_hook_active=False)
     assert answer["decision"] == "block"
     assert "help your future self" in answer["reason"]
@@ -125,11 +125,11 @@ def test_an_agent_that_stops_is_asked_once(hooks: Hooks):
 
 
 @pytest.mark.parametrize("active", [True, "true", 1, None, {}])
-def test_an_agent_that_was_stopped_is_let_go_whatever_says_so(hooks: Hooks, active: Any):
+def test_stop_asks_nothing_while_a_stop_hook_is_active(hooks: Hooks, active: Any):
     assert hooks("stop", stop_hook_active=active) is None
 
 
-def test_the_answer_becomes_the_scratchpad(hooks: Hooks):
+def test_the_first_answer_becomes_the_scratchpad(hooks: Hooks):
     hooks("stop")
     reply = 'Sure.\n```json\n{"scratchpad": "The bank answers on Mondays only."}\n```'
     hooks("stop", stop_hook_active=True, last_assistant_message=reply)
@@ -138,21 +138,19 @@ def test_the_answer_becomes_the_scratchpad(hooks: Hooks):
     assert hooks.bus.scratchpad("claude").read() == "The bank answers on Mondays only."
 
 
-def test_an_answer_that_nobody_asked_for_changes_nothing(hooks: Hooks):
+def test_an_unrequested_answer_changes_nothing(hooks: Hooks):
     hooks("stop", stop_hook_active=True, last_assistant_message='{"scratchpad": "x"}')
     assert hooks.bus.scratchpad("claude").read() == ""
 
 
-def test_an_agent_is_not_asked_where_that_cannot_be_remembered(
-    hooks: Hooks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_stop_asks_nothing_if_its_mark_cannot_be_stored(hooks: Hooks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("SCRATCHBUS_HOME", str(tmp_path / "file"))
     assert hooks.raw("stop", b'{"session_id": "c1"}') == ""
     assert "the agent goes on without it" in hooks.said
 
 
-def test_marks_are_forgotten_after_a_month(tmp_path: Path):
+def test_marks_expire_after_a_month(tmp_path: Path):
     marks = Marks(tmp_path)
     assert marks.add("old")
     (file,) = tmp_path.iterdir()
@@ -162,7 +160,7 @@ def test_marks_are_forgotten_after_a_month(tmp_path: Path):
     assert marks.add("old")
 
 
-def test_without_an_option_the_session_is_that_of_claude_code(hooks: Hooks, monkeypatch: pytest.MonkeyPatch):
+def test_the_session_defaults_to_that_of_claude_code(hooks: Hooks, monkeypatch: pytest.MonkeyPatch):
     hooks.bus.notepad("c7").write("of c7")
     monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b'{"session_id": "c7"}')))
     assert main(["hook", "session-start", "--url", hooks.url]) == 0
@@ -189,7 +187,7 @@ GARBAGE = (
 
 @pytest.mark.parametrize("given", GARBAGE, ids=lambda given: repr(given[:30]))
 @pytest.mark.parametrize("name", NAMES)
-def test_garbage_stops_no_agent(hooks: Hooks, name: str, given: bytes):
+def test_invalid_input_stops_no_agent(hooks: Hooks, name: str, given: bytes):
     out = hooks.raw(name, given)
     assert "block" not in out
     try:
@@ -200,7 +198,7 @@ def test_garbage_stops_no_agent(hooks: Hooks, name: str, given: bytes):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_engine_that_is_away_stops_no_agent(hooks: Hooks, name: str):
+def test_an_unreachable_engine_stops_no_agent(hooks: Hooks, name: str):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     out = hooks.raw(name, b'{"session_id": "c1", "prompt": "x"}', "--url", f"redis://127.0.0.1:{port}")
@@ -209,7 +207,7 @@ def test_an_engine_that_is_away_stops_no_agent(hooks: Hooks, name: str):
 
 
 @pytest.mark.alone
-def test_an_engine_that_does_not_answer_keeps_nobody_waiting(hooks: Hooks, monkeypatch: pytest.MonkeyPatch):
+def test_a_hook_gives_up_on_a_silent_engine(hooks: Hooks, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(hook, "MAX_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"redis://127.0.0.1:{server.getsockname()[1]}"
@@ -220,7 +218,7 @@ def test_an_engine_that_does_not_answer_keeps_nobody_waiting(hooks: Hooks, monke
 
 
 @pytest.mark.parametrize("options", [["--nonsense"], ["--budget", "x"], ["more", "words"], ["--config", "/nowhere"]])
-def test_a_wrong_option_stops_no_agent(hooks: Hooks, options: list[str]):
+def test_an_invalid_option_stops_no_agent(hooks: Hooks, options: list[str]):
     assert hooks.raw("stop", b'{"session_id": "c1"}', *options) == ""
     assert "the agent goes on without it" in hooks.said
 
@@ -233,7 +231,7 @@ def test_an_unknown_hook_stops_no_agent(words: list[str], capsys: pytest.Capture
     assert said
 
 
-def test_a_hook_imports_no_more_than_it_needs():
+def test_a_hook_imports_no_heavy_modules():
     code = "from scratchbus.cli import main; main(['hook', 'stop', '--url', 'memory://lean', '--agent', 'claude'])"
     names = imported_by(code, input='{"session_id": "c1", "stop_hook_active": true}')
     assert not names & {"rich", "structlog", "apscheduler", "prometheus_client", "mcp", "scratchbus.views"}

@@ -1,4 +1,4 @@
-"""The command line as a person and a shell meet it: processes, pipes, terminals, signals."""
+"""The command line in processes: pipes, terminals, signals, start times and help."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ from tests.waiting import PATIENCE
 pytestmark = pytest.mark.real
 
 COLD = (sys.executable, "-m", "scratchbus.cli")
-_IMPORTS = "import pydantic.main, click, asyncio, json"
 """The command line, started as users start it."""
+
+_IMPORTS = "import pydantic.main, click, asyncio, json"
 
 _HEAVY = {"redis", "pydantic", "rich", "structlog", "apscheduler", "yaml", "asyncio"}
 
 
-def test_what_one_process_says_another_sees(cli: Cli):
-    """The whole way of one observation, each step a process of its own."""
+def test_processes_share_an_observation(cli: Cli):
+    """The whole life of an observation, each step in a process of its own."""
     id = cli.process("add", "risk_alert", "Fraud ring", "--source", "fraud_detector").out.strip()
     assert len(id) == 26
     assert cli.process("active").out.startswith(id)
@@ -58,9 +59,9 @@ def test_what_one_process_says_another_sees(cli: Cli):
 @pytest.mark.alone
 def test_help_takes_less_than_100_milliseconds():
     def seconds() -> float:
-        helper = os.posix_spawn(COLD[0], [*COLD, "--help"], os.environ, file_actions=_SILENT)
-        used = os.wait4(helper, 0)[2]
-        return used.ru_utime + used.ru_stime  # what other processes do meanwhile does not count
+        process = os.posix_spawn(COLD[0], [*COLD, "--help"], os.environ, file_actions=_SILENT)
+        used = os.wait4(process, 0)[2]
+        return used.ru_utime + used.ru_stime  # CPU time, so that other processes do not count
 
     assert any(seconds() < 0.1 for _ in range(20))
 
@@ -69,14 +70,14 @@ _SILENT = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
 
 
 @pytest.mark.parametrize("columns", ["60", "80", "90", "100", "200"])
-def test_the_stored_help_is_what_the_commands_say(capsys, monkeypatch, columns):
+def test_the_generated_help_is_that_of_the_commands(capsys, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", columns)
     assert main(["--help"]) == run_command(["--help"]) == 0
     said = capsys.readouterr().out
     assert said == 2 * said[: len(said) // 2]
 
 
-def test_help_needs_nothing_heavy():
+def test_help_imports_no_heavy_modules():
     code = (
         "import sys; from scratchbus.cli import main; from scratchbus.cli.shell import run_command;"
         "main(['add', '--help']); main(['--help']); run_command(['--help']);"
@@ -94,14 +95,14 @@ def test_help_needs_nothing_heavy():
         "completion",
     ],
 )  # fmt: skip
-def test_every_command_explains_itself(cli: Cli, command: str):
+def test_every_command_has_help(cli: Cli, command: str):
     done = cli(command, "--help")
     assert done.code == 0
     assert "Common options:" in done.out or command in ("types", "completion")
     assert command in cli("--help").out
 
 
-def test_the_version_is_that_of_the_package(cli: Cli):
+def test_version_prints_a_version_number(cli: Cli):
     assert re.fullmatch(r"scratchbus \d+\.\d+\.\d+\S*\n", cli("--version").out)
 
 
@@ -120,7 +121,7 @@ def test_a_pipe_gets_plain_columns_with_whole_ids(cli: Cli):
     assert not set("\x1b│╭─") & set("".join(lines))
 
 
-def test_a_pipe_that_is_closed_ends_the_command_quietly(cli: Cli, home: Path):
+def test_a_closed_pipe_ends_the_command_quietly(cli: Cli, home: Path):
     with Bus.connect(f"embedded:{home}", source="test", max_observations=10_000) as bus:
         bus.page(cli.page).add_many([NewObservation(type="observation", content="x" * 400) for _ in range(1_000)])
     for command in (["list", "--all"], ["tail"], ["list", "--all", "--json"], ["demo"]):
@@ -135,29 +136,29 @@ def test_a_pipe_that_is_closed_ends_the_command_quietly(cli: Cli, home: Path):
             assert process.stderr.read() == b""
 
 
-def in_a_shell(cli: Cli, command: str) -> tuple[int, str, str]:
-    """Run a command of a shell, in which `$scratchbus` is the command line; return its exit code and output."""
+def run_in_shell(cli: Cli, command: str) -> tuple[int, str, str]:
+    """Run a shell command in which `$scratchbus` is the command line; return its exit code and output."""
     program = shlex.join([*COLD, "--page", cli.page])
     script = command.replace("$scratchbus", program)
-    usual = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}  # which some machines set
-    done = subprocess.run(  # noqa: S602  # a shell is what this is about
+    usual = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}  # some machines set it
+    done = subprocess.run(  # noqa: S602  # shells are under test
         script, shell=True, cwd=ROOT, env=usual, capture_output=True, text=True, timeout=PATIENCE
     )
     return done.returncode, done.stdout, done.stderr
 
 
 @pytest.mark.parametrize("command", ["list", "list --json", "--help", "tail"])
-def test_output_that_cannot_be_written_is_one_error(cli: Cli, command: str):
+def test_unwritable_output_is_one_error(cli: Cli, command: str):
     cli.add("one")
     full = "scratchbus: No space left on device; check the disk, the terminal and the files\n"
-    assert in_a_shell(cli, f"$scratchbus {command} > /dev/full") == (1, "", full)
+    assert run_in_shell(cli, f"$scratchbus {command} > /dev/full") == (1, "", full)
 
 
-def test_streams_that_are_closed_are_like_the_null_device(cli: Cli):
-    assert in_a_shell(cli, "$scratchbus add observation one --source a >&-") == (0, "", "")
-    assert in_a_shell(cli, "$scratchbus show ZZZZZZ 2>/dev/full") == (3, "", "")
-    assert in_a_shell(cli, "$scratchbus show ZZZZZZ 2>&-") == (3, "", "")
-    assert in_a_shell(cli, "$scratchbus list <&- >&- 2>&-") == (0, "", "")
+def test_closed_streams_act_like_the_null_device(cli: Cli):
+    assert run_in_shell(cli, "$scratchbus add observation one --source a >&-") == (0, "", "")
+    assert run_in_shell(cli, "$scratchbus show ZZZZZZ 2>/dev/full") == (3, "", "")
+    assert run_in_shell(cli, "$scratchbus show ZZZZZZ 2>&-") == (3, "", "")
+    assert run_in_shell(cli, "$scratchbus list <&- >&- 2>&-") == (0, "", "")
     assert [one["content"] for one in cli.json("list").documents] == ["one"]
 
 
@@ -165,7 +166,7 @@ def test_streams_that_are_closed_are_like_the_null_device(cli: Cli):
     ("command", "hint"),
     [("list", "add TYPE CONTENT --source NAME`"), ("active", "list`")],
 )
-def test_where_nothing_is_it_says_what_to_do(cli: Cli, command: str, hint: str):
+def test_an_empty_page_hints_at_the_next_command(cli: Cli, command: str, hint: str):
     done = cli.process(command)
     assert (done.code, done.out) == (0, "")
     assert f"`scratchbus --page {cli.page} {hint}" in done.err
@@ -191,7 +192,7 @@ def test_a_terminal_gets_colour_and_short_ids(cli: Cli):
         assert b"31m" not in plain.seen
 
 
-def test_a_terminal_is_not_moved_by_what_is_shown(cli: Cli):
+def test_content_does_not_control_the_terminal(cli: Cli):
     id = cli.add("evil \x1b]0;title\x07 \x1b[2J text", "--owner", "bob", "--context", "a=\x9b31m")
     for command in (["list"], ["show", id, "--history"], ["tail"], ["active"]):
         with cli.start(*command, terminal=True) as shown:
@@ -199,7 +200,7 @@ def test_a_terminal_is_not_moved_by_what_is_shown(cli: Cli):
             assert not re.search(rb"\x1b\]0|\x1b\[2J|\xc2\x9b", shown.seen)
 
 
-# -- following -------------------------------------------------------------------------------------------------------
+# -- tail, watch, up -------------------------------------------------------------------------------------------------
 
 
 def test_tail_follows_until_ctrl_c(cli: Cli):
@@ -227,7 +228,7 @@ def test_watch_prints_a_line_for_each_change_into_a_pipe(cli: Cli):
         assert b"Traceback" not in watch.seen
 
 
-def test_watch_says_in_json_what_happened_and_how_it_is_now(cli: Cli):
+def test_watch_as_json_has_the_change_and_the_observation(cli: Cli):
     with cli.start("watch", "--json") as watch:
         cli.add("before")
         watch.wait_for("\n")
@@ -239,14 +240,14 @@ def test_watch_says_in_json_what_happened_and_how_it_is_now(cli: Cli):
     assert changes[-1]["content"] == "after"
 
 
-def test_watch_gives_the_terminal_back_when_it_is_terminated(cli: Cli):
+def test_watch_restores_the_terminal_on_sigterm(cli: Cli):
     with cli.start("watch", terminal=True) as watch:
         watch.wait_for("Nothing is open")
         assert watch.interrupt(signal.SIGTERM) == 143
         watch.wait_for("\x1b[?1049l")
 
 
-def test_watch_shows_what_there_is_room_for(cli: Cli):
+def test_watch_shows_only_the_observations_that_fit(cli: Cli):
     for number in range(40):
         cli.add(f"thing {number}")
     cli.json("review", cli.add("Urgent", type="risk_alert"))
@@ -257,7 +258,7 @@ def test_watch_shows_what_there_is_room_for(cli: Cli):
         assert b"thing 0 " not in watch.seen
 
 
-def test_watch_redraws_the_page_when_something_happens(cli: Cli):
+def test_watch_redraws_the_page_on_a_change(cli: Cli):
     cli.add("First thing", type="risk_alert")
     with cli.start("watch", terminal=True) as watch:
         watch.wait_for("First thing")
@@ -265,12 +266,12 @@ def test_watch_redraws_the_page_when_something_happens(cli: Cli):
         watch.wait_for("Second thing")
         watch.wait_for("2 observations open")
         assert watch.interrupt() == 130
-        assert b"\x1b[?1049l" in watch.seen, "the terminal is not given back"
+        assert b"\x1b[?1049l" in watch.seen, "the terminal is not restored"
         assert b"Traceback" not in watch.seen
 
 
 @pytest.mark.slow
-def test_ctrl_c_while_something_is_imported_leaves_no_traceback(monkeypatch: pytest.MonkeyPatch):
+def test_ctrl_c_during_imports_exits_with_130(monkeypatch: pytest.MonkeyPatch):
     def interrupted() -> None:
         raise KeyboardInterrupt
 
@@ -279,7 +280,7 @@ def test_ctrl_c_while_something_is_imported_leaves_no_traceback(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("with_signal", [signal.SIGINT, signal.SIGTERM])
-def test_up_keeps_the_page_current_until_it_is_told_to_end(cli: Cli, tmp_path: Path, with_signal: signal.Signals):
+def test_up_runs_projector_and_expirer_until_a_signal(cli: Cli, tmp_path: Path, with_signal: signal.Signals):
     own = ("--url", f"embedded:{tmp_path / 'up'}")
     try:
         with cli.start(*own, "up") as up:
@@ -297,7 +298,7 @@ def test_up_keeps_the_page_current_until_it_is_told_to_end(cli: Cli, tmp_path: P
 
 
 @pytest.mark.slow
-def test_up_goes_on_when_the_engine_dies(cli: Cli, tmp_path: Path):
+def test_up_continues_after_the_engine_dies(cli: Cli, tmp_path: Path):
     own = ("--url", f"embedded:{tmp_path / 'up'}")
     try:
         with cli.start(*own, "up") as up:
@@ -312,7 +313,7 @@ def test_up_goes_on_when_the_engine_dies(cli: Cli, tmp_path: Path):
         cli(*own, "stop")
 
 
-def test_up_says_in_json_where_the_engine_is(cli: Cli, home: Path):
+def test_up_as_json_shows_the_engine(cli: Cli, home: Path):
     with cli.start("up", "--json", program=COLD) as up:
         up.wait_for("\n")
         first = json.loads(up.seen.decode().splitlines()[0])
@@ -339,7 +340,7 @@ def test_no_command_is_listed_twice():
         assert sorted(listed) == sorted(set(listed)), group.name
 
 
-def test_a_list_is_called_list_everywhere_and_ls_is_the_same():
+def test_every_list_command_has_the_alias_ls():
     found = 0
     for group in _groups():
         context = click.Context(group)
@@ -351,14 +352,14 @@ def test_a_list_is_called_list_everywhere_and_ls_is_the_same():
 
 
 @pytest.mark.parametrize(("group", "shows"), [("todo", "read"), ("notepad", "read"), ("facts", "query")])
-def test_list_and_show_are_what_shows_all_there_is(group: str, shows: str):
+def test_list_and_show_are_aliases_of_the_read_command(group: str, shows: str):
     context = click.Context(root)
     found = root.get_command(context, group)
     assert isinstance(found, click.Group)
     assert all(found.get_command(context, name) is found.commands[shows] for name in ("ls", "list", "show"))
 
 
-def test_options_are_accepted_only_where_they_act(cli: Cli):
+def test_options_without_effect_are_refused(cli: Cli):
     for arguments in (("status", "--page", "x"), ("active", "--source", "x"), ("stop", "--bus", "x")):
         refused = main(arguments)
         assert refused == 2, arguments
@@ -374,20 +375,20 @@ def test_the_package_runs_as_a_module():
 
 @pytest.mark.alone
 @pytest.mark.parametrize("terminal", [False, True])
-def test_the_page_is_shown_in_less_than_300_milliseconds(cli: Cli, terminal: bool):
-    """Judged beside imports that take 0.12 s on a quiet machine, as machines are slower at times."""
+def test_active_takes_less_than_300_milliseconds(cli: Cli, terminal: bool):
+    """The limit grows on a slow machine, measured by imports that take 0.12 s on an idle one."""
     cli.add("short")
 
     def seconds(*command: str) -> float:
         reader, writer = pty.openpty()
         output = writer if terminal else os.open(os.devnull, os.O_WRONLY)
         files = [(os.POSIX_SPAWN_DUP2, output, 1)]
-        helper = os.posix_spawn(sys.executable, [sys.executable, *command], os.environ, file_actions=files)
-        _, status, used = os.wait4(helper, 0)
+        process = os.posix_spawn(sys.executable, [sys.executable, *command], os.environ, file_actions=files)
+        _, status, used = os.wait4(process, 0)
         for each in {reader, writer, output}:
             os.close(each)
         assert status == 0
-        return used.ru_utime + used.ru_stime  # what other processes do meanwhile does not count
+        return used.ru_utime + used.ru_stime  # CPU time, so that other processes do not count
 
     active = (*COLD[1:], "--page", cli.page, "active")
     assert any(seconds(*active) < max(0.3, 0.3 * seconds("-c", _IMPORTS) / 0.12) for _ in range(10))
@@ -401,7 +402,7 @@ def test_the_page_is_shown_in_less_than_300_milliseconds(cli: Cli, terminal: boo
         ("facts timeline", "limit", Facts.timeline), ("list", "limit", Page.list), ("add", "times", Page.add),
     ],
 )  # fmt: skip
-def test_the_defaults_that_help_shows_are_those_of_the_method(cli: Cli, command: str, option: str, method: object):
-    usual = inspect.signature(method).parameters[option].default  # type: ignore[arg-type]  # it is one
+def test_help_shows_the_defaults_of_the_methods(cli: Cli, command: str, option: str, method: object):
+    usual = inspect.signature(method).parameters[option].default  # type: ignore[arg-type]  # it is callable
     shown = f"{usual:,}" if isinstance(usual, int) else usual
     assert re.search(rf"--{option}\b[^\[]*\[default:\s+{shown}\]", cli(*command.split(), "--help").out)

@@ -1,4 +1,4 @@
-"""What takes its time shows on a terminal how far it is, and nothing of that in a pipe."""
+"""Long commands show their progress on a terminal, and not in a pipe."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.real
         ("Verifying", ("archive", "verify")),
     ],
 )
-def test_long_runs_show_how_far_they_are_on_a_terminal_alone(
+def test_progress_is_shown_only_on_a_terminal(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, title: str, arguments: tuple[str, ...]
 ) -> None:
     name = f"progress-{tmp_path.name[-20:].strip('-_')}"

@@ -1,4 +1,4 @@
-"""`setup` writes what starts the MCP server in a client, and nothing else."""
+"""`setup` writes the configuration that starts the MCP server in a client, and changes nothing else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def project(tmp_path: Path) -> Path:
     return directory
 
 
-def written(project: Path, client: str, *options: str) -> None:
+def run_setup(project: Path, client: str, *options: str) -> None:
     assert main(["setup", client, "--directory", str(project), "--yes", *options]) == 0
 
 
@@ -33,7 +33,7 @@ def written(project: Path, client: str, *options: str) -> None:
     ],
 )
 def test_setup_writes_the_configuration_of_a_client(project: Path, client: str, file: str, key: str):
-    written(project, client)
+    run_setup(project, client)
     server = json.loads((project / file).read_text())[key]["scratchbus"]
     arguments = server["args"]
     assert arguments[0] == "mcp"
@@ -42,8 +42,8 @@ def test_setup_writes_the_configuration_of_a_client(project: Path, client: str, 
     assert arguments[arguments.index("--session") + 1] == page
 
 
-def test_hooks_and_server_know_the_same_scopes(project: Path):
-    written(project, "claude", "--knowledge", "ada,ada/shop", "--tools", "basic,facts")
+def test_hooks_and_server_get_the_same_scopes(project: Path):
+    run_setup(project, "claude", "--knowledge", "ada,ada/shop", "--tools", "basic,facts")
     arguments = json.loads((project / ".mcp.json").read_text())["mcpServers"]["scratchbus"]["args"]
     assert arguments[-4:] == ["--knowledge", "ada,ada/shop", "--tools", "basic,facts"]
     hooks = json.loads((project / ".claude/settings.json").read_text())["hooks"]
@@ -70,24 +70,24 @@ def test_setup_refuses_what_the_server_would_refuse(
     assert not (project / ".mcp.json").exists()
 
 
-def test_projects_of_one_name_have_pages_of_their_own(tmp_path: Path):
+def test_projects_with_the_same_name_get_different_pages(tmp_path: Path):
     pages = set()
     for parent in ("a", "b"):
         project = tmp_path / parent / "app"
         project.mkdir(parents=True)
-        written(project, "cursor")
+        run_setup(project, "cursor")
         arguments = json.loads((project / ".cursor/mcp.json").read_text())["mcpServers"]["scratchbus"]["args"]
         pages.add(arguments[arguments.index("--page") + 1])
     assert len(pages) == 2
 
 
-def test_setup_keeps_what_is_there_and_may_be_repeated(project: Path):
+def test_setup_keeps_existing_entries_and_can_be_repeated(project: Path):
     (project / ".claude").mkdir()
     mine = {"matcher": "startup", "hooks": [{"type": "command", "command": "date"}]}
     (project / ".claude/settings.json").write_text(json.dumps({"model": "x", "hooks": {"SessionStart": [mine]}}))
     (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"other": {"command": "other"}}}))
-    written(project, "claude")
-    written(project, "claude", "--agent", "reviewer")
+    run_setup(project, "claude")
+    run_setup(project, "claude", "--agent", "reviewer")
     servers = json.loads((project / ".mcp.json").read_text())["mcpServers"]
     settings = json.loads((project / ".claude/settings.json").read_text())
     assert set(servers) == {"other", "scratchbus"}
@@ -97,8 +97,8 @@ def test_setup_keeps_what_is_there_and_may_be_repeated(project: Path):
     assert " hook session-start --agent reviewer --page My-project-" in second["hooks"][0]["command"]
 
 
-def test_setup_offers_every_hook(project: Path):
-    written(project, "claude")
+def test_setup_configures_every_hook(project: Path):
+    run_setup(project, "claude")
     hooks = json.loads((project / ".claude/settings.json").read_text())["hooks"]
     said = {event: each[0]["hooks"][0]["command"].split()[1:3] for event, each in hooks.items()}
     assert said == {
@@ -110,7 +110,7 @@ def test_setup_offers_every_hook(project: Path):
     assert {name for _, name in said.values()} == set(hook.commands)
 
 
-def test_setup_shows_what_it_writes_and_asks(
+def test_setup_shows_the_configuration_and_asks(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("click.confirm", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
@@ -120,7 +120,7 @@ def test_setup_shows_what_it_writes_and_asks(
 
 
 @pytest.mark.parametrize("answer", ["n\n", ""])
-def test_setup_writes_nothing_unless_it_is_told_to(
+def test_setup_writes_nothing_without_confirmation(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, answer: str
 ):
     monkeypatch.setattr("sys.stdin", StringIO(answer))
@@ -133,11 +133,11 @@ def test_setup_writes_nothing_unless_it_is_told_to(
 
 
 @pytest.mark.parametrize("is_option", [True, False])
-def test_setup_writes_the_url_in_force(project: Path, monkeypatch: pytest.MonkeyPatch, is_option: bool):
+def test_setup_writes_the_effective_url(project: Path, monkeypatch: pytest.MonkeyPatch, is_option: bool):
     url = "redis://elsewhere:6390"
     monkeypatch.setenv("SCRATCHBUS_URL", "redis://not-this:1" if is_option else url)
     for client in ("claude", "cursor", "vscode"):
-        written(project, client, *(["--url", url] if is_option else []))
+        run_setup(project, client, *(["--url", url] if is_option else []))
     for file, key in ((".mcp.json", "mcpServers"), (".cursor/mcp.json", "mcpServers"), (".vscode/mcp.json", "servers")):
         server = json.loads((project / file).read_text())[key]["scratchbus"]
         assert server["env"] == {"SCRATCHBUS_URL": url}
@@ -146,16 +146,16 @@ def test_setup_writes_the_url_in_force(project: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("is_option", [True, False])
-def test_setup_writes_the_bus_in_force(project: Path, monkeypatch: pytest.MonkeyPatch, is_option: bool):
+def test_setup_writes_the_effective_bus(project: Path, monkeypatch: pytest.MonkeyPatch, is_option: bool):
     monkeypatch.setenv("SCRATCHBUS_BUS", "not-this" if is_option else "team")
-    written(project, "claude", *(["--bus", "team"] if is_option else []))
+    run_setup(project, "claude", *(["--bus", "team"] if is_option else []))
     server = json.loads((project / ".mcp.json").read_text())["mcpServers"]["scratchbus"]
     assert server["env"]["SCRATCHBUS_BUS"] == "team"
     (hook,) = json.loads((project / ".claude/settings.json").read_text())["hooks"]["SessionStart"]
     assert hook["hooks"][0]["command"].endswith(" --bus team")
 
 
-def test_setup_leaves_a_file_it_cannot_read_alone(project: Path, capsys: pytest.CaptureFixture[str]):
+def test_setup_does_not_change_a_file_that_is_not_json(project: Path, capsys: pytest.CaptureFixture[str]):
     (project / ".mcp.json").write_text("{// mine\n}")
     assert main(["setup", "claude", "--directory", str(project), "--yes"]) != 0
     assert "this is not JSON" in capsys.readouterr().err

@@ -21,12 +21,12 @@ from tests.waiting import PATIENCE, eventually
 ROOT = Path(__file__).parents[2]
 
 
-def _started(said: Path) -> bool:
-    return '"started"' in said.read_text()
+def _has_started(log: Path) -> bool:
+    return '"started"' in log.read_text()
 
 
 class Machine:
-    """A user's home, with a systemctl that writes down how it was called."""
+    """A user's home directory, with a fake systemctl that records its calls."""
 
     def __init__(self, directory: Path) -> None:
         self.home = directory / "a home, 100% $HOME"
@@ -113,7 +113,7 @@ def test_the_units_run_the_engine_and_its_daemons(machine: Machine):
             subprocess.Popen(command, env=machine.environment(name), stderr=err, cwd=machine.home.parent) as daemon,
         ):
             try:
-                eventually(partial(_started, said), f"the {name} runs")
+                eventually(partial(_has_started, said), f"the {name} runs")
                 daemon.send_signal(signal.SIGTERM)
                 assert daemon.wait(PATIENCE) == 0, said.read_text()
             finally:
@@ -122,7 +122,7 @@ def test_the_units_run_the_engine_and_its_daemons(machine: Machine):
     assert server.find_running(machine.home) is None
 
 
-def test_a_server_elsewhere_needs_no_unit_for_an_engine(machine: Machine, tmp_path: Path):
+def test_a_remote_server_needs_no_engine_unit(machine: Machine, tmp_path: Path):
     url = "redis://me:s%ecr$t@127.0.0.1:1"
     assert main(["start", "--url", url]) == INVALID_INPUT
     assert main(["systemd", "install", "--user", "--yes", "--url", url, "--log", str(tmp_path / "x log")]) == 0
@@ -137,7 +137,7 @@ def test_a_server_elsewhere_needs_no_unit_for_an_engine(machine: Machine, tmp_pa
     assert command[-3:] == ["--follow", "--log", str(tmp_path / "x log")]
 
 
-def test_an_archive_gets_its_archiver_and_every_unit_knows_it(machine: Machine, monkeypatch: pytest.MonkeyPatch):
+def test_an_archive_url_adds_an_archiver_unit(machine: Machine, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SCRATCHBUS_ARCHIVE_URL", "/srv/old events")
     assert main(["systemd", "install", "--user", "--yes"]) == 0
     assert machine.lines("archiver", "ExecStart")[0][-2:] == ["run", "archiver"]
@@ -157,7 +157,7 @@ def test_uninstall_removes_only_what_install_wrote(machine: Machine):
     assert machine.called[-1] == "--user daemon-reload"
 
 
-def test_nothing_is_written_without_consent(machine: Machine, monkeypatch: pytest.MonkeyPatch):
+def test_install_writes_nothing_without_confirmation(machine: Machine, monkeypatch: pytest.MonkeyPatch):
     assert main(["systemd", "install"]) == USAGE
     assert main(["systemd", "install", "--user", "--log", "x", "--journal", "y"]) == USAGE
     monkeypatch.setattr("click.confirm", lambda *_, **__: False)

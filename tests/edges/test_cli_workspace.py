@@ -1,4 +1,4 @@
-"""`workspace`: what it prints, and that it ends when it is told to."""
+"""`workspace`: its output, and its end on an interrupt."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.real
 
 
-def test_a_sync_says_what_it_wrote(cli: Cli, tmp_path: Path):
+def test_sync_reports_the_written_files(cli: Cli, tmp_path: Path):
     session = cli.page.replace(":", "-")
     (tmp_path / "TODO.md").write_text("- [ ] one\n")
     done = cli.json("workspace", "sync", str(tmp_path), "--session", session).document
@@ -24,7 +24,7 @@ def test_a_sync_says_what_it_wrote(cli: Cli, tmp_path: Path):
     assert "[ ] 1 one" in cli("todo", "read", "--session", session).out
 
 
-def test_a_directory_has_a_session_of_its_own(cli: Cli, tmp_path: Path):
+def test_each_directory_has_its_own_session(cli: Cli, tmp_path: Path):
     sessions = set()
     for directory in (tmp_path / "one" / "Übung!", tmp_path / "other" / "Übung!", tmp_path / "!"):
         directory.mkdir(parents=True)
@@ -36,14 +36,14 @@ def test_a_directory_has_a_session_of_its_own(cli: Cli, tmp_path: Path):
     assert len(sessions) == 3
 
 
-def test_a_file_that_is_no_text_is_an_error_that_says_what_to_do(cli: Cli, tmp_path: Path):
+def test_a_file_that_is_not_utf8_is_refused(cli: Cli, tmp_path: Path):
     (tmp_path / "TODO.md").write_bytes(b"\xff")
     done = cli("workspace", "sync", str(tmp_path), "--session", "bad")
     assert done.code == 5
     assert "save it as UTF-8" in done.err
 
 
-def test_a_watch_goes_on_until_it_is_interrupted(cli: Cli, tmp_path: Path):
+def test_sync_watch_runs_until_it_is_interrupted(cli: Cli, tmp_path: Path):
     session = cli.page.replace(":", "-")
     (tmp_path / "TODO.md").write_text("- [ ] one\n")
     with cli.start("workspace", "sync", "--watch", str(tmp_path), "--session", session) as running:
@@ -53,7 +53,7 @@ def test_a_watch_goes_on_until_it_is_interrupted(cli: Cli, tmp_path: Path):
         assert running.interrupt(signal.SIGINT) == INTERRUPTED
 
 
-def test_the_rules_are_listed(cli: Cli, tmp_path: Path):
+def test_rules_are_listed(cli: Cli, tmp_path: Path):
     (tmp_path / "CLAUDE.md").write_text("Use double quotes.")
     found = cli.json("workspace", "rules", str(tmp_path)).document
     assert (found["path"], found["text"], found["problem"]) == ("CLAUDE.md", "Use double quotes.", "")

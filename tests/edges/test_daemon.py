@@ -1,4 +1,4 @@
-"""What daemons share: their target, their public names, and `scratchbus run`."""
+"""The frame of daemons: their target, the public names, and `scratchbus run`."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ def target(url: str, page: str = "main") -> str:
         "redis+sentinel://logwatch:{0}@one,two/main?sentinel_password={0}",
     ],
 )
-def test_a_new_password_is_the_same_target(url: str) -> None:
+def test_the_target_does_not_depend_on_the_password(url: str) -> None:
     assert target(url.format("old-s3cr3t")) == target(url.format("new"))
     assert "s3cr3t" not in target(url.format("old-s3cr3t"))
 
 
-def test_another_server_or_page_is_another_target() -> None:
+def test_the_target_depends_on_the_server_and_the_page() -> None:
     assert len({target("redis://:pw@one"), target("redis://:pw@two"), target("redis://:pw@one", "other")}) == 3
 
 
 @pytest.mark.parametrize("module", [scratchbus, scratchbus.daemon])
-def test_every_public_name_is_there(module: ModuleType) -> None:
+def test_every_public_name_exists(module: ModuleType) -> None:
     assert [name for name in module.__all__ if getattr(module, name, None) is None] == []
     assert sorted(module._HOMES) == sorted(module.__all__)
 
 
 @pytest.mark.real
-def test_options_before_the_name_are_those_of_the_daemon(cli: Cli, tmp_path: Path) -> None:
+def test_options_before_the_name_apply_to_the_daemon(cli: Cli, tmp_path: Path) -> None:
     log = tmp_path / "auth.log"
     log.write_text("Dec 10 06:55:48 host sshd[1]: Failed password for root from 192.0.2.1 port 9 ssh2\n")
     state = tmp_path / "state.json"

@@ -1,4 +1,4 @@
-"""The demo tells the truth, in time, and leaves nothing behind."""
+"""The demo: its numbers, its errors, and that it cleans up."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ RUN = "import sys; from pathlib import Path; from daemons.demo import run_demo; 
 
 @pytest.fixture
 def directory():
-    """Make a directory for temporary files whose path is short, as most people's is."""
+    """A directory for temporary files with a short path, as is usual."""
     with tempfile.TemporaryDirectory(prefix="demo-") as name:
         yield Path(name)
 
 
 @pytest.fixture
 def demo(directory):
-    """Start the demo in a process with this directory for its temporary files; it has ended when the test has."""
+    """A function that starts the demo with this directory for temporary files; the demo ends with the test."""
     started = []
 
     def start(arguments=""):
@@ -51,12 +51,12 @@ def demo(directory):
     yield start
     for process in started:
         if process.poll() is None:
-            process.send_signal(signal.SIGTERM)  # so that it can still stop what it started
+            process.send_signal(signal.SIGTERM)  # so that it stops its own processes
         process.communicate(timeout=60)
 
 
 def processes_of(directory):
-    """Return the command lines of the processes that have something to do with a directory."""
+    """Return the command lines of the processes that name a directory or run in it."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -68,8 +68,8 @@ def processes_of(directory):
     return found
 
 
-def outcome_of(process, directory):
-    """Return what a demo that ends well says on stdout; the failure of another shows its daemons' logs."""
+def output_of(process, directory):
+    """Return the output of a demo that must succeed; fail with the logs of its daemons."""
     out, err = process.communicate(timeout=120)
     logs = {log.name: log.read_text(errors="replace")[-4000:] for log in directory.rglob("logs/*.log")}
     assert process.returncode == 0, "\n\n".join([err, *(f"{name}:\n{text}" for name, text in logs.items())])
@@ -86,8 +86,8 @@ def attempts_in(text):
 
 
 @pytest.mark.slow
-def test_the_demo_tells_its_story_and_leaves_nothing_behind(demo, directory):
-    out = outcome_of(demo(), directory)
+def test_the_demo_shows_every_step_and_cleans_up(demo, directory):
+    out = output_of(demo(), directory)
     for words in ("The page, by priority", "claimed by", "executor-", "blocklist:203.0.113.66", "resolved",
                   "archived: expired", "The life of one observation", "└ executor-", "said by logwatch",
                   "exit code 0"):  # fmt: skip
@@ -98,26 +98,26 @@ def test_the_demo_tells_its_story_and_leaves_nothing_behind(demo, directory):
 
 
 @pytest.mark.slow
-def test_the_numbers_are_those_of_the_log(demo, directory):
-    told = json.loads(outcome_of(demo("as_json=True"), directory))
+def test_the_numbers_match_the_log(demo, directory):
+    numbers = json.loads(output_of(demo("as_json=True"), directory))
     expected = attempts_in(sample_log())
-    assert told["by_address"] == dict(expected)
-    assert told["addresses"] == len(expected)
-    assert told["attempts"] == sum(expected.values())
-    assert sorted(told["blocklist"]) == sorted(address for address, times in expected.items() if times >= 3)
-    assert told["resolved"] == told["acted_on"] == len(told["blocklist"])
-    assert told["expired"] == 1
+    assert numbers["by_address"] == dict(expected)
+    assert numbers["addresses"] == len(expected)
+    assert numbers["attempts"] == sum(expected.values())
+    assert sorted(numbers["blocklist"]) == sorted(address for address, times in expected.items() if times >= 3)
+    assert numbers["resolved"] == numbers["acted_on"] == len(numbers["blocklist"])
+    assert numbers["expired"] == 1
 
 
 @pytest.mark.slow
-def test_a_log_of_the_users_is_read_and_one_without_attacks_too(demo, directory):
+def test_a_log_without_attacks_is_read(demo, directory):
     log = directory / "quiet.log"
     log.write_text("nothing to see here\n")
-    assert json.loads(outcome_of(demo(f"Path({str(log)!r}), as_json=True"), directory))["addresses"] == 0
+    assert json.loads(output_of(demo(f"Path({str(log)!r}), as_json=True"), directory))["addresses"] == 0
     assert list(directory.iterdir()) == [log]
 
 
-def test_a_log_that_is_not_there_is_an_error(demo, directory):
+def test_a_missing_log_is_an_error(demo, directory):
     _, err = (process := demo("Path('/nowhere/auth.log')")).communicate(timeout=60)
     assert process.returncode == 3
     assert err == "demo: /nowhere/auth.log: no such file; check --log, or create it and start again\n"
@@ -125,7 +125,7 @@ def test_a_log_that_is_not_there_is_an_error(demo, directory):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_demo_stops_everything(demo, directory, number):
+def test_an_interrupted_demo_stops_its_processes_and_cleans_up(demo, directory, number):
     process = demo()
     eventually(lambda: any("run executor" in command for command in processes_of(directory)), "the daemons run")
     process.send_signal(number)
@@ -135,19 +135,19 @@ def test_an_interrupted_demo_stops_everything(demo, directory, number):
     assert processes_of(directory) == []
 
 
-def go_on_when_aborted(pid):
-    """Let a process that stands still go on once SIGABRT waits for it."""
+def continue_when_aborted(pid):
+    """Continue a stopped process once a SIGABRT for it is pending."""
     status = Path(f"/proc/{pid}/status")
 
-    def is_aborted():
-        waiting = int(re.search(r"^ShdPnd:\s+(\w+)", status.read_text(), re.MULTILINE)[1], 16)
-        return waiting >> (signal.SIGABRT - 1) & 1
+    def is_pending():
+        pending = int(re.search(r"^ShdPnd:\s+(\w+)", status.read_text(), re.MULTILINE)[1], 16)
+        return pending >> (signal.SIGABRT - 1) & 1
 
-    eventually(is_aborted, "it is aborted")
+    eventually(is_pending, "SIGABRT is pending")
     os.kill(pid, signal.SIGCONT)
 
 
-def test_a_daemon_that_does_not_stop_leaves_its_stacks(directory, monkeypatch):
+def test_a_daemon_that_does_not_stop_logs_its_stacks(directory, monkeypatch):
     monkeypatch.setattr("daemons.demo_crew._STOP_SECONDS", 0.2)
     monkeypatch.setattr("daemons.demo_crew._STACKS_SECONDS", PATIENCE)
     with Crew(directory, {"SCRATCHBUS_URL": "redis://127.0.0.1:1"}, threading.Event()) as crew:
@@ -155,8 +155,8 @@ def test_a_daemon_that_does_not_stop_leaves_its_stacks(directory, monkeypatch):
         eventually(crew.have_started, "the expirer runs")
         eventually(lambda: b"waiting" in (directory / "expirer.log").read_bytes(), "it waits for its engine")
         os.kill(pid, signal.SIGSTOP)
-        going_on = threading.Thread(target=go_on_when_aborted, args=(pid,))
-        going_on.start()
+        continuing = threading.Thread(target=continue_when_aborted, args=(pid,))
+        continuing.start()
         assert crew.stop() == {"expirer": -signal.SIGABRT}
-        going_on.join()
+        continuing.join()
     assert "most recent call first" in (directory / "expirer.log").read_text()

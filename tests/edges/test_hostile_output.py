@@ -1,4 +1,4 @@
-"""What comes from data reaches no terminal, pipe or spreadsheet as anything but text to read."""
+"""Stored data cannot control a terminal or a spreadsheet: every output makes it harmless text."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def assert_harmless(text: str) -> None:
 
 @pytest.fixture
 def forged(cli: Cli, home: Path) -> tuple[Cli, str]:
-    """A bus with an event that somebody wrote by hand, past all checks: its `by` and `type` are hostile."""
+    """A bus with a hostile `by` and `type` in an event that was added by hand, past all checks."""
     name = f"forged-{cli.page}"[:100]
     with Bus.connect(f"embedded:{home}", bus=name, source="test") as bus:
         bus.page(cli.page).add("observation", "content")
@@ -55,15 +55,15 @@ def forged(cli: Cli, home: Path) -> tuple[Cli, str]:
         }
         entry.pop(b"by", None)
         last = Position.parse(at.decode())
-        place = f"{last.ms}-{last.seq + 1}"
+        position = f"{last.ms}-{last.seq + 1}"
         flat = [each for pair in entry.items() for each in pair]
-        bus.converse(ask(0, "XADD", keys.log, place, *flat))
-        bus.converse(ask(0, "SET", keys.tail, f"{place}|forged"))
+        bus.converse(ask(0, "XADD", keys.log, position, *flat))
+        bus.converse(ask(0, "SET", keys.tail, f"{position}|forged"))
     return cli, name
 
 
 def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have standard output taken for a terminal."""
+    """Make standard output look like a terminal."""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "160")
 
@@ -73,7 +73,7 @@ COMMANDS = ("tail", "tail --format jsonl", "tail --format csv", "list", "active"
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("how", ["pipe", "json", "terminal"])
-def test_a_forged_name_does_not_reach_the_terminal(
+def test_forged_fields_are_printed_as_harmless_text(
     forged: tuple[Cli, str], monkeypatch: pytest.MonkeyPatch, command: str, how: str
 ) -> None:
     cli, name = forged
@@ -86,7 +86,7 @@ def test_a_forged_name_does_not_reach_the_terminal(
         assert all(isinstance(each, dict) for each in done.documents)
 
 
-def test_an_agents_context_does_not_move_the_cursor(cli: Cli, bus: Bus) -> None:
+def test_contexts_and_notepads_do_not_control_the_terminal(cli: Cli, bus: Bus) -> None:
     bus.page(cli.page).add("observation", f"see {HOSTILE} here")
     bus.notepad(cli.page).write(f"one\n{HOSTILE}\n\ttwo ‌ن 👩‍🚀\r\nthree")
     shown = cli("context", "--session", cli.page).out
@@ -99,7 +99,7 @@ def test_an_agents_context_does_not_move_the_cursor(cli: Cli, bus: Bus) -> None:
     assert HOSTILE in cli.json("notepad", "read", "--session", cli.page).document["content"]
 
 
-def test_everything_that_output_prints_is_harmless(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_output_method_prints_harmless_text(capsys: pytest.CaptureFixture[str]) -> None:
     columns = [Column(name, lambda cell: cell) for name in ("a", "b")]
     row = [Cell(HOSTILE), Cell(HOSTILE, "", HOSTILE)]
     for is_terminal in (False, True):
@@ -120,7 +120,7 @@ def test_everything_that_output_prints_is_harmless(capsys: pytest.CaptureFixture
 def test_a_word_too_long_for_a_card_stays_whole(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: str
 ) -> None:
-    """A URL is there to be copied."""
+    """So that a URL can be copied."""
     monkeypatch.setenv("COLUMNS", width)
     out, url = Output(no_color=True), "embedded:/home/ann/.local/share/scratchbus/x"
     out.is_terminal = True
@@ -158,20 +158,20 @@ def test_a_card_breaks_no_word(
     assert lines[first + 1].startswith(" " * lines[first].index("many"))
 
 
-def test_json_says_the_same_with_escapes() -> None:
+def test_escaping_keeps_the_value_of_json() -> None:
     document = json.dumps({"a": f"{HOSTILE}\U000e0041é"}, ensure_ascii=False)
     assert escaped(document).isprintable()
     assert json.loads(escaped(document)) == json.loads(document)
     assert "é" in escaped(document)
 
 
-def test_a_layout_stays_visible() -> None:
+def test_visible_keeps_line_breaks_and_joiners() -> None:
     for text in ("a\n\tb", "a\r\nb", "a\u00a0b\u3000c", "👩‍🚀", "می‌خواهم", "é"):
         assert visible(text) == text
     assert visible("a\rb\x0bc\u2028d\ufeff") == "a�b�c�d�"
 
 
-# -- what daemons say ------------------------------------------------------------------------------------------------
+# -- daemons ---------------------------------------------------------------------------------------------------------
 
 _LOGS = """\
 import sys
@@ -184,7 +184,7 @@ structlog.get_logger().info("seen", reason={hostile!r}, name="plain{hostile!r}")
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
-def test_what_is_logged_does_not_move_the_cursor(is_terminal: bool) -> None:
+def test_logs_do_not_control_the_terminal(is_terminal: bool) -> None:
     code = _LOGS.format(is_terminal=is_terminal, hostile=HOSTILE)
     said = subprocess.run(launcher.command("-c", code), capture_output=True, check=True).stderr.decode()
     assert "seen" in said
@@ -195,7 +195,7 @@ def test_what_is_logged_does_not_move_the_cursor(is_terminal: bool) -> None:
     assert "\x1b[2J" not in said
 
 
-def test_the_error_of_a_daemon_does_not_move_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+def test_daemon_errors_do_not_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     @daemon.daemon("tester")
     def failing(_: daemon.Daemon) -> None:
         raise EngineUnreachable(f"no {HOSTILE}")
@@ -210,21 +210,21 @@ def test_the_error_of_a_daemon_does_not_move_the_cursor(capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("formula", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\n=1", "＝1"])
-def test_no_cell_is_a_formula(cli: Cli, capsys: pytest.CaptureFixture[str], formula: str) -> None:
+def test_csv_escapes_formulas(cli: Cli, capsys: pytest.CaptureFixture[str], formula: str) -> None:
     Output().csv_row([formula, "plain", "2-1"])
     ((cell, *others),) = csv.reader(io.StringIO(capsys.readouterr().out))
     assert cell.startswith("'")
     assert others == ["plain", "2-1"]
 
 
-def test_an_exported_event_is_no_formula(cli: Cli) -> None:
+def test_exported_events_have_their_formulas_escaped(cli: Cli) -> None:
     cli.add("x", "--event-id", '=HYPERLINK("http://x")')
     (row,) = csv.DictReader(io.StringIO(cli("tail", "--format", "csv").out))
     assert row["id"] == '\'=HYPERLINK("http://x")'
     assert json.loads(cli("tail", "--format", "jsonl").out)["id"] == '=HYPERLINK("http://x")'
 
 
-# -- tables without rows ---------------------------------------------------------------------------------------------
+# -- empty tables ----------------------------------------------------------------------------------------------------
 
 EMPTY = [
     "active", "list", "tail", "history", "show --history", "dead-letters list", "note list", "note tags",
@@ -237,7 +237,7 @@ EMPTY = [
 
 @pytest.mark.parametrize("how", ["pipe", "terminal", "json"])
 @pytest.mark.parametrize("command", EMPTY)
-def test_a_table_without_rows_is_no_error(
+def test_a_command_with_nothing_to_list_succeeds(
     cli: Cli, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, how: str
 ) -> None:
     words, name = command.split(), f"empty-{cli.page}"[:90]
@@ -249,7 +249,7 @@ def test_a_table_without_rows_is_no_error(
         (tmp_path / "archive").mkdir()
         words.append(str(tmp_path / "archive"))
     with Bus.connect(f"embedded:{home}", source="test"):
-        pass  # some commands start no engine, and want one to be there
+        pass  # some commands need a running engine and start none
     if words[0] in ("history", "show") or command == "context exposure":
         with Bus.connect(f"embedded:{home}", bus=name, source="test") as bus:
             words.append(bus.page(cli.page).add("observation", "content").id)
@@ -260,7 +260,7 @@ def test_a_table_without_rows_is_no_error(
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])
-def test_no_rows_are_a_note_for_people(capsys: pytest.CaptureFixture[str], is_terminal: bool) -> None:
+def test_an_empty_table_is_a_note_on_standard_error(capsys: pytest.CaptureFixture[str], is_terminal: bool) -> None:
     out = Output()
     out.is_terminal = is_terminal
     out.table([Column("a", Cell), Column("b", Cell)], [], empty="There are none")

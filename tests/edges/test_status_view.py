@@ -1,4 +1,4 @@
-"""`scratchbus status` as people read it, on a terminal and in a pipe."""
+"""The text of `scratchbus status`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def status(**changes: Any) -> Status:
 
 @pytest.fixture
 def shown(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Show a status as in a pipe and return its lines."""
+    """A function that shows a status as in a pipe and returns its lines."""
 
     def show(**changes: Any) -> list[str]:
         show_status(Invocation(), status(**changes))
@@ -47,7 +47,7 @@ def shown(capsys: pytest.CaptureFixture[str]) -> Any:
     return show
 
 
-def test_pages_are_a_table_with_its_heads_and_how_many_are_left_out(shown: Any) -> None:
+def test_pages_are_a_table_with_the_number_of_omitted_pages(shown: Any) -> None:
     pages = [
         PageStatus(page="main", open=1200, claimed=None),
         PageStatus(page="user:1", open=3, claimed=2),
@@ -64,7 +64,7 @@ def test_pages_are_a_table_with_its_heads_and_how_many_are_left_out(shown: Any) 
     ]
 
 
-def test_subscriptions_are_a_table_the_worst_first(shown: Any) -> None:
+def test_subscriptions_are_a_table_with_the_worst_first(shown: Any) -> None:
     now = datetime.now(UTC)
     held = {"holder": "router@host:7", "since": now, "until": now + timedelta(seconds=3)}
     rows = [
@@ -80,20 +80,20 @@ def test_subscriptions_are_a_table_the_worst_first(shown: Any) -> None:
     assert lines[at + 3].startswith("fine")
 
 
-def test_of_many_subscriptions_the_first_are_shown(shown: Any) -> None:
+def test_only_the_first_subscriptions_are_shown(shown: Any) -> None:
     lines = shown(subscriptions=[subscription(f"s{number:03}") for number in range(200)])
     assert "s019" in lines[-2]
     assert lines[-1] == "and 180 more subscriptions"
 
 
-def test_what_was_set_aside_is_told_beside_how_far_the_projection_is(shown: Any) -> None:
+def test_lag_and_rejected_events_are_shown(shown: Any) -> None:
     lines = shown(shards=[shard(rejected=2, lag=3, lag_seconds=65)])
     at = next(index for index, line in enumerate(lines) if line.startswith("log:"))
     assert "projection 3 events behind, the oldest 65s old" in lines[at + 1]
     assert "2 events could not be read" in lines[at + 2]
 
 
-def test_what_is_missing_from_the_log_is_told_with_its_place(shown: Any) -> None:
+def test_gaps_in_the_log_are_shown_with_their_positions(shown: Any) -> None:
     lines = shown(shards=[shard(missing=1002, gaps=[Gap(before="7-5", missing=1000), Gap(before="9-8", missing=2)])])
     assert any("missing before 7-5: 1,000 events" in line for line in lines)
     assert any("missing before 9-8: 2 events" in line for line in lines)
@@ -103,5 +103,5 @@ def test_what_is_missing_from_the_log_is_told_with_its_place(shown: Any) -> None
     ("memory", "limit", "text"),
     [(3 << 20, None, "3.0 MiB"), (3 << 20, 1 << 30, "3.0 MiB of 1,024.0 MiB"), (None, None, "unknown")],
 )
-def test_memory_is_told_with_its_limit(shown: Any, memory: int | None, limit: int | None, text: str) -> None:
+def test_memory_is_shown_with_its_limit(shown: Any, memory: int | None, limit: int | None, text: str) -> None:
     assert f"memory:      {text}" in shown(memory_bytes=memory, memory_limit_bytes=limit)

@@ -1,4 +1,4 @@
-"""Notes and notepads of sessions, on the command line."""
+"""Notes, notepads, preferences and recall, on the command line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def notepad(cli: Cli) -> Command:
     return lambda name, *arguments: cli("notepad", name, "--session", cli.page, *arguments)
 
 
-def test_notes_are_taken_found_changed_and_thrown_away(note: Command):
+def test_notes_are_added_searched_updated_and_deleted(note: Command):
     first = note("add", "Q3 is off", "--tag", "analysis", "--json").document
     assert set(first["note"]) == {
         "id", "content", "tags", "source", "version", "damaged", "created_at", "updated_at", "position",
@@ -49,7 +49,7 @@ def test_notes_are_taken_found_changed_and_thrown_away(note: Command):
     assert note("search", "Q3").err == "There are no such notes\n"
 
 
-def test_notes_are_shown_one_a_line_and_cannot_move_the_cursor(note: Command):
+def test_notes_are_listed_on_a_line_each_without_control_chars(note: Command):
     note("add", "two\nlines\x1b[2J", "--tag", "a", "--tag", "b")
     (line,) = note("list").out.splitlines()
     assert line.endswith("a,b           two lines�[2J")
@@ -75,14 +75,14 @@ def test_the_notepad_is_written_edited_and_read(cli: Cli, notepad: Command):
     assert notepad("read", "--json").document["content"] == ""
 
 
-def test_what_was_edited_is_told_in_words(notepad: Command):
+def test_notepad_history_describes_each_edit(notepad: Command):
     notepad("write", "a")
     notepad("update", "find_replace", "--find", "a", "--replace", "b")
     last = notepad("history").out.splitlines()[-1]
     assert last.endswith("find replace: a → b")
 
 
-def test_text_comes_through_a_pipe_too(cli: Cli, notepad: Command):
+def test_notepad_write_reads_standard_input(cli: Cli, notepad: Command):
     done = cli.process("notepad", "write", "-", "--session", cli.page, "--source", "me", given="two\nlines\n")
     assert done.code == 0
     assert notepad("read").out == "two\nlines\n"
@@ -90,7 +90,7 @@ def test_text_comes_through_a_pipe_too(cli: Cli, notepad: Command):
     assert notepad("read").out == "two\nlines\nthree\n"
 
 
-def test_what_cannot_be_done_is_one_line_and_an_exit_code(cli: Cli, bus: Bus, note: Command, notepad: Command):
+def test_invalid_note_commands_have_their_exit_codes(cli: Cli, bus: Bus, note: Command, notepad: Command):
     assert note("add", "x" * 4001).code == INVALID_INPUT
     assert note("delete", "note_7").code == NOT_FOUND
     assert note("update", "note_7").code == INVALID_INPUT
@@ -101,7 +101,7 @@ def test_what_cannot_be_done_is_one_line_and_an_exit_code(cli: Cli, bus: Bus, no
     assert notepad("append", "late").code == CONFLICT
 
 
-def test_the_session_may_be_in_the_environment(cli: Cli, note: Command, monkeypatch: pytest.MonkeyPatch):
+def test_notes_take_their_session_from_the_environment(cli: Cli, note: Command, monkeypatch: pytest.MonkeyPatch):
     note("add", "x")
     monkeypatch.setenv("SCRATCHBUS_SESSION", cli.page)
     assert len(cli("note", "list", "--json").documents) == 1
@@ -129,7 +129,7 @@ def test_preferences_are_remembered_edited_listed_and_forgotten(cli: Cli):
     assert memory("history").out.splitlines()[0].endswith("quotes in JS: always double (said by Ada)")
 
 
-def test_preferences_and_a_file_are_kept_the_same(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_memory_sync_keeps_preferences_and_a_file_equal(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SCRATCHBUS_SCOPE", cli.page)
     file = tmp_path / "AGENTS.md"
     cli("memory", "add", "quotes", "double")
@@ -147,7 +147,7 @@ def test_preferences_and_a_file_are_kept_the_same(cli: Cli, tmp_path: Path, monk
     assert (failed.code, "is not UTF-8" in failed.err) == (INVALID_INPUT, True)
 
 
-def test_recall_says_what_bears_on_a_question_and_why(cli: Cli, note: Command):
+def test_recall_shows_relevant_memories_and_the_reasons(cli: Cli, note: Command):
     taken = note("add", "Q3 is off by 45,000", "--tag", "analysis", "--json").document["note"]
     where = ("--session", cli.page)
     (found,) = cli("recall", "what is off?", *where, "--json").documents

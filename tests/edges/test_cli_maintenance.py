@@ -1,4 +1,4 @@
-"""Keeping what is stored in order, on the command line."""
+"""Maintenance on the command line: `rebuild`, `verify`, `repair`, `import`, `erase` and exports."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tests.inspection import project, send
 pytestmark = pytest.mark.real
 
 
-def test_the_state_is_rebuilt_and_the_page_is_as_before(cli: Cli, bus: Bus):
+def test_rebuild_keeps_the_page(cli: Cli, bus: Bus):
     added = cli.add("one")
     done = cli.json("rebuild")
     assert done.document["events"] >= 1
     assert done.err == ""
     assert cli("rebuild").out.startswith("rebuilt from ")
-    assert cli.json("list").documents[0]["content"] == "one"
-    assert added
+    listed = cli.json("list").documents[0]
+    assert (listed["id"], listed["content"]) == (added, "one")
 
 
 def test_a_sound_bus_is_reported_as_sound(cli: Cli, bus: Bus):
@@ -40,7 +40,7 @@ def test_a_sound_bus_is_reported_as_sound(cli: Cli, bus: Bus):
     assert (checked["kind"], checked["events"] >= 1, checked["documents"] >= 1) == ("sound", True, True)
 
 
-def test_what_is_wrong_is_listed_and_is_the_exit_code(cli: Cli, bus: Bus):
+def test_verify_lists_findings_and_exits_with_1(cli: Cli, bus: Bus):
     id = cli.add("one")
     project(bus)
     keys = bus.core.log.keys(0)
@@ -56,8 +56,8 @@ def test_what_is_wrong_is_listed_and_is_the_exit_code(cli: Cli, bus: Bus):
 
 
 @pytest.fixture
-def blocked(cli: Cli, bus: Bus) -> Iterator[str]:
-    """An entry that someone added by hand behind the last event of the test's log."""
+def foreign(cli: Cli, bus: Bus) -> Iterator[str]:
+    """The id of an entry added by hand after the last event of the log."""
     cli.add("one")
     log = bus.core.log.keys(0).log
     id = send(bus, "XADD", log, "9999999999999-0", "colour", "r\x1bed").decode()
@@ -65,10 +65,10 @@ def blocked(cli: Cli, bus: Bus) -> Iterator[str]:
     bus.repair()
 
 
-def test_an_entry_that_was_added_by_hand_is_named_by_all_and_removed_by_repair(cli: Cli, blocked: str):
+def test_a_foreign_entry_is_reported_and_removed_by_repair(cli: Cli, foreign: str):
     refused = cli("add", "observation", "two", "--source", "test")
     assert (refused.code, refused.out, refused.err.count("\n")) == (CONFLICT, "", 1)
-    assert blocked in refused.err
+    assert foreign in refused.err
     assert "`scratchbus repair`" in refused.err
     assert [each["content"] for each in cli.json("list").documents] == ["one"]
     assert "1 entry behind the end" in cli("status").out
@@ -81,8 +81,8 @@ def test_an_entry_that_was_added_by_hand_is_named_by_all_and_removed_by_repair(c
     assert (again.code, again.out, again.err) == (OK, "", "There is nothing to repair.\n")
 
 
-def test_what_repair_removes_is_told_in_json(cli: Cli, blocked: str):
-    assert cli.json("repair").document == {"shard": 0, "stream_id": blocked, "fields": {"colour": "r\x1bed"}}
+def test_repair_prints_removed_entries_as_json(cli: Cli, foreign: str):
+    assert cli.json("repair").document == {"shard": 0, "stream_id": foreign, "fields": {"colour": "r\x1bed"}}
     assert cli.json("repair").documents == []
 
 
@@ -103,17 +103,17 @@ def test_an_export_is_imported_into_a_new_bus(cli: Cli, tmp_path: Path):
     assert cli.anywhere("import", str(tmp_path / "none")).code == USAGE
 
 
-def test_csv_has_a_line_of_names_and_then_the_events(cli: Cli):
+def test_tail_as_csv_has_a_header_and_a_row_per_event(cli: Cli):
     id = cli.add('naïve “quotes”, "commas"')
     (row,) = csv.DictReader(io.StringIO(cli("tail", "--format", "csv").out))
     assert (row["subject"], row["kind"], row["page"]) == (id, "added", cli.page)
     assert json.loads(row["event"])["content"] == 'naïve “quotes”, "commas"'
 
 
-def test_an_observation_is_erased_and_its_history_says_so(cli: Cli):
+def test_erase_leaves_a_tombstone_in_the_history(cli: Cli):
     id = cli.add("private")
     cli("resolve", id)
-    assert cli("erase", id).code == USAGE  # a reason is needed
+    assert cli("erase", id).code == USAGE  # without a reason
     asked = ("--reason", "asked for", "--source", "test", "--yes")
     said = cli("erase", id, *asked)
     assert (said.code, said.out) == (OK, f"erased {id} 2 events\n")
@@ -125,7 +125,7 @@ def test_an_observation_is_erased_and_its_history_says_so(cli: Cli):
     assert cli("history", id).out.count("asked for") == 1
 
 
-def test_erasing_needs_a_whole_id_a_source_and_a_yes(cli: Cli, monkeypatch: pytest.MonkeyPatch):
+def test_erase_needs_a_whole_id_a_source_and_a_confirmation(cli: Cli, monkeypatch: pytest.MonkeyPatch):
     id, why = cli.add("private"), ("--reason", "asked for")
     for problem, arguments in (
         ("needs a source", (id, *why, "--yes")),

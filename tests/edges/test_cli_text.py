@@ -18,38 +18,38 @@ NOW = datetime(2026, 3, 14, 12, tzinfo=UTC)
         (86_400, "24h"), (604_799.9, "7d"), (31_536_000, "365d"),
     ],
 )  # fmt: skip
-def test_a_length_of_time_is_said_in_one_unit(seconds: float, text: str):
+def test_a_duration_is_shown_in_one_unit(seconds: float, text: str):
     assert span(seconds) == text
 
 
-def test_what_has_no_end_is_not_ahead():
+def test_ahead_and_ago_are_durations_and_no_end_is_empty():
     assert ahead(None, NOW) == ""
     assert ahead(NOW + timedelta(hours=2), NOW) == "2h"
     assert ago(NOW - timedelta(minutes=3), NOW) == "3m"
 
 
-def test_another_day_is_named():
+def test_the_clock_shows_the_date_of_another_day():
     assert len(clock(NOW, NOW)) == len("12:00:00")
     assert clock(NOW - timedelta(days=30), NOW).startswith("2026-02-")
 
 
-def test_an_id_is_known_by_its_end():
+def test_an_id_is_shortened_to_its_end():
     assert short("01M7YR8MB3MXGS4N6BSF10E4QF") == "SF10E4QF"
 
 
 @pytest.mark.parametrize("char", ["\x1b", "\x07", "\x9b", "\u202e", "\x00"])
-def test_nothing_reaches_the_terminal_that_it_would_obey(char: str):
+def test_control_characters_are_replaced(char: str):
     for said in (one_line(f"a{char}[31mb"), paragraphs(f"a{char}[31mb"), compact({"a": char})):
         assert char not in said
 
 
-def test_text_on_one_line_keeps_its_words():
+def test_one_line_and_paragraphs_normalize_white_space():
     assert one_line("one\n\ttwo\r\nthree ") == "one two three"
     assert paragraphs("one\n\ttwo\r\nthree") == "one\n    two\nthree"
 
 
 def _groups(group: click.Group, context: click.Context) -> Iterator[tuple[str, str]]:
-    """Yield each group of commands below one, by its words, with its help on a terminal of 80 columns."""
+    """Yield the words and the help, 80 columns wide, of a group and of the groups in it."""
     yield context.command_path, group.get_help(context)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
@@ -58,14 +58,14 @@ def _groups(group: click.Group, context: click.Context) -> Iterator[tuple[str, s
                 yield from _groups(command, inner)
 
 
-def test_every_list_is_shown_by_ls():
+def test_ls_exists_only_in_groups_with_a_list():
     with root.make_context("scratchbus", [], resilient_parsing=True) as context:
         shown = {name: root.get_command(context, name).get_command(context, "ls").name for name in ("facts", "todo")}
         assert root.get_command(context, "systemd").get_command(context, "ls") is None
     assert shown == {"facts": "query", "todo": "read"}
 
 
-def test_no_description_in_a_list_of_commands_is_cut():
+def test_no_description_of_a_command_is_truncated():
     with root.make_context("scratchbus", [], resilient_parsing=True, terminal_width=78) as context:
         helps = dict(_groups(root, context))
     assert "scratchbus mcp token" in helps

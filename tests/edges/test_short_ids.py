@@ -20,14 +20,14 @@ def _resolve(bus: Bus, text: str, page: str = "main") -> str:
 
 
 @pytest.mark.parametrize("length", [6, 8, 25])
-def test_the_end_of_an_id_stands_for_it_in_any_case(fake: Bus, length: int):
+def test_the_end_of_an_id_identifies_it_in_any_case(fake: Bus, length: int):
     id = fake.page().add("observation", "one").id
     assert _resolve(fake, id[-length:]) == id
     assert _resolve(fake, f" {id[-length:].lower()} ") == id
 
 
 @pytest.mark.real
-def test_a_real_engine_finds_one_among_thousands(bus: Bus):
+def test_a_real_engine_finds_a_short_id_among_thousands(bus: Bus):
     items = [NewObservation(type="observation", content="x", status="pending_review") for _ in range(1_000)]
     with Bus.connect(bus.settings.url, source="test", max_observations=10_000, home=bus.settings.home) as roomy:
         ids = [each.id for _ in range(7) for each in roomy.page("suffix").add_many(items)]
@@ -35,32 +35,32 @@ def test_a_real_engine_finds_one_among_thousands(bus: Bus):
     assert found == [ids[0], ids[-1]]
 
 
-def test_a_whole_id_costs_no_question(fake: Bus):
-    def silent(conversation: Step[str]) -> str:
+def test_a_whole_id_needs_no_query(fake: Bus):
+    def result_without_query(conversation: Step[str]) -> str:
         try:
             asked = next(conversation)
         except StopIteration as done:
             return str(done.value)
-        raise AssertionError(f"asked: {asked}")
+        raise AssertionError(f"queried: {asked}")
 
     id = fake.page().add("observation", "one").id
-    assert silent(whole_id(fake.core.log, "main", id.lower())) == id
+    assert result_without_query(whole_id(fake.core.log, "main", id.lower())) == id
 
 
-def test_one_that_left_the_page_is_still_found(fake: Bus):
+def test_the_short_id_of_a_cleared_observation_is_found(fake: Bus):
     page = fake.page()
     id = page.resolve(page.add("observation", "one").id).id
     page.clear_resolved([id])
     assert _resolve(fake, id[-8:]) == id
 
 
-def test_an_id_of_another_page_is_not_found(fake: Bus):
+def test_a_short_id_of_another_page_is_not_found(fake: Bus):
     id = fake.page("other").add("observation", "one").id
     with pytest.raises(NotFound, match="no id on page 'main'"):
         _resolve(fake, id[-8:])
 
 
-def test_the_beginning_of_an_id_stands_for_it_too(fake: Bus):
+def test_the_beginning_of_an_id_identifies_it(fake: Bus):
     ids = [f"01M7YR8M{number}3MXGS4N0000ABCDEF" for number in range(2)]
     rows = tuple(value for id in ids for value in (id, "1"))
     fake.converse(_write(("HSET", fake.core.log.keys(0).heads("main"), *rows)))
@@ -71,7 +71,7 @@ def test_the_beginning_of_an_id_stands_for_it_too(fake: Bus):
         _resolve(fake, ids[1][8:16])
 
 
-def test_a_suffix_that_fits_several_is_refused_and_they_are_listed(fake: Bus):
+def test_an_ambiguous_short_id_is_refused_with_its_matches(fake: Bus):
     ids = [f"01M7YR8MB3MXGS4N{number:04}ABCDEF" for number in range(7)]
     rows = tuple(value for id in ids for value in (id, "1"))
     fake.converse(_write(("HSET", fake.core.log.keys(0).heads("main"), *rows)))
@@ -83,7 +83,7 @@ def test_a_suffix_that_fits_several_is_refused_and_they_are_listed(fake: Bus):
 
 
 @pytest.mark.parametrize("text", ["", "ABCDE", "AB*DEF", "[A-Z]BC", "ABCDEU", "01M7YR8MB3MXGS4N6BSF10E4Q!", "é" * 8])
-def test_an_invalid_suffix_is_refused(fake: Bus, text: str):
+def test_an_invalid_short_id_is_refused(fake: Bus, text: str):
     fake.page().add("observation", "one")
     with pytest.raises(InvalidId):
         _resolve(fake, text)

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture
 def mine(cli: Cli) -> str:
-    """A name that no other test's session or agent has."""
+    """The name of the test's own session and agent."""
     return cli.page[:100]
 
 
@@ -38,7 +38,7 @@ def test_a_todo_list_is_written_merged_and_read(cli: Cli, mine: str):
     assert cli.json("todo", "read", "--session", mine).document == merged
 
 
-def test_a_todo_list_reads_well(cli: Cli, mine: str):
+def test_a_todo_list_is_printed_as_text(cli: Cli, mine: str):
     cli("todo", "set", "--session", mine, "1", "--content", "survey\nthe \x1b[31msheets", "--status", "in_progress")
     cli("todo", "set", "--session", mine, "2", "--content", "fix")
     cli("todo", "set", "--session", mine, "2", "--status", "cancelled")
@@ -47,18 +47,18 @@ def test_a_todo_list_reads_well(cli: Cli, mine: str):
     assert done.err == "revision 3: 2 total, 1 in progress, 1 cancelled\n"
 
 
-def test_a_status_that_is_none_is_a_mistake_of_whoever_types_it(cli: Cli, mine: str):
+def test_an_unknown_todo_status_is_a_usage_error(cli: Cli, mine: str):
     refused = cli("todo", "set", "--session", mine, "1", "--content", "survey", "--status", "done")
     assert refused.code == USAGE
     assert "'in_progress'" in refused.err
 
 
-def test_a_todo_list_that_nobody_wrote_has_nothing_to_do(cli: Cli, mine: str):
+def test_a_new_todo_list_is_empty(cli: Cli, mine: str):
     done = cli("todo", "read", "--session", mine)
     assert (done.code, done.out, done.err) == (0, "", "revision 0: nothing to do\n")
 
 
-def test_the_block_for_a_compacted_conversation_is_printed(cli: Cli, mine: str):
+def test_todo_inject_prints_the_block_for_a_compaction(cli: Cli, mine: str):
     assert cli("todo", "inject", "--session", mine).out == ""
     assert cli.json("todo", "inject", "--session", mine).document == {"session": mine, "text": None}
     cli("todo", "set", "--session", mine, "1", "--content", "survey")
@@ -66,7 +66,7 @@ def test_the_block_for_a_compacted_conversation_is_printed(cli: Cli, mine: str):
     assert cli("todo", "inject", "--session", mine).out == block + "\n"
 
 
-def test_a_todo_list_comes_through_a_pipe_too(cli: Cli, mine: str):
+def test_todo_write_reads_standard_input(cli: Cli, mine: str):
     done = cli.process("todo", "write", "--session", mine, "-", "--json", given='[{"id": "1", "content": "piped"}]\n')
     assert done.document["todos"][0]["content"] == "piped"
 
@@ -86,7 +86,7 @@ def test_an_invalid_todo_list_is_refused(cli: Cli, mine: str, todos: str, says: 
     assert says in refused.err
 
 
-def test_a_session_has_to_be_named(cli: Cli):
+def test_todo_needs_a_valid_session(cli: Cli):
     assert cli("todo", "read").code == 2
     assert cli("todo", "read", "--session", "no spaces").code == 5
 
@@ -108,7 +108,7 @@ def test_a_scratchpad_is_written_and_shown(cli: Cli, mine: str):
     assert cli.json("scratchpad", "show", mine).document["content"] == ""
 
 
-def test_an_agent_is_told_who_it_is(cli: Cli, mine: str):
+def test_whoami_shows_the_agent_and_its_scratchpad(cli: Cli, mine: str):
     empty = cli("scratchpad", "whoami", mine).out
     assert f"You are {mine}, a subagent." in empty
     assert "\n## Your Scratchpad\n\n_Your scratchpad is empty." in empty
@@ -117,7 +117,7 @@ def test_an_agent_is_told_who_it_is(cli: Cli, mine: str):
 
 
 @pytest.mark.parametrize("command", [("show",), ("whoami",), ("write", "x")])
-def test_another_agents_scratchpad_is_403(cli: Cli, mine: str, command: tuple[str, ...]):
+def test_the_scratchpad_of_another_agent_is_403(cli: Cli, mine: str, command: tuple[str, ...]):
     name, *rest = command
     refused = cli("scratchpad", name, mine, *rest, "--source", "reviewer")
     assert (refused.code, refused.out) == (5, "")
@@ -133,13 +133,13 @@ def test_people_have_no_scratchpad(cli: Cli, mine: str, monkeypatch: pytest.Monk
     assert cli("scratchpad", "write", mine, "x").code == 5
 
 
-def test_what_is_too_long_for_a_scratchpad_is_refused(cli: Cli, mine: str):
+def test_a_scratchpad_that_is_too_long_is_refused(cli: Cli, mine: str):
     refused = cli.process("scratchpad", "write", mine, "-", given="x" * 10_001)
     assert refused.code == 5
     assert "Scratchpad content exceeds maximum length of 10000 characters" in refused.err
 
 
-def test_the_log_says_what_agents_did(cli: Cli, mine: str):
+def test_tail_describes_todo_scratchpad_and_run_events(cli: Cli, mine: str):
     speak = ("--source", mine)
     cli("todo", "write", "--session", mine, *speak, '[{"id": "1", "content": "survey"}, {"id": "2", "content": "fix"}]')
     cli("todo", "set", "--session", mine, "2", "--status", "completed", *speak)
@@ -150,12 +150,12 @@ def test_the_log_says_what_agents_did(cli: Cli, mine: str):
         bus.end_task(bus.begin_task(mine, "survey"), "six sheets")
         with bus.run(mine, "fix", ask=lambda _: "null") as run:
             run.done()
-    told = [
+    shown = [
         line.split(mine)[-1].strip()
         for page in (f"session:{mine}", f"agent:{mine}")
         for line in cli.anywhere("tail", "--page", page).out.splitlines()
     ]
-    assert told == [
+    assert shown == [
         "[ ] 1 survey · [ ] 2 fix", "changed: [x] 2 fix", "cleared", "survey", "six sheets",
         "Mondays only.", "cleared", "completed after 1 step: fix",
     ]  # fmt: skip
