@@ -1,4 +1,4 @@
-"""`scratchbus serve` as a process, and clients of it."""
+"""`scratchbus serve` in a process or a thread, and its clients."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.waiting import PATIENCE
 
 
 class Served(NamedTuple):
-    """A server that runs, on the bus at `engine`; `key` is that of its user."""
+    """A running server of the bus at `engine`; `key` is the key of its user."""
 
     url: str
     key: str
@@ -42,13 +42,13 @@ class Served(NamedTuple):
         return f"{self.url}/api/v1"
 
     def client(self, secret: str | None = None, **more: Any) -> httpx2.Client:
-        """Return a client under the API's path, of the user who runs the tests unless a secret says another."""
+        """Return a client of the API, with a secret as its token or else as the user who runs the tests."""
         headers = {**({} if secret is None else {"Authorization": f"Bearer {secret}"}), **more.pop("headers", {})}
         return httpx2.Client(base_url=self.api, headers=headers, timeout=PATIENCE, **more)
 
 
 class Tokens:
-    """A tokens file, and the tokens that it has."""
+    """A tokens file, and the tokens in it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -56,7 +56,7 @@ class Tokens:
         self.held: dict[str, str] = {}
 
     def add(self, name: str, *scopes: str, agent: str = "worker", seconds: float | None = None) -> str:
-        """Add a token, with an end if it gets seconds."""
+        """Add a token, which expires after `seconds` if they are given."""
         until = None if seconds is None else datetime.now(UTC) + timedelta(seconds=seconds)
         self.held[name] = self.file.add(name, McpIdentity.of(agent, kind="daemon"), until, scopes=scopes)
         return self.held[name]
@@ -70,7 +70,7 @@ class Tokens:
 
 @contextmanager
 def serving(engine: str, *options: str, **environment: str) -> Iterator[Served]:
-    """Run a server while the `with` lasts."""
+    """Run a server until the block ends."""
     arguments = ["serve", "--listen", "0", "--no-open", "--url", engine, "--json", *options]
     process = subprocess.Popen(
         launcher.command("-m", "scratchbus.cli", *arguments),
@@ -83,8 +83,8 @@ def serving(engine: str, *options: str, **environment: str) -> Iterator[Served]:
         try:
             line = process.stdout.readline()
             assert line, "the server did not start"
-            said = json.loads(line)
-            yield Served(said["url"], said["open"].partition("key=")[2], engine, process)
+            started = json.loads(line)
+            yield Served(started["url"], started["open"].partition("key=")[2], engine, process)
         finally:
             process.kill()
 
@@ -105,20 +105,20 @@ def http(served: Served) -> Iterator[httpx2.Client]:
 
 @pytest.fixture
 def page() -> str:
-    """The name of a page that no other test has."""
+    """The name of a page of the test's own."""
     return f"http-{token_hex(6)}"
 
 
 @pytest.fixture
 def bus(served: Served) -> Iterator[Bus]:
-    """The bus that is served, seen from a program beside the server."""
+    """The served bus, opened beside the server."""
     with Bus.connect(served.engine, source="beside") as opened:
         yield opened
 
 
 @contextmanager
 def serving_here(engine: str, **settings: str) -> Iterator[Served]:
-    """Run a server in a thread of this process, whose limits a test has changed."""
+    """Run a server in a thread of this process, so that a test can change its limits."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         callers = LocalUser("here")
@@ -138,5 +138,5 @@ class InThread(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Handle none."""
+        """Handle no signals."""
         yield

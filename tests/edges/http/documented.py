@@ -15,7 +15,7 @@ Schema = dict[str, Any]
 
 
 class Request(NamedTuple):
-    """A request, as an example describes it."""
+    """A request that an example describes."""
 
     method: str
     path: str
@@ -30,24 +30,24 @@ class Operation:
     def __init__(self, document: Schema, path: str, method: str, validators: dict[str, Draft202012Validator]) -> None:
         self._document = document
         self._validators = validators  # of all operations: making one reads the whole document
-        self._said: Schema = document["paths"][path][method]
+        self._raw: Schema = document["paths"][path][method]
         self.path = path
         self.method = method
-        self.id: str = self._said["operationId"]
+        self.id: str = self._raw["operationId"]
 
     def __repr__(self) -> str:
         return self.id
 
     @cached_property
-    def said(self) -> Any:
-        """What the document says of it, with references to examples and responses followed."""
-        return _followed(self._said, self._document)
+    def definition(self) -> Any:
+        """The definition, with references to examples and responses resolved."""
+        return _followed(self._raw, self._document)
 
     def parameters(self) -> Iterator[Schema]:
-        yield from self.said.get("parameters", [])
+        yield from self.definition.get("parameters", [])
 
     def responses(self) -> Iterator[tuple[int, Schema]]:
-        for status, response in self.said["responses"].items():
+        for status, response in self.definition["responses"].items():
             yield int(status), response
 
     def examples(self, content: Schema) -> list[Any]:
@@ -58,35 +58,37 @@ class Operation:
         return found or _resolved(content.get("schema", {}), self._document).get("examples", [])
 
     def check(self, schema: Schema, value: Any) -> None:
-        """Fail unless a value is as a schema says."""
+        """Fail unless a value matches a schema."""
         key = json.dumps(schema, sort_keys=True)
         if key not in self._validators:
             self._validators[key] = Draft202012Validator({**schema, "components": self._document["components"]})
         self._validators[key].validate(value)
 
-    def request(self, instead: Mapping[str, str]) -> Request:
-        """Return the request that the examples describe, with these texts instead of those in the examples."""
+    def request(self, replacements: Mapping[str, str]) -> Request:
+        """Return the request that the examples describe, with some of their texts replaced."""
         params: dict[str, Any] = {}
         path = self.path
         for each in self.parameters():
             if not each.get("required") or each["in"] == "header":
                 continue
-            value = _replaced(_example_of(each), instead)
+            value = _replaced(_example_of(each), replacements)
             if each["in"] == "path":
                 path = path.replace("{" + each["name"] + "}", quote(str(value), safe=""))
             else:
                 params[each["name"]] = value
-        content = self.said.get("requestBody", {}).get("content", {})
+        content = self.definition.get("requestBody", {}).get("content", {})
         kind, media = next(iter(content.items()), ("", {}))
         examples = self.examples(media) if media else []
         headers = {"content-type": kind} if examples else {}
-        return Request(self.method, path, params, headers, _replaced(examples[0], instead) if examples else None)
+        return Request(self.method, path, params, headers, _replaced(examples[0], replacements) if examples else None)
 
 
 def operations(document: Schema) -> list[Operation]:
     """Return all operations of a document."""
-    made: dict[str, Draft202012Validator] = {}
-    return [Operation(document, path, each, made) for path, methods in document["paths"].items() for each in methods]
+    validators: dict[str, Draft202012Validator] = {}
+    return [
+        Operation(document, path, each, validators) for path, methods in document["paths"].items() for each in methods
+    ]
 
 
 def references(value: Any) -> Iterator[str]:
@@ -102,7 +104,7 @@ def references(value: Any) -> Iterator[str]:
 
 
 def resolve(document: Schema, reference: str) -> Any:
-    """Return what a reference leads to. Raises KeyError."""
+    """Return the target of a reference. Raises KeyError."""
     found: Any = document
     for part in reference.removeprefix("#/").split("/"):
         found = found[part.replace("~1", "/").replace("~0", "~")]
@@ -127,7 +129,7 @@ def _resolved(schema: Schema, document: Schema) -> Schema:
 
 
 def _followed(value: Any, document: Schema) -> Any:
-    """Return a part of the document where references to anything but schemas are replaced by what they name."""
+    """Return a part of the document with the targets of all references, except those to schemas."""
     if isinstance(value, dict):
         reference = value.get("$ref")
         if isinstance(reference, str) and not reference.startswith("#/components/schemas/"):
@@ -136,8 +138,8 @@ def _followed(value: Any, document: Schema) -> Any:
     return [_followed(inner, document) for inner in value] if isinstance(value, list) else value
 
 
-def _replaced(value: Any, instead: Mapping[str, str]) -> Any:
+def _replaced(value: Any, replacements: Mapping[str, str]) -> Any:
     text = json.dumps(value)
-    for old, new in instead.items():
+    for old, new in replacements.items():
         text = re.sub(rf'"{re.escape(old)}"', json.dumps(new), text)
     return json.loads(text)

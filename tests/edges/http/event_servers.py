@@ -29,14 +29,14 @@ atexit.register(CLIENT.close)
 
 @dataclass
 class Served:
-    """A server: the address of its API, and a bus beside it."""
+    """A server process, by the address of its API; `headers` go with each request."""
 
     api: str
     process: subprocess.Popen[str]
     headers: dict[str, str] = field(default_factory=dict)
 
     def request(self, method: str, path: str, body: Any = None, **headers: str) -> httpx2.Response:
-        """Send one request; a body goes as JSON."""
+        """Send a request, with its body as JSON."""
         own = {name.replace("_", "-"): value for name, value in headers.items()}
         return CLIENT.request(method, self.api + path, json=body, headers=self.headers | own)
 
@@ -49,14 +49,14 @@ class Served:
         return self.request("POST", path, {} if body is None else body)
 
     def kill(self) -> None:
-        """End the process as a crash does."""
+        """Kill the process, as in a crash."""
         self.process.kill()
         self.process.wait()
 
 
 @dataclass
-class Buses:
-    """One bus on the real engine, and the servers of it."""
+class ServedBus:
+    """A bus on the real engine, and its servers."""
 
     url: str
     name: str
@@ -70,26 +70,26 @@ class Buses:
         with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True, env=environment) as process:
             try:
                 assert process.stdout is not None
-                said = ""
-                while (found := re.search(r"http://\S+/api/v1", said)) is None:
+                output = ""
+                while (found := re.search(r"http://\S+/api/v1", output)) is None:
                     line = process.stdout.readline()
-                    assert line, f"the server ended: {said}"
-                    said += line
+                    assert line, f"the server ended: {output}"
+                    output += line
                 yield Served(found[0], process, headers)
             finally:
                 process.kill()
 
 
 @contextmanager
-def open_bus(url: str) -> Iterator[Buses]:
+def open_bus(url: str) -> Iterator[ServedBus]:
     """Open a new bus."""
     name = f"test-{token_hex(6)}"
     with Bus.connect(url, bus=name, shards=SHARDS, source="tester") as bus:
-        yield Buses(url, name, bus)
+        yield ServedBus(url, name, bus)
 
 
 class Listener:
-    """A client that streams events, as a browser does: it knows the last id."""
+    """A client that streams events and, like a browser, remembers the last id."""
 
     def __init__(self, served: Served, query: str = "", last_id: str | None = None, accept: str = "text/event-stream"):
         self.events: list[tuple[str, str, dict[str, Any]]] = []
@@ -120,18 +120,18 @@ class Listener:
                     if "data" in fields:
                         self.events.append((fields["id"], fields["event"], json.loads(fields["data"])))
                     fields = {}
-        except Exception as problem:  # whatever it is, the test is about it
+        except Exception as problem:  # the test judges it
             self.ended = problem
         finally:
             self.is_over = True
 
     @property
     def positions(self) -> list[str]:
-        """The positions of the events that came."""
+        """The positions of the received events."""
         return [data["position"] for _, _, data in self.events]
 
-    def answered_by(self, header: str) -> str:
-        """Return what a header of the answer says."""
+    def response_header(self, header: str) -> str:
+        """Return a header of the answer."""
         assert self._response is not None
         found: str = self._response.headers[header]
         return found

@@ -1,4 +1,4 @@
-"""Requests as no client library would send them."""
+"""Requests that no client library would send."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.waiting import PATIENCE
 
 
 class Answer:
-    """What came back until the server closed the connection."""
+    """The answer of a server, until it closed the connection."""
 
     def __init__(self, text: bytes) -> None:
         self.text = text
@@ -22,7 +22,7 @@ class Answer:
 
 
 def send(url: str, parts: Iterable[bytes]) -> Answer:
-    """Send bytes on a connection of their own, as far as the server takes them, and return all that came back."""
+    """Send bytes on a new connection while the server accepts them, and return its answer."""
     where = urlsplit(url)
     with socket.create_connection((where.hostname, where.port), timeout=PATIENCE) as connection:
         found = b""
@@ -38,7 +38,7 @@ def send(url: str, parts: Iterable[bytes]) -> Answer:
 
 
 def head(url: str, first: str, *lines: str) -> bytes:
-    """Return the head of a request, which ends its connection."""
+    """Return the head of a request that closes its connection."""
     return "\r\n".join([first, f"Host: {urlsplit(url).netloc}", "Connection: close", *lines, "", ""]).encode("latin-1")
 
 

@@ -1,4 +1,4 @@
-"""What schemathesis does not know of the API it makes requests for."""
+"""Hooks of schemathesis, for what the OpenAPI document cannot express."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from schemathesis.core.parameters import ParameterLocation
 from tests.edges.conftest import ROOT
 
 _UNASSIGNED = re.compile("[\u20f1-\u20ff]")
-r"""What it takes for marks (`\p{M}`), and Unicode has not assigned, is no valid text."""
+r"""Characters that it generates for marks (`\p{M}`), but that Unicode has not assigned, so that they are invalid."""
 
 _SHIPPED = {
     f"PUT /api/v1/{field}": (field, yaml.safe_load((ROOT / "config" / file).read_text())[field])
     for field, file in (("types", "observation_types.yaml"), ("relations", "relations.yaml"))
 }
-"""What operations would replace that others need: which field has it, and what it is."""
+"""By operation: the field with definitions that other operations need, and the shipped definitions."""
 
 
 def _is_assigned(value: Any) -> bool:
@@ -28,21 +28,21 @@ def _is_assigned(value: Any) -> bool:
 
 @schemathesis.hook
 def filter_body(_context: schemathesis.HookContext, body: Any) -> bool:
-    """Return whether a body has none of these."""
+    """Return whether a body has no unassigned characters."""
     return not isinstance(body, dict | list) or _is_assigned(body)
 
 
 @schemathesis.hook
 def filter_query(_context: schemathesis.HookContext, query: Any) -> bool:
-    """Return whether a query has none of these."""
+    """Return whether a query has no unassigned characters."""
     return query is None or _is_assigned(dict(query))
 
 
 @schemathesis.hook
 def filter_case(_context: schemathesis.HookContext, case: Any) -> bool:
-    """Return whether what is to be accepted is as documented.
+    """Return whether the headers of a valid case match their patterns.
 
-    It takes "0" for a valid header where a pattern needs a character such as - or *.
+    Schemathesis takes "0" for a valid header where a pattern needs a character such as - or *.
     """
     given = case.headers or {}
     return (
@@ -58,10 +58,10 @@ def filter_case(_context: schemathesis.HookContext, case: Any) -> bool:
 
 @schemathesis.hook
 def before_call(_context: schemathesis.HookContext, case: Any, _kwargs: dict[str, Any]) -> None:
-    """Send what the server can do something with.
+    """Change valid cases that the server could not accept, or after which it could accept no others.
 
-    New types and relations are published beside those that come with scratchbus, of which nothing could be added any
-    more; of two conditions that contradict each other one is sent.
+    New types and relations are published together with the shipped ones, which other requests use; of two preconditions
+    that contradict each other, one is sent.
     """
     field, shipped = _SHIPPED.get(case.operation.label, ("", {}))
     if field and isinstance(case.body, dict) and case.meta.generation.mode.is_positive:

@@ -1,4 +1,4 @@
-"""What attackers try: each test fails without its defence."""
+"""Attacks on the server: each test fails without its defence."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def guarded(embedded_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture
 def browser(served: Served) -> Iterator[httpx2.Client]:
-    """A browser in which the user opened the URL that was printed."""
+    """A browser in which the user has opened the printed URL."""
     with served.client() as client:
         opened = client.get(f"{served.url}/", params={"key": served.key}, headers={"Sec-Fetch-Site": "none"})
         assert (opened.status_code, opened.headers["location"]) == (303, "/")
@@ -72,7 +72,7 @@ class TestOtherSites:
             {},
         ],
     )
-    def test_a_page_elsewhere_cannot_write_with_the_cookie(self, browser, served, bus: Bus, page, headers):
+    def test_another_site_cannot_write_with_the_cookie(self, browser, served, bus: Bus, page, headers):
         answer = browser.post(f"/pages/{page}/observations", json=NEW, headers=headers)
         assert problem(answer) == (403, "foreign-origin")
         assert bus.page(page).list() == []
@@ -80,7 +80,7 @@ class TestOtherSites:
         assert own.status_code == 201
 
     @pytest.mark.parametrize("headers", [{"Origin": EVIL}, {"Sec-Fetch-Site": "cross-site"}])
-    def test_nor_read(self, browser, headers):
+    def test_another_site_cannot_read_with_the_cookie(self, browser, headers):
         assert problem(browser.get("/me", headers=headers)) == (403, "foreign-origin")
         assert browser.get("/me", headers={"Sec-Fetch-Site": "same-origin"}).status_code == 200
 
@@ -88,30 +88,30 @@ class TestOtherSites:
         "headers",
         [{"Origin": "own"}, {"Sec-Fetch-Site": "none"}, {"Referer": "own"}, {"User-Agent": "Mozilla/5.0 (X11)"}],
     )
-    def test_a_browser_of_the_user_needs_the_cookie(self, served, http, headers):
+    def test_a_browser_needs_the_cookie(self, served, http, headers):
         given = {name: served.url if value == "own" else value for name, value in headers.items()}
         assert problem(http.get("/me", headers=given)) == (401, "no-token")
 
     def test_fetch_outside_of_browsers_needs_no_key(self, http):
         assert http.get("/me", headers={"Sec-Fetch-Mode": "cors", "User-Agent": "node"}).status_code == 200
 
-    def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(self, served):
+    def test_the_cookie_is_hidden_from_scripts_and_other_sites(self, served):
         with served.client() as client:
             cookie = client.get(f"{served.url}/", params={"key": served.key}).headers["set-cookie"]
         assert {"HttpOnly", "SameSite=strict", "Path=/"} <= set(cookie.split("; "))
 
-    def test_no_answer_lets_other_origins_read_it(self, browser, served):
+    def test_no_answer_allows_another_origin(self, browser, served):
         preflight = {"Origin": EVIL, "Access-Control-Request-Method": "POST"}
         answers = [browser.options("/me", headers=preflight), browser.get("/me", headers={"Origin": served.url})]
         assert [each.status_code for each in answers] == [403, 200]
         assert not any(name.startswith("access-control-") for each in answers for name in each.headers)
 
     @pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1.evil.example", ""])
-    def test_a_name_that_was_rebound_to_this_machine_is_refused(self, served, http, host):
+    def test_a_rebound_host_name_is_refused(self, served, http, host):
         port = urlsplit(served.url).port
         assert problem(http.get("/me", headers={"Host": host.format(port=port)})) == (421, "unknown-host")
 
-    def test_a_second_host_is_refused(self, served):
+    def test_a_second_or_missing_host_header_is_refused(self, served):
         assert send(served.url, [head(served.url, "GET /api/v1/me HTTP/1.1", "Host: evil.example")]).status in (
             400,
             421,
@@ -132,8 +132,8 @@ def routes() -> list[Any]:
 
 ROUTES = routes()
 PUBLIC = {"/", "/healthz", "/readyz", "/console/{path:path}", "/api/v1/openapi.json", "/api/v1/login", "/api/v1/logout"}
-WHOAMI = {"/whoami", "/whoami/actions", "/whoami/actions/update_scratchpad"}  # answered by who asks
-FOR_ANYONE_KNOWN = {"/api/v1/me", "/mcp", "/metrics"} | WHOAMI
+WHOAMI = {"/whoami", "/whoami/actions", "/whoami/actions/update_scratchpad"}  # the answer depends on the caller
+FOR_ANY_CALLER = {"/api/v1/me", "/mcp", "/metrics"} | WHOAMI
 
 
 def filled(path: str) -> str:
@@ -144,15 +144,15 @@ def filled(path: str) -> str:
 
 
 class TestCallers:
-    def test_every_route_that_is_not_for_all_needs_a_scope(self):
+    def test_every_route_that_is_not_public_needs_a_scope(self):
         assert {path for _, path, _, _ in ROUTES if not needs_caller(path)} <= PUBLIC
-        lacking = {path for _, path, scope, _ in ROUTES if scope is None} - PUBLIC - FOR_ANYONE_KNOWN
+        lacking = {path for _, path, scope, _ in ROUTES if scope is None} - PUBLIC - FOR_ANY_CALLER
         assert lacking == set()
 
     @pytest.mark.parametrize(
         ("method", "path"), [(method, path) for method, path, _, _ in ROUTES if path not in PUBLIC], ids=str
     )
-    def test_without_a_token_nothing_is_served(self, guarded, method, path):
+    def test_every_route_that_is_not_public_needs_a_token(self, guarded, method, path):
         with guarded[0].client() as http:
             answer = http.request(method, guarded[0].url + filled(path))
         assert answer.status_code == 401
@@ -165,18 +165,18 @@ class TestCallers:
         [(method, path, scope) for method, path, scope, _ in ROUTES if scope],
         ids=str,
     )
-    def test_a_token_with_all_scopes_but_one_is_refused(self, guarded, method, path, scope):
+    def test_a_token_without_the_scope_of_a_route_is_refused(self, guarded, method, path, scope):
         served, tokens = guarded
         with served.client(tokens.without(scope)) as http:
             answer = http.request(method, served.url + filled(path))
         assert problem(answer) == (403, "insufficient-scope")
         assert f"needs the scope {scope}" in answer.json()["detail"]
 
-    def test_a_path_that_does_not_exist_tells_nothing_to_strangers(self, guarded):
+    def test_an_unknown_path_is_401_without_a_token(self, guarded):
         with guarded[0].client() as http:
             assert problem(http.get("/no-such-thing")) == (401, "no-token")
 
-    def test_who_may_use_memories_alone_reads_no_observations(self, guarded):
+    def test_the_scope_memory_does_not_read_observations(self, guarded):
         served, tokens = guarded
         made = tokens.add("rememberer", "memory")
         with served.client(made) as http:
@@ -195,7 +195,7 @@ class TestCallers:
             tokens.file.revoke("leaver")
             assert problem(http.get("/me")) == (401, "wrong-token")
 
-    def test_whoever_reads_a_stream_can_be_asked_for_again(self, tmp_path: Path):
+    def test_a_caller_is_invalid_once_its_token_is_revoked(self, tmp_path: Path):
         tokens = Tokens(tmp_path / "tokens.yaml")
         callers = TokenHolders(scratchbus.McpTokens(tokens.path))
         server = Server(callers, {})
@@ -208,7 +208,7 @@ class TestCallers:
         assert not server.is_valid(caller)  # another token of the same name
 
     @pytest.mark.slow
-    def test_a_token_ends_with_its_time(self, guarded):
+    def test_an_expired_token_is_refused(self, guarded):
         served, tokens = guarded
         token = tokens.add("guest", "read", seconds=3)
         with served.client(token) as http:
@@ -217,7 +217,7 @@ class TestCallers:
 
     @pytest.mark.alone
     @pytest.mark.slow
-    def test_wrong_tokens_are_answered_ever_later_and_right_ones_at_once(self, guarded):
+    def test_answers_to_wrong_tokens_are_delayed(self, guarded):
         served, tokens = guarded
         took = []
         with served.client() as http:
@@ -238,7 +238,7 @@ class TestCallers:
 class TestForgery:
     @pytest.fixture
     def worker(self, guarded) -> Iterator[httpx2.Client]:
-        """A client that may do all but speak for others."""
+        """A client with all scopes except admin."""
         served, tokens = guarded
         with served.client(tokens.without("admin")) as client:
             yield client
@@ -253,19 +253,19 @@ class TestForgery:
             ("observations/{id}/release", {"by": "boss"}),
         ],
     )
-    def test_nobody_speaks_for_another(self, worker, bus: Bus, page, path, body):
+    def test_a_caller_cannot_name_another_source(self, worker, bus: Bus, page, path, body):
         there = bus.page(page).add("observation", "there")
         answer = worker.post(f"/pages/{page}/{path.format(id=there.id)}", json=body)
         assert problem(answer) == (403, "forged-source")
         assert [(each.id, each.claim) for each in bus.page(page).list()] == [(there.id, None)]
 
-    def test_a_name_that_comes_twice_cannot_slip_through(self, worker, bus: Bus, page):
+    def test_a_repeated_source_cannot_be_forged(self, worker, bus: Bus, page):
         for given in ('"source":"boss","source":"worker"', '"source":"worker","source":"boss"'):
             body = '{"type":"observation","content":"x",' + given + "}"
             worker.post(f"/pages/{page}/observations", content=body, headers={"Content-Type": "application/json"})
         assert "boss" not in {each.source for each in bus.page(page).list()}
 
-    def test_the_token_says_who_wrote(self, worker, page):
+    def test_the_token_determines_the_source(self, worker, page):
         added = worker.post(f"/pages/{page}/observations", json=NEW).json()
         assert added["source"] == worker.get("/me").json()["source"] == "worker"
 
@@ -273,23 +273,23 @@ class TestForgery:
 @pytest.mark.skipif(os.getuid() != 0 or shutil.which("setpriv") is None, reason="only root can act as another user")
 class TestOtherUsers:
     def asked(self, served: Served, *arguments: str) -> tuple[int, str]:
-        """Ask who one is as another user of the machine."""
+        """Request /me as another user of the machine."""
         curl = ["curl", "-s", "-w", "\n%{http_code}", *arguments, f"{served.api}/me"]
         command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *curl]
         body, _, status = subprocess.check_output(command, text=True).rpartition("\n")
         return int(status), json.loads(body)["type"].rpartition(":")[2]
 
-    def test_another_user_of_the_machine_is_nobody_here(self, served):
+    def test_another_user_of_the_machine_is_refused(self, served):
         assert self.asked(served) == (401, "no-token")
 
-    def test_the_key_is_of_no_use_to_them(self, served):
+    def test_another_user_cannot_use_the_key(self, served):
         assert self.asked(served, "-H", f"Authorization: Bearer {served.key}") == (403, "other-user")
         port = urlsplit(served.url).port
         assert self.asked(served, "-H", f"Cookie: scratchbus-{port}={served.key}") == (403, "other-user")
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
-def test_a_connection_that_its_client_closed_is_nobodys(family):
+def test_a_connection_closed_by_its_client_belongs_to_nobody(family):
     listener = socket.create_server(("127.0.0.1" if family == socket.AF_INET else "::1", 0), family=family)
     with listener, socket.create_connection(listener.getsockname()[:2]) as client:
         accepted, _ = listener.accept()
@@ -299,7 +299,7 @@ def test_a_connection_that_its_client_closed_is_nobodys(family):
             assert ClientConnection(Transport(accepted)).peer_uid() == NOBODY
 
 
-def test_an_ipv6_socket_may_connect_to_an_ipv4_address():
+def test_the_user_of_an_ipv6_socket_on_an_ipv4_address_is_found():
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket(socket.AF_INET6) as client:
         client.connect((f"::ffff:{listener.getsockname()[0]}", listener.getsockname()[1]))
         accepted, _ = listener.accept()
@@ -308,7 +308,7 @@ def test_an_ipv6_socket_may_connect_to_an_ipv4_address():
 
 
 class Transport(BaseTransport):
-    """A transport that has a socket."""
+    """A transport with a socket."""
 
     def __init__(self, connection: socket.socket) -> None:
         super().__init__()
@@ -321,13 +321,13 @@ class Transport(BaseTransport):
 class TestSizes:
     BODY = 100 * 2**20
 
-    def test_a_body_that_says_it_is_too_large_is_refused_unread(self, served, page):
+    def test_a_body_that_declares_to_be_too_large_is_refused_unread(self, served, page):
         path = f"/api/v1/pages/{page}/observations"
         asked = head(served.url, f"POST {path} HTTP/1.1", f"Content-Length: {self.BODY}")
         answer = send(served.url, [asked])
         assert (answer.status, json.loads(answer.body)["type"]) == (413, "urn:scratchbus:problem:body-too-large")
 
-    def test_a_body_that_turns_out_too_large_is_cut_off(self, served, page):
+    def test_a_chunked_body_is_cut_off_at_the_limit(self, served, page):
         path = f"/api/v1/pages/{page}/observations"
         asked = head(served.url, f"POST {path} HTTP/1.1", "Transfer-Encoding: chunked")
         sent = 0
@@ -345,7 +345,7 @@ class TestSizes:
         assert sent < self.BODY
         assert MAX_BODY < self.BODY
 
-    def test_a_delete_in_chunks_has_the_same_limit(self, served):
+    def test_a_chunked_login_has_the_limit_of_public_bodies(self, served):
         def parts() -> Iterator[bytes]:
             yield head(served.url, "POST /api/v1/login HTTP/1.1", "Transfer-Encoding: chunked")
             for _ in range(MAX_PUBLIC_BODY // 2**12 + 2):
@@ -368,7 +368,7 @@ class TestSizes:
         values = {"host": host, "long": "a" * 80_000, "medium": "a" * 1_000}
         assert send(served.url, [part.format(**values).encode() for part in parts]).status == 431
 
-    def test_trailers_have_a_limit_too(self, served, page):
+    def test_trailers_have_a_limit(self, served, page):
         def parts() -> Iterator[bytes]:
             yield head(served.url, f"POST /api/v1/pages/{page}/observations HTTP/1.1", "Transfer-Encoding: chunked")
             yield b"2\r\n{}\r\n0\r\n"
@@ -407,7 +407,7 @@ class TestPaths:
             "/static/../console/index.html",
         ],
     )
-    def test_only_the_consoles_files_are_files(self, served, path):
+    def test_no_path_leaves_the_directory_of_the_console(self, served, path):
         answer = send(served.url, [head(served.url, f"GET {path} HTTP/1.1")])
         assert answer.status in (400, 404, 401)
         assert answer.headers["content-type"] == "application/problem+json"
@@ -432,14 +432,14 @@ class TestPaths:
             ("/api/v1/pages/a%2Fb/active", 200),
         ],
     )
-    def test_a_name_is_what_it_was_sent_as(self, served, path, status):
+    def test_names_in_paths_are_decoded_once(self, served, path, status):
         answer = send(served.url, [head(served.url, f"GET {path} HTTP/1.1")])
         assert answer.status == status, answer.text
 
     @pytest.mark.parametrize(
         "path", ["/console/../api/v1/pages/a/active", "/%2e/api/v1/me", "/console/..%2Fapi%2Fv1%2Fme"]
     )
-    def test_no_spelling_of_a_path_gets_past_the_token(self, guarded, path):
+    def test_no_spelling_of_a_path_bypasses_the_token(self, guarded, path):
         answer = send(guarded[0].url, [head(guarded[0].url, f"GET {path} HTTP/1.1")])
         assert answer.status in (401, 404)
 
@@ -448,7 +448,7 @@ HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>\x1b[31m\x1b]0;o
 
 
 class TestTexts:
-    def test_what_observations_say_is_inert(self, served, http, page):
+    def test_hostile_texts_are_inert_in_every_answer(self, served, http, page):
         new = {
             **NEW,
             "content": HOSTILE,
@@ -477,7 +477,7 @@ class TestTexts:
             assert not set(answer.text) & {"\x1b", "\x07", "\x9b", "\x7f"}, answer.text
             assert answer.json()
 
-    def test_the_consoles_pages_run_no_script_but_its_own(self, served):
+    def test_the_console_runs_only_its_own_scripts(self, served):
         with served.client() as client:
             policy = client.get(f"{served.url}/").headers["content-security-policy"]
         assert policy == POLICY
@@ -547,13 +547,13 @@ class TestProtocol:
         ],
         ids=str,
     )
-    def test_what_two_servers_could_read_in_two_ways_is_refused(self, served, lines):
+    def test_an_ambiguous_request_is_refused(self, served, lines):
         answer = send(served.url, [head(served.url, *lines) + b"0\r\n\r\nGET /healthz HTTP/1.1\r\n\r\n"])
         assert answer.status == 400
         assert answer.headers["content-type"] == "application/problem+json"
         assert answer.text.count(b"content-length: ") == 1  # nothing after it was served
 
-    def test_the_method_is_the_one_that_was_sent(self, http, page):
+    def test_method_overrides_are_ignored(self, http, page):
         id = http.post(f"/pages/{page}/observations", json=NEW).json()["id"]
         for header in ("X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"):
             answer = http.get(f"/pages/{page}/observations/{id}", headers={header: "PATCH"})
@@ -571,7 +571,7 @@ class TestProtocol:
             ("GET", "/pages/p/observations/batch", "POST"),
         ],
     )
-    def test_other_methods_are_told_which_there_are(self, http, method, path, allowed):
+    def test_an_unsupported_method_gets_the_allowed_ones(self, http, method, path, allowed):
         answer = http.request(method, path)
         if method == "GET":  # the same path may name an observation
             assert answer.status_code in (405, 422)
@@ -579,7 +579,7 @@ class TestProtocol:
         assert problem(answer) == (405, "method-not-allowed")
         assert answer.headers["allow"] == allowed
 
-    def test_head_answers_as_get_without_the_body(self, http, page):
+    def test_head_leaves_the_connection_usable(self, http, page):
         id = http.post(f"/pages/{page}/observations", json=NEW).json()["id"]
         answer = http.head(f"/pages/{page}/observations/{id}")
         assert (answer.status_code, answer.headers["etag"], answer.content) == (200, '"1"', b"")
@@ -588,13 +588,13 @@ class TestProtocol:
 
 
 class TestSlowness:
-    """Clients that hold on to what they have opened."""
+    """Clients that keep a connection open without a complete request."""
 
     SECONDS = 0.3
 
     @pytest.fixture
-    def hurried(self, embedded_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-        """A server whose patience ends soon."""
+    def impatient(self, embedded_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+        """A server with short timeouts."""
         monkeypatch.setattr("scratchbus.http.client_connections.HEAD_SECONDS", self.SECONDS)
         monkeypatch.setattr("scratchbus.http.client_connections.STALLED_SECONDS", self.SECONDS)
         monkeypatch.setattr("scratchbus.http.guard.BODY_SECONDS", self.SECONDS)
@@ -603,13 +603,13 @@ class TestSlowness:
 
     @staticmethod
     def drip(url: str, first: bytes, rest: bytes) -> bytes:
-        """Send the first bytes at once and the others one by one, until the server has had enough."""
+        """Send the first bytes at once and the rest one by one, until the server closes the connection."""
         where, found = urlsplit(url), b""
         with socket.create_connection((where.hostname, where.port), timeout=0.02) as connection:
             deadline = time.monotonic() + PATIENCE
             connection.sendall(first)
             for byte in rest * 1_000:
-                assert time.monotonic() < deadline, "it was never cut off"
+                assert time.monotonic() < deadline, "the server did not close the connection"
                 try:
                     connection.sendall(bytes([byte]))
                     found += (data := connection.recv(65536))
@@ -619,9 +619,9 @@ class TestSlowness:
                     continue
                 except ConnectionError:
                     return found
-        raise AssertionError("it was never cut off")
+        raise AssertionError("the server did not close the connection")
 
-    def test_the_limits_of_a_server_are_some_seconds(self):
+    def test_the_default_timeouts_are_some_seconds(self):
         assert 5 <= client_connections.HEAD_SECONDS <= 15
         assert 10 <= guard.BODY_SECONDS <= 60
         assert 10 <= client_connections.STALLED_SECONDS <= 120
@@ -637,57 +637,57 @@ class TestSlowness:
         ],
         ids=["headers", "all", "empty lines", "after a request", "a second request"],
     )
-    def test_a_head_that_never_ends_is_cut_off(self, hurried, first, rest):
+    def test_an_endless_head_is_cut_off(self, impatient, first, rest):
         begun = time.monotonic()
-        first = first.replace(b"{host}", urlsplit(hurried.url).netloc.encode())
-        answer = self.drip(hurried.url, first, rest)
+        first = first.replace(b"{host}", urlsplit(impatient.url).netloc.encode())
+        answer = self.drip(impatient.url, first, rest)
         assert time.monotonic() - begun < PATIENCE / 2
         assert answer.count(b"HTTP/1.1 408") <= 1
 
-    def test_a_connection_that_asks_nothing_is_closed(self, hurried):
-        where = urlsplit(hurried.url)
+    def test_an_idle_connection_is_closed(self, impatient):
+        where = urlsplit(impatient.url)
         with socket.create_connection((where.hostname, where.port), timeout=PATIENCE) as connection:
             assert connection.recv(1) == b""
 
-    def test_a_body_that_never_ends_is_refused(self, hurried, page):
+    def test_an_endless_body_is_refused(self, impatient, page):
         path = f"/api/v1/pages/{page}/observations"
         for how in ("Content-Length: 100000", "Transfer-Encoding: chunked"):
-            first = head(hurried.url, f"POST {path} HTTP/1.1", how)
-            answer = self.drip(hurried.url, first, b"1\r\n \r\n" if "chunked" in how else b" ")
+            first = head(impatient.url, f"POST {path} HTTP/1.1", how)
+            answer = self.drip(impatient.url, first, b"1\r\n \r\n" if "chunked" in how else b" ")
             assert answer.startswith(b"HTTP/1.1 408"), answer
             assert b"urn:scratchbus:problem:request-timeout" in answer
 
     @pytest.mark.slow
-    def test_a_client_that_does_not_read_is_dropped(self, hurried, page):
+    def test_a_client_that_does_not_read_is_dropped(self, impatient, page):
         batch = {"observations": [{"type": "observation", "content": "x" * 4_000}] * 100}
-        with hurried.client() as http:
+        with impatient.client() as http:
             for _ in range(10):
                 added = http.post(f"/pages/{page}/observations/batch", json=batch)
                 assert added.status_code == 201, added.text
-        where = urlsplit(hurried.url)
+        where = urlsplit(impatient.url)
         connection = socket.socket()
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         with connection:
             connection.settimeout(PATIENCE)
             connection.connect((where.hostname, where.port))
             path = f"/api/v1/pages/{page}/observations?status=archived&status=active&limit=1000"
-            connection.sendall(head(hurried.url, f"GET {path} HTTP/1.1"))
+            connection.sendall(head(impatient.url, f"GET {path} HTTP/1.1"))
             port = connection.getsockname()[1]
             eventually(lambda: not is_connected(port, where.port or 0))
 
-    def test_others_are_served_meanwhile(self, hurried):
-        where = urlsplit(hurried.url)
+    def test_idle_connections_do_not_block_other_clients(self, impatient):
+        where = urlsplit(impatient.url)
         idle = [socket.create_connection((where.hostname, where.port)) for _ in range(200)]
         for each in idle:
             each.sendall(b"GET / HTTP/1.1\r\n")
-        with hurried.client() as http:
+        with impatient.client() as http:
             assert http.get("/me").status_code == 200
         for each in idle:
             each.close()
 
 
 def is_connected(client: int, server: int) -> bool:
-    """Return whether the server's end of a connection is there, by its ports."""
+    """Return whether the server's end of a connection is open, by its ports."""
     wanted = (f":{server:04X}", f":{client:04X}", "01")
     lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
     return any((f[1][-5:], f[2][-5:], f[3]) == wanted for f in (line.split() for line in lines))

@@ -1,4 +1,4 @@
-"""The buses of callers: kept open while a request uses them, and closed beyond a number of them."""
+"""The buses of callers: open while a request uses them, and closed beyond a limit when unused."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -69,7 +69,7 @@ async def test_a_bus_in_use_stays_open(server):
     await others[-1].position()
 
 
-async def test_an_unused_bus_is_closed_later_and_opened_again(server):
+async def test_an_unused_bus_is_closed_and_reopened(server):
     first = caller("first")
     (before,) = await visit(server, first)
     await visit(server, caller("second"), caller("third"))
@@ -78,7 +78,7 @@ async def test_an_unused_bus_is_closed_later_and_opened_again(server):
     assert await visit(server, first) != [before]
 
 
-async def test_all_buses_in_use_stay_open_beyond_the_most(server):
+async def test_buses_in_use_stay_open_beyond_the_limit(server):
     with ExitStack() as uses:
         buses = [await server.bus_of(caller(f"c{n}"), uses) for n in range(3)]
         assert (len(server._buses), users(server)) == (3, 3)
@@ -95,7 +95,7 @@ async def test_the_servers_own_bus_stays_open(server):
     assert await server.own_bus() is own
 
 
-async def test_callers_who_take_turns_meet_no_closed_bus(server):
+async def test_concurrent_callers_get_no_closed_bus(server):
     async def publish(who: Caller) -> None:
         for _ in range(5):
             with ExitStack() as uses:
@@ -108,7 +108,7 @@ async def test_callers_who_take_turns_meet_no_closed_bus(server):
         assert [event.kind async for event in bus.events()] == ["added"] * 20
 
 
-async def test_a_bus_that_is_opened_while_the_server_ends_is_closed_too(embedded_url, tokens, monkeypatch):
+async def test_a_bus_opened_during_the_shutdown_is_closed(embedded_url, tokens, monkeypatch):
     server = Server(TokenHolders(tokens), {"url": embedded_url, "bus": f"test-{token_hex(6)}"})
     late: list[AsyncBus] = []
     close = AsyncBus.close
@@ -141,7 +141,7 @@ async def client(server: Server, tokens: McpTokens, name: str) -> AsyncIterator[
 
 
 @pytest.mark.slow
-async def test_a_long_poll_goes_on_while_other_callers_come(server, tokens):
+async def test_a_long_poll_survives_other_callers(server, tokens):
     async with client(server, tokens, "worker") as worker:
         await worker.put("/subscriptions/s", json={})
         pull = asyncio.create_task(worker.post("/subscriptions/s/pull", json={"max": 1, "wait": "60s"}))
@@ -170,7 +170,7 @@ async def test_a_bus_is_in_use_until_a_stream_ends(server, tokens, monkeypatch):
     assert (seen, users(server)) == ([1], 0)
 
 
-async def test_a_refused_request_leaves_its_bus_unused(server, tokens):
+async def test_a_refused_request_releases_its_bus(server, tokens):
     async with client(server, tokens, "reader") as reader:
         assert (await reader.get("/pages/main/observations/01M82VBMMTWBKBQW9875Y2C77Z")).status_code == 404
         assert (len(server._buses), users(server)) == (1, 0)

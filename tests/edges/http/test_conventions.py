@@ -1,4 +1,4 @@
-"""What people expect of any HTTP API: HEAD, Allow, compression, preconditions, retries, paging, times with a zone."""
+"""Conventions of HTTP: HEAD, Allow, compression, preconditions, retries, paging, times with a zone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NEW = {"type": "observation", "content": "seen"}
 
 
 def slug(answer: httpx2.Response) -> str:
-    """Return which problem an answer tells."""
+    """Return the slug of the problem in an answer."""
     assert answer.headers["content-type"] == "application/problem+json", answer.text
     found: str = answer.json()["type"]
     return found.removeprefix("urn:scratchbus:problem:")
@@ -49,7 +49,7 @@ def test_head_of_a_stream_ends(http):
     assert http.get("/me").status_code == 200
 
 
-def test_a_method_that_a_path_does_not_have_is_told_which_it_has(http, page):
+def test_an_unsupported_method_gets_the_allowed_ones(http, page):
     refused = http.put(f"/pages/{page}/observations")
     assert (refused.status_code, refused.headers["allow"], slug(refused)) == (
         405,
@@ -59,7 +59,7 @@ def test_a_method_that_a_path_does_not_have_is_told_which_it_has(http, page):
     assert http.patch(f"/pages/{page}/observations/batch").headers["allow"] == "POST"
 
 
-def test_a_path_without_anything_is_a_problem(http):
+def test_an_unknown_path_is_a_problem(http):
     assert (http.get("/nothing").status_code, slug(http.get("/nothing"))) == (404, "not-found")
 
 
@@ -76,7 +76,7 @@ def test_a_path_without_anything_is_a_problem(http):
         ("/nothing/7", "there is nothing at this path; /api/v1/openapi.json lists all paths"),
     ],
 )
-def test_a_path_with_a_malformed_id_is_told_what_an_id_is(http, path, detail):
+def test_a_malformed_id_in_a_path_is_explained(http, path, detail):
     answer = http.get(path)
     assert (answer.status_code, slug(answer)) == (404, "not-found")
     assert answer.json()["detail"].startswith(detail)
@@ -86,7 +86,7 @@ def test_a_path_with_a_malformed_id_is_told_what_an_id_is(http, path, detail):
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "br", "zstd"])
-def test_a_long_answer_is_compressed_for_who_takes_that(http, page, encoding):
+def test_a_long_answer_is_compressed_on_request(http, page, encoding):
     added(http, page, content="x" * 8_000)
     answer = http.get(f"/pages/{page}/observations", headers={"Accept-Encoding": encoding})
     assert answer.headers["content-encoding"] == encoding
@@ -111,13 +111,13 @@ def test_a_time_without_a_zone_is_refused(http, page, field):
 
 
 @pytest.mark.parametrize("name", ["since", "at"])
-def test_a_time_without_a_zone_is_no_moment(http, page, name):
+def test_a_moment_without_a_zone_is_refused(http, page, name):
     refused = http.get(f"/pages/{page}/observations", params={name: "2026-01-01T00:00:00"})
     assert (refused.status_code, slug(refused)) == (422, "invalid-request")
 
 
 def _parameters(http: httpx2.Client) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the method and path of each operation with each of its parameters, whose place and name they give."""
+    """Yield the method, path, place and name of each parameter with a pattern."""
     document = http.get("/openapi.json").json()
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
@@ -131,7 +131,7 @@ _GOOD = {"page": "main", "session": "s1", "agent": "a", "scope": "a", "name": "a
 _GOOD |= {"id": "01M82NHKCCEBT4DDKQ2K3C35T3", "note": "note_1", "fact": "fact_1", "task": "task_1@s1"}
 
 
-def test_no_refusal_shows_a_pattern(http):
+def test_no_error_shows_a_regular_expression(http):
     words = set()
     for method, path, place, name in _parameters(http):
         for bad in _BAD[place]:
@@ -141,14 +141,14 @@ def test_no_refusal_shows_a_pattern(http):
             params = given if place == "query" else {}
             answer = http.request(method, where, params=params, headers=headers)
             if answer.status_code == 422 and slug(answer) == "invalid-request":
-                told = [each["problem"] for each in answer.json()["errors"] if each["field"] == name]
-                words |= {(place, name, each) for each in told}
+                found = [each["problem"] for each in answer.json()["errors"] if each["field"] == name]
+                words |= {(place, name, each) for each in found}
     assert len({name for _, name, _ in words}) > 20, words
     assert [each for each in words if re.search(r"pattern|\^|\$|\[", each[2])] == []
     assert ("path", "page", "' ' is not a name; use 1–128 letters, digits and _.@/:-") in words
 
 
-def test_a_zone_whose_plus_became_a_space_is_told_how_to_write_it(http, page):
+def test_an_unencoded_plus_in_a_zone_is_explained(http, page):
     refused = http.get(f"/pages/{page}/active?at=2026-11-23T00:00:00+01:00")
     assert refused.json()["detail"] == (
         "at: '2026-11-23T00:00:00 01:00' is not a time or a position; write ISO 8601 with a zone, such as "
@@ -156,7 +156,7 @@ def test_a_zone_whose_plus_became_a_space_is_told_how_to_write_it(http, page):
     )
 
 
-def test_a_parameter_that_is_there_twice_is_refused(http, page):
+def test_a_repeated_parameter_is_refused(http, page):
     path = f"/pages/{page}/observations"
     for given in ("limit=1&limit=2", "type=observation&type=risk_alert", "at=1-1&at=1-1"):
         refused = http.get(f"{path}?{given}")
@@ -164,28 +164,28 @@ def test_a_parameter_that_is_there_twice_is_refused(http, page):
     assert http.get(f"{path}?tag=a&tag=b").status_code == 200
 
 
-def test_a_field_that_is_wrong_is_told_in_words(http, page):
+def test_an_invalid_field_is_explained(http, page):
     refused = http.post(f"/scopes/{page}/facts", json={"subject": "a\tb", "relation": "runs_on", "object": "x"})
-    told = "subject: 'a\\tb' is not a line of text; use printable characters, not only spaces"
-    assert (refused.status_code, refused.json()["detail"]) == (422, told)
+    detail = "subject: 'a\\tb' is not a line of text; use printable characters, not only spaces"
+    assert (refused.status_code, refused.json()["detail"]) == (422, detail)
     missing = http.get("/recall")
     assert (missing.status_code, missing.json()["detail"]) == (422, "query: is missing")
     wrong = http.put(f"/sessions/{page}/todo", json={"todos": ["call"]})
     assert (wrong.status_code, wrong.json()["detail"]) == (422, "todos.0: 'call' is not a JSON object")
 
 
-def test_a_number_that_is_wrong_is_told(http, page):
+def test_a_number_beyond_its_limit_is_explained(http, page):
     refused = http.get(f"/pages/{page}/observations", params={"limit": 5_000})
     assert refused.json()["detail"] == "limit: '5000' should be less than or equal to 1000"
 
 
-def test_a_stream_does_not_begin_behind_what_is_no_position(http):
+def test_an_invalid_last_event_id_is_refused(http):
     headers = {"Accept": "text/event-stream", "Last-Event-ID": "last"}
     refused = http.get("/events", headers=headers)
     assert (refused.status_code, slug(refused)) == (422, "invalid-request")
 
 
-def test_what_is_as_documented_and_not_possible_now_is_no_bad_request(http, page):
+def test_a_valid_request_that_the_state_forbids_is_404_or_409(http, page):
     path = f"/pages/{page}/observations"
     future = http.get(path, params={"at": "2999-01-01T00:00:00Z"})
     assert (future.status_code, slug(future)) == (404, "invalid-position")
@@ -197,7 +197,7 @@ def test_what_is_as_documented_and_not_possible_now_is_no_bad_request(http, page
     assert http.post(path, json={**NEW, "ttl": "soon"}).status_code == 422
 
 
-def test_a_full_batch_that_is_as_documented_is_no_bad_request(http, page):
+def test_a_valid_full_batch_that_the_state_forbids_is_409(http, page):
     path, batch = f"/pages/{page}/observations/batch", [{**NEW, "type": "no_such_type", "tags": ["x" * 99]}] * 1_000
     refused = http.post(path, json={"observations": batch})
     assert (refused.status_code, slug(refused)) == (409, "unknown-type")
@@ -205,7 +205,7 @@ def test_a_full_batch_that_is_as_documented_is_no_bad_request(http, page):
     assert bad.status_code == 422
 
 
-def test_a_refused_body_of_very_many_values_is_not_looked_through(http, page):
+def test_a_refused_body_with_too_many_values_is_422(http, page):
     batch = [{**NEW, "type": "no_such_type", "tags": ["x"] * 32}] * 1_000  # 36,000 values
     refused = http.post(f"/pages/{page}/observations/batch", json={"observations": batch})
     assert (refused.status_code, slug(refused)) == (422, "unknown-type")
@@ -240,26 +240,26 @@ def test_a_retried_change_is_made_once(http, page):
     assert (first.status_code, second.status_code, second.json()) == (200, 200, first.json())
 
 
-def test_a_batch_has_an_event_id_of_its_own_for_each_item(http, bus: Bus, page):
+def test_each_item_of_a_batch_has_its_own_event_id(http, bus: Bus, page):
     batch = {"observations": [{**NEW, "event_id": new_id()}, {**NEW, "event_id": new_id()}]}
     first, second = (http.post(f"/pages/{page}/observations/batch", json=batch) for _ in range(2))
     assert (first.status_code, second.status_code, second.json()) == (201, 201, first.json())
     assert len(bus.page(page).list()) == 2
 
 
-def test_an_event_id_in_the_body_of_one_addition_is_refused(http, page):
+def test_an_event_id_in_the_body_of_a_single_add_is_refused(http, page):
     refused = http.post(f"/pages/{page}/observations", json={**NEW, "event_id": "mine"})
     assert (refused.status_code, slug(refused)) == (422, "unknown-field")
 
 
 @pytest.mark.parametrize("field", ["types", "tags"])
-def test_a_text_is_not_taken_for_a_list(http, page, field):
+def test_a_text_instead_of_a_list_is_refused(http, page, field):
     refused = http.post(f"/pages/{page}/claim-next", json={field: "observation"})
     assert (refused.status_code, slug(refused)) == (422, "invalid-field")
 
 
 @pytest.mark.parametrize("token", [None, 7, {}, [], ""])
-def test_a_token_that_is_none_is_refused(http, bus: Bus, page, token):
+def test_an_invalid_pull_token_is_refused(http, bus: Bus, page, token):
     bus.declare_subscription(page, pages=[page])
     failed = {"token": token, "position": "1-1", "reason": "away"}
     assert http.post(f"/subscriptions/{page}/nack", json=failed).status_code == 422
@@ -267,7 +267,7 @@ def test_a_token_that_is_none_is_refused(http, bus: Bus, page, token):
 
 
 @pytest.mark.parametrize("path", ["observations", "observations/batch", "observations/{id}/resolve", "claim-next"])
-def test_a_precondition_that_is_not_known_is_not_ignored(http, page, path):
+def test_an_unknown_precondition_is_refused(http, page, path):
     where = f"/pages/{page}/{path.format(id=added(http, page)['id'])}"
     refused = http.post(where, json=NEW, headers={"If-None-Match": "*"})
     assert (refused.status_code, slug(refused)) == (422, "unknown-precondition")
@@ -287,7 +287,7 @@ def test_if_none_match_writes_a_memory_only_once(http, page):
 # lists
 
 
-def test_all_matches_are_counted_if_asked_for(http, page):
+def test_count_adds_the_number_of_all_matches(http, page):
     for _ in range(3):
         added(http, page, tags=["wanted"])
     added(http, page)
@@ -296,14 +296,14 @@ def test_all_matches_are_counted_if_asked_for(http, page):
     assert "total" not in http.get(f"/pages/{page}/observations").json()
 
 
-def test_a_page_of_the_past_counts_what_was_there(http, page):
+def test_count_works_at_a_moment(http, page):
     first = added(http, page)
     added(http, page)
     asked = {"at": first["position"], "count": "true"}
     assert http.get(f"/pages/{page}/observations", params=asked).json()["total"] == 1
 
 
-def test_a_link_keeps_the_filters(http, page):
+def test_the_next_link_keeps_the_filters(http, page):
     for number in range(3):
         added(http, page, content=f"a&b {number}", tags=["x y"])
     answer = http.get(f"/pages/{page}/observations", params={"limit": 2, "text": "a&b", "tag": "x y"})
@@ -312,7 +312,7 @@ def test_a_link_keeps_the_filters(http, page):
     assert "link" not in rest.headers
 
 
-# while the engine is away
+# without the engine
 
 
 @pytest.fixture
@@ -323,14 +323,14 @@ def engine() -> Iterator[Server]:
 
 
 @pytest.fixture
-def alone(engine: Server) -> Iterator[Served]:
+def own_server(engine: Server) -> Iterator[Served]:
     with serving(engine.tcp_url) as served:
         yield served
 
 
 @pytest.mark.slow
-def test_a_server_outlives_its_engine(alone: Served, engine: Server):
-    with alone.client() as http:
+def test_a_server_survives_a_crash_of_its_engine(own_server: Served, engine: Server):
+    with own_server.client() as http:
         kept = added(http, "main")
         engine.kill()
         for method, path in (("GET", "/pages/main/active"), ("POST", "/pages/main/observations")):
@@ -338,21 +338,21 @@ def test_a_server_outlives_its_engine(alone: Served, engine: Server):
             assert away.status_code == 503, away.text
             assert int(away.headers["retry-after"]) >= 1
             assert slug(away).startswith("engine-")
-        assert http.get(f"{alone.url}/healthz").status_code == 200
-        assert http.get(f"{alone.url}/readyz").status_code == 503
+        assert http.get(f"{own_server.url}/healthz").status_code == 200
+        assert http.get(f"{own_server.url}/readyz").status_code == 503
         engine.start()
         eventually(lambda: http.get("/pages/main/active").status_code == 200, "the engine is found again")
         assert [each["id"] for each in http.get("/pages/main/active").json()["items"]][-1] == kept["id"]
-        assert http.get(f"{alone.url}/readyz").status_code == 200
+        assert http.get(f"{own_server.url}/readyz").status_code == 200
         assert added(http, "main")["version"] == 1
-    assert alone.process.poll() is None
+    assert own_server.process.poll() is None
 
 
 @pytest.mark.parametrize(
     ("verb", "body"),
     [("refute", {"reason": "x"}), ("claim", {}), ("link", {"action": "x"}), ("erase", {"reason": "x"})],
 )
-def test_if_match_is_never_ignored(http, bus: Bus, page, verb, body):
+def test_if_match_is_refused_where_it_is_unsupported(http, bus: Bus, page, verb, body):
     found = bus.page(page).add("observation", "x")
     path = f"/pages/{page}/observations/{found.id}/{verb}"
     answer = http.post(path, json=body, headers={"If-Match": '"7"'})

@@ -1,4 +1,4 @@
-"""What the documentation of events over HTTP shows is run."""
+"""The examples in the documentation of events over HTTP."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ DOCUMENT = ROOT / "docs/http-events.md"
 
 
 @pytest.mark.slow
-def test_the_commands_work(embedded_url):
+def test_the_documented_commands_succeed(embedded_url):
     commands = [line for block in blocks(DOCUMENT.read_text("utf-8"), "console") for line in block.text.splitlines()]
     assert len(commands) >= 8
     with open_bus(embedded_url) as buses, buses.serve() as server:
@@ -33,7 +33,7 @@ def test_the_commands_work(embedded_url):
             assert done.returncode == 0, (command, done.stdout, done.stderr)
 
 
-def test_the_receiver_takes_a_delivery_once_and_refuses_forged_ones():
+def test_the_documented_receiver_refuses_repeats_and_forgeries():
     (snippet,) = blocks(DOCUMENT.read_text("utf-8"), "python")
     names: dict[str, Any] = {}
     exec(compile(snippet.text, str(DOCUMENT), "exec"), names)  # noqa: S102

@@ -1,4 +1,4 @@
-"""Events over HTTP: lists, CloudEvents, the histogram, and streams that lose nothing and repeat nothing."""
+"""Events over HTTP: lists, CloudEvents, the histogram, and streams without gaps or duplicates."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ from tests.waiting import eventually
 
 @pytest.fixture(scope="module")
 def served(embedded_url):
-    """A bus, and a server of it that all tests of this module share."""
+    """A bus and a server of it, which the tests of this module share."""
     with open_bus(embedded_url) as buses, buses.serve() as server:
         yield buses, server
 
@@ -49,7 +49,7 @@ def positions(events):
 # -- lists ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_list_goes_on_behind_its_cursor_and_shows_every_event_once(bus, server):
+def test_the_pages_of_a_list_show_every_event_once(bus, server):
     start = str(bus.position())
     fill(bus, 25)
     seen, after = list[str](), start
@@ -86,7 +86,7 @@ def test_filters_select_events(bus, server):
     assert server.get(f"{query}&kind=erased").json()["items"] == []
 
 
-def test_events_come_as_cloud_events_that_the_official_library_reads(bus, server):
+def test_the_official_sdk_reads_the_cloud_events(bus, server):
     added = bus.page("p1").add("risk_alert", "look")
     answer = server.get("/events?last=1", accept="application/cloudevents-batch+json")
     assert answer.headers["content-type"] == "application/cloudevents-batch+json"
@@ -97,7 +97,7 @@ def test_events_come_as_cloud_events_that_the_official_library_reads(bus, server
     assert data["content"] == "look"
 
 
-def test_the_histogram_is_that_of_the_bus(bus, server):
+def test_the_histogram_equals_that_of_python(bus, server):
     fill(bus, 5)
     found = server.get("/events/histogram?buckets=9").json()
     expected = bus.histogram(buckets=9).model_dump(mode="json")
@@ -120,7 +120,7 @@ def test_the_histogram_is_that_of_the_bus(bus, server):
         ("/histogram?buckets=1001", 422),
     ],
 )
-def test_what_makes_no_sense_is_a_problem(server, query, status):
+def test_an_invalid_query_is_a_problem(server, query, status):
     answer = server.get(f"/events{query}")
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
 
@@ -135,14 +135,14 @@ def test_other_media_types_are_not_acceptable(server):
 def test_a_stream_sends_events_as_they_happen(bus, server):
     listener = Listener(server)
     added = fill(bus, 3)
-    eventually(lambda: sum(kind == "added" for _, kind, _ in listener.events) == 3)  # besides what they displace
+    eventually(lambda: sum(kind == "added" for _, kind, _ in listener.events) == 3)  # besides displacements
     listener.leave()
-    said = {data["page"]: data["subject"] for _, kind, data in listener.events if kind == "added"}
-    assert said == {each.page: each.id for each in added}  # shards have no order among each other
+    added_by_page = {data["page"]: data["subject"] for _, kind, data in listener.events if kind == "added"}
+    assert added_by_page == {each.page: each.id for each in added}  # there is no order between shards
     eventually(lambda: listener.last_id == str(bus.position()))
 
 
-def test_a_stream_sends_only_what_was_asked_for(bus, server):
+def test_a_stream_sends_only_events_that_match_its_filters(bus, server):
     listener = Listener(server, "?type=risk_alert&page=p1")
     fill(bus, 6)
     bus.page("p2").add("risk_alert", "elsewhere")
@@ -152,7 +152,7 @@ def test_a_stream_sends_only_what_was_asked_for(bus, server):
     assert [data["subject"] for _, _, data in listener.events] == [alert.id]
 
 
-def test_a_stream_of_cloud_events(bus, server):
+def test_a_stream_sends_cloud_events_on_request(bus, server):
     listener = Listener(server, accept="text/event-stream, application/cloudevents+json")
     fill(bus, 1)
     eventually(lambda: listener.events)
@@ -160,7 +160,7 @@ def test_a_stream_of_cloud_events(bus, server):
     assert listener.events[0][2]["type"] == "scratchbus.added"
 
 
-def test_resuming_loses_and_repeats_nothing_while_others_write(bus, server):
+def test_resuming_during_writes_has_no_gaps_or_duplicates(bus, server):
     start = str(bus.position())
     writing = threading.Thread(target=lambda: [fill(bus, 10) for _ in range(40)])
     writing.start()
@@ -196,7 +196,7 @@ def test_a_client_of_a_killed_server_resumes_at_another(served, bus):
 
 
 def assert_each_once_in_order(seen, bus, start):
-    """Every event since then was seen once, those of one shard in order; no order is promised between shards."""
+    """Assert that every event since a position was seen once, and those of each shard in order."""
     assert sorted(seen) == sorted(positions(bus.events(start)))
     by_shard: dict[str, list[int]] = {}
     for position in seen:
@@ -205,7 +205,7 @@ def assert_each_once_in_order(seen, bus, start):
     assert all(seqs == sorted(seqs) for seqs in by_shard.values())
 
 
-def test_a_position_that_the_log_does_not_have_is_told_as_rewound(bus, server):
+def test_a_position_beyond_the_log_is_reported_as_rewound(bus, server):
     end = [f"9999999999999-{n + 900}" for n in range(4)]
     listener = Listener(server, last_id=",".join(end))
     eventually(lambda: listener.events)
@@ -218,7 +218,7 @@ def test_a_position_that_the_log_does_not_have_is_told_as_rewound(bus, server):
 
 
 @pytest.mark.slow
-def test_a_client_that_reads_nothing_is_disconnected_and_slows_nobody(bus, server):
+def test_a_client_that_does_not_read_is_disconnected(bus, server):
     host, port = server.api.removeprefix("http://").partition("/")[0].split(":")
     with socket.socket() as silent:
         silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -228,11 +228,11 @@ def test_a_client_that_reads_nothing_is_disconnected_and_slows_nobody(bus, serve
         )
         listener = Listener(server)
         eventually(lambda: open_streams(server) >= 2)
-        memory, streams = resident(server), open_streams(server)
+        memory, streams = resident_memory(server), open_streams(server)
         for n in range(100):
             bus.page("big").add("observation", f"{n} " + "x" * 60_000, ttl="1m")
         eventually(lambda: sum(data["page"] == "big" for _, _, data in listener.events) >= 100)
-        assert resident(server) - memory < 30_000  # kB: the frames of all streams, and what one cycle leaves behind
+        assert resident_memory(server) - memory < 30_000  # kB: the frames of all streams, and garbage
         eventually(lambda: open_streams(server) == streams - 1, "the end of one stream", within=60)
         assert not listener.is_over
         listener.leave()
@@ -243,13 +243,13 @@ def open_streams(server):
     return float(re.search(r"^scratchbus_http_open_streams (\S+)$", text, re.M)[1])
 
 
-def resident(server):
+def resident_memory(server):
     status = Path(f"/proc/{server.process.pid}/status").read_text()
     return int(re.search(r"VmRSS:\s+(\d+)", status)[1])
 
 
-def test_a_bad_last_event_id_is_a_problem(server):
-    for wrong, status in {"yesterday": 422, "1-1,1-2": 404}.items():  # no position, and that of another bus
+def test_an_invalid_last_event_id_is_a_problem(server):
+    for wrong, status in {"yesterday": 422, "1-1,1-2": 404}.items():  # not a position, and one of another bus
         answer = server.get("/events", accept="text/event-stream", last_event_id=wrong)
         assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
 
@@ -275,7 +275,7 @@ def test_a_stream_ends_soon_after_its_token_is_revoked(served, bus, tmp_path):
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_a_client_that_has_left_already_is_no_error(new_loop):
+def test_limiting_the_buffers_of_a_closed_connection_is_no_error(new_loop):
     async def leave(own: socket.socket) -> None:
         transport, _ = await asyncio.get_running_loop().create_unix_connection(asyncio.Protocol, sock=own)
         connection = ClientConnection(transport)

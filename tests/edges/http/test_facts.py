@@ -1,4 +1,4 @@
-"""Facts over HTTP: what is asserted is what the Python API knows, and the other way round."""
+"""Facts over HTTP, compared with the Python API."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MARCH, JUNE = "2026-03-01T00:00:00Z", "2026-06-01T00:00:00Z"
 
 @pytest.fixture
 def scope() -> str:
-    """The name of a scope that no other test has."""
+    """The name of a scope of the test's own."""
     return f"ada/{token_hex(6)}"
 
 
@@ -26,7 +26,7 @@ def facts(scope: str) -> str:
     return f"/scopes/{quote(scope, safe='')}/facts"
 
 
-def said(http: httpx2.Client, path: str, subject: str, relation: str, object: str, **more: Any) -> Any:
+def assert_fact(http: httpx2.Client, path: str, subject: str, relation: str, object: str, **more: Any) -> Any:
     body = {"subject": subject, "relation": relation, "object": object, **more}
     answer = http.post(path, json=body)
     assert answer.status_code == 201, answer.text
@@ -37,7 +37,7 @@ def triplets(answer: httpx2.Response) -> list[str]:
     return [f"{each['subject']} {each['relation']} {each['object']}" for each in answer.json()["items"]]
 
 
-def test_a_fact_is_what_python_knows(http, bus: Bus, scope, facts):
+def test_a_fact_equals_that_of_python(http, bus: Bus, scope, facts):
     answer = http.post(facts, json={"subject": "api", "relation": "runs_on", "object": "Node 24"})
     (fact,) = bus.facts(scope).query("api")
     assert answer.json() == document_of(fact)
@@ -55,9 +55,9 @@ def test_a_retry_asserts_once(http, bus: Bus, scope, facts):
     assert len(bus.facts(scope).query("api")) == 1
 
 
-def test_a_fact_is_true_at_its_time(http, facts):
-    said(http, facts, "ada", "lives_in", "Paris", valid_at=MARCH)
-    said(http, facts, "ada", "lives_in", "London", valid_at=JUNE)
+def test_at_returns_the_facts_that_are_valid_then(http, facts):
+    assert_fact(http, facts, "ada", "lives_in", "Paris", valid_at=MARCH)
+    assert_fact(http, facts, "ada", "lives_in", "London", valid_at=JUNE)
     assert triplets(http.get(facts, params={"subject": "ADA"})) == ["ada lives_in London"]
     assert triplets(http.get(facts, params={"object": "Paris"})) == []
     assert triplets(http.get(facts, params={"at": "2026-04-01T00:00:00Z"})) == ["ada lives_in Paris"]
@@ -67,9 +67,9 @@ def test_a_fact_is_true_at_its_time(http, facts):
     assert last == spans[1:]
 
 
-def test_what_was_known_then_is_asked_by_its_position(http, facts):
-    paris = said(http, facts, "ada", "lives_in", "Paris")
-    london = said(http, facts, "ada", "lives_in", "London")
+def test_known_at_returns_the_facts_known_at_a_position(http, facts):
+    paris = assert_fact(http, facts, "ada", "lives_in", "Paris")
+    london = assert_fact(http, facts, "ada", "lives_in", "London")
     then = {"known_at": paris["position"]}
     assert triplets(http.get(facts, params=then)) == ["ada lives_in Paris"]
     assert len(http.get(f"{facts}/timeline", params={"subject": "ada", "relation": "lives_in", **then}).json()["items"])
@@ -80,9 +80,9 @@ def test_what_was_known_then_is_asked_by_its_position(http, facts):
     assert triplets(http.get(facts, params={"known_at": london["position"]})) == ["ada lives_in London"]
 
 
-def test_an_inverse_and_a_transitive_relation_lead_on(http, facts):
-    said(http, facts, "shop", "depends_on", "api")
-    said(http, facts, "api", "depends_on", "postgres")
+def test_inverse_and_transitive_relations_are_followed(http, facts):
+    assert_fact(http, facts, "shop", "depends_on", "api")
+    assert_fact(http, facts, "api", "depends_on", "postgres")
     asked = {"subject": "shop", "relation": "depends_on"}
     assert triplets(http.get(facts, params=asked)) == ["shop depends_on api", "api depends_on postgres"]
     assert len(http.get(facts, params={**asked, "limit": 1}).json()["items"]) == 1
@@ -94,8 +94,8 @@ def test_an_inverse_and_a_transitive_relation_lead_on(http, facts):
     assert near[0]["fact"]["subject"] == "shop"
 
 
-def test_a_retracted_fact_was_never_true_but_stays_known(http, facts):
-    fact = said(http, facts, "api", "runs_on", "Node 26")
+def test_a_retracted_fact_keeps_its_history(http, facts):
+    fact = assert_fact(http, facts, "api", "runs_on", "Node 26")
     gone = http.post(f"{facts}/{fact['id']}/retract", json={"reason": "it was misread"})
     assert (gone.status_code, gone.json()["retraction"]["reason"]) == (200, "it was misread")
     assert http.get(facts).json()["items"] == []
@@ -104,9 +104,11 @@ def test_a_retracted_fact_was_never_true_but_stays_known(http, facts):
     assert [event["kind"] for event in why["events"]] == ["fact_asserted", "fact_retracted"]
 
 
-def test_a_fact_says_what_it_rests_on(http, bus: Bus, facts, page):
+def test_a_fact_has_its_evidence(http, bus: Bus, facts, page):
     seen = bus.page(page).add("observation", "Node 24 is in the logs")
-    fact = said(http, facts, "api", "runs_on", "Node 24", evidence=[seen.id], source_text="upgraded", confidence=0.5)
+    fact = assert_fact(
+        http, facts, "api", "runs_on", "Node 24", evidence=[seen.id], source_text="upgraded", confidence=0.5
+    )
     why = http.get(f"{facts}/{fact['id']}").json()
     assert [each["content"] for each in why["evidence"]] == ["Node 24 is in the logs"]
     assert (why["fact"]["source_text"], why["fact"]["confidence"]) == ("upgraded", 0.5)
@@ -114,7 +116,7 @@ def test_a_fact_says_what_it_rests_on(http, bus: Bus, facts, page):
     assert (unknown.status_code, unknown.json()["field"]) == (409, "evidence")
 
 
-def test_a_text_is_ingested_as_a_whole(http, facts):
+def test_a_text_is_ingested_all_or_nothing(http, facts):
     text = "- api -> runs_on -> Node 24\nsomething else\nstatus: green"
     found = http.post(f"{facts}/ingest", json={"text": text, "subject": "build", "valid_at": MARCH, "confidence": 0.5})
     assert triplets(found) == ["api runs_on Node 24", "build status green"]
@@ -126,7 +128,7 @@ def test_a_text_is_ingested_as_a_whole(http, facts):
 
 def test_triplets_fit_a_budget(http, facts):
     for number in range(20):
-        said(http, facts, "api", "uses", f"library {number}")
+        assert_fact(http, facts, "api", "uses", f"library {number}")
     whole = http.get(f"{facts}/triplets", params={"budget": 1_000, "subject": "api"}).json()
     assert len(whole["text"].splitlines()) == 20
     part = http.get(f"{facts}/triplets", params={"budget": 50}).json()
@@ -135,8 +137,8 @@ def test_triplets_fit_a_budget(http, facts):
     assert http.get(f"{facts}/triplets").status_code == 422
 
 
-def test_two_names_of_one_entity_are_joined_and_parted(http, facts):
-    said(http, facts, "NYC", "located_in", "USA")
+def test_same_as_joins_two_names_until_it_is_deleted(http, facts):
+    assert_fact(http, facts, "NYC", "located_in", "USA")
     joined = http.post(f"{facts}/same-as", json={"a": "NYC", "b": "New York"}).json()
     assert len(http.get(facts, params={"subject": "New York", "relation": "located_in"}).json()["items"]) == 1
     why = "they are two towns"
@@ -150,8 +152,8 @@ def test_two_names_of_one_entity_are_joined_and_parted(http, facts):
     assert (through.status_code, "Gotham" in through.json()["detail"]) == (409, True)
 
 
-def test_contested_facts_ask_for_a_decision(http, bus: Bus, scope, facts):
-    said(http, facts, "ada", "lives_in", "Paris", valid_at=MARCH)
+def test_contested_facts_are_pending_review(http, bus: Bus, scope, facts):
+    assert_fact(http, facts, "ada", "lives_in", "Paris", valid_at=MARCH)
     other = bus.facts(scope).assert_fact("ada", "lives_in", "London", valid_at=MARCH)
     (asked,) = http.get(f"{facts}/pending-review").json()["items"]
     assert other.id in asked["context"]["facts"]
@@ -176,14 +178,14 @@ def test_an_unknown_relation_is_refused_with_the_nearest(http, facts):
         {"subject": "api", "relation": "uses", "object": "b", "colour": "red"},
     ],
 )
-def test_a_wrong_fact_is_refused(http, facts, body):
+def test_an_invalid_fact_is_refused(http, facts, body):
     assert http.post(facts, json=body).status_code == 422
 
 
 @pytest.mark.parametrize(
     "path", ["/fact_1", "/fact_1/retract", "/other", "?limit=0", "?at=1-1", "/neighbours?entity=a&depth=21", "?tag=x"]
 )
-def test_what_is_not_there_is_refused(http, facts, path):
+def test_missing_facts_and_invalid_queries_are_refused(http, facts, path):
     method = "POST" if path.endswith("retract") else "GET"
     answer = http.request(method, f"{facts}{path}", json={"reason": "x"} if method == "POST" else None)
     assert answer.status_code == (422 if "?" in path else 404)

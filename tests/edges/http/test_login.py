@@ -1,4 +1,4 @@
-"""People: who opens the console, by the URL that is printed or with a token."""
+"""Logging in to the console, by the printed URL or with a token."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> Tokens:
 
 @pytest.fixture(scope="module")
 def authority() -> trustme.CA:
-    """An authority that clients trust."""
+    """A certificate authority that clients trust."""
     return trustme.CA()
 
 
@@ -53,7 +53,7 @@ def browser(secure: Served, authority: trustme.CA) -> Iterator[httpx2.Client]:
         yield client
 
 
-def test_a_token_opens_the_console_over_tls(secure, browser, tokens, page):
+def test_a_token_logs_in_over_tls(secure, browser, tokens, page):
     assert secure.url.startswith("https://")
     assert browser.get("/me").status_code == 401
     entered = browser.post("/login", json={"token": tokens.held["ann"]})
@@ -76,14 +76,14 @@ def test_a_wrong_token_sets_no_cookie(browser):
         assert browser.post("/login", json=body).status_code == 422
 
 
-def test_a_revoked_token_leaves_the_console_shut(browser, tokens):
+def test_a_revoked_token_ends_the_login(browser, tokens):
     browser.post("/login", json={"token": tokens.add("bob", "read")})
     assert browser.get("/me").status_code == 200
     tokens.file.revoke("bob")
     assert browser.get("/me").status_code == 401
 
 
-def test_cookies_of_other_servers_do_not_shut_one_out(served):
+def test_cookies_of_other_servers_are_ignored(served):
     port = urlsplit(served.url).port
     cookies = f"theme=dark; scratchbus-{port}=old; odd; =x; scratchbus-{port}={served.key}; scratchbus-1=z"
     with served.client(headers={"Cookie": cookies}) as client:
@@ -91,23 +91,23 @@ def test_cookies_of_other_servers_do_not_shut_one_out(served):
 
 
 @pytest.mark.slow
-def test_after_a_restart_an_old_page_is_told_what_to_do(embedded_url):
+def test_a_cookie_from_before_a_restart_is_explained(embedded_url):
     with serving(embedded_url) as first, serving(embedded_url) as second:
         with second.client(headers={"Sec-Fetch-Site": "same-origin"}) as browser:
             browser.cookies.set(f"scratchbus-{urlsplit(second.url).port}", first.key)
             answer = browser.get("/me")
             assert (answer.status_code, answer.json()["type"]) == (401, "urn:scratchbus:problem:wrong-token")
             assert "open the URL that `scratchbus serve` printed" in answer.json()["detail"]
-            assert browser.get(f"{second.url}/").status_code == 200  # the page itself, which shows this
+            assert browser.get(f"{second.url}/").status_code == 200  # the page itself, which shows the error
         with second.client() as browser:
             assert browser.get(f"{second.url}/", params={"key": first.key}).status_code == 401
 
 
-def test_the_key_is_also_a_token(served):
+def test_the_key_works_as_a_token(served):
     with served.client(served.key, headers={"User-Agent": "Mozilla/5.0"}) as client:
         assert client.get("/me").status_code == 200
 
 
-def test_a_server_without_tls_is_not_asked_in_tls(secure, authority, tmp_path: Path):
+def test_a_server_with_tls_does_not_answer_plain_http(secure, authority, tmp_path: Path):
     with httpx2.Client(timeout=10) as client, pytest.raises(httpx2.TransportError):
         client.get(secure.url.replace("https", "http") + "/healthz")

@@ -1,4 +1,4 @@
-"""Memories over HTTP: what is written is what the Python API reads, and the other way round."""
+"""Memories over HTTP, compared with the Python API."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.edges.http.tokens import serving_holders
 
 @pytest.fixture
 def session() -> str:
-    """The name of a session that no other test has."""
+    """The name of a session of the test's own."""
     return f"s-{token_hex(6)}"
 
 
@@ -25,7 +25,7 @@ def holders(embedded_url, tmp_path_factory):
         yield running
 
 
-def noted(http: httpx2.Client, session: str, content: str = "The bank answers on Mondays", *tags: str) -> Any:
+def add_note(http: httpx2.Client, session: str, content: str = "The bank answers on Mondays", *tags: str) -> Any:
     answer = http.post(f"/sessions/{session}/notes", json={"content": content, "tags": list(tags)})
     assert answer.status_code == 201, answer.text
     return answer.json()
@@ -34,7 +34,7 @@ def noted(http: httpx2.Client, session: str, content: str = "The bank answers on
 # -- notes
 
 
-def test_a_note_is_what_python_reads(http, bus: Bus, session):
+def test_a_note_equals_that_of_python(http, bus: Bus, session):
     answer = http.post(f"/sessions/{session}/notes", json={"content": "on Mondays", "tags": ["bank"]})
     (note,) = bus.notes(session).list().notes
     assert answer.json() == document_of(note)
@@ -42,7 +42,7 @@ def test_a_note_is_what_python_reads(http, bus: Bus, session):
     assert http.get(answer.headers["location"].removeprefix("/api/v1")).json() == answer.json()
 
 
-def test_a_note_of_python_is_found_over_http(http, bus: Bus, session):
+def test_a_note_from_python_is_found_over_http(http, bus: Bus, session):
     note = bus.notes(session).add("The BANK is closed", ["hours", "Bank"]).note
     bus.notes(session).add("something else", ["other"])
     found = http.get(f"/sessions/{session}/notes/search", params={"query": "bank", "tag": ["HOURS", "bank"]}).json()
@@ -52,8 +52,8 @@ def test_a_note_of_python_is_found_over_http(http, bus: Bus, session):
     assert http.get(f"/sessions/{session}/notes/tags").json()["tags"] == {"Bank": 1, "hours": 1, "other": 1}
 
 
-def test_a_note_is_changed_only_as_it_was_read(http, bus: Bus, session):
-    note = noted(http, session)
+def test_a_note_is_changed_only_at_its_current_version(http, bus: Bus, session):
+    note = add_note(http, session)
     path = f"/sessions/{session}/notes/{note['id']}"
     changed = http.patch(path, json={"tags": ["new"]}, headers={"If-Match": '"1"'})
     assert (changed.status_code, changed.headers["etag"], changed.json()["tags"]) == (200, '"2"', ["new"])
@@ -65,8 +65,8 @@ def test_a_note_is_changed_only_as_it_was_read(http, bus: Bus, session):
     assert bus.notes(session).list().notes[0].content == note["content"]
 
 
-def test_a_deleted_note_leaves_its_history(http, session):
-    note = noted(http, session)
+def test_a_deleted_note_keeps_its_history(http, session):
+    note = add_note(http, session)
     path = f"/sessions/{session}/notes/{note['id']}"
     assert http.delete(path).json() == note
     assert http.get(path).status_code == 404
@@ -75,10 +75,10 @@ def test_a_deleted_note_leaves_its_history(http, session):
     assert http.get(f"/sessions/{session}/notes/history").json() == http.get(f"{path}/history").json()
 
 
-def test_a_moment_shows_the_notes_of_then(http, session):
-    note = noted(http, session, "first", "a")
+def test_notes_are_read_at_a_moment(http, session):
+    note = add_note(http, session, "first", "a")
     http.patch(f"/sessions/{session}/notes/{note['id']}", json={"content": "changed"})
-    noted(http, session, "second")
+    add_note(http, session, "second")
     then = {"at": note["position"]}
     path = f"/sessions/{session}/notes"
     assert http.get(path, params=then).json()["items"] == [note]
@@ -89,16 +89,16 @@ def test_a_moment_shows_the_notes_of_then(http, session):
     assert [each["kind"] for each in http.get(f"{path}/history", params=then).json()["items"]] == ["note_added"]
 
 
-def test_the_same_note_sent_twice_is_one(http, bus: Bus, session):
+def test_a_retry_adds_a_note_once(http, bus: Bus, session):
     headers = {"Idempotency-Key": new_id()}
     answers = [http.post(f"/sessions/{session}/notes", json={"content": "x"}, headers=headers) for _ in range(2)]
     assert answers[0].json()["id"] == answers[1].json()["id"]
     assert len(bus.notes(session).list().notes) == 1
 
 
-def test_a_session_with_a_slash_is_one_part_of_the_path(http, bus: Bus, session):
+def test_an_encoded_slash_belongs_to_the_session_name(http, bus: Bus, session):
     name = f"{session}/team:a"
-    note = noted(http, quote(name, safe=""))
+    note = add_note(http, quote(name, safe=""))
     assert [each.id for each in bus.notes(name).list().notes] == [note["id"]]
     location = http.post(f"/sessions/{quote(name, safe='')}/notes", json={"content": "y"}).headers["location"]
     assert http.get(location.removeprefix("/api/v1")).json()["content"] == "y"
@@ -119,7 +119,7 @@ def test_a_session_with_a_slash_is_one_part_of_the_path(http, bus: Bus, session)
         {"content": "x", "tags": None},
     ],
 )
-def test_a_note_that_is_none_is_refused(http, bus: Bus, session, body):
+def test_an_invalid_note_is_refused(http, bus: Bus, session, body):
     refused = http.post(f"/sessions/{session}/notes", json=body)
     assert refused.status_code == 422, refused.text
     assert refused.headers["content-type"] == "application/problem+json"
@@ -147,14 +147,14 @@ def test_the_notepad_is_written_read_and_edited(http, bus: Bus, session):
     assert len(http.get(f"{path}/history").json()["items"]) == 5
 
 
-def test_a_notepad_that_has_changed_is_not_replaced(http, bus: Bus, session):
+def test_a_notepad_that_was_changed_is_not_replaced(http, bus: Bus, session):
     bus.notepad(session).write("theirs")
     refused = http.put(f"/sessions/{session}/notepad", json={"content": "mine"}, headers={"If-Match": '"0"'})
     assert (refused.status_code, refused.json()["type"]) == (412, "urn:scratchbus:problem:revision-conflict")
     assert bus.notepad(session).read() == "theirs"
 
 
-def test_an_edit_that_does_not_fit_the_text_is_a_conflict(http, bus: Bus, session):
+def test_an_ambiguous_edit_is_a_conflict(http, bus: Bus, session):
     bus.notepad(session).write("a b a")
     path = f"/sessions/{session}/notepad"
     twice = http.patch(path, json={"operation": "find_replace", "find": "a", "replace": "x"})
@@ -177,11 +177,11 @@ def test_an_edit_that_does_not_fit_the_text_is_a_conflict(http, bus: Bus, sessio
         {"operation": "find_replace", "find": "x", "replace": "y", "replace_all": 1},
     ],
 )
-def test_an_edit_that_is_none_is_refused(http, session, edit):
+def test_an_invalid_edit_is_refused(http, session, edit):
     assert http.patch(f"/sessions/{session}/notepad", json=edit).status_code == 422
 
 
-def test_the_notepad_of_a_moment_is_that_of_then(http, bus: Bus, session):
+def test_the_notepad_is_read_at_a_moment(http, bus: Bus, session):
     bus.notepad(session).write("first")
     then = str(bus.position())
     bus.notepad(session).write("second")
@@ -204,7 +204,7 @@ def test_the_todo_list_is_replaced_and_merged(http, bus: Bus, session):
     assert len(http.get(f"{path}/history").json()["items"]) == 2
 
 
-def test_a_new_item_without_content_is_a_conflict(http, session):
+def test_a_new_todo_item_without_content_is_a_conflict(http, session):
     refused = http.patch(f"/sessions/{session}/todo", json={"todos": [{"id": "9", "status": "completed"}]})
     assert (refused.status_code, refused.json()["type"]) == (409, "urn:scratchbus:problem:invalid-field")
 
@@ -221,12 +221,12 @@ def test_a_new_item_without_content_is_a_conflict(http, session):
         [{"id": 1, "content": "x"}],
     ],
 )
-def test_a_list_that_is_none_is_refused(http, bus: Bus, session, todos):
+def test_an_invalid_todo_list_is_refused(http, bus: Bus, session, todos):
     assert http.put(f"/sessions/{session}/todo", json={"todos": todos}).status_code == 422
     assert bus.todo(session).read().todos == []
 
 
-def test_the_todo_list_of_a_moment_is_that_of_then(http, bus: Bus, session):
+def test_the_todo_list_is_read_at_a_moment(http, bus: Bus, session):
     bus.todo(session).write([{"id": "1", "content": "first"}])
     then = str(bus.position())
     bus.todo(session).write([])
@@ -237,7 +237,7 @@ def test_the_todo_list_of_a_moment_is_that_of_then(http, bus: Bus, session):
 # -- scratchpads
 
 
-def test_a_scratchpad_is_for_its_owner_alone(holders):
+def test_only_its_owner_can_use_a_scratchpad(holders):
     name = f"agent-{token_hex(4)}"
     with holders.client(name, "memory") as owner, holders.client(f"{name}-2", "memory") as other:
         path = f"/agents/{name}/scratchpad"
@@ -254,12 +254,12 @@ def test_a_scratchpad_is_for_its_owner_alone(holders):
         assert owner.get(path, params={"at": then}).json() == {"content": "mine", "revision": None}
 
 
-def test_a_person_reads_no_scratchpad(http, bus: Bus):
+def test_a_person_cannot_use_scratchpads(http, bus: Bus):
     assert http.get("/agents/beside/scratchpad").status_code == 403
     assert http.put("/agents/beside/scratchpad", json={"content": "x"}).status_code == 403
 
 
-def test_a_text_beyond_the_limit_is_refused(holders):
+def test_a_scratchpad_beyond_the_limit_is_refused(holders):
     name = f"agent-{token_hex(4)}"
     with holders.client(name, "memory") as owner:
         refused = owner.put(f"/agents/{name}/scratchpad", json={"content": "x" * 10_001})
@@ -274,7 +274,7 @@ def test_a_text_beyond_the_limit_is_refused(holders):
         "/sessions/s/notes/tags", "/sessions/s",
     ],
 )  # fmt: skip
-def test_memories_need_their_scope(holders, path):
+def test_memories_need_the_scope_memory(holders, path):
     with holders.client(f"reader-{token_hex(4)}", "read", "act", "publish", "admin") as reader:
         refused = reader.get(path)
         assert (refused.status_code, refused.json()["type"]) == (403, "urn:scratchbus:problem:insufficient-scope")
@@ -283,7 +283,7 @@ def test_memories_need_their_scope(holders, path):
 # -- contexts
 
 
-def test_a_context_says_where_each_part_comes_from(http, bus: Bus, page, session):
+def test_a_context_has_the_items_of_each_section(http, bus: Bus, page, session):
     seen = bus.page(page).add("risk_alert", "A fraud ring")
     note = bus.notes(session).add("The bank answers on Mondays").note
     bus.todo(session).write([{"id": "1", "content": "Ask the bank"}])
@@ -304,7 +304,7 @@ def test_a_context_says_where_each_part_comes_from(http, bus: Bus, page, session
     assert 0 < shown["tokens"] < parts["observations"]["tokens"] < made["tokens"]
 
 
-def test_what_had_no_room_is_counted(http, bus: Bus, page):
+def test_a_context_counts_the_observations_it_leaves_out(http, bus: Bus, page):
     for number in range(20):
         bus.page(page).add("observation", f"{number} " + "word " * 50)
     made = http.post("/context/assemble", json={"page": page, "budget": 300}).json()
@@ -313,14 +313,14 @@ def test_what_had_no_room_is_counted(http, bus: Bus, page):
     assert part["left_out"] == made["left_out"]["observations"] > 0
 
 
-def test_a_recorded_context_is_known_as_exposure(http, bus: Bus, page, session):
+def test_a_recorded_context_is_an_exposure(http, bus: Bus, page, session):
     seen = bus.page(page).add("observation", "seen")
     made = http.post("/context/assemble", json={"page": page, "session": session, "record": True}).json()
     assert made["position"] is not None
     assert [each.session for each in bus.page(page).exposure(seen.id).seen] == [session]
 
 
-def test_nobody_records_what_another_agent_saw(holders, page):
+def test_an_agent_cannot_record_the_context_of_another(holders, page):
     with holders.client(f"agent-{token_hex(4)}", "memory", "read") as agent:
         refused = agent.post("/context/assemble", json={"page": page, "agent": "another", "record": True})
         assert (refused.status_code, refused.json()["field"]) == (403, "agent")
@@ -332,14 +332,14 @@ def test_a_strict_context_that_does_not_fit_is_a_conflict(http, page):
     assert (refused.status_code, refused.json()["budget"]) == (409, 5)
 
 
-def test_what_is_relevant_comes_with_its_score(http, bus: Bus, page):
+def test_surface_returns_matches_with_their_scores(http, bus: Bus, page):
     found = bus.page(page).add("observation", "The missing payment was returned")
     bus.page(page).add("observation", "Something else")
-    told = http.post("/context/surface", json={"query": "payments", "page": page}).json()
-    assert [(each["kind"], each["item"]["id"]) for each in told["matches"]] == [("observation", found.id)]
-    assert told["matches"][0]["score"] > 0
+    surfaced = http.post("/context/surface", json={"query": "payments", "page": page}).json()
+    assert [(each["kind"], each["item"]["id"]) for each in surfaced["matches"]] == [("observation", found.id)]
+    assert surfaced["matches"][0]["score"] > 0
 
 
 @pytest.mark.parametrize("body", [{}, {"page": "main", "budget": 0}, {"page": "main", "budget": True}, {"page": ""}])
-def test_a_context_of_nothing_is_refused(http, body):
+def test_an_invalid_context_request_is_refused(http, body):
     assert http.post("/context/assemble", json=body).status_code == 422

@@ -1,4 +1,4 @@
-"""MCP on the same port, for the same people."""
+"""MCP on the port of the HTTP server, for the same callers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 ACCEPTED = {"Accept": "application/json, text/event-stream"}
 
 
-async def test_a_process_of_the_user_is_served_mcp_as_the_user(served, bus):
+async def test_a_local_process_uses_mcp_as_the_user(served, bus):
     async with (
         httpx2.AsyncClient(timeout=PATIENCE) as http,
         Client(streamable_http_client(f"{served.url}/mcp", http_client=http)) as client,
@@ -34,7 +34,7 @@ async def test_a_process_of_the_user_is_served_mcp_as_the_user(served, bus):
     assert bus.page("main").get(added["id"]).content == "from MCP"
 
 
-async def test_the_trace_of_a_request_goes_on_in_what_it_adds(served, bus):
+async def test_an_added_event_has_the_traceparent_of_its_call(served, bus):
     of_request, of_call = (f"00-{number:032x}-{9:016x}-01" for number in (7, 8))
     async with (
         httpx2.AsyncClient(timeout=PATIENCE, headers={"traceparent": of_request}) as http,
@@ -46,9 +46,9 @@ async def test_the_trace_of_a_request_goes_on_in_what_it_adds(served, bus):
             assert event.traceparent == expected
 
 
-async def test_a_token_has_its_identity_and_tools(embedded_url, tmp_path: Path, page):
+async def test_a_token_determines_the_identity(embedded_url, tmp_path: Path, page):
     tokens = Tokens(tmp_path / "tokens.yaml")
-    token = tokens.add("agent", agent="analyst")  # no scopes: MCP goes by its tools
+    token = tokens.add("agent", agent="analyst")  # no scopes: MCP uses the tools of the token
     with serving(embedded_url, "--tokens", str(tokens.path)) as running:
         headers = {"Authorization": f"Bearer {token}"}
         async with (
@@ -70,13 +70,13 @@ async def test_a_token_has_its_identity_and_tools(embedded_url, tmp_path: Path, 
         ({"Authorization": "Bearer wrong"}, (401, "wrong-token")),
     ],
 )
-def test_web_pages_and_strangers_are_not(served, headers, expected):
+def test_web_pages_and_wrong_tokens_are_refused(served, headers, expected):
     with served.client() as http:
         assert problem(http.post(f"{served.url}/mcp", json=LIST, headers=ACCEPTED | headers)) == expected
 
 
-def test_without_the_extra_all_else_is_served(embedded_url, monkeypatch: pytest.MonkeyPatch):
-    vars(scratchbus).pop("mcp_app", None)  # it is imported when it is used first
+def test_without_the_mcp_extra_the_rest_is_served(embedded_url, monkeypatch: pytest.MonkeyPatch):
+    vars(scratchbus).pop("mcp_app", None)  # imported on first use
     monkeypatch.setitem(sys.modules, "scratchbus.mcp.app", None)
     with serving_here(embedded_url) as running, running.client() as http:
         answer = http.post(f"{running.url}/mcp", json=LIST, headers=ACCEPTED)

@@ -1,4 +1,4 @@
-"""Observations over HTTP: what is written is what the Python API reads, and the other way round."""
+"""Observations over HTTP, compared with the Python API."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def added(http: httpx2.Client, page: str, **fields: object) -> Any:
     return answer.json()
 
 
-def test_an_addition_is_what_python_reads(http, bus: Bus, page):
+def test_an_observation_equals_that_of_python(http, bus: Bus, page):
     answer = http.post(f"/pages/{page}/observations", json={"type": "risk_alert", "content": "x", "tags": ["a"]})
     found = answer.json()
     assert found.pop("displaced") == []
@@ -47,14 +47,14 @@ def test_a_retry_with_the_same_idempotency_key_adds_nothing(http, bus: Bus, page
     assert len(bus.page(page).list()) == 1
 
 
-def test_the_same_key_with_another_body_is_refused(http, page):
+def test_an_idempotency_key_with_another_body_is_refused(http, page):
     headers = {"Idempotency-Key": new_id()}
     http.post(f"/pages/{page}/observations", json={"type": "observation", "content": "one"}, headers=headers)
     again = http.post(f"/pages/{page}/observations", json={"type": "observation", "content": "two"}, headers=headers)
     assert (again.status_code, again.json()["type"]) == (409, "urn:scratchbus:problem:event-id-reused")
 
 
-def test_a_second_sighting_is_counted_and_not_created(http, page):
+def test_a_repeat_of_a_dedupe_key_is_counted(http, page):
     first = added(http, page, dedupe_key="k")
     second = http.post(
         f"/pages/{page}/observations", json={"type": "observation", "content": "seen", "dedupe_key": "k"}
@@ -62,14 +62,14 @@ def test_a_second_sighting_is_counted_and_not_created(http, page):
     assert (second.status_code, second.json()["id"], second.json()["occurrences"]) == (200, first["id"], 2)
 
 
-def test_an_addition_tells_whom_it_displaced(http, bus: Bus, page):
+def test_an_addition_lists_the_displaced_observation(http, bus: Bus, page):
     for number in range(100):
         added(http, page, content=str(number))
     oldest = bus.page(page).list(limit=None)[-1].id
     assert added(http, page)["displaced"] == [oldest]
 
 
-def test_a_batch_tells_whom_it_displaced(http, bus: Bus, page):
+def test_a_batch_lists_the_displaced_observations(http, bus: Bus, page):
     bus.page(page).add_many([NewObservation(type="observation", content=str(number)) for number in range(99)])
     oldest = [each.id for each in bus.page(page).list(limit=None)[-2:]]
     batch = [{"type": "observation", "content": "x"}] * 3
@@ -77,7 +77,7 @@ def test_a_batch_tells_whom_it_displaced(http, bus: Bus, page):
     assert sorted(answer["displaced"]) == sorted(oldest)
 
 
-def test_whom_a_large_batch_displaced_is_asked_once(http, bus: Bus, page):
+def test_the_displaced_of_a_large_batch_are_read_together(http, bus: Bus, page):
     def calls() -> int:
         stats = bus.converse(ask(0, "INFO", "commandstats")).decode()
         return sum(map(int, re.findall(r"^cmdstat_eval\w*:calls=(\d+)", stats, re.MULTILINE)))
@@ -91,7 +91,7 @@ def test_whom_a_large_batch_displaced_is_asked_once(http, bus: Bus, page):
 
 
 @pytest.mark.parametrize("path", ["observations", "observations/batch"])
-def test_an_addition_is_answered_though_whom_it_displaced_cannot_be_read(
+def test_an_addition_succeeds_if_the_displaced_cannot_be_read(
     embedded_url: str, bus: Bus, page, path: str, monkeypatch: pytest.MonkeyPatch
 ):
     def fail(*_: object) -> Step[None]:
@@ -106,7 +106,7 @@ def test_an_addition_is_answered_though_whom_it_displaced_cannot_be_read(
     assert len(bus.page(page).list()) == 1
 
 
-def test_a_write_with_the_etag_of_an_older_read_is_refused(http, page):
+def test_a_write_with_an_older_etag_is_refused(http, page):
     found = added(http, page)
     path = f"/pages/{page}/observations/{found['id']}"
     etag = http.get(path).headers["etag"]
@@ -124,7 +124,7 @@ def test_a_batch_is_all_or_nothing(http, bus: Bus, page):
     assert (done.status_code, len(done.json()["items"])) == (201, 2)
 
 
-def test_a_list_goes_on_where_its_link_says(http, page):
+def test_the_next_link_continues_a_list(http, page):
     wanted = [added(http, page, content=str(number))["id"] for number in range(5)][::-1]
     answer = http.get(f"/pages/{page}/observations", params={"limit": 2})
     found = [each["id"] for each in answer.json()["items"]]
@@ -146,26 +146,26 @@ def test_a_list_goes_on_where_its_link_says(http, page):
         ({"source": "nobody"}, 0),
     ],
 )
-def test_filters_are_those_of_list(http, page, query, count):
+def test_filters_select_observations(http, page, query, count):
     added(http, page, type="risk_alert", content="fraud", tags=["a", "b"], confidence=0.9, context={"task": "t1"})
     added(http, page, content="calm", tags=["a"], confidence=0.2)
     assert len(http.get(f"/pages/{page}/observations", params=query).json()["items"]) == count
 
 
-def test_a_filter_that_does_not_exist_is_refused(http, page):
+def test_an_unknown_filter_is_refused(http, page):
     answer = http.get(f"/pages/{page}/observations", params={"tags": "a"})
     assert answer.status_code == 422
     assert "tags: unknown query parameter; use one of:" in answer.json()["detail"]
 
 
-def test_a_name_with_a_slash_is_one_part_of_the_path(http, bus: Bus, page):
+def test_an_encoded_slash_belongs_to_the_page_name(http, bus: Bus, page):
     name = f"{page}/team a:b"[:60].replace(" ", "_")
     found = added(http, quote(name, safe=""))
     assert found["page"] == name
     assert [each.id for each in bus.page(name).list()] == [found["id"]]
 
 
-def test_a_read_of_a_moment_shows_what_was_true_then(http, page):
+def test_at_returns_the_state_of_a_moment(http, page):
     first = added(http, page, content="first")
     path = f"/pages/{page}/observations/{first['id']}"
     http.patch(path, json={"content": "changed"})
@@ -175,7 +175,7 @@ def test_a_read_of_a_moment_shows_what_was_true_then(http, page):
     assert http.get(path, params={"at": first["position"]}).json()["content"] == "first"
 
 
-def test_a_read_without_a_source_leaves_out_what_it_said(http, bus: Bus, page):
+def test_without_source_leaves_out_its_observations(http, bus: Bus, page):
     bus.page(page).add("observation", "theirs")
     mine = added(http, page, content="mine")
     found = http.get(f"/pages/{page}/active", params={"without_source": "beside"}).json()["items"]
@@ -183,7 +183,7 @@ def test_a_read_without_a_source_leaves_out_what_it_said(http, bus: Bus, page):
 
 
 @pytest.mark.parametrize("verb", ["review", "resolve", "archive"])
-def test_a_transition_without_a_body_is_made(http, bus: Bus, page, verb):
+def test_a_transition_needs_no_body(http, bus: Bus, page, verb):
     found = added(http, page)
     changed = http.post(f"/pages/{page}/observations/{found['id']}/{verb}")
     status = {"review": "pending_review", "resolve": "resolved", "archive": "archived"}[verb]
@@ -191,7 +191,7 @@ def test_a_transition_without_a_body_is_made(http, bus: Bus, page, verb):
     assert bus.page(page).get(found["id"]).status == status
 
 
-def test_a_claim_shuts_others_out_until_it_is_released(http, bus: Bus, page):
+def test_a_claimed_observation_is_resolved_only_with_its_fence(http, bus: Bus, page):
     found = added(http, page)
     path = f"/pages/{page}/observations/{found['id']}"
     claim = http.post(f"{path}/claim", json={"ttl": "1m"}).json()
@@ -201,7 +201,7 @@ def test_a_claim_shuts_others_out_until_it_is_released(http, bus: Bus, page):
     assert http.post(f"{path}/resolve", json={"fence": claim["fence"]}).status_code == 200
 
 
-def test_the_next_job_is_the_most_urgent_one(http, page):
+def test_claim_next_claims_the_most_urgent_observation(http, page):
     assert http.post(f"/pages/{page}/claim-next").status_code == 204
     added(http, page)
     urgent = added(http, page, type="risk_alert")
@@ -209,7 +209,7 @@ def test_the_next_job_is_the_most_urgent_one(http, page):
     assert (taken["id"], taken["claim"]["by"]) == (urgent["id"], urgent["source"])
 
 
-def test_what_is_blocked_or_scheduled_is_not_ready(http, page):
+def test_blocked_and_scheduled_observations_are_not_ready(http, page):
     wall = added(http, page)
     roof = added(http, page, type="risk_alert", blocked_by=[wall["id"]])
     soon = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
@@ -233,25 +233,25 @@ def test_what_is_blocked_or_scheduled_is_not_ready(http, page):
         assert http.post(f"/pages/{page}/observations", json=body).status_code == 422
 
 
-def test_a_refutation_sends_what_rests_on_it_to_review(http, page):
+def test_refute_sends_dependent_observations_to_review(http, page):
     ground = added(http, page)
     resting = added(http, page, evidence=[ground["id"]])
     refused = http.post(f"/pages/{page}/observations/{ground['id']}/refute", json={})
     assert (refused.status_code, refused.json()["field"]) == (422, "reason")
     http.post(f"/pages/{page}/observations/{ground['id']}/refute", json={"reason": "wrong"})
     assert http.get(f"/pages/{page}/observations/{resting['id']}").json()["status"] == "pending_review"
-    told = http.get(f"/pages/{page}/observations/{ground['id']}/consequences").json()
-    assert resting["id"] in str(told)
+    consequences = http.get(f"/pages/{page}/observations/{ground['id']}/consequences").json()
+    assert resting["id"] in str(consequences)
 
 
-def test_an_action_is_traced_back_to_its_observation(http, page):
+def test_an_action_is_traced_to_its_observation(http, page):
     found = added(http, page)
     http.post(f"/pages/{page}/observations/{found['id']}/link", json={"action": "goal-17"})
-    told = http.get(f"/pages/{page}/trace", params={"action": "goal-17"}).json()
-    assert list(told["observations"]) == [found["id"]]
+    trace = http.get(f"/pages/{page}/trace", params={"action": "goal-17"}).json()
+    assert list(trace["observations"]) == [found["id"]]
 
 
-def test_what_led_to_what_is_told_as_it_was(http, page):
+def test_traces_are_read_at_a_moment(http, page):
     ground = added(http, page)
     resting = added(http, page, evidence=[ground["id"]])
     changed = http.post(f"/pages/{page}/observations/{resting['id']}/link", json={"action": "goal-17"}).json()
@@ -265,11 +265,11 @@ def test_what_led_to_what_is_told_as_it_was(http, page):
     assert http.get(f"/pages/{page}/trace", params={"action": "goal-17", **early}).status_code == 404
 
 
-def test_a_difference_of_two_moments_says_what_changed(http, page):
+def test_diff_compares_two_moments(http, page):
     found = added(http, page)
     changed = http.post(f"/pages/{page}/observations/{found['id']}/resolve").json()
-    told = http.get(f"/pages/{page}/diff", params={"from": found["position"], "to": changed["position"]}).json()
-    assert [(each["id"], each["fields"]["status"]["after"]) for each in told["items"]] == [(found["id"], "resolved")]
+    diff = http.get(f"/pages/{page}/diff", params={"from": found["position"], "to": changed["position"]}).json()
+    assert [(each["id"], each["fields"]["status"]["after"]) for each in diff["items"]] == [(found["id"], "resolved")]
 
 
 def test_an_erased_observation_leaves_a_tombstone(http, page):

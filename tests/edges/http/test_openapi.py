@@ -1,4 +1,4 @@
-"""The OpenAPI document: valid, complete, and true of what the server answers."""
+"""The OpenAPI document: valid, complete and accurate."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ def documented(document: dict[str, Any]) -> list[Operation]:
     return operations(document)
 
 
-def test_document_is_valid_openapi(document):
+def test_the_document_is_valid_openapi(document):
     assert document["openapi"].startswith("3.1")
     OPENAPI_31_VALIDATOR.validate(document)
 
 
 def test_every_schema_is_a_json_schema(document):
     for schema in document["components"]["schemas"].values():
-        Draft202012Validator({**schema, "components": document["components"]})  # raises for what is none
+        Draft202012Validator({**schema, "components": document["components"]})  # raises if it is invalid
 
 
-def test_every_reference_leads_somewhere(document):
+def test_every_reference_has_a_target(document):
     for reference in references(document):
         assert resolve(document, reference), reference
 
 
 def test_every_operation_is_described(documented):
     for operation in documented:
-        assert operation.said.get("summary"), operation
-        assert operation.said.get("description"), operation
-        assert operation.said.get("tags"), operation
+        assert operation.definition.get("summary"), operation
+        assert operation.definition.get("description"), operation
+        assert operation.definition.get("tags"), operation
     assert len({operation.id for operation in documented}) == len(documented)
 
 
@@ -69,7 +69,7 @@ def test_every_link_leads_to_an_operation(document, documented):
     assert {"get_observation", "update_observation", "claim_observation"} <= linked <= ids
 
 
-def test_every_link_takes_what_its_operation_has(documented):
+def test_every_link_uses_parameters_of_its_operation(documented):
     for operation in documented:
         for _status, response in operation.responses():
             for name, link in response.get("links", {}).items():
@@ -78,16 +78,16 @@ def test_every_link_takes_what_its_operation_has(documented):
                     assert part or f"{{{parameter}}}" in operation.path, f"{operation} {name}: {value}"
 
 
-def test_every_request_has_an_example_that_is_as_documented(documented):
+def test_every_request_has_a_valid_example(documented):
     for operation in documented:
-        for media in operation.said.get("requestBody", {}).get("content", {}).values():
+        for media in operation.definition.get("requestBody", {}).get("content", {}).values():
             given = operation.examples(media)
             assert given, operation
             for example in given:
                 operation.check(media["schema"], example)
 
 
-def test_every_answer_has_an_example_that_is_as_documented(documented):
+def test_every_answer_has_a_valid_example(documented):
     for operation in documented:
         for status, response in operation.responses():
             for kind, media in response.get("content", {}).items():
@@ -98,53 +98,53 @@ def test_every_answer_has_an_example_that_is_as_documented(documented):
                         operation.check(media["schema"], example)
 
 
-def test_problems_have_the_status_under_which_they_are_documented(documented):
+def test_example_problems_have_their_documented_status(documented):
     for operation in documented:
         for status, response in operation.responses():
             if status >= 400:
-                kinds_of_text = ["text/plain", "text/markdown"] if "whoami" in operation.said["tags"] else []
+                kinds_of_text = ["text/plain", "text/markdown"] if "whoami" in operation.definition["tags"] else []
                 assert {PROBLEM} <= {*response["content"]} <= {PROBLEM, *kinds_of_text}, f"{operation} {status}"
                 for example in operation.examples(response["content"][PROBLEM]):
                     assert example["status"] == status
 
 
-ELSEWHERE = {
-    errors.FileGone,  # of daemons
+NOT_FROM_REQUESTS = {
+    errors.FileGone,  # in daemons
     errors.RulesError,
     errors.RelationsError,
     errors.SettingsError,
     errors.SettingsFileError,
-    errors.InvalidExport,  # of the command line
+    errors.InvalidExport,  # on the command line
     errors.NotEmpty,
     errors.ShardsMismatch,  # before a server starts
     errors.EngineMissing,
     errors.EngineNotStarted,
     errors.EngineMisconfigured,
     errors.EngineTooOld,
-    errors.ViewClosed,  # a mistake of a program
+    errors.ViewClosed,  # in programs
     errors.BusClosed,
 }
-"""What no request meets."""
+"""Errors that no request gets."""
 
 
-def kinds(error: type[errors.ScratchbusError]) -> Iterator[type[errors.ScratchbusError]]:
-    """Yield the classes below one that nothing derives from, or that are raised themselves."""
+def subclasses(error: type[errors.ScratchbusError]) -> Iterator[type[errors.ScratchbusError]]:
+    """Yield all direct and indirect subclasses of an error."""
     for each in error.__subclasses__():
         yield each
-        yield from kinds(each)
+        yield from subclasses(each)
 
 
-def test_every_error_that_a_request_may_meet_is_an_example(document):
+def test_every_error_of_a_request_is_an_example(document):
     shown = {
         (example["value"]["type"].rpartition(":")[2], example["value"]["status"])
         for name, example in document["components"]["examples"].items()
         if name[:1].isdigit()
     }
     abstract = {errors.InvalidInput, errors.Conflict, errors.EngineError, errors.LogError, errors.ArchiveError}
-    met = {*kinds(errors.ScratchbusError)} - ELSEWHERE - abstract
+    expected = {*subclasses(errors.ScratchbusError)} - NOT_FROM_REQUESTS - abstract
     wanted = {
         (slug_of(kind), status_of(kind.__new__(kind)))
-        for kind in met
+        for kind in expected
         if kind.__module__.startswith("scratchbus.errors") and not kind.__name__.startswith("_")
     }
     assert {(slug, status) for slug, status in wanted if status != 500} - shown == set()
@@ -218,7 +218,7 @@ def _spawned(bus: Bus, observation: Observation, _http: httpx2.Client) -> None:
     bus.spawn_session(f"{observation.page}-parent", session=observation.page)
 
 
-PREPARED: dict[str, Prepare] = {
+PREPARATIONS: dict[str, Prepare] = {
     "get_session": _begun,
     "get_note": _noted,
     "update_note": _noted,
@@ -247,17 +247,17 @@ PREPARED: dict[str, Prepare] = {
     "retry_dead_letters": _subscribed,
     "drop_dead_letters": _subscribed,
 }
-"""What has to be done before the example of an operation makes sense: how, and what replaces texts of the example."""
+"""What the example of an operation needs before it is sent; each returns replacements for texts of the example."""
 
 
-NOT_FOR_PEOPLE = {
+FOR_SUBAGENTS = {
     "read_scratchpad", "write_scratchpad", "get_scratchpad_history", "describe_update_scratchpad", "update_scratchpad",
 }  # fmt: skip
-"""What only subagents may do: see `test_whoami.py` and `test_memories.py`."""
+"""Operations of subagents only: see `test_whoami.py` and `test_memories.py`."""
 
 
 def test_every_request_example_is_accepted_and_answered_as_documented(documented, embedded_url, page):
-    """On a bus of its own: one example replaces the relations."""
+    """On a bus of its own, since one example replaces the relations."""
     own = f"examples-{token_hex(4)}"
     with (
         serving(embedded_url, SCRATCHBUS_BUS=own) as served,
@@ -271,12 +271,14 @@ def _send_every_example(documented: list[Operation], served: Served, http: httpx
     for number, operation in enumerate(documented):
         name = f"{page}-{number}"
         observation = bus.page(name).add("risk_alert", "The example's", tags=["fraud"])
-        instead = {"main": name, "router": name, examples.ID: observation.id}
-        instead |= {"2026-11-22T00:00:00Z": str(observation.position)}
-        instead |= {"ada/shop": name, "s1": name, "s2": f"{name}-2", "s3": f"{name}-3", '"3"': "*"}
-        given = operation.request(instead | (PREPARED.get(operation.id, lambda *_: None)(bus, observation, http) or {}))
-        if operation.id in NOT_FOR_PEOPLE or operation.id in ("log_in", "push_types"):
-            continue  # no example is a secret that is valid here, and types that are in use cannot be replaced
+        replacements = {"main": name, "router": name, examples.ID: observation.id}
+        replacements |= {"2026-11-22T00:00:00Z": str(observation.position)}
+        replacements |= {"ada/shop": name, "s1": name, "s2": f"{name}-2", "s3": f"{name}-3", '"3"': "*"}
+        given = operation.request(
+            replacements | (PREPARATIONS.get(operation.id, lambda *_: None)(bus, observation, http) or {})
+        )
+        if operation.id in FOR_SUBAGENTS or operation.id in ("log_in", "push_types"):
+            continue  # no example has a valid secret, and types in use cannot be replaced
         answer = http.request(
             given.method.upper(),
             f"{served.url}{given.path}",
@@ -286,8 +288,8 @@ def _send_every_example(documented: list[Operation], served: Served, http: httpx
         )
         assert 200 <= answer.status_code < 300, f"{operation}: {answer.status_code} {answer.text}"
         response = dict(operation.responses())[answer.status_code]
-        for header, said in response.get("headers", {}).items():
-            assert header in answer.headers or not said.get("required"), f"{operation}: {header}"
+        for header, described in response.get("headers", {}).items():
+            assert header in answer.headers or not described.get("required"), f"{operation}: {header}"
         kind = answer.headers.get("content-type", "").partition(";")[0]
         assert (kind in response.get("content", {})) == bool(answer.content), f"{operation}: {kind}"
         if answer.content and kind == "application/json":
@@ -296,5 +298,5 @@ def _send_every_example(documented: list[Operation], served: Served, http: httpx
 
 @settings(max_examples=200, deadline=None)
 @given(st.from_regex(patterns.EVERY, fullmatch=True))
-def test_each_interval_and_line_of_cron_that_the_document_describes_is_accepted(text: str):
+def test_every_documented_interval_and_cron_line_is_accepted(text: str):
     assert check_every(text) == text

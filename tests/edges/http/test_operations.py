@@ -31,7 +31,7 @@ def holders(embedded_url, tmp_path_factory):
 
 @pytest.fixture
 def own_bus() -> str:
-    """The name of a bus that no other test has."""
+    """The name of a bus of the test's own."""
     return f"bus-{token_hex(4)}"
 
 
@@ -40,14 +40,14 @@ def events_of(text: str) -> list[tuple[str, Any]]:
     return [(kind, json.loads(data)) for kind, data in found]
 
 
-def test_the_status_is_that_of_python(http, bus: Bus):
+def test_the_status_equals_that_of_python(http, bus: Bus):
     found = http.get("/status").json()
     own = bus.status().model_dump(mode="json")
     assert found.keys() == own.keys()
     assert (found["bus"], found["types"], found["persistence"]) == (own["bus"], own["types"], own["persistence"])
 
 
-def test_a_sound_bus_is_verified(http, bus: Bus, page):
+def test_verify_reports_a_sound_bus(http, bus: Bus, page):
     bus.page(page).add("observation", "x")
     found = http.post("/verify").json()
     assert (found["is_sound"], found["findings"]) == (True, [])
@@ -55,7 +55,7 @@ def test_a_sound_bus_is_verified(http, bus: Bus, page):
 
 
 @pytest.mark.damages_the_log
-def test_a_difference_is_found(embedded_url, own_bus):
+def test_verify_reports_findings(embedded_url, own_bus):
     with Bus.connect(embedded_url, bus=own_bus, source="beside") as bus:
         bus.page("main").add("observation", "x")
         bus.converse(ask(0, "DEL", bus.core.log.keys(0).heads("main")))
@@ -67,7 +67,7 @@ def test_a_difference_is_found(embedded_url, own_bus):
 
 
 @pytest.mark.parametrize("work", ["verify", "rebuild"])
-def test_long_work_tells_its_progress(http, bus: Bus, page, work):
+def test_verify_and_rebuild_stream_their_progress(http, bus: Bus, page, work):
     bus.page(page).add("observation", "x")
     answer = http.post(f"/{work}", headers=STREAM)
     assert answer.headers["content-type"].startswith("text/event-stream")
@@ -76,7 +76,7 @@ def test_long_work_tells_its_progress(http, bus: Bus, page, work):
     assert progress[-1] == ("progress", {"done": result["events"], "total": result["events"]})
 
 
-def test_a_rebuilt_state_is_the_same(http, bus: Bus, page):
+def test_rebuild_keeps_the_state(http, bus: Bus, page):
     seen = bus.page(page).add("observation", "x")
     rebuilt = http.post("/rebuild").json()
     assert (rebuilt["events"] > 0, rebuilt["seconds"] > 0) == (True, True)
@@ -85,7 +85,7 @@ def test_a_rebuilt_state_is_the_same(http, bus: Bus, page):
 
 
 @pytest.mark.damages_the_log
-def test_a_rebuild_over_what_the_log_has_lost_must_be_asked_for(embedded_url, own_bus):
+def test_rebuild_over_a_gap_needs_an_option(embedded_url, own_bus):
     with Bus.connect(embedded_url, bus=own_bus, source="beside") as bus:
         page = bus.page("main")
         first, lost, last = (page.add("observation", content) for content in ("first", "lost", "last"))
@@ -127,7 +127,7 @@ def test_without_an_archive_there_are_no_segments(http):
     assert http.get("/archive").json() == {"where": None, "is_sound": True, "segments": [], "logs": []}
 
 
-def test_the_archive_is_listed_and_its_chain_is_checked(embedded_url, own_bus, tmp_path):
+def test_the_archive_is_listed_and_its_chain_checked(embedded_url, own_bus, tmp_path):
     terms: dict[str, Any] = {"archive_url": str(tmp_path), "archive_segment": 5, "retain": "1ms", "retain_events": 5}
     with Bus.connect(embedded_url, bus=own_bus, source="beside", **terms) as bus:
         for number in range(20):
@@ -176,9 +176,9 @@ def test_open_streams_are_counted(http, served):
     eventually(lambda: opened() == 0)
 
 
-async def test_streams_of_progress_count_as_open():
-    async def work(tell: Callable[[int, int], object]) -> dict[str, Any]:
-        tell(1, 2)
+async def test_progress_streams_count_as_open():
+    async def work(report: Callable[[int, int], object]) -> dict[str, Any]:
+        report(1, 2)
         await asyncio.sleep(PATIENCE)
         return {}
 
@@ -190,7 +190,7 @@ async def test_streams_of_progress_count_as_open():
     assert counts.open_streams == before
 
 
-def test_metrics_need_the_scope_to_read(holders):
+def test_metrics_need_the_scope_read(holders):
     url = f"{holders.served.url}/metrics"
     with holders.client(f"memory-{token_hex(4)}", "memory") as other:
         assert other.get(url).status_code == 403

@@ -12,7 +12,7 @@ from scratchbus import Bus, document_of
 
 @pytest.fixture
 def scope() -> str:
-    """The name of a scope that no other test has."""
+    """The name of a scope of the test's own."""
     return f"ada/{token_hex(6)}"
 
 
@@ -25,7 +25,7 @@ def preferences(scope: str) -> str:
 QUOTES = {"key": "Quotes in JS", "text": "Single quotes."}
 
 
-def test_a_preference_is_what_python_knows(http, bus: Bus, scope, preferences):
+def test_a_preference_equals_that_of_python(http, bus: Bus, scope, preferences):
     first = http.put(preferences, json={**QUOTES, "said_by": "ada"})
     (kept,) = bus.preferences(scope).list()
     assert (first.json(), first.headers["etag"], kept.said_by) == (document_of(kept), '"1"', "ada")
@@ -34,7 +34,7 @@ def test_a_preference_is_what_python_knows(http, bus: Bus, scope, preferences):
     assert keys == ["Quotes in JS", "tests"]
 
 
-def test_a_preference_is_replaced_only_as_it_was_read(http, bus: Bus, scope, preferences):
+def test_a_preference_is_replaced_only_at_its_current_version(http, bus: Bus, scope, preferences):
     assert http.put(preferences, json=QUOTES, headers={"If-Match": '"0"'}).status_code == 200
     changed = http.put(preferences, json={"key": "quote in js", "text": "Double."}, headers={"If-Match": '"1"'})
     assert (changed.status_code, changed.headers["etag"]) == (200, '"2"')
@@ -47,13 +47,13 @@ def test_a_preference_is_replaced_only_as_it_was_read(http, bus: Bus, scope, pre
     assert [each.text for each in bus.preferences(scope).list()] == ["Double."]
 
 
-def test_only_what_is_there_is_edited(http, preferences):
+def test_only_an_existing_preference_is_edited(http, preferences):
     assert http.patch(preferences, json=QUOTES).status_code == 404
     http.put(preferences, json=QUOTES)
     assert http.patch(preferences, json={**QUOTES, "text": "Double."}).json()["text"] == "Double."
 
 
-def test_a_forgotten_preference_leaves_its_history(http, preferences):
+def test_a_forgotten_preference_keeps_its_history(http, preferences):
     taken = http.put(preferences, json=QUOTES).json()
     other = http.put(preferences, json={"key": "tests", "text": "Short ones."}).json()
     assert http.delete(preferences, params={"key": "quotes in js"}).json() == taken
@@ -76,11 +76,11 @@ def test_a_retry_remembers_once(http, preferences):
 
 
 @pytest.mark.parametrize("body", [{"key": "a"}, {"key": "!", "text": "x"}, {"key": "a", "text": " "}, {"key": "a\nb"}])
-def test_a_wrong_preference_is_refused(http, preferences, body):
+def test_an_invalid_preference_is_refused(http, preferences, body):
     assert http.put(preferences, json=body).status_code == 422
 
 
-def test_what_bears_on_a_question_is_recalled_from_all_places(http, bus: Bus, scope, page):
+def test_recall_searches_every_kind_of_memory(http, bus: Bus, scope, page):
     bus.preferences(scope).remember("database", "Postgres, never MySQL.")
     bus.facts(scope).assert_fact("shop", "depends_on", "postgres")
     bus.notes(page).add("The postgres password is in the vault")
@@ -99,7 +99,7 @@ def test_what_bears_on_a_question_is_recalled_from_all_places(http, bus: Bus, sc
     assert [each["id"] for each in only] == [seen.id]
 
 
-def test_recall_of_a_moment_knows_what_was_known_then(http, bus: Bus, scope):
+def test_recall_works_at_a_moment(http, bus: Bus, scope):
     first = bus.preferences(scope).remember("database", "MySQL.")
     bus.preferences(scope).remember("database", "Postgres.")
     asked = {"query": "database", "scope": scope}
@@ -110,5 +110,5 @@ def test_recall_of_a_moment_knows_what_was_known_then(http, bus: Bus, scope):
 @pytest.mark.parametrize(
     "params", [{}, {"query": "x", "scope": "a b"}, {"query": "x", "limit": 0}, {"query": "x", "scopes": "y"}]
 )
-def test_a_wrong_question_is_refused(http, params):
+def test_an_invalid_recall_query_is_refused(http, params):
     assert http.get("/recall", params=params).status_code == 422

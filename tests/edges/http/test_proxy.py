@@ -1,4 +1,4 @@
-"""Two servers behind nginx, configured as the documents say: each request may reach another one."""
+"""Two servers behind nginx with the documented configuration; either may get a request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import trustme
 
 from scratchbus import McpIdentity, McpTokens, new_id
 from tests.edges.conftest import ROOT
-from tests.edges.http.event_servers import CLIENT, Buses, Listener, Served, open_bus
+from tests.edges.http.event_servers import CLIENT, Listener, Served, ServedBus, open_bus
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
@@ -32,9 +32,9 @@ AT = "x-served-by"
 
 
 class Proxied(NamedTuple):
-    """Two servers of one bus, and a client of the proxy in front of them, which has a token with all scopes."""
+    """Two servers of a bus behind a proxy, and a client of the proxy with all scopes."""
 
-    buses: Buses
+    buses: ServedBus
     servers: dict[str, Served]
     url: str
     tokens: McpTokens
@@ -59,8 +59,8 @@ def _documented() -> str:
     return found[1]
 
 
-def _put(text: str, **words: str) -> str:
-    """Return the configuration of the documents with other names, each of which it has."""
+def _substitute(text: str, **words: str) -> str:
+    """Return a configuration with words replaced, each of which it must contain."""
     for old, new in words.items():
         assert old in text, old
         text = text.replace(old, new)
@@ -69,7 +69,7 @@ def _put(text: str, **words: str) -> str:
 
 def _configure(directory: Path, port: int, servers: list[str]) -> Path:
     trustme.CA().issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(directory / "bus.pem")
-    site = _put(
+    site = _substitute(
         _documented(),
         **{
             "listen 443 ssl": f"listen 127.0.0.1:{port} ssl",
@@ -83,7 +83,7 @@ def _configure(directory: Path, port: int, servers: list[str]) -> Path:
     folders = "".join(
         f"{kind}_temp_path {directory}/{kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
-    user = "user root;" if os.getuid() == 0 else ""  # else the workers could not read the directory
+    user = "user root;" if os.getuid() == 0 else ""  # so that the workers can read the directory
     file = directory / "nginx.conf"
     file.write_text(
         f"{user} daemon off; worker_processes 1; pid {directory}/pid; error_log stderr; events {{}}\n"
@@ -94,9 +94,9 @@ def _configure(directory: Path, port: int, servers: list[str]) -> Path:
 
 @contextmanager
 def behind_proxy(engine: str, directory: Path) -> Iterator[Proxied]:
-    """Run a proxy and two servers of a new bus while the `with` lasts."""
+    """Run a proxy and two servers of a new bus until the block ends."""
     if NGINX is None:
-        pytest.skip("no nginx is installed; on Debian: apt-get install nginx-light")
+        pytest.skip("nginx is not installed; on Debian: apt-get install nginx-light")
     port = _free_port()
     tokens = McpTokens(directory / "tokens.yaml")
     token = tokens.add("stranger", McpIdentity.of("stranger", kind="subagent"), scopes=SCOPES)
@@ -129,11 +129,11 @@ def _answers(url: str) -> bool:
 
 @pytest.fixture
 def page() -> str:
-    """The name of a page that no other test has."""
+    """The name of a page of the test's own."""
     return f"proxied-{new_id()}"
 
 
-def test_what_one_server_wrote_the_other_reads_and_changes(proxied: Proxied, page):
+def test_one_server_reads_and_changes_what_the_other_wrote(proxied: Proxied, page):
     served, client = set(), proxied.client
     for number in range(6):
         added = client.post(f"/pages/{page}/observations", {**NEW, "content": f"{number}"})
@@ -156,7 +156,7 @@ def test_a_retry_at_the_other_server_writes_nothing(proxied: Proxied, page):
     assert len(proxied.client.get(f"/pages/{page}/observations").json()["items"]) == 1
 
 
-def test_a_list_goes_on_at_the_other_server(proxied: Proxied, page):
+def test_a_list_continues_at_the_other_server(proxied: Proxied, page):
     for number in range(5):
         proxied.client.post(f"/pages/{page}/observations", {**NEW, "content": f"{number}"})
     found, served, path = [], set(), f"/pages/{page}/observations?limit=2"
@@ -168,14 +168,14 @@ def test_a_list_goes_on_at_the_other_server(proxied: Proxied, page):
     assert (found, len(served)) == (["4", "3", "2", "1", "0"], 2)
 
 
-def test_a_large_body_arrives(proxied: Proxied, page):
+def test_a_large_body_passes_the_proxy(proxied: Proxied, page):
     batch = [{**NEW, "content": "x" * 60_000} for _ in range(40)]
     assert len(json.dumps(batch)) > 2_400_000
     answer = proxied.client.post(f"/pages/{page}/observations/batch", {"observations": batch})
     assert (answer.status_code, len(answer.json()["items"])) == (201, 40)
 
 
-def test_a_person_who_logged_in_at_one_server_is_known_at_the_other(proxied: Proxied):
+def test_a_login_at_one_server_is_valid_at_the_other(proxied: Proxied):
     secret = proxied.client.headers["Authorization"].removeprefix("Bearer ")
     with httpx2.Client(base_url=f"{proxied.url}/api/v1", verify=False, headers={"Origin": proxied.url}) as browser:
         entered = browser.post("/login", json={"token": secret})
@@ -208,7 +208,7 @@ def test_events_are_pulled_at_one_server_and_acked_at_the_other(proxied: Proxied
     assert client.post(f"{path}/pull").json()["deliveries"] == []
 
 
-def test_a_stream_goes_on_at_the_other_server_without_a_gap_or_a_duplicate(proxied: Proxied, page):
+def test_a_stream_resumes_at_the_other_server_without_a_gap(proxied: Proxied, page):
     def wrote(count: int) -> list[str]:
         added = (proxied.client.post(f"/pages/{page}/observations", NEW) for _ in range(count))
         return [each.json()["position"] for each in added]
@@ -220,11 +220,11 @@ def test_a_stream_goes_on_at_the_other_server_without_a_gap_or_a_duplicate(proxi
         listener = Listener(proxied.client, f"?page={page}", last_id)
         written += wrote(2)
         eventually(lambda: listener.positions == written[len(seen) :], "the stream has the events")  # noqa: B023
-        served.append(listener.answered_by(AT))
+        served.append(listener.response_header(AT))
         listener.leave()
         seen += listener.positions
         last_id = listener.last_id
-        written += wrote(2)  # while nobody listens; five requests in all, so that the next stream is elsewhere
+        written += wrote(2)  # while nobody listens; after five requests the next stream is at the other server
     assert seen == written[:-2]
     assert served == [served[0], served[1]] * 2
     assert set(served) == set(proxied.servers)
@@ -242,7 +242,7 @@ def mcp(proxied: Proxied) -> Callable[..., httpx2.Response]:
     return ask
 
 
-def test_a_session_of_mcp_stays_at_its_server(proxied: Proxied, mcp):
+def test_an_mcp_session_stays_at_its_server(proxied: Proxied, mcp):
     served = set()
     for number in range(12):
         token = proxied.tokens.add(f"agent-{number}", McpIdentity.of("analyst", page="mcp"))
@@ -259,7 +259,7 @@ def test_a_session_of_mcp_stays_at_its_server(proxied: Proxied, mcp):
     assert served == set(proxied.servers)
 
 
-def test_a_server_that_dies_is_not_missed(embedded_url, tmp_path, page):
+def test_the_other_server_takes_over_when_one_dies(embedded_url, tmp_path, page):
     with behind_proxy(embedded_url, tmp_path) as proxied:
         _kill_one(proxied, page)
 
@@ -267,13 +267,13 @@ def test_a_server_that_dies_is_not_missed(embedded_url, tmp_path, page):
 def _kill_one(proxied: Proxied, page: str) -> None:
     address, doomed = next(iter(proxied.servers.items()))
     listeners = [Listener(proxied.client, f"?page={page}") for _ in range(2)]
-    [cut] = [each for each in listeners if each.answered_by(AT) == address]
+    [cut] = [each for each in listeners if each.response_header(AT) == address]
     doomed.kill()
     eventually(lambda: cut.is_over, "the stream ends with its server")
     added = [proxied.client.post(f"/pages/{page}/observations", NEW) for _ in range(4)]
     assert [each.status_code for each in added] == [201] * 4
     resumed = Listener(proxied.client, f"?page={page}", cut.last_id)
-    eventually(lambda: len(resumed.events) == 4, "the stream goes on elsewhere")
+    eventually(lambda: len(resumed.events) == 4, "the stream continues at the other server")
     assert resumed.positions == [each.json()["position"] for each in added]
     for each in {*listeners, resumed} - {cut}:
         each.leave()

@@ -15,12 +15,12 @@ YAML = {"Content-Type": "application/yaml"}
 
 @pytest.fixture
 def own(http) -> str:
-    """The text of the relations in use, to which a test may add; the other tests need the shipped ones."""
+    """The text of the current relations; a test may only add to it, as others need the shipped ones."""
     text: str = http.get("/relations").json()["text"]
     return text
 
 
-def test_relations_are_those_of_the_bus(http, bus: Bus):
+def test_relations_equal_those_of_python(http, bus: Bus):
     answer = http.get("/relations")
     found = answer.json()
     relations = bus.relations()
@@ -31,7 +31,7 @@ def test_relations_are_those_of_the_bus(http, bus: Bus):
     assert answer.headers["etag"] == f'"{found["version"]}"'
 
 
-def test_what_is_published_is_read_everywhere_and_by_whoever_was_faster(http, bus: Bus, own):
+def test_published_relations_are_known_everywhere(http, bus: Bus, own):
     name, scope = f"tastes_{token_hex(4)}", f"tea-{token_hex(4)}"
     refused = http.post(f"/scopes/{scope}/facts", json={"subject": "tea", "relation": name, "object": "hay"})
     assert refused.status_code in (409, 422)
@@ -62,7 +62,7 @@ def test_a_retry_publishes_once(http, bus: Bus, own):
     assert answers[0]["has_changed"] is True
 
 
-def test_relations_may_be_json(http, bus: Bus):
+def test_relations_are_accepted_as_json(http, bus: Bus):
     before = http.get("/relations").json()
     wrong = http.put("/relations", json={"relations": {"runs_on": {"values": "some"}}})
     assert (wrong.status_code, wrong.json()["line"], wrong.json()["key"]) == (422, None, "relations.runs_on.values")
@@ -86,14 +86,14 @@ def test_relations_may_be_json(http, bus: Bus):
         (b"x", "application/pdf", 415),
     ],
 )
-def test_what_is_no_relations_is_refused(http, content, kind, status):
+def test_invalid_relations_are_refused(http, content, kind, status):
     before = http.get("/relations").json()
     answer = http.put("/relations", content=content, headers={"Content-Type": kind})
     assert answer.status_code == status, answer.text
     assert http.get("/relations").json() == before
 
 
-def test_if_match_of_zero_publishes_where_nobody_has(embedded_url):
+def test_if_match_0_publishes_only_the_first_relations(embedded_url):
     with serving(embedded_url, SCRATCHBUS_BUS=f"bus-{token_hex(4)}") as served, served.client() as http:
         found = http.get("/relations")
         assert found.headers["etag"] == '"0"'

@@ -23,50 +23,50 @@ from tests.waiting import PATIENCE, eventually
 
 
 def refused(*arguments: str) -> tuple[int, str]:
-    """Run a command that is to fail; return its exit code and what it complains of."""
+    """Run a command that must fail; return its exit code and its error."""
     command = launcher.command("-m", "scratchbus.cli", *arguments)
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
     return done.returncode, done.stderr
 
 
-def test_without_tokens_no_other_machine_is_let_in():
-    code, complaint = refused("serve", "--listen", "0.0.0.0:0", "--no-open")
+def test_an_address_for_other_machines_needs_tokens():
+    code, error = refused("serve", "--listen", "0.0.0.0:0", "--no-open")
     assert code == 5
-    assert "'0.0.0.0:0' can be reached from other machines, and so needs tokens: give --tokens FILE" in complaint
+    assert "'0.0.0.0:0' can be reached from other machines, and so needs tokens: give --tokens FILE" in error
 
 
 def test_a_tokens_file_without_tokens_is_an_error(tmp_path: Path):
     McpTokens(tmp_path / "t.yaml")
-    code, complaint = refused("serve", "--listen", "0", "--tokens", str(tmp_path / "t.yaml"), "--no-open")
-    assert (code, "has no tokens; add one with `scratchbus mcp token add`" in complaint) == (5, True)
+    code, error = refused("serve", "--listen", "0", "--tokens", str(tmp_path / "t.yaml"), "--no-open")
+    assert (code, "has no tokens; add one with `scratchbus mcp token add`" in error) == (5, True)
 
 
 @pytest.mark.parametrize("where", ["nowhere", "99999", "127.0.0.1:x", "no.such.host.invalid:80"])
-def test_an_address_that_is_none_is_an_error(where):
-    code, complaint = refused("serve", "--listen", where, "--no-open")
+def test_an_invalid_address_is_an_error(where):
+    code, error = refused("serve", "--listen", where, "--no-open")
     assert code == 5
-    assert where in complaint
+    assert where in error
 
 
-def test_a_port_that_is_taken_is_an_error(served):
+def test_a_port_in_use_is_an_error(served):
     port = served.url.rpartition(":")[2]
-    code, complaint = refused("serve", "--listen", port, "--no-open")
-    assert (code, f"cannot listen on {port}: Address already in use; choose another port" in complaint) == (5, True)
+    code, error = refused("serve", "--listen", port, "--no-open")
+    assert (code, f"cannot listen on {port}: Address already in use; choose another port" in error) == (5, True)
 
 
-def test_a_wrong_key_file_is_a_clear_error(tmp_path: Path):
+def test_an_invalid_key_file_is_an_error(tmp_path: Path):
     one, other = trustme.CA().issue_cert("localhost"), trustme.CA().issue_cert("localhost")
     one.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
     other.private_key_pem.write_to_path(tmp_path / "key.pem")
     cert = ("serve", "--listen", "0", "--no-open", "--cert", str(tmp_path / "cert.pem"))
     for key in ("key.pem", "missing.pem"):
-        code, complaint = refused(*cert, "--cert-key", str(tmp_path / key))
+        code, error = refused(*cert, "--cert-key", str(tmp_path / key))
         assert code == 5
-        assert "give PEM files with --cert and --cert-key" in complaint
-        assert "Traceback" not in complaint
+        assert "give PEM files with --cert and --cert-key" in error
+        assert "Traceback" not in error
 
 
-def test_with_tokens_it_may_listen_anywhere(embedded_url, tmp_path: Path):
+def test_a_server_with_tokens_listens_on_all_addresses(embedded_url, tmp_path: Path):
     tokens = Tokens(tmp_path / "tokens.yaml")
     token = tokens.add("one", "read")
     arguments = ("--tokens", str(tokens.path), "--listen", "0.0.0.0:0")
@@ -74,7 +74,7 @@ def test_with_tokens_it_may_listen_anywhere(embedded_url, tmp_path: Path):
         assert http.get("/me", headers={"Host": "bus.example"}).status_code == 200
 
 
-def test_names_it_is_called_by_are_answered(embedded_url, tmp_path: Path):
+def test_only_configured_host_names_are_answered(embedded_url, tmp_path: Path):
     with serving(embedded_url, "--host", "Bus.example") as running, running.client() as http:
         port = running.url.rpartition(":")[2]
         for host, status in (("bus.example", 200), (f"BUS.example:{port}", 200), ("bus.example:1", 421)):
@@ -82,7 +82,7 @@ def test_names_it_is_called_by_are_answered(embedded_url, tmp_path: Path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_also_while_clients_are_connected(embedded_url, number):
+def test_a_signal_ends_a_server_with_connected_clients(embedded_url, number):
     with serving(embedded_url) as running, running.client() as http:
         assert http.get("/me").status_code == 200
         running.process.send_signal(number)
@@ -90,19 +90,19 @@ def test_a_signal_ends_it_also_while_clients_are_connected(embedded_url, number)
 
 
 @pytest.mark.slow
-def test_up_serves_too(tmp_path: Path):
+def test_up_serve_runs_the_server_and_the_expirer(tmp_path: Path):
     with tempfile.TemporaryDirectory(prefix="up-") as home:
         command = launcher.command("-m", "scratchbus.cli", "up", "--serve", "--listen", "0", "--json")
         environment = {**os.environ, "SCRATCHBUS_HOME": home}
         with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as process:
             try:
-                said = json.loads(process.stdout.readline())
-                headers = {"Authorization": f"Bearer {said['open'].partition('key=')[2]}"}
-                with httpx2.Client(base_url=f"{said['http']}/api/v1", headers=headers, timeout=PATIENCE) as http:
+                started = json.loads(process.stdout.readline())
+                headers = {"Authorization": f"Bearer {started['open'].partition('key=')[2]}"}
+                with httpx2.Client(base_url=f"{started['http']}/api/v1", headers=headers, timeout=PATIENCE) as http:
                     new = {"type": "observation", "content": "x", "ttl": "1s"}
                     added = http.post("/pages/main/observations", json=new).json()
                     path = f"/pages/main/observations/{added['id']}/history"
-                    eventually(lambda: len(http.get(path).json()["items"]) == 2)  # the expirer works
+                    eventually(lambda: len(http.get(path).json()["items"]) == 2)  # the expirer runs
                 process.send_signal(signal.SIGINT)
                 assert process.wait(PATIENCE) == 0
             finally:
@@ -110,20 +110,20 @@ def test_up_serves_too(tmp_path: Path):
                 subprocess.run(launcher.command("-m", "scratchbus.cli", "stop"), cwd=ROOT, env=environment, check=False)
 
 
-def test_options_of_a_server_need_serve():
-    code, complaint = refused("up", "--listen", "0")
-    assert (code, "the options of a server need --serve" in complaint) == (2, True)
-    code, complaint = refused("demo", "--serve", "--json")
-    assert (code, "leave --json out" in complaint) == (2, True)
+def test_server_options_need_serve():
+    code, error = refused("up", "--listen", "0")
+    assert (code, "the options of a server need --serve" in error) == (2, True)
+    code, error = refused("demo", "--serve", "--json")
+    assert (code, "leave --json out" in error) == (2, True)
 
 
-def test_the_console_is_compressed_before_a_browser_asks(embedded_url):
+def test_the_console_is_compressed_before_the_first_request(embedded_url):
     console._read.cache_clear()
     with serving_here(embedded_url):
         eventually(lambda: console._read.cache_info().currsize > 80, "the files of the console are read")
 
 
-def test_a_licence_of_the_console_can_be_read(served):
+def test_a_licence_of_the_console_is_served(served):
     answer = httpx2.get(f"{served.url}/console/vendor/LICENSE-preact")
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/plain; charset=utf-8")
     assert "MIT" in answer.text
@@ -131,7 +131,7 @@ def test_a_licence_of_the_console_can_be_read(served):
 
 @pytest.mark.slow
 @pytest.mark.real
-def test_the_demo_can_be_watched_until_it_is_ended():
+def test_the_demo_serves_the_console_until_a_signal():
     code = "import sys, scratchbus; from daemons.demo import run_demo; "
     code += "sys.exit(run_demo(serve=scratchbus.serving_http, pause=0.05))"
     with tempfile.TemporaryDirectory(prefix="demo-") as name:

@@ -13,7 +13,7 @@ from scratchbus import Bus, NewObservation, document_of, new_id
 
 @pytest.fixture
 def session() -> str:
-    """The name of a session that no other test has."""
+    """The name of a session of the test's own."""
     return f"s-{token_hex(6)}"
 
 
@@ -21,7 +21,7 @@ def described(http, session: str, **query: str) -> Any:
     return http.get(f"/sessions/{quote(session, safe='')}", params=query).json()
 
 
-def test_sessions_are_listed_with_their_parents_and_who_wrote_in_them(http, bus: Bus, session):
+def test_sessions_are_listed_with_their_parents_and_agents(http, bus: Bus, session):
     bus.notes(session).add("x")
     answer = http.post(f"/sessions/{session}/spawn", json={"session": f"{session}/child"})
     child = answer.json()
@@ -35,12 +35,12 @@ def test_sessions_are_listed_with_their_parents_and_who_wrote_in_them(http, bus:
     assert described(http, child["id"])["agent"] == "beside"
 
 
-def test_a_name_is_made_where_none_is_given(http, bus: Bus, session):
+def test_spawn_without_a_name_makes_one(http, bus: Bus, session):
     child = http.post(f"/sessions/{session}/spawn").json()["id"]
     assert bus.session(child).parent == session
 
 
-def test_a_fork_begins_with_the_notepad_of_its_parent(http, bus: Bus, session):
+def test_a_fork_copies_the_notepad_of_its_parent(http, bus: Bus, session):
     bus.notepad(session).write("known")
     fork = http.post(f"/sessions/{session}/fork").json()
     assert (fork["fork"], bus.notepad(fork["id"]).read()) == (True, "known")
@@ -48,13 +48,13 @@ def test_a_fork_begins_with_the_notepad_of_its_parent(http, bus: Bus, session):
     assert (copied["fork"], bus.notepad(copied["id"]).read()) == (False, "known")
 
 
-def test_the_same_name_twice_is_a_conflict(http, bus: Bus, session):
+def test_spawning_an_existing_session_is_a_conflict(http, bus: Bus, session):
     bus.notes(f"{session}-2").add("x")
     refused = http.post(f"/sessions/{session}/spawn", json={"session": f"{session}-2"})
     assert (refused.status_code, refused.json()["session"]) == (409, f"{session}-2")
 
 
-def test_a_session_that_has_ended_takes_no_notes(http, bus: Bus, session):
+def test_an_ended_session_refuses_notes(http, bus: Bus, session):
     bus.notes(session).add("x")
     assert http.post(f"/sessions/{session}/end").json()["ended"] is True
     assert bus.session(session).ended
@@ -63,7 +63,7 @@ def test_a_session_that_has_ended_takes_no_notes(http, bus: Bus, session):
     assert http.post(f"/sessions/{session}/end").status_code == 200
 
 
-def test_a_session_of_a_moment_is_that_of_then(http, bus: Bus, session):
+def test_sessions_are_read_at_a_moment(http, bus: Bus, session):
     before = str(bus.position())
     bus.notes(session).add("x")
     then = str(bus.position())
@@ -80,11 +80,11 @@ def test_an_unknown_session_is_not_found(http, session):
 
 
 @pytest.mark.parametrize("body", [{"session": "a b"}, {"session": None}, {"session": "x" * 121}, {"name": "x"}])
-def test_a_session_without_a_valid_name_is_refused(http, session, body):
+def test_an_invalid_session_name_is_refused(http, session, body):
     assert http.post(f"/sessions/{session}/spawn", json=body).status_code == 422
 
 
-def test_a_task_ends_with_what_stands_for_it(http, bus: Bus, session):
+def test_ending_a_task_returns_the_text_that_replaces_it(http, bus: Bus, session):
     name = f"{session}/a"
     begun = http.post(f"/sessions/{quote(name, safe='')}/tasks", json={"title": "Find it"})
     assert begun.status_code == 201
@@ -133,7 +133,7 @@ def test_all_pages_are_listed_with_their_counts(http, bus: Bus, page):
     assert list(pages) == [each.page for each in bus.pages()]
 
 
-def test_pages_are_listed_as_they_were(http, bus: Bus, page):
+def test_pages_are_listed_at_a_moment(http, bus: Bus, page):
     added = bus.page(page).add("observation", "x")
     before = bus.position()
     bus.page(page).archive(added.id)

@@ -1,4 +1,4 @@
-"""Streams in one process: one reader for all, frames shared, and clients that fall behind or do not read."""
+"""Streams in one process: a shared reader, shared frames, and clients that fall behind or do not read."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -40,12 +40,12 @@ class Client:
 
     @property
     def ids(self) -> list[str]:
-        """The ids of the events that came."""
+        """The ids of the received events."""
         return [frame["id"] for frame in self.frames if "data" in frame]
 
     @property
     def kinds(self) -> list[str]:
-        """Their kinds."""
+        """The kinds of the received events."""
         return [frame["event"] for frame in self.frames if "data" in frame]
 
 
@@ -78,7 +78,7 @@ async def ids_of(bus: AsyncBus) -> list[str]:
     return [str(event.position) async for event in bus.events()]
 
 
-async def test_clients_with_the_same_filter_share_frames_and_all_get_them(embedded_url):
+async def test_clients_with_the_same_filter_share_frames(embedded_url):
     async with opened(embedded_url) as (bus, streams):
         start = await bus.position()
         clients = [Client(streams, start) for _ in range(50)]
@@ -90,7 +90,7 @@ async def test_clients_with_the_same_filter_share_frames_and_all_get_them(embedd
         assert clients[0].ids == await ids_of(bus)
 
 
-async def test_a_client_that_falls_behind_reads_the_log_itself_and_misses_nothing(embedded_url, monkeypatch):
+async def test_a_client_that_falls_behind_misses_no_event(embedded_url, monkeypatch):
     monkeypatch.setattr(module, "KEPT", 2_000)
     monkeypatch.setattr(module, "MIN_KEPT", 2_000)
     async with opened(embedded_url) as (bus, streams):
@@ -111,7 +111,7 @@ async def test_a_client_that_falls_behind_reads_the_log_itself_and_misses_nothin
 
 
 class LateReader:
-    """A bus whose followers get nothing while its gate is closed, as in a process that is busy."""
+    """A bus whose followers get no events while its gate is closed, as in a busy process."""
 
     def __init__(self, bus: AsyncBus) -> None:
         self.gate = asyncio.Event()
@@ -127,8 +127,8 @@ class LateReader:
             yield event
 
 
-async def test_a_client_that_is_ahead_of_this_process_gets_nothing_twice(embedded_url):
-    """It was at a process that had read more."""
+async def test_a_client_ahead_of_this_process_gets_no_event_twice(embedded_url):
+    """It comes from a process that has read further."""
     async with opened(embedded_url) as (bus, streams):
         late = LateReader(bus)
 
@@ -149,7 +149,7 @@ async def test_a_client_that_is_ahead_of_this_process_gets_nothing_twice(embedde
         assert resumed.ids == first.ids[3:]
 
 
-async def test_a_client_that_does_not_read_is_dropped_and_slows_nobody(embedded_url, monkeypatch):
+async def test_a_client_that_does_not_read_is_dropped(embedded_url, monkeypatch):
     monkeypatch.setattr(module, "STUCK", 0.3)
     monkeypatch.setattr(module, "LOOK", 0.1)
     async with opened(embedded_url) as (bus, streams):
@@ -164,7 +164,7 @@ async def test_a_client_that_does_not_read_is_dropped_and_slows_nobody(embedded_
         assert not alive.stream.is_over
 
 
-async def test_a_client_whose_caller_is_no_longer_welcome_is_ended(embedded_url, monkeypatch):
+async def test_the_stream_of_a_caller_that_became_invalid_ends(embedded_url, monkeypatch):
     monkeypatch.setattr(module, "LOOK", 0.05)
     async with opened(embedded_url) as (bus, streams):
         client = Client(streams, await bus.position())
@@ -174,7 +174,7 @@ async def test_a_client_whose_caller_is_no_longer_welcome_is_ended(embedded_url,
         assert not client.was_aborted
 
 
-async def test_heartbeats_move_the_id_past_events_that_were_not_wanted(embedded_url, monkeypatch):
+async def test_heartbeats_move_the_id_past_filtered_events(embedded_url, monkeypatch):
     monkeypatch.setattr(module, "LOOK", 0.05)
     monkeypatch.setattr(module, "HEARTBEAT", 0.1)
     async with opened(embedded_url) as (bus, streams):
@@ -185,7 +185,7 @@ async def test_heartbeats_move_the_id_past_events_that_were_not_wanted(embedded_
         assert client.ids == []
 
 
-async def test_a_trimmed_log_is_told_and_the_stream_goes_on(embedded_url):
+async def test_a_stream_reports_a_trimmed_log_and_continues(embedded_url):
     async with opened(embedded_url) as (bus, streams):
         start = await bus.position()
         await fill(bus, 5)
@@ -198,7 +198,7 @@ async def test_a_trimmed_log_is_told_and_the_stream_goes_on(embedded_url):
         assert client.ids[0] != str(start)
 
 
-async def test_a_flushed_log_is_told_to_all(embedded_url):
+async def test_a_stream_reports_a_flushed_log_and_continues(embedded_url):
     async with opened(embedded_url) as (bus, streams):
         await fill(bus, 5)
         client = Client(streams, await bus.position())
@@ -226,5 +226,5 @@ def _ask(*command: Any) -> Any:
         ("6-2", 1, ("6-2",)),
     ],
 )
-def test_every_text_of_a_position_is_one_in_every_shard(text, shards, expected):
+def test_a_position_is_resolved_in_every_shard(text, shards, expected):
     assert tuple(map(str, vector_of(text, shards))) == expected

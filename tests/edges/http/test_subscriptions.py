@@ -1,4 +1,4 @@
-"""Subscriptions over HTTP: what a daemon in any language needs, from any of several servers."""
+"""Subscriptions over HTTP, at either of two servers."""
 
 import socket
 import threading
@@ -16,9 +16,9 @@ from tests.waiting import eventually
 
 @pytest.fixture(scope="module")
 def served(embedded_url):
-    """A bus, and two servers of it that all tests of this module share."""
-    with open_bus(embedded_url) as buses, buses.serve() as one, buses.serve() as another:
-        yield buses, one, another
+    """A bus and two servers of it, which the tests of this module share."""
+    with open_bus(embedded_url) as buses, buses.serve() as one, buses.serve() as other_server:
+        yield buses, one, other_server
 
 
 @pytest.fixture
@@ -32,13 +32,13 @@ def server(served):
 
 
 @pytest.fixture
-def another(served):
+def other_server(served):
     return served[2]
 
 
 @pytest.fixture
 def name(server, request):
-    """A new subscription that begins now."""
+    """The name of a new subscription, which begins now."""
     name = request.node.name[5:60]
     assert server.request("PUT", f"/subscriptions/{name}", {"after": end_of(server), "retry_delay": 0}).is_success
     yield name
@@ -81,14 +81,14 @@ def test_a_subscription_is_declared_shown_replaced_and_deleted(server):
     assert server.request("DELETE", path).status_code == 404
 
 
-def test_events_are_pulled_and_acked_at_different_servers(bus, server, another, name):
+def test_events_are_pulled_and_acked_at_different_servers(bus, server, other_server, name):
     fill(bus, 5)
     first = pull(server, name, max=3, lease="1m")
     assert contents(first) == ["0", "1", "2"]
-    assert pull(another, name)["deliveries"] == []
-    assert ack(another, name, first).status_code == 204
+    assert pull(other_server, name)["deliveries"] == []
+    assert ack(other_server, name, first).status_code == 204
     assert ack(server, name, first).status_code == 204
-    rest = pull(another, name)
+    rest = pull(other_server, name)
     assert contents(rest) == ["3", "4"]
     ack(server, name, rest)
     assert pull(server, name) == {"token": None, "until": None, "deliveries": []}
@@ -116,31 +116,31 @@ def test_a_pull_waits_for_an_event(bus, server, name):
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(pull(server, name, wait="30s")))
     thread.start()
-    time.sleep(0.3)  # so that it waits; were it late, it would find the event all the same
+    time.sleep(0.3)  # so that the pull waits; a late one finds the event as well
     fill(bus, 1)
     thread.join(20)
     assert [contents(batch) for batch in found] == [["0"]]
 
 
-def test_a_client_that_leaves_while_it_waits_takes_no_event(bus, server, another, name):
+def test_a_client_that_leaves_a_waiting_pull_takes_no_event(bus, server, other_server, name):
     with pytest.raises(httpx2.ReadTimeout):
         httpx2.post(f"{server.api}/subscriptions/{name}/pull", json={"wait": "30s", "lease": "10m"}, timeout=0.5)
-    time.sleep(0.2)  # the server has to notice; if it does not, the event below is gone for ten minutes
+    time.sleep(0.2)  # until the server notices; else it leases the event below for ten minutes
     fill(bus, 1)
-    assert contents(pull(another, name, wait="30s")) == ["0"]
+    assert contents(pull(other_server, name, wait="30s")) == ["0"]
 
 
-def test_failed_events_become_dead_letters_that_are_retried_or_dropped(bus, server, another, name):
+def test_failed_events_become_dead_letters_that_are_retried_or_dropped(bus, server, other_server, name):
     server.request("PUT", f"/subscriptions/{name}", {"max_attempts": 1})
     fill(bus, 2)
     batch = pull(server, name)
     for each in batch["deliveries"]:
         body = {"token": batch["token"], "position": each["position"], "reason": "no disk"}
-        assert another.post(f"/subscriptions/{name}/nack", body).status_code == 204
-    letters = server.get(f"/dead-letters?subscription={name}").json()["items"]
-    assert [(each["reason"], each["attempts"]) for each in letters] == [("no disk", 1)] * 2
+        assert other_server.post(f"/subscriptions/{name}/nack", body).status_code == 204
+    found = server.get(f"/dead-letters?subscription={name}").json()["items"]
+    assert [(each["reason"], each["attempts"]) for each in found] == [("no disk", 1)] * 2
     path = f"/subscriptions/{name}/dead-letters"
-    assert server.post(f"{path}/retry", {"positions": [letters[0]["position"]]}).json() == {"count": 1}
+    assert server.post(f"{path}/retry", {"positions": [found[0]["position"]]}).json() == {"count": 1}
     assert server.post(f"{path}/drop").json() == {"count": 1}
     again = pull(server, name)
     assert contents(again) == ["0"]
@@ -168,7 +168,7 @@ def test_failed_events_become_dead_letters_that_are_retried_or_dropped(bus, serv
         ("dead-letters/drop", {"positions": 7}, 422),
     ],
 )
-def test_what_makes_no_sense_is_a_problem(server, path, body, status):
+def test_an_invalid_request_is_a_problem(server, path, body, status):
     server.request("PUT", "/subscriptions/checked", {"after": "0-0"})
     answer = server.post(f"/subscriptions/checked/{path}", body)
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
@@ -191,7 +191,7 @@ def test_what_makes_no_sense_is_a_problem(server, path, body, status):
         {"colour": "red"},
     ],
 )
-def test_a_bad_definition_is_a_problem_and_stores_nothing(server, body):
+def test_an_invalid_definition_is_a_problem_and_stores_nothing(server, body):
     answer = server.request("PUT", "/subscriptions/bad", body)
     assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
     assert server.get("/subscriptions/bad").status_code == 404
@@ -216,15 +216,15 @@ def test_a_bad_definition_is_a_problem_and_stores_nothing(server, body):
         f"http://{'a' * 64}.example/",
     ],
 )
-def test_a_webhook_goes_to_no_private_address_and_no_impossible_host(server, url):
-    """The document allows these URLs, as texts; so it is a conflict."""
+def test_a_webhook_to_a_private_or_impossible_host_is_refused(server, url):
+    """It is a conflict, since the URLs match the documented schema."""
     answer = server.request("PUT", "/subscriptions/bad", {"url": url})
     assert (answer.status_code, answer.json()["detail"][:4]) == (409, "url:")
     assert server.get("/subscriptions/bad").status_code == 404
 
 
 @pytest.mark.slow
-def test_scopes_say_who_may_consume_and_who_may_drop(served, tmp_path):
+def test_each_route_needs_its_scope(served, tmp_path):
     buses, *_ = served
     tokens = McpTokens(tmp_path / "tokens.yaml")
     may = {
@@ -249,7 +249,7 @@ def test_scopes_say_who_may_consume_and_who_may_drop(served, tmp_path):
 
 
 @pytest.mark.slow
-def test_who_may_act_reads_events_and_sends_them_out_only_with_more_scopes(served, tmp_path):
+def test_pulling_also_needs_read_and_webhooks_also_need_admin(served, tmp_path):
     buses, *_ = served
     tokens = McpTokens(tmp_path / "tokens.yaml")
     scopes = (["act"], ["read"], ["act", "read"], ["act", "read", "admin"], ["act", "admin"])
@@ -278,8 +278,8 @@ def _status(server, method, path, secret):
 
 
 @pytest.mark.slow
-def test_a_pull_whose_token_is_revoked_gets_no_event(served, bus, name, tmp_path):
-    buses, _, another = served
+def test_a_pull_with_a_revoked_token_gets_no_event(served, bus, name, tmp_path):
+    buses, _, other_server = served
     tokens = McpTokens(tmp_path / "tokens.yaml")
     secret = tokens.add("go-daemon", McpIdentity.of("router"), scopes=["act", "read"])
     found: list[Any] = []
@@ -296,12 +296,12 @@ def test_a_pull_whose_token_is_revoked_gets_no_event(served, bus, name, tmp_path
     assert [answer.status_code for answer in found] == [401]
     assert time.monotonic() - begun < 20
     fill(bus, 1)
-    assert contents(pull(another, name, wait="30s")) == ["0"]
+    assert contents(pull(other_server, name, wait="30s")) == ["0"]
 
 
 @pytest.mark.slow
-def test_clients_that_leave_as_an_event_comes_do_not_block_the_subscription(bus, server, another, name):
-    """They close their connections shortly before."""
+def test_clients_that_leave_at_an_event_do_not_block_others(bus, server, other_server, name):
+    """They close their connections shortly before it."""
     host, port = server.api.split("/")[2].split(":")
     content = b'{"wait": "20s", "lease": "10m"}'
     head = f"POST /api/v1/subscriptions/{name}/pull HTTP/1.1\r\nHost: {host}:{port}\r\n"
@@ -309,17 +309,17 @@ def test_clients_that_leave_as_an_event_comes_do_not_block_the_subscription(bus,
     for n in range(20):
         with socket.create_connection((host, int(port))) as client:
             client.sendall(head.encode() + content)
-            time.sleep(0.1)  # so that it waits
+            time.sleep(0.1)  # so that the pull waits
         time.sleep(0.0002 * n)
         fill(bus, 1)
-        answers = pull(another, name, wait="30s")
+        answers = pull(other_server, name, wait="30s")
         assert contents(answers) == ["0"], n
         assert [each["attempt"] for each in answers["deliveries"]] == [1]
-        ack(another, name, answers)
+        ack(other_server, name, answers)
 
 
 @pytest.mark.slow
-def test_a_batch_is_shown_as_that_of_its_client(served, bus, name, tmp_path):
+def test_the_holder_of_a_batch_is_the_name_of_its_token(served, bus, name, tmp_path):
     buses, server, _ = served
     tokens = McpTokens(tmp_path / "tokens.yaml")
     secret = tokens.add("go-daemon", McpIdentity.of("router"), scopes=["act", "read"])

@@ -13,7 +13,7 @@ from scratchbus import Bus, document_of
 
 @pytest.fixture
 def session() -> str:
-    """The name of a session that no other test has."""
+    """The name of a session of the test's own."""
     return f"s-{token_hex(6)}"
 
 
@@ -23,7 +23,7 @@ def turns(session: str) -> str:
     return f"/sessions/{session}/turns"
 
 
-def said(http: httpx2.Client, path: str, content: str, role: str = "user", **more: Any) -> Any:
+def append(http: httpx2.Client, path: str, content: str, role: str = "user", **more: Any) -> Any:
     answer = http.post(path, json={"role": role, "content": content, **more})
     assert answer.status_code == 201, answer.text
     return answer.json()
@@ -33,16 +33,16 @@ def contents(answer: httpx2.Response) -> list[str]:
     return [each["content"] for each in answer.json()["items"]]
 
 
-def test_a_turn_is_what_python_reads(http, bus: Bus, session, turns):
-    asked = said(http, turns, "Why does it fail?", tokens=5)
+def test_a_turn_equals_that_of_python(http, bus: Bus, session, turns):
+    asked = append(http, turns, "Why does it fail?", tokens=5)
     bus.turns(session).append("assistant", "The bank is closed.")
     first, second = bus.turns(session).list()
     assert asked == document_of(first)
     assert http.get(turns).json() == {"items": [asked, document_of(second)], "next": None}
 
 
-def test_a_conversation_is_read_in_parts(http, turns):
-    ids = [said(http, turns, f"turn {number}")["id"] for number in range(3)]
+def test_a_conversation_is_paged(http, turns):
+    ids = [append(http, turns, f"turn {number}")["id"] for number in range(3)]
     first = http.get(turns, params={"limit": 2})
     assert (contents(first), first.json()["next"]) == (["turn 0", "turn 1"], ids[1])
     rest = http.get(first.headers["link"].partition(">")[0].removeprefix("</api/v1"))
@@ -56,9 +56,9 @@ def test_a_retry_appends_once(http, turns):
     assert contents(http.get(turns)) == ["once"]
 
 
-def test_a_summary_takes_the_place_of_turns(http, turns):
-    first, second = said(http, turns, "first"), said(http, turns, "second", "assistant")
-    third = said(http, turns, "third")
+def test_a_summary_replaces_turns(http, turns):
+    first, second = append(http, turns, "first"), append(http, turns, "second", "assistant")
+    third = append(http, turns, "third")
     made = http.post(f"{turns}/compact", json={"summary": "both", "turns": [first["id"], second["id"]], "tokens": 2})
     assert (made.status_code, made.json()["replaces"]) == (201, [first["id"], second["id"]])
     assert contents(http.get(f"{turns}/shown")) == ["both", "third"]
@@ -73,9 +73,9 @@ def test_a_summary_takes_the_place_of_turns(http, turns):
     assert len(then) == 2
 
 
-def test_a_turn_belongs_to_its_task(http, session, turns):
+def test_the_summary_of_a_task_replaces_its_turns(http, session, turns):
     task = http.post(f"/sessions/{session}/tasks", json={"title": "Find it"}).json()["task"]
-    said(http, turns, "looking", "assistant", task=task)
+    append(http, turns, "looking", "assistant", task=task)
     http.post(f"/tasks/{task.replace('/', '%2F')}/end", json={"summary": "Found."})
     (shown,) = http.get(f"{turns}/shown").json()["items"]
     assert (shown["role"], "Found." in shown["content"]) == ("summary", True)
@@ -83,13 +83,13 @@ def test_a_turn_belongs_to_its_task(http, session, turns):
     assert (elsewhere.status_code, elsewhere.json()["type"]) == (409, "urn:scratchbus:problem:invalid-id")
 
 
-def test_what_is_not_there_is_not_compacted(http, turns):
+def test_compacting_missing_turns_is_404(http, turns):
     assert http.post(f"{turns}/compact", json={"summary": "of nothing"}).status_code == 404
     assert http.post(f"{turns}/compact", json={"summary": "x", "turns": ["turn_1"]}).status_code == 404
 
 
-def test_a_session_that_has_ended_takes_no_turns(http, session, turns):
-    said(http, turns, "last")
+def test_an_ended_session_refuses_turns(http, session, turns):
+    append(http, turns, "last")
     http.post(f"/sessions/{session}/end")
     late = http.post(turns, json={"role": "user", "content": "late"})
     assert (late.status_code, late.json()["type"]) == (409, "urn:scratchbus:problem:session-over")
@@ -100,10 +100,10 @@ def test_a_session_that_has_ended_takes_no_turns(http, session, turns):
     [{"role": "user"}, {"role": "summary", "content": "x"}, {"role": "A b", "content": "x"},
      {"role": "user", "content": " "}, {"role": "user", "content": "x", "tokens": -1}],
 )  # fmt: skip
-def test_a_wrong_turn_is_refused(http, turns, body):
+def test_an_invalid_turn_is_refused(http, turns, body):
     assert http.post(turns, json=body).status_code == 422
 
 
 @pytest.mark.parametrize("body", [{}, {"summary": "x", "turns": []}, {"summary": "x", "turns": ["note_1"]}])
-def test_a_wrong_compaction_is_refused(http, turns, body):
+def test_an_invalid_compaction_is_refused(http, turns, body):
     assert http.post(f"{turns}/compact", json=body).status_code == 422

@@ -14,11 +14,11 @@ PRICES = "types:\n  price_alert:\n    description: A price has moved 💶\n    p
 
 @pytest.fixture
 def own(http, bus: Bus):
-    """The text of the types in use, to which a test may add; the other tests of the module need the shipped ones."""
+    """The text of the current types; a test may only add to it, as others need the shipped ones."""
     return bus.types.text
 
 
-def test_types_are_those_of_the_bus(http, bus: Bus):
+def test_types_equal_those_of_python(http, bus: Bus):
     answer = http.get("/types")
     bus.refresh_types()
     found = answer.json()
@@ -32,13 +32,13 @@ def test_types_are_those_of_the_bus(http, bus: Bus):
     assert answer.headers["etag"] == f'"{bus.types_version}"'
 
 
-def test_a_good_registry_is_told_what_it_would_change(http):
+def test_checking_a_valid_registry_lists_its_changes(http):
     checked = http.post("/types/check", content=PRICES.encode(), headers=YAML).json()
     assert (checked["is_valid"], checked["problems"], checked["added"]) == (True, [], ["price_alert"])
     assert "risk_alert" in checked["removed"]
 
 
-def test_a_problem_has_its_line_column_and_key(http):
+def test_checking_reports_the_line_column_and_key_of_a_problem(http):
     text = "types:\n  price_alert:\n    priority: high\n"
     checked = http.post("/types/check", content=text, headers=YAML).json()
     (problem,) = checked["problems"]
@@ -48,7 +48,7 @@ def test_a_problem_has_its_line_column_and_key(http):
     assert problem["problem"] == "'high' is not a whole number from 0 to 100"
 
 
-def test_a_registry_may_be_json(http):
+def test_a_registry_is_accepted_as_json(http):
     kind = {"description": "A price has moved 💶 \u2028 \x7f", "priority": 60, "default_ttl": "2h"}
     checked = http.post("/types/check", json={"types": {"price_alert": kind}}).json()
     assert (checked["is_valid"], checked["added"]) == (True, ["price_alert"])
@@ -69,7 +69,7 @@ def test_a_registry_may_be_json(http):
         (b"x", "application/pdf", 415),
     ],
 )
-def test_a_text_that_is_no_registry_is_refused(http, content, kind, status):
+def test_an_invalid_registry_is_refused(http, content, kind, status):
     answer = http.post("/types/check", content=content, headers={"Content-Type": kind})
     assert answer.status_code == status, answer.text
     assert status != 200 or answer.json()["is_valid"] is False
@@ -90,7 +90,7 @@ def test_a_published_type_is_known_everywhere(http, bus: Bus, page, own):
     assert name in [each["name"] for each in http.get("/types").json()["items"]]
 
 
-def test_a_registry_with_a_problem_is_not_published(http):
+def test_an_invalid_registry_is_not_published(http):
     before = http.get("/types").json()
     refused = http.put("/types", content="types:\n  x: 1\n", headers=YAML)
     assert (refused.status_code, refused.json()["line"], refused.json()["key"]) == (422, 2, "types.x")

@@ -1,4 +1,4 @@
-"""Webhooks: signed, in order, retried, set aside; never to this host or its network, unless that is allowed."""
+"""Webhooks: signatures, order, retries, dead letters, and no delivery to local addresses unless allowed."""
 
 import asyncio
 import base64
@@ -31,7 +31,7 @@ TRACE = f"00-{7:032x}-{9:016x}-01"
 
 
 class Receiver:
-    """A receiver as the documentation advises: it checks the signature and the time, and refuses what it has seen."""
+    """A receiver as documented: it checks the signature and the time, and refuses repeats."""
 
     TOLERANCE = 300
 
@@ -39,7 +39,7 @@ class Receiver:
         self.key = base64.b64decode(secret.removeprefix("whsec_"))
         self.requests: list[tuple[dict[str, str], bytes]] = []
         self.events: list[dict[str, Any]] = []
-        self.statuses: list[int] = []  # what to answer with next, before 204
+        self.statuses: list[int] = []  # of the next answers, before 204
         self.seen: set[str] = set()
         self.location = ""
 
@@ -95,7 +95,7 @@ def receiving(receiver):
 
 
 @pytest.fixture(autouse=True)
-def _looks_often(monkeypatch):
+def _short_interval(monkeypatch):
     monkeypatch.setattr(webhooks, "LOOK", 0.05)
 
 
@@ -114,7 +114,7 @@ async def delivering(bus, url, allow_private=True):
         yield
 
 
-async def until(condition, what="what was waited for"):
+async def until(condition, what="the condition holds"):
     await anyio.to_thread.run_sync(eventually, condition, what)
 
 
@@ -140,7 +140,7 @@ async def test_events_are_delivered_signed_and_in_order(bus, embedded_url):
     assert [headers.get("traceparent") for headers, _ in receiver.requests] == [TRACE, None, None]
 
 
-async def test_a_failure_is_retried_under_the_same_id_and_holds_up_the_rest(bus, embedded_url):
+async def test_a_failed_delivery_is_retried_before_later_events(bus, embedded_url):
     receiver = Receiver()
     receiver.statuses = [500, 503]
     with receiving(receiver) as url:
@@ -156,7 +156,7 @@ async def test_a_failure_is_retried_under_the_same_id_and_holds_up_the_rest(bus,
 
 
 @pytest.mark.slow
-async def test_what_fails_again_and_again_is_set_aside_and_can_be_retried(bus, embedded_url):
+async def test_a_delivery_that_keeps_failing_becomes_a_dead_letter(bus, embedded_url):
     receiver = Receiver()
     receiver.statuses = [500, 404]
     with receiving(receiver) as url:
@@ -165,8 +165,8 @@ async def test_what_fails_again_and_again_is_set_aside_and_can_be_retried(bus, e
             for n in range(2):
                 bus.page().add("risk_alert", f"{n}")
             await until(lambda: bus.dead_letters("hook") and len(receiver.events) == 1)
-            (letter,) = bus.dead_letters("hook")
-            assert (letter.reason, letter.attempts) == ("it answered 404", 2)
+            (dead_letter,) = bus.dead_letters("hook")
+            assert (dead_letter.reason, dead_letter.attempts) == ("it answered 404", 2)
             bus.retry_dead_letters("hook")
             await until(lambda: len(receiver.events) == 2)
     assert [event["data"]["content"] for event in receiver.events] == ["1", "0"]
@@ -184,7 +184,7 @@ async def test_a_redirect_is_a_failure_and_not_followed(bus, embedded_url):
     assert bus.dead_letters("hook")[0].reason == "it answered 302"
 
 
-async def test_a_receiver_that_does_not_answer_in_time_has_failed(bus, embedded_url, monkeypatch):
+async def test_a_receiver_that_does_not_answer_in_time_is_a_failure(bus, embedded_url, monkeypatch):
     monkeypatch.setattr(webhooks, "TIMEOUT", 0.2)
     released = threading.Event()
 
@@ -214,7 +214,7 @@ async def test_two_processes_deliver_each_event_once(bus, embedded_url):
     assert len(receiver.requests) == 10
 
 
-async def test_a_webhook_that_is_removed_gets_no_more(bus, embedded_url):
+async def test_a_removed_webhook_gets_no_more_events(bus, embedded_url):
     receiver = Receiver()
     with receiving(receiver) as url:
         bus.declare_subscription("hook", url=url, secret=SECRET)
@@ -223,7 +223,7 @@ async def test_a_webhook_that_is_removed_gets_no_more(bus, embedded_url):
             await until(lambda: len(receiver.events) == 1)
             await until(lambda: bus.subscriptions()[0].holder is None)
             bus.declare_subscription("hook")
-            await anyio.sleep(0.5)  # time enough to look again
+            await anyio.sleep(0.5)  # enough to notice the change
             bus.page().add("risk_alert", "1")
             await anyio.sleep(0.5)
             assert len(receiver.requests) == 1
@@ -231,8 +231,8 @@ async def test_a_webhook_that_is_removed_gets_no_more(bus, embedded_url):
 
 
 @pytest.mark.slow
-def test_a_server_that_was_killed_leaves_its_deliveries_to_another(embedded_url):
-    """The receiver is served by whole processes, the first of which dies with a delivery on its way."""
+def test_another_server_repeats_the_delivery_of_a_killed_one(embedded_url):
+    """The first of two server processes dies during a delivery."""
     receiver, arrived, is_dead = Receiver(), threading.Event(), threading.Event()
 
     class Hanging(Receiver):
@@ -256,7 +256,7 @@ def test_a_server_that_was_killed_leaves_its_deliveries_to_another(embedded_url)
 
 
 @pytest.mark.slow
-def test_the_secret_is_returned_when_it_is_made_and_never_again(embedded_url):
+def test_the_secret_is_returned_only_when_it_is_made(embedded_url):
     with open_bus(embedded_url) as buses, buses.serve("--allow-private-webhooks") as server:
         made = server.request("PUT", "/subscriptions/hook", {"url": "http://127.0.0.1:9/"})
         secret = made.json()["secret"]
@@ -271,14 +271,14 @@ def test_the_secret_is_returned_when_it_is_made_and_never_again(embedded_url):
 # -- signatures -------------------------------------------------------------------------------------------------------
 
 
-def test_the_signature_is_that_of_standard_webhooks():
+def test_signatures_follow_standard_webhooks():
     """The example of the specification's reference libraries."""
     webhook = Webhook("s", "https://example.com", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
     found = signature(webhook, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}')
     assert found == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
-async def test_a_receiver_refuses_replays_old_times_and_other_bodies(bus, embedded_url):
+async def test_a_receiver_refuses_replays_and_forgeries(bus, embedded_url):
     receiver = Receiver()
     with receiving(receiver) as url:
         bus.declare_subscription("hook", url=url, secret=SECRET)
@@ -286,7 +286,7 @@ async def test_a_receiver_refuses_replays_old_times_and_other_bodies(bus, embedd
             bus.page().add("risk_alert", "x")
             await until(lambda: receiver.events)
     headers, content = receiver.requests[0]
-    assert receiver.take(headers, content) == 409  # sent again as it is
+    assert receiver.take(headers, content) == 409  # sent again unchanged
     assert receiver.take(headers | {"webhook-id": "another"}, content) == 401
     assert receiver.take(headers, content.replace(b"x", b"y")) == 401
     later = str(int(headers["webhook-timestamp"]) + 1)
@@ -296,7 +296,7 @@ async def test_a_receiver_refuses_replays_old_times_and_other_bodies(bus, embedd
     assert len(receiver.events) == 1
 
 
-# -- where they go ----------------------------------------------------------------------------------------------------
+# -- targets ----------------------------------------------------------------------------------------------------------
 
 PRIVATE = [
     "127.0.0.1", "127.8.8.8", "0.0.0.0", "10.0.0.1", "172.16.3.4", "192.168.1.1", "169.254.169.254", "100.64.0.1",  # noqa: S104  # nobody binds to it
@@ -307,17 +307,17 @@ PRIVATE = [
 
 
 @pytest.mark.parametrize("address", PRIVATE)
-def test_addresses_of_this_host_and_its_network_are_not_public(address):
+def test_local_addresses_are_not_public(address):
     assert not is_public(ip_address(address))
 
 
 @pytest.mark.parametrize("address", ["93.184.216.34", "2606:2800:220:1:248:1893:25c8:1946", "64:ff9b::5db8:d822"])
-def test_addresses_of_the_internet_are_public(address):
+def test_internet_addresses_are_public(address):
     assert is_public(ip_address(address))
 
 
 @pytest.mark.parametrize("host", ["a" * 64 + ".example", "a..example"])
-async def test_a_host_that_no_resolver_takes_is_a_failure(bus, embedded_url, host):
+async def test_a_host_that_cannot_be_resolved_is_a_failure(bus, embedded_url, host):
     bus.declare_subscription("hook", url=f"http://{host}/", secret=SECRET, retry_delay=0, max_attempts=2)
     async with delivering(bus, embedded_url, allow_private=False):
         bus.page().add("risk_alert", "x")
@@ -325,7 +325,7 @@ async def test_a_host_that_no_resolver_takes_is_a_failure(bus, embedded_url, hos
     assert bus.dead_letters("hook")[0].attempts == 2
 
 
-async def test_a_private_target_is_refused_and_set_aside(bus, embedded_url):
+async def test_an_event_for_a_private_address_becomes_a_dead_letter(bus, embedded_url):
     receiver = Receiver()
     with receiving(receiver) as url:
         port = url.rpartition(":")[2]
@@ -338,7 +338,7 @@ async def test_a_private_target_is_refused_and_set_aside(bus, embedded_url):
 
 
 def resolving(monkeypatch, *answers):
-    """Let names resolve to these addresses, one list after the other; return what is connected to."""
+    """Make names resolve to these lists of addresses in turn; return the list of connections."""
     left, connected = list(answers), list[str]()
 
     async def getaddrinfo(_host, port, **_):
@@ -352,7 +352,7 @@ def resolving(monkeypatch, *answers):
     return connected
 
 
-async def test_a_name_that_resolves_to_another_address_next_time_is_connected_to_as_checked(monkeypatch):
+async def test_a_rebound_name_is_connected_to_at_the_checked_address(monkeypatch):
     connected = resolving(monkeypatch, ["93.184.216.34"], ["127.0.0.1"])
     await CheckedNetwork(allow_private=False).connect_tcp("rebinding.example", 80)
     assert connected == ["93.184.216.34"]
@@ -361,7 +361,7 @@ async def test_a_name_that_resolves_to_another_address_next_time_is_connected_to
     assert connected == ["93.184.216.34"]
 
 
-async def test_a_name_with_one_private_address_among_others_is_refused(monkeypatch):
+async def test_a_name_with_a_private_address_among_others_is_refused(monkeypatch):
     connected = resolving(monkeypatch, ["93.184.216.34", "10.0.0.1"])
     with pytest.raises(AddressRefused):
         await CheckedNetwork(allow_private=False).connect_tcp("mixed.example", 80)

@@ -49,7 +49,7 @@ def test_a_new_agent_sees_an_empty_scratchpad(agent, name):
     assert "`update_scratchpad(content)`" in answer.text
 
 
-def test_what_an_agent_saves_it_sees_next_time(agent, holders, name):
+def test_a_saved_scratchpad_is_shown_next_time(agent, holders, name):
     saved = agent.post(UPDATE, json={"content": "Ask for the number first."})
     assert (saved.status_code, saved.text) == (200, "Scratchpad updated successfully.\n")
     assert "## Your Scratchpad\n\nAsk for the number first." in agent.get("/whoami").text
@@ -59,7 +59,7 @@ def test_what_an_agent_saves_it_sees_next_time(agent, holders, name):
     assert "From Python." in agent.get("/whoami").text
 
 
-def test_the_same_is_answered_as_json(agent, name):
+def test_whoami_answers_as_json(agent, name):
     saved = agent.post(UPDATE, json={"content": "x"}, headers=JSON)
     expected = {"action_name": "update_scratchpad", "result": "Scratchpad updated successfully.", "revision": 1}
     assert (saved.json(), saved.headers["etag"]) == (expected, '"1"')
@@ -78,18 +78,18 @@ def test_the_same_is_answered_as_json(agent, name):
     assert described["authorization"] == "self_subagent"
 
 
-def test_a_form_may_be_sent(agent):
+def test_an_update_is_accepted_as_a_form(agent):
     assert agent.post(UPDATE, data={"content": "a b"}).status_code == 200
     assert agent.get("/whoami", headers=JSON).json()["scratchpad"]["content"] == "a b"
 
 
-def test_a_blank_text_clears_it(agent):
+def test_a_blank_text_clears_the_scratchpad(agent):
     agent.post(UPDATE, json={"content": "x"})
     agent.post(UPDATE, json={"content": " \n"})
     assert "_Your scratchpad is empty." in agent.get("/whoami").text
 
 
-def test_a_text_beyond_the_limit_is_refused_with_the_text_of_the_document(agent):
+def test_a_text_beyond_the_limit_gets_the_specified_error(agent):
     agent.post(UPDATE, json={"content": "kept"})
     for headers in ({}, JSON):
         refused = agent.post(UPDATE, json={"content": "x" * 10_001}, headers=headers)
@@ -101,11 +101,11 @@ def test_a_text_beyond_the_limit_is_refused_with_the_text_of_the_document(agent)
 
 
 @pytest.mark.parametrize("body", [{}, {"content": 1}, {"content": None}, {"content": "x", "agent": "another"}])
-def test_an_update_without_a_text_is_refused(agent, body):
+def test_an_invalid_update_is_refused(agent, body):
     assert agent.post(UPDATE, json=body).status_code == 422
 
 
-def test_an_update_of_what_has_changed_is_refused(agent):
+def test_an_update_of_an_older_revision_is_refused(agent):
     agent.post(UPDATE, json={"content": "first"})
     late = agent.post(UPDATE, json={"content": "second"}, headers={"If-Match": '"0"'})
     assert (late.status_code, late.json()["actual"]) == (412, 1)
@@ -123,7 +123,7 @@ def test_a_person_has_no_scratchpad(person):
 
 
 @pytest.mark.parametrize("kind", ["subagent", "daemon"])
-def test_others_see_who_they_are(holders, kind):
+def test_callers_without_the_scope_memory_have_no_actions(holders, kind):
     name = f"{kind}-{token_hex(4)}"
     with holders.client(name, "read", kind=kind) as client:
         who = client.get(f"{holders.served.url}/whoami", headers=JSON).json()
@@ -131,6 +131,6 @@ def test_others_see_who_they_are(holders, kind):
         assert client.post(f"{holders.served.url}{UPDATE}", json={"content": "x"}).status_code == 403
 
 
-def test_nobody_is_nobody(holders):
+def test_whoami_needs_a_token(holders):
     with holders.served.client() as nobody:
         assert nobody.get(f"{holders.served.url}/whoami").status_code == 401

@@ -14,7 +14,7 @@ from tests.edges.http.conftest import Served, serving
 
 
 class Holders:
-    """Clients of a server by the names of their tokens; the kind and the scopes of each are said when it is made."""
+    """Clients of a server, each with a token of its own name, kind and scopes."""
 
     def __init__(self, served: Served, tokens: McpTokens) -> None:
         self.served = served

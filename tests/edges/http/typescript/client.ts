@@ -1,4 +1,4 @@
-// A client that knows the API by the types that openapi-typescript makes of the document.
+// A client with the types that openapi-typescript generates from the OpenAPI document.
 
 import type { components, operations } from "./schema";
 
@@ -42,8 +42,8 @@ export class Bus {
   }
 
   private async send<T>(method: string, path: string, body?: object, headers: Record<string, string> = {}): Promise<T> {
-    const said = { "Content-Type": "application/json", Authorization: `Bearer ${this.token}`, ...headers };
-    const answer = await fetch(`${this.url}/api/v1${path}`, { method, headers: said, body: JSON.stringify(body) });
+    const sent = { "Content-Type": "application/json", Authorization: `Bearer ${this.token}`, ...headers };
+    const answer = await fetch(`${this.url}/api/v1${path}`, { method, headers: sent, body: JSON.stringify(body) });
     if (!answer.ok) throw new Refused((await answer.json()) as Problem);
     return (await answer.json()) as T;
   }
@@ -60,7 +60,7 @@ export async function main(url: string, token: string, page: string): Promise<st
   return found;
 }
 
-// @ts-expect-error content is needed
+// @ts-expect-error content is required
 export const withoutContent: NewObservation = { type: "risk_alert" };
 // @ts-expect-error there is no such field
 export const misspelt: NewObservation = { type: "risk_alert", content: "x", colour: "red" };

@@ -1,4 +1,4 @@
-"""Clients that know the API only by its OpenAPI document: requests that schemathesis makes of it, by the thousand."""
+"""Clients made from the OpenAPI document: thousands of requests by schemathesis, and a TypeScript client."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ NODE_PACKAGES = {"openapi-typescript": "7.13.0", "typescript": "5.9.3"}
 SCOPES = ("read", "publish", "act", "admin", "memory")
 
 
-class Told(NamedTuple):
-    """What schemathesis said of a server."""
+class Report(NamedTuple):
+    """The exit code and the output of schemathesis."""
 
     code: int
-    report: str
+    text: str
 
     @property
     def cases(self) -> int:
-        found = re.search(r"^ +([\d,]+) generated", self.report, re.MULTILINE)
-        return int(found[1].replace(",", "")) if found else 0
+        number = re.search(r"^ +([\d,]+) generated", self.text, re.MULTILINE)
+        return int(number[1].replace(",", "")) if number else 0
 
 
-class Stranger:
-    """Schemathesis, and a server that it has a token for, with all scopes."""
+class Schemathesis:
+    """Schemathesis for a server, with a token with all scopes."""
 
     def __init__(self, url: str, token: str, directory: Path) -> None:
         self.url = url
         self.token = token
         self._directory = directory
 
-    def ask(self, *options: str, within: float) -> Told:
-        """Send requests made from the document, and judge the answers by all checks of schemathesis."""
+    def run(self, *options: str, within: float) -> Report:
+        """Send requests made from the document, and apply all checks of schemathesis to the answers."""
         program = [str(Path(sys.executable).parent / "schemathesis"), "--no-color"]
         settings = ["--config-file", str(HERE / "schemathesis.toml")]
         document = f"{self.url}/api/v1/openapi.json"
@@ -58,46 +58,46 @@ class Stranger:
             timeout=within,
             check=False,
         )
-        return Told(done.returncode, done.stdout + done.stderr)
+        return Report(done.returncode, done.stdout + done.stderr)
 
 
 @contextmanager
-def strange(engine: str, bus: str, directory: Path) -> Iterator[Stranger]:
-    """Serve a bus that nobody else uses."""
+def serving_schemathesis(engine: str, bus: str, directory: Path) -> Iterator[Schemathesis]:
+    """Serve a bus of its own."""
     tokens = McpTokens(directory / "tokens.yaml")
     token = tokens.add("stranger", McpIdentity.of("stranger", kind="subagent"), scopes=SCOPES)
     with serving(engine, "--tokens", str(tokens.path), SCRATCHBUS_BUS=bus) as served:
-        yield Stranger(served.url, token, directory)
+        yield Schemathesis(served.url, token, directory)
 
 
 @pytest.fixture(scope="module")
-def stranger(embedded_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stranger]:
-    with strange(embedded_url, "strangers", tmp_path_factory.mktemp("stranger")) as found:
-        yield found
+def schemathesis(embedded_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Schemathesis]:
+    with serving_schemathesis(embedded_url, "strangers", tmp_path_factory.mktemp("stranger")) as served:
+        yield served
 
 
 @pytest.fixture(scope="module")
-def typed(embedded_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stranger]:
-    """A server whose types nobody has replaced."""
-    with strange(embedded_url, "typed", tmp_path_factory.mktemp("typed")) as found:
-        yield found
+def typed(embedded_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Schemathesis]:
+    """A server with the shipped types, which schemathesis replaces on its own."""
+    with serving_schemathesis(embedded_url, "typed", tmp_path_factory.mktemp("typed")) as served:
+        yield served
 
 
 @pytest.mark.strangers
 @pytest.mark.timeout(400)
-def test_every_example_is_answered_as_documented(stranger):
-    told = stranger.ask("--phases", "examples", "--generation-deterministic", within=300)  # pulls wait
-    assert told.code == 0, told.report
-    assert told.cases > 50
+def test_every_example_is_answered_as_documented(schemathesis):
+    found = schemathesis.run("--phases", "examples", "--generation-deterministic", within=300)  # pulls wait
+    assert found.code == 0, found.text
+    assert found.cases > 50
 
 
 @pytest.mark.strangers
 @pytest.mark.timeout(7_200)
-def test_ten_thousand_requests_are_answered_as_documented(stranger):
-    told = stranger.ask("--max-examples", os.environ.get("STRANGERS", "100"), within=7_000)
-    (Path(os.environ.get("STRANGERS_REPORT", os.devnull))).write_text(told.report)
-    assert told.code == 0, told.report
-    assert told.cases >= 10_000, told.report
+def test_ten_thousand_requests_are_answered_as_documented(schemathesis):
+    found = schemathesis.run("--max-examples", os.environ.get("STRANGERS", "100"), within=7_000)
+    (Path(os.environ.get("STRANGERS_REPORT", os.devnull))).write_text(found.text)
+    assert found.code == 0, found.text
+    assert found.cases >= 10_000, found.text
 
 
 _MAIN = """import { main } from "./client.js";
@@ -106,8 +106,8 @@ console.log(JSON.stringify(await main(...process.argv.slice(2))));
 
 
 @pytest.fixture(scope="module")
-def compiled(typed: Stranger, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The TypeScript client, compiled against the types that are made of the document."""
+def compiled(typed: Schemathesis, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The TypeScript client, compiled with types generated from the document."""
     if shutil.which("npm") is None:
         pytest.skip("needs npm, which installs openapi-typescript and TypeScript")
     directory = tmp_path_factory.mktemp("typescript")
