@@ -5,7 +5,7 @@
     npx @modelcontextprotocol/conformance server --url http://127.0.0.1:8124/mcp/
 
 The suite cannot send a token, which the real server needs. Its own tools, prompts and resources (`test_…`, `test://`)
-are fixtures that answer as the suite describes; everything else goes to the server as users get it.
+are fixtures that answer as the suite describes; the real server answers everything else.
 """
 
 from __future__ import annotations
@@ -180,13 +180,13 @@ async def fixture_prompt(_: Any, params: GetPromptRequestParams) -> GetPromptRes
     )
 
 
-async def nothing(_: Any, __: Any) -> EmptyResult:
+async def accept(_: Any, __: Any) -> EmptyResult:
     """Accept a subscription to a resource of the suite."""
     return EmptyResult()
 
 
 def add_fixtures(server: Server[None]) -> None:
-    """Let the suite's own tools, resources and prompts be answered by fixtures, and all others as before."""
+    """Answer requests for the suite's own tools, resources and prompts with fixtures."""
 
     def either(
         method: str, params: type[Any], is_of_the_suite: Callable[[Any], bool], fixture: Callable[..., Awaitable[Any]]
@@ -204,8 +204,8 @@ def add_fixtures(server: Server[None]) -> None:
     either("prompts/get", GetPromptRequestParams, lambda given: given.name.startswith("test_"), fixture_prompt)
     for method, params, fixture in (
         ("resources/read", ReadResourceRequestParams, fixture_resource),
-        ("resources/subscribe", SubscribeRequestParams, nothing),
-        ("resources/unsubscribe", UnsubscribeRequestParams, nothing),
+        ("resources/subscribe", SubscribeRequestParams, accept),
+        ("resources/unsubscribe", UnsubscribeRequestParams, accept),
     ):
         either(method, params, lambda given: str(given.uri).startswith("test://"), fixture)
     listing = server.get_request_handler("tools/list")

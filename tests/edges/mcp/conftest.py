@@ -1,4 +1,4 @@
-"""The MCP server as clients see it: the SDK's own client, in this process or talking to one of its own."""
+"""Clients of the SDK for the MCP server, in this process or in a process of its own."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ ROOT = Path(__file__).parents[3]
 
 
 class Agent:
-    """A client, and what its tools answer."""
+    """A client that calls tools."""
 
     def __init__(self, client: Client, bus: AsyncBus | None = None) -> None:
         self.client = client
         self.bus = bus
 
     async def do(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """Call a tool that succeeds, and return its answer."""
+        """Call a tool, which must succeed, and return its answer."""
         result = await self.client.call_tool(tool, arguments)
         assert not result.is_error, text_of(result)
         assert isinstance(result.structured_content, dict)
         return result.structured_content
 
     async def fail(self, tool: str, **arguments: Any) -> str:
-        """Call a tool that fails, and return what it says: one line."""
+        """Call a tool, which must fail, and return its one-line error."""
         result = await self.client.call_tool(tool, arguments)
         assert result.is_error, result
-        said = text_of(result)
-        assert "\n" not in said
-        return said
+        error = text_of(result)
+        assert "\n" not in error
+        return error
 
 
 def text_of(result: CallToolResult) -> str:
@@ -61,7 +61,7 @@ def memory_url() -> str:
 
 @pytest.fixture
 def connect(memory_url: str) -> Connect:
-    """Have an agent work on the test's bus with all tools, through a server in this process."""
+    """Connect an agent with all tools to the test's bus, through a server in this process."""
 
     @asynccontextmanager
     async def enter(agent: str = "analyst", mode: str = "auto", **identity: Any) -> AsyncIterator[Agent]:
@@ -75,8 +75,8 @@ def connect(memory_url: str) -> Connect:
 
 
 @asynccontextmanager
-async def in_a_process(url: str, *options: str, mode: str = "auto", **how: Any) -> AsyncIterator[Agent]:
-    """Have an agent work through a server in a process of its own, over standard input and output."""
+async def in_server_process(url: str, *options: str, mode: str = "auto", **how: Any) -> AsyncIterator[Agent]:
+    """Connect an agent to a server in a process of its own, over standard input and output."""
     command, *arguments = launcher.command("-m", "scratchbus.cli", "mcp", "--tools", "all", "--url", url, *options)
     server = StdioServerParameters(command=command, args=arguments, env=dict(os.environ), cwd=str(ROOT))
     async with Client(server, mode=mode, **how) as client:
@@ -85,5 +85,5 @@ async def in_a_process(url: str, *options: str, mode: str = "auto", **how: Any) 
 
 @pytest.fixture
 def page_name() -> str:
-    """A page that no other test has."""
+    """The name of a page of the test's own."""
     return f"mcp-{token_hex(6)}"

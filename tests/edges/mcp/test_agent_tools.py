@@ -1,4 +1,4 @@
-"""The tools of an agent in this process: what they do, and that there is nothing else."""
+"""The tools of an agent in this process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scratchbus.errors import InvalidField
 from scratchbus.mcp.agent_tools import open_agent_tools
 
 
-async def test_an_agent_reaches_its_tools_and_nothing_else(memory_url: str):
+async def test_agent_tools_expose_only_the_tools_of_the_agent(memory_url: str):
     async with open_agent_tools("analyst", session="s1", tools=["notes"], url=memory_url) as tools:
         assert {name for name in dir(tools) if not name.startswith("_")} == {"definitions", "names", "call"}
         assert "add_note" in tools.names
@@ -22,17 +22,17 @@ async def test_an_agent_reaches_its_tools_and_nothing_else(memory_url: str):
         assert "</notes>" in guidance(tools.names)
 
 
-async def test_a_tool_answers_in_text_and_writes_as_its_agent(memory_url: str):
+async def test_a_tool_answers_with_text_and_writes_as_its_agent(memory_url: str):
     async with AsyncBus.connect(memory_url) as bus:
         async with open_agent_tools("analyst", session="s1", tools=["notes"], url=memory_url) as tools:
-            said = await tools.call("add_note", {"content": "x", "tags": ["a"]})
-            assert not said.is_error
+            answer = await tools.call("add_note", {"content": "x", "tags": ["a"]})
+            assert not answer.is_error
             id = (await bus.notes("s1").list()).notes[0].id
-            assert id in json.dumps(json.loads(said.text))
+            assert id in json.dumps(json.loads(answer.text))
         assert [note.source for note in (await bus.notes("s1").list()).notes] == ["analyst"]
 
 
-async def test_an_error_is_an_answer(memory_url: str):
+async def test_an_error_is_returned_as_an_answer(memory_url: str):
     async with open_agent_tools("analyst", session="s1", tools=["notes"], url=memory_url) as tools:
         for name, arguments, text in (
             ("add_note", {}, "content"),
@@ -40,12 +40,12 @@ async def test_an_error_is_an_answer(memory_url: str):
             ("add_observation", {"type": "observation", "content": "x"}, "no observations tools"),
             ("drop_everything", None, "unknown tool"),
         ):
-            said = await tools.call(name, arguments)
-            assert said.is_error
-            assert text in said.text
+            answer = await tools.call(name, arguments)
+            assert answer.is_error
+            assert text in answer.text
 
 
-async def test_groups_are_checked(memory_url: str):
+async def test_an_unknown_group_is_refused(memory_url: str):
     with pytest.raises(InvalidField, match="unknown group"):
         async with open_agent_tools("analyst", tools=["everything else"], url=memory_url):
             pass

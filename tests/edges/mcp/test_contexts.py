@@ -1,4 +1,4 @@
-"""What an agent is told: its instructions, and the context it asks for."""
+"""The instructions of an agent, and its contexts."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from scratchbus.telemetry.counters import counts
 from tests.edges.mcp.conftest import Connect
 
 FORMER = {"scratch_note", "list_notes"}
-"""Names that tools had, which they still answer to."""
+"""Former names of tools, which still work."""
 
 
-def test_the_guidance_names_tools_that_there_are():
+def test_the_guidance_names_only_existing_tools():
     for name, tools in GUIDED.items():
         assert set(tools) <= {*tool_names(name), *FORMER}
 
@@ -24,13 +24,13 @@ async def test_the_instructions_are_short_and_begin_with_the_context(connect: Co
             assert first.startswith("You are ")
             assert second.startswith("Call get_context first")
             assert len(said) <= MAX_CHARACTERS <= 2_000
-        told = basic.client.instructions or ""
+        instructions = basic.client.instructions or ""
         for word in ("Page", "Notes", "Notepad", "Todo list", "Scratchpad"):
-            assert f"- {word}: " in told
-        assert "Scratch Page" not in told
+            assert f"- {word}: " in instructions
+        assert "Scratch Page" not in instructions
 
 
-async def test_the_instructions_are_about_the_tools_in_use(connect: Connect):
+async def test_the_instructions_cover_only_the_tools_in_use(connect: Connect):
     async with connect("analyst", session="s1", tools=["notepad", "todo"]) as agent:
         said = (agent.client.instructions or "").splitlines()
     assert said[0] == "You are analyst on scratchbus, page main, session s1: a shared working memory."
@@ -46,7 +46,7 @@ async def test_a_client_gets_twelve_tools_unless_it_asks_for_more(connect: Conne
         assert "has no history tools" in await agent.fail("trace", action="x")
 
 
-async def test_a_context_gives_the_revisions_that_replacing_takes(connect: Connect):
+async def test_a_context_has_the_revisions_that_replacing_needs(connect: Connect):
     async with connect("analyst", session="s1") as agent:
         await agent.do("write_notepad", content="the plan")
         await agent.do("update_scratchpad", content="Mondays only")
@@ -56,7 +56,7 @@ async def test_a_context_gives_the_revisions_that_replacing_takes(connect: Conne
         await agent.do("todo", todos=[{"id": "1", "content": "look"}], revision=revisions["todo"])
 
 
-async def test_a_context_has_it_all_and_is_recorded_as_seen(connect: Connect):
+async def test_a_context_has_every_section_and_is_recorded(connect: Connect):
     async with connect("reviewer") as reviewer, connect("analyst", session="s1") as agent:
         seen = await reviewer.do("add_observation", type="risk_alert", content="Fraud ring")
         await agent.do("update_scratchpad", content="Mondays only")
@@ -75,7 +75,7 @@ async def test_a_context_has_it_all_and_is_recorded_as_seen(connect: Connect):
     assert "analyst" in repr(exposure)
 
 
-async def test_a_budget_that_does_not_hold_the_notepad_shows_its_head_and_its_tail(connect: Connect):
+async def test_a_small_budget_shortens_the_notepad_and_names_its_tool(connect: Connect):
     async with connect(session="s1") as agent:
         await agent.do("write_notepad", content="word " * 500)
         assert "`read_notepad` returns all of it" in (await agent.do("get_context", budget=100))["text"]

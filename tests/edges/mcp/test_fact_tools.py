@@ -6,7 +6,7 @@ from scratchbus.mcp.groups import tool_names
 from tests.edges.mcp.conftest import Connect
 
 
-async def test_facts_are_asserted_found_explained_and_retracted(connect: Connect, page_name: str):
+async def test_facts_are_asserted_queried_explained_and_retracted(connect: Connect, page_name: str):
     async with connect(page=page_name) as agent:
         await agent.do("assert_fact", subject="App", relation="runs_on", object="Node 20", valid_at="2025-01-01")
         new = await agent.do("assert_fact", subject="App", relation="upgraded to", object="Node 24", source_text="yes")
@@ -19,7 +19,7 @@ async def test_facts_are_asserted_found_explained_and_retracted(connect: Connect
         assert [each["object"] for each in (await agent.do("query_facts"))["facts"]] == ["Node 20"]
 
 
-async def test_connections_are_found(connect: Connect, page_name: str):
+async def test_find_connections_finds_paths_and_neighbours(connect: Connect, page_name: str):
     async with connect(page=page_name) as agent:
         await agent.do("assert_fact", subject="Ann", relation="works on", object="Heron")
         await agent.do("assert_fact", subject="Heron", relation="uses", object="Docker")
@@ -29,7 +29,7 @@ async def test_connections_are_found(connect: Connect, page_name: str):
         assert [(each["entity"], each["distance"]) for each in near["near"]] == [("Heron", 1), ("Docker", 2)]
 
 
-async def test_clients_need_not_validate_every_field_of_every_fact(connect: Connect):
+async def test_listed_facts_have_no_detailed_schema(connect: Connect):
     async with connect(tools=["facts"]) as agent:
         schemas = {tool.name: tool.output_schema for tool in (await agent.client.list_tools()).tools}
     for tool, field in (("query_facts", "facts"), ("find_connections", "path")):
@@ -39,7 +39,7 @@ async def test_clients_need_not_validate_every_field_of_every_fact(connect: Conn
     assert "valid_at" in schemas["assert_fact"]["properties"]
 
 
-async def test_mistakes_say_what_to_do(connect: Connect, page_name: str):
+async def test_errors_say_what_to_do(connect: Connect, page_name: str):
     async with connect(page=page_name) as agent:
         wrong = {"subject": "a", "relation": "usess", "object": "b"}
         assert "did you mean 'uses'" in await agent.fail("assert_fact", **wrong)
@@ -48,7 +48,7 @@ async def test_mistakes_say_what_to_do(connect: Connect, page_name: str):
         assert (await agent.fail("find_connections", entity="a", to="\0")).startswith("to: '\\x00' must be")
 
 
-async def test_facts_cost_nothing_unless_asked_for(connect: Connect):
+async def test_the_basic_tools_include_no_fact_tools(connect: Connect):
     async with connect(tools=["basic"], session="s1") as agent:
         names = {tool.name for tool in (await agent.client.list_tools()).tools}
     assert names.isdisjoint(tool_names("facts"))

@@ -1,4 +1,4 @@
-"""The server as many clients use it: over HTTP, each by its token."""
+"""The MCP server over HTTP, where each client has a token."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from tests.waiting import PATIENCE
 
 
 class Served(NamedTuple):
-    """A server that runs, and the file of its tokens."""
+    """A running server and its tokens file."""
 
     url: str
     tokens: Tokens
     process: subprocess.Popen[str]
 
     def token(self, agent: str = "analyst", **identity: Any) -> str:
-        """Return a new token for an agent on a page that no other test has, unless it is said."""
+        """Return a new token for an agent, on a new page unless one is given."""
         identity = {"page": f"http-{token_hex(6)}", "tools": ["observations"], **identity}
         return self.tokens.add(f"t-{token_hex(6)}", Identity.of(agent, **identity))
 
@@ -73,8 +73,8 @@ def served(embedded_url: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @asynccontextmanager
-async def bearing(served: Served, token: str, mode: str = "auto", **headers: str) -> AsyncIterator[Agent]:
-    """Have an agent work through the server, with this token."""
+async def connected(served: Served, token: str, mode: str = "auto", **headers: str) -> AsyncIterator[Agent]:
+    """Connect an agent to the server with a token."""
     async with (
         httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}", **headers}, timeout=PATIENCE) as http,
         Client(streamable_http_client(served.url, http_client=http), mode=mode) as client,
@@ -83,14 +83,14 @@ async def bearing(served: Served, token: str, mode: str = "auto", **headers: str
 
 
 def refusal(url: str, token: str | None, body: bytes | None = None, **headers: str) -> tuple[int, str]:
-    """Ask without the SDK; return the status and what is said."""
+    """Send a request without the SDK; return the status and the text of the answer."""
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
     ask = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     headers |= {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-    request = urllib.request.Request(url, body or json.dumps(ask).encode(), headers)  # noqa: S310  # it is our own
+    request = urllib.request.Request(url, body or json.dumps(ask).encode(), headers)  # noqa: S310  # our own server
     try:
-        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310  # the same
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310  # our own server
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as problem:
         with problem:
@@ -98,23 +98,23 @@ def refusal(url: str, token: str | None, body: bytes | None = None, **headers: s
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_the_trace_of_a_request_goes_on_in_what_it_adds(served: Served, embedded_url: str, mode: str):
+async def test_an_added_event_has_the_traceparent_of_its_request(served: Served, embedded_url: str, mode: str):
     page, trace = f"http-{token_hex(6)}", f"00-{7:032x}-{9:016x}-01"
-    async with bearing(served, served.token(page=page), mode, traceparent=trace) as agent:
+    async with connected(served, served.token(page=page), mode, traceparent=trace) as agent:
         added = await agent.do("add_observation", type="observation", content="x")
     with Bus.connect(embedded_url, source="beside") as bus:
         assert [event.traceparent for event in bus.page(page).history(added["id"])] == [trace]
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_the_token_says_who_speaks_and_where(served: Served, mode: str):
+async def test_the_token_determines_source_and_page(served: Served, mode: str):
     page = f"http-{token_hex(6)}"
     analyst, reviewer = served.token("analyst", page=page), served.token("reviewer", page=page)
     elsewhere = served.token("analyst")
     async with (
-        bearing(served, analyst, mode) as one,
-        bearing(served, reviewer, mode) as two,
-        bearing(served, elsewhere, mode) as three,
+        connected(served, analyst, mode) as one,
+        connected(served, reviewer, mode) as two,
+        connected(served, elsewhere, mode) as three,
     ):
         added = await one.do("add_observation", type="observation", content="The build is red")
         seen = (await two.do("get_observation", id=added["id"]))["observation"]
@@ -127,21 +127,21 @@ async def test_the_token_says_who_speaks_and_where(served: Served, mode: str):
 
 
 @pytest.mark.parametrize("token", [None, "", "sbmcp_wrong", "ключ"])
-def test_a_client_without_a_token_is_refused(served: Served, token: str | None):
+def test_a_client_without_a_valid_token_is_refused(served: Served, token: str | None):
     encoded = None if token is None else token.encode().decode("latin-1")
-    status, said = refusal(served.url, encoded)
+    status, text = refusal(served.url, encoded)
     assert status == 401
-    assert "Authentication required" in said
+    assert "Authentication required" in text
 
 
-def test_a_token_without_any_of_the_tools_here_is_refused(served: Served):
-    status, said = refusal(served.url, served.token(tools=["scratchpad"]))
+def test_a_token_with_none_of_the_offered_tools_is_refused(served: Served):
+    status, text = refusal(served.url, served.token(tools=["scratchpad"]))
     assert status == 403
-    assert "none of the tools here: observations" in said
+    assert "none of the tools here: observations" in text
 
 
-async def test_a_tool_that_the_token_is_not_for_is_refused(served: Served):
-    async with bearing(served, served.token(tools=["observations", "scratchpad"])) as agent:
+async def test_a_tool_that_the_server_does_not_offer_is_refused(served: Served):
+    async with connected(served, served.token(tools=["observations", "scratchpad"])) as agent:
         assert "update_scratchpad: your connection has no scratchpad tools" in await agent.fail(
             "update_scratchpad", content="x"
         )
@@ -149,9 +149,9 @@ async def test_a_tool_that_the_token_is_not_for_is_refused(served: Served):
         assert "update_scratchpad" not in names
 
 
-async def test_a_token_that_is_revoked_is_refused_from_then_on(served: Served):
+async def test_a_revoked_token_is_refused(served: Served):
     token = served.tokens.add("short-lived", Identity.of("analyst", page=f"http-{token_hex(6)}"))
-    async with bearing(served, token) as agent:
+    async with connected(served, token) as agent:
         await agent.do("list_observations")
     served.tokens.revoke("short-lived")
     assert refusal(served.url, token)[0] == 401
@@ -167,58 +167,58 @@ def test_the_streams_of_a_revoked_token_end(served: Served, is_replaced: bool):
     hello = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": info}).encode()
     headers = {"Accept": "application/json, text/event-stream", "Authorization": f"Bearer {token}"}
     asked = urllib.request.Request(served.url, hello, {**headers, "Content-Type": "application/json"})  # noqa: S310
-    with urllib.request.urlopen(asked, timeout=PATIENCE) as answer:  # noqa: S310  # it is our own
+    with urllib.request.urlopen(asked, timeout=PATIENCE) as answer:  # noqa: S310  # our own server
         session = answer.headers["mcp-session-id"]
     stream = urllib.request.Request(served.url, headers={**headers, "Mcp-Session-Id": session})  # noqa: S310
-    with urllib.request.urlopen(stream, timeout=PATIENCE) as open_stream:  # noqa: S310  # the same
+    with urllib.request.urlopen(stream, timeout=PATIENCE) as open_stream:  # noqa: S310  # our own server
         served.tokens.revoke(name)
         new = served.tokens.add(name, identity) if is_replaced else served.token()
         begun = time.monotonic()
         open_stream.read()
         assert time.monotonic() - begun < 5
-    assert refusal(served.url, new)[0] != 401  # others go on
+    assert refusal(served.url, new)[0] != 401  # others continue
 
 
-def test_a_session_is_of_no_use_with_another_token(served: Served):
+def test_a_session_cannot_be_used_with_another_token(served: Served):
     mine, theirs = (served.token(page="shared") for _ in range(2))
     info = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
     hello = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": info}).encode()
     headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
     request = urllib.request.Request(served.url, hello, {**headers, "Authorization": f"Bearer {mine}"})  # noqa: S310
-    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310  # it is our own
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310  # our own server
         session = answer.headers["mcp-session-id"]
     assert refusal(served.url, mine, **{"Mcp-Session-Id": session})[0] == 200
     assert refusal(served.url, theirs, **{"Mcp-Session-Id": session})[0] == 404
 
 
-def test_bad_bodies_are_refused_and_the_server_goes_on(served: Served):
+def test_invalid_bodies_are_refused_and_the_server_continues(served: Served):
     token = served.token()
     assert refusal(served.url, token, b"hello?")[0] == 400
     assert refusal(served.url, token, rb'{"jsonrpc": "2.0", "id": "\ud800", "method": "ping"}')[0] == 400
     assert refusal(served.url, token)[0] != 401
 
 
-def test_a_body_beyond_all_measure_is_refused_before_it_is_read(served: Served):
-    place = urlsplit(served.url)
-    with closing(HTTPConnection(place.netloc, timeout=PATIENCE)) as connection:
-        connection.putrequest("POST", place.path)
+def test_a_body_beyond_the_limit_is_refused_unread(served: Served):
+    address = urlsplit(served.url)
+    with closing(HTTPConnection(address.netloc, timeout=PATIENCE)) as connection:
+        connection.putrequest("POST", address.path)
         connection.putheader("Authorization", f"Bearer {served.token()}")
         connection.putheader("Content-Length", "5000000")
         connection.endheaders()
         assert connection.getresponse().status == 413
 
 
-def test_a_page_of_a_browser_cannot_reach_it(served: Served):
+def test_requests_from_web_pages_are_refused(served: Served):
     assert refusal(served.url, served.token(), Host="evil.example")[0] in (403, 421)
     assert refusal(served.url, served.token(), Origin="https://evil.example")[0] == 403
 
 
-async def test_a_client_hears_of_changes(served: Served):
+async def test_a_listening_client_is_notified_of_changes(served: Served):
     page = f"http-{token_hex(6)}"
     uri = f"scratch://{page}/active"
     async with (
-        bearing(served, served.token("analyst", page=page)) as analyst,
-        bearing(served, served.token("reviewer", page=page)) as reviewer,
+        connected(served, served.token("analyst", page=page)) as analyst,
+        connected(served, served.token("reviewer", page=page)) as reviewer,
         reviewer.client.listen(resource_subscriptions=[uri]) as heard,
     ):
         await analyst.do("add_observation", type="observation", content="x")
@@ -226,25 +226,25 @@ async def test_a_client_hears_of_changes(served: Served):
             assert (await anext(aiter(heard))).uri == uri
 
 
-async def test_a_signal_ends_it_though_a_client_listens(embedded_url: str, tmp_path: Path):
+async def test_a_signal_ends_a_server_with_a_listening_client(embedded_url: str, tmp_path: Path):
     codes, took = [], []
     with serving(embedded_url, tmp_path / "tokens.yaml") as running:
-        with suppress(Exception):  # its stream breaks off
+        with suppress(Exception):  # its stream ends early
             async with (
-                bearing(running, running.token(page="main")) as agent,
+                connected(running, running.token(page="main")) as agent,
                 agent.client.listen(resource_subscriptions=["scratch://main/active"]),
             ):
                 begun = time.monotonic()
                 running.process.send_signal(signal.SIGTERM)
                 codes.append(await anyio.to_thread.run_sync(running.process.wait, PATIENCE))
                 took.append(time.monotonic() - begun)
-        said = running.process.stderr.read()
+        log = running.process.stderr.read()
     assert codes == [0]
-    assert took[0] < PATIENCE / 3, "it does not wait until the client is gone"
-    assert "Traceback" not in said
+    assert took[0] < PATIENCE / 3, "the server waited for its client to leave"
+    assert "Traceback" not in log
 
 
-def test_a_signal_ends_it_while_it_starts():
+def test_a_signal_ends_a_starting_server():
     code = """
 import os, signal, sys
 from contextlib import asynccontextmanager
@@ -280,23 +280,23 @@ anyio.run(serve_http, starting(), listener, lambda: None)
         (("--http", "8000", "--tokens", "{good}", "--agent", "a"), 2, "are set by the token; leave out --agent"),
     ],
 )
-def test_a_server_that_cannot_begin_says_why_in_one_line(
+def test_a_server_that_cannot_start_gives_a_one_line_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], code: int, said: str
 ):
     good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
     Tokens(good).add("a", Identity.of("a"))
     bad.write_text("tokens:\n- name: a\n  sha256: abc\n  agent: no spaces\n")
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        places = {"none": tmp_path / "none.yaml", "good": good, "bad": bad, "taken": listener.getsockname()[1]}
-        assert main(["mcp", *(option.format(**places) for option in options)]) == code
+        values = {"none": tmp_path / "none.yaml", "good": good, "bad": bad, "taken": listener.getsockname()[1]}
+        assert main(["mcp", *(option.format(**values) for option in options)]) == code
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
 
 
-async def test_tokens_of_one_agent_do_not_hold_each_others_claims(served: Served):
+async def test_tokens_of_one_agent_do_not_share_claims(served: Served):
     page = f"http-{token_hex(6)}"
     first, second = (served.token(page=page) for _ in range(2))
-    async with bearing(served, first) as one, bearing(served, second) as two, bearing(served, first) as again:
+    async with connected(served, first) as one, connected(served, second) as two, connected(served, first) as again:
         id = (await one.do("add_observation", type="observation", content="x"))["id"]
         fence = (await one.do("claim_observation", id=id))["fence"]
         assert "is claimed by analyst until" in await two.fail("resolve_observation", id=id, fence=fence)

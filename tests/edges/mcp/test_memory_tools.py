@@ -1,4 +1,4 @@
-"""The tools for what agents remember."""
+"""The tools for the memory of agents."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def test_the_notepad_is_written_edited_and_read(connect: Connect):
         assert await agent.do("read_notepad") == {"content": "- [x] look\n- [ ] fix\n", "revision": 3}
 
 
-async def test_an_edit_that_is_ambiguous_or_finds_nothing_is_explained(connect: Connect):
+async def test_an_ambiguous_or_unmatched_edit_is_explained(connect: Connect):
     async with connect(session="s1") as agent:
         await agent.do("write_notepad", content="a b a")
         assert "2" in await agent.fail("update_notepad", operation="find_replace", find="a", replace="c")
@@ -51,7 +51,7 @@ TEXTS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("tool", TEXTS)
-async def test_what_exists_is_not_overwritten_unread(connect: Connect, tool: str):
+async def test_an_existing_text_is_not_overwritten_unread(connect: Connect, tool: str):
     what, reads, first, other = TEXTS[tool]
     async with connect(session="s1") as agent:
         assert (await agent.do(reads))["revision"] == 0
@@ -65,7 +65,7 @@ async def test_what_exists_is_not_overwritten_unread(connect: Connect, tool: str
         assert (await agent.do(tool, **first, overwrite=True))["revision"] == 3
 
 
-async def test_what_was_cleared_is_written_without_a_revision(connect: Connect):
+async def test_a_cleared_text_is_written_without_a_revision(connect: Connect):
     async with connect(session="s1") as agent:
         for content in ("one", ""):
             await agent.do("write_notepad", content=content, overwrite=True)
@@ -74,7 +74,7 @@ async def test_what_was_cleared_is_written_without_a_revision(connect: Connect):
         assert (await agent.do("todo", todos=[{"id": "1", "content": "two"}]))["revision"] == 3
 
 
-async def test_a_merge_needs_no_revision_but_takes_one(connect: Connect):
+async def test_a_revision_is_optional_for_a_merge(connect: Connect):
     async with connect(session="s1") as agent:
         await agent.do("todo", todos=[{"id": "1", "content": "x"}])
         done = [{"id": "1", "status": "completed"}]
@@ -120,7 +120,7 @@ async def test_a_retry_with_the_same_event_id_changes_nothing(connect: Connect, 
         assert await agent.bus.position() == end
 
 
-async def test_two_agents_of_one_session_share_its_memory_and_others_do_not(connect: Connect):
+async def test_only_agents_of_the_same_session_share_its_memory(connect: Connect):
     async with (
         connect("analyst", session="s1") as analyst,
         connect("reviewer", session="s1") as reviewer,
@@ -133,7 +133,7 @@ async def test_two_agents_of_one_session_share_its_memory_and_others_do_not(conn
     assert event.by == "analyst"
 
 
-async def test_an_agent_sees_its_own_scratchpad_and_no_other(connect: Connect):
+async def test_an_agent_sees_only_its_own_scratchpad(connect: Connect):
     async with connect("analyst") as analyst, connect("reviewer") as reviewer:
         await analyst.do("update_scratchpad", content="The bank answers on Mondays.")
         mine, theirs = await analyst.do("whoami"), await reviewer.do("whoami")
@@ -151,7 +151,7 @@ async def test_a_person_has_no_scratchpad(connect: Connect):
         assert "## Your Scratchpad" not in (await person.do("whoami"))["text"]
 
 
-async def test_a_task_gives_way_to_its_summary(connect: Connect):
+async def test_a_task_is_ended_once_and_by_its_own_session(connect: Connect):
     async with connect(session="s1") as agent, connect(session="s2") as other:
         task = (await agent.do("begin_task", title="Survey the sheets"))["task"]
         assert "session s2" in await other.fail("end_task", task=task, summary="not mine")
@@ -161,12 +161,12 @@ async def test_a_task_gives_way_to_its_summary(connect: Connect):
 
 
 @pytest.mark.parametrize("tool", ["add_note", "read_notepad", "todo", "spawn_session"])
-async def test_without_a_session_its_tools_are_not_there(connect: Connect, tool: str):
+async def test_a_connection_without_a_session_has_none_of_its_tools(connect: Connect, tool: str):
     async with connect() as agent:
         assert f"{tool}: your connection has no " in await agent.fail(tool)
 
 
-async def test_notes_are_added_found_changed_and_deleted(connect: Connect):
+async def test_notes_are_added_searched_updated_and_deleted(connect: Connect):
     async with connect(session="s1") as agent:
         first = await agent.do("add_note", content="Q3 is off by 45,000", tags=["Totals", "q3"])
         second = await agent.do("scratch_note", content="ask about Q3")
@@ -186,13 +186,13 @@ async def test_notes_are_added_found_changed_and_deleted(connect: Connect):
 
 
 @pytest.mark.parametrize(("tool", "given"), [("list_notes", {}), ("search_notes", {"query": "note"})])
-async def test_pages_of_notes_show_everything_once(connect: Connect, tool: str, given: dict[str, str]):
+async def test_pages_of_notes_show_every_note_once(connect: Connect, tool: str, given: dict[str, str]):
     async with connect(session="s1") as agent:
         ids = [(await agent.do("scratch_note", content=f"note {n}"))["note"]["id"] for n in range(7)]
         answer = await agent.do(tool, limit=3, **given)
         seen = [each["id"] for each in answer["notes"]]
         while "next_cursor" in answer:
-            await agent.do("scratch_note", content="note 9")  # newer, so not in what follows
+            await agent.do("scratch_note", content="note 9")  # newer, so not on the next pages
             answer = await agent.do(tool, limit=3, cursor=answer["next_cursor"], **given)
             seen += [each["id"] for each in answer["notes"]]
         assert seen == ids[::-1]
@@ -200,7 +200,7 @@ async def test_pages_of_notes_show_everything_once(connect: Connect, tool: str, 
         assert "start again" in await agent.fail(tool, cursor=ids[0], **given)
 
 
-async def test_what_a_note_cannot_be_is_explained(connect: Connect):
+async def test_an_invalid_note_is_explained(connect: Connect):
     async with connect(session="s1") as agent:
         said = await agent.fail("add_note", content="x" * 4_001)
         assert "4000" in said.replace(",", "")
@@ -210,7 +210,7 @@ async def test_what_a_note_cannot_be_is_explained(connect: Connect):
         assert (await agent.do("list_notes"))["notes"] == []
 
 
-async def test_sessions_are_spawned_and_forked_and_report_to_their_parent(connect: Connect):
+async def test_spawned_and_forked_sessions_report_to_their_parent(connect: Connect):
     async with connect(session="s1") as parent:
         await parent.do("write_notepad", content="the plan")
         spawned = await parent.do("spawn_session")
@@ -248,7 +248,7 @@ async def test_preferences_are_remembered_shown_and_forgotten(connect: Connect):
         assert said == "scope: 'eve' is not one of your scopes; use one of: ada, ada/shop"
 
 
-async def test_only_a_connection_that_asks_for_them_has_the_preference_tools(connect: Connect):
+async def test_the_preference_tools_must_be_requested(connect: Connect):
     names = {}
     for tools in (["basic"], ["all"], ["preferences"]):
         async with connect(session="s1", knowledge=["ada"], tools=tools) as agent:

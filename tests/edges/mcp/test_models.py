@@ -1,4 +1,4 @@
-"""What models and clients are given: short, strict, and complete enough that a model need not fail to learn."""
+"""What models see: schemas, errors, notices, prompts and resources, and how many tokens they cost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REMINDED = {"type": "reminder", "content": "call back"}
 
 
 def schemas_in(schema: Any) -> Iterator[Any]:
-    """Yield what stands where JSON Schema expects a schema."""
+    """Yield a schema and all schemas in it."""
     yield schema
     if not isinstance(schema, dict):
         return
@@ -35,7 +35,7 @@ def schemas_in(schema: Any) -> Iterator[Any]:
         yield from schemas_in(each)
 
 
-async def test_schemas_say_a_type_everywhere_and_defaults_are_of_it(connect: Connect):
+async def test_every_schema_has_a_type_that_its_default_matches(connect: Connect):
     known: dict[str, Any] = {
         "string": str,
         "integer": int,
@@ -55,7 +55,7 @@ async def test_schemas_say_a_type_everywhere_and_defaults_are_of_it(connect: Con
 
 
 async def test_the_basic_tools_and_instructions_cost_few_tokens(connect: Connect):
-    """7,797 characters."""
+    """They have 7,797 characters."""
     async with connect("analyst", session="s1", tools=["basic"]) as agent:
         tools = (await agent.client.list_tools()).tools
         said = agent.client.instructions or ""
@@ -74,7 +74,7 @@ async def test_an_answer_with_twenty_observations_is_short(connect: Connect):
     assert len(json.dumps(found, separators=(",", ":"))) <= 20 * 170
 
 
-async def test_types_are_an_enum_with_their_meanings(connect: Connect):
+async def test_types_are_an_enum_with_descriptions(connect: Connect):
     async with connect(tools=["basic"]) as agent:
         (tool,) = [each for each in (await agent.client.list_tools()).tools if each.name == "add_observation"]
         registry: Registry = agent.bus.types
@@ -98,7 +98,7 @@ async def test_former_names_of_tools_still_work(connect: Connect):
         assert {"scratch_note", "list_notes"}.isdisjoint(x.name for x in (await agent.client.list_tools()).tools)
 
 
-async def test_the_basic_tools_refer_to_tools_there_are(connect: Connect):
+async def test_errors_name_only_tools_of_the_connection(connect: Connect):
     async with connect(session="s1", tools=["basic"]) as agent, connect(tools=["scratchpad"]) as other:
         await agent.do("update_scratchpad", content="first")
         assert "read it with get_context and pass its revision" in await agent.fail("update_scratchpad", content="x")
@@ -108,7 +108,7 @@ async def test_the_basic_tools_refer_to_tools_there_are(connect: Connect):
         assert "whoami: your connection does not have this tool; it has: get_context" in await agent.fail("whoami")
 
 
-async def test_notes_and_observations_are_found_by_their_words(connect: Connect):
+async def test_notes_and_observations_are_found_by_words(connect: Connect):
     async with connect(session="s1") as agent:
         for tool, more in (("add_note", {}), ("add_observation", {"type": "observation"})):
             await agent.do(tool, content="the build fails on main", **more)
@@ -126,7 +126,7 @@ async def test_notes_and_observations_are_found_by_their_words(connect: Connect)
     assert "more" not in rest
 
 
-async def test_an_observation_takes_and_gives_every_field_of_the_specification(connect: Connect):
+async def test_every_specified_field_is_accepted_and_returned(connect: Connect):
     when = "2100-01-01T00:00:00Z"
     async with connect() as agent:
         added = await agent.do(
@@ -151,7 +151,7 @@ async def test_an_observation_takes_and_gives_every_field_of_the_specification(c
     assert "list_observations" in missing["hint"]
 
 
-async def test_a_life_may_be_given_in_seconds(connect: Connect):
+async def test_a_ttl_is_accepted_in_seconds(connect: Connect):
     async with connect() as agent:
         added = await agent.do("add_observation", type="observation", content="x", ttl=60)
         assert added["expires_at"]
@@ -166,14 +166,14 @@ async def test_a_reminder_needs_a_time_or_an_event(connect: Connect):
         await agent.do("add_observation", **REMINDED, remind_on={"type": "risk_alert"})
 
 
-async def test_a_status_of_a_todo_item_that_does_not_exist_is_refused(connect: Connect):
+async def test_an_unknown_todo_status_is_refused(connect: Connect):
     async with connect(session="s1") as agent:
         said = await agent.fail("todo", todos=[{"id": "1", "content": "x", "status": "doing"}])
         assert said.startswith("todos[0].status: 'doing' is not a status; use one of: pending")
         assert (await agent.do("todo"))["todos"] == []
 
 
-async def test_errors_name_tools_and_no_commands(connect: Connect):
+async def test_errors_name_no_commands(connect: Connect):
     async with connect(session="s1") as agent:
         said = await agent.fail("add_observation", type="risk_alerts", content="x")
         assert "did you mean 'risk_alert'" in said
@@ -192,7 +192,7 @@ async def test_errors_name_tools_and_no_commands(connect: Connect):
     assert quoted <= {*tools, "links"}, quoted
 
 
-async def test_several_observations_are_added_at_once_or_not_at_all(connect: Connect):
+async def test_several_observations_are_added_all_or_nothing(connect: Connect):
     async with connect() as agent:
         items = [{"type": "observation", "content": f"{n}", "tags": ["b"]} for n in range(3)]
         ids = (await agent.do("add_observations", observations=items))["ids"]
@@ -203,7 +203,7 @@ async def test_several_observations_are_added_at_once_or_not_at_all(connect: Con
         assert len((await agent.do("list_observations"))["observations"]) == 3
 
 
-async def test_the_next_observation_is_claimed_by_priority(connect: Connect):
+async def test_claim_next_claims_by_priority(connect: Connect):
     async with connect() as agent:
         await agent.do("add_observation", type="observation", content="later")
         alert = await agent.do("add_observation", type="risk_alert", content="now")
@@ -213,7 +213,7 @@ async def test_the_next_observation_is_claimed_by_priority(connect: Connect):
         assert await agent.do("claim_next", types=["risk_alert"]) == {"observation": None}
 
 
-async def test_what_was_is_told(connect: Connect):
+async def test_history_traces_past_pages_and_refutations_are_available(connect: Connect):
     async with connect() as agent:
         seen = await agent.do("add_observation", type="observation", content="smoke")
         alert = await agent.do("add_observation", type="risk_alert", content="fire", evidence=[seen["id"]])
@@ -231,7 +231,7 @@ async def test_what_was_is_told(connect: Connect):
     assert gone["status"] == "archived"
 
 
-async def test_a_spawned_session_is_entered_reported_and_ended(connect: Connect):
+async def test_a_spawned_session_is_entered_and_ended(connect: Connect):
     async with connect(session="s1") as agent, connect("other", session="s2") as other:
         await agent.do("write_notepad", content="the plan")
         child = (await agent.do("fork_session"))["session"]
@@ -257,9 +257,7 @@ async def test_a_connection_cannot_end_its_own_session(connect: Connect):
         await agent.do("add_note", content="still there")
 
 
-async def test_an_agent_is_told_to_save_its_work_and_to_update_its_scratchpad(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch
-):
+async def test_notices_ask_to_save_work_and_update_the_scratchpad(connect: Connect, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(notices, "UNSAVED_LIMIT", 1_000)
     async with connect(session="s1", tools=["basic"]) as agent:
         await agent.do("add_observation", type="observation", content="x" * 900)
@@ -274,7 +272,7 @@ async def test_an_agent_is_told_to_save_its_work_and_to_update_its_scratchpad(
         assert "update your scratchpad" in done["notice"]
 
 
-async def test_prompts_are_there_for_the_turning_points(connect: Connect):
+async def test_prompts_cover_the_stages_of_a_session(connect: Connect):
     async with connect(session="s1") as agent:
         await agent.do("write_notepad", content="the plan")
         names = [each.name for each in (await agent.client.list_prompts()).prompts]

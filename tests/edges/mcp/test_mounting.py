@@ -1,4 +1,4 @@
-"""MCP inside an application of another framework, on its port and by its tokens."""
+"""MCP mounted in an application of another framework, with tokens."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Served(uvicorn.Server):
 
 @asynccontextmanager
 async def running(app: Any) -> AsyncIterator[str]:
-    """Serve an application in this process, and return its URL."""
+    """Serve an application in this process; yield its URL."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = Served(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1))
         async with anyio.create_task_group() as tasks:
@@ -72,7 +72,7 @@ def mounted(
 @pytest.mark.parametrize("make", [in_starlette, in_fastapi])
 @pytest.mark.parametrize(("route", "path"), [(Route, "/mcp"), (Mount, "/mcp/"), (Mount, "/mcp")])
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_it_serves_tokens_beside_the_routes_of_its_host(
+async def test_a_mounted_server_serves_mcp_beside_the_hosts_routes(
     make: Callable[[Lifespan], Any],
     route: type[Mount | Route],
     path: str,
@@ -96,7 +96,7 @@ async def test_it_serves_tokens_beside_the_routes_of_its_host(
             assert (await http.post(url + path, json=LIST, headers=ACCEPTED | sent)).status_code == status
 
 
-async def test_it_offers_the_groups_it_is_opened_with(tmp_path: Path, memory_url: str, page_name: str):
+async def test_a_mounted_server_offers_only_its_groups(tmp_path: Path, memory_url: str, page_name: str):
     tokens = scratchbus.McpTokens(tmp_path / "tokens.yaml")
     token = tokens.add("laptop", scratchbus.McpIdentity.of("analyst", page=page_name, tools=["scratchpad"]))
     async with (

@@ -21,7 +21,7 @@ from scratchbus.telemetry.counters import counts
 from tests.edges.mcp.conftest import Agent, Connect, text_of
 
 
-async def test_every_tool_says_what_it_is_and_does(connect: Connect):
+async def test_every_tool_has_a_title_a_description_and_all_hints(connect: Connect):
     async with connect(session="s1", knowledge=["ada"]) as agent:
         tools = (await agent.client.list_tools()).tools
     assert [tool.name for tool in tools] == [name for group in GROUPS for name in tool_names(group)]
@@ -37,15 +37,15 @@ async def test_every_tool_says_what_it_is_and_does(connect: Connect):
         assert "$ref" not in json.dumps(tool.output_schema)
 
 
-async def test_times_are_written_as_json_writes_them_everywhere(connect: Connect):
+async def test_times_have_the_format_of_documents(connect: Connect):
     async with connect() as agent:
         id = (await agent.do("add_observation", type="observation", content="x"))["id"]
-        told = (await agent.do("get_observation", id=id))["observation"]
+        shown = (await agent.do("get_observation", id=id))["observation"]
         found = document_of(await agent.bus.page("main").get(id))
-    assert told["created_at"] == found["created_at"]
+    assert shown["created_at"] == found["created_at"]
 
 
-async def test_what_is_added_has_the_agent_as_its_source(connect: Connect):
+async def test_an_added_observation_has_the_agent_as_its_source(connect: Connect):
     async with connect("analyst") as agent:
         added = await agent.do("add_observation", type="observation", content="The build is red", tags=["ci"])
         found = await agent.bus.page("main").get(added["id"])
@@ -62,25 +62,25 @@ async def test_a_forged_identity_is_refused(connect: Connect, name: str):
         assert await agent.do("list_observations") == {"observations": []}
 
 
-async def test_an_unknown_argument_is_told_which_there_are(connect: Connect):
+async def test_an_unknown_argument_gets_the_known_ones(connect: Connect):
     async with connect() as agent:
         assert "takes: limit, cursor" in await agent.fail("get_active_observations", count=3)
 
 
-async def test_what_is_wrong_with_arguments_is_one_line_with_all_of_it(connect: Connect):
+async def test_invalid_arguments_get_one_line_with_every_problem(connect: Connect):
     async with connect() as agent:
         said = await agent.fail("add_observation", confidence="very")
     assert said.startswith("type: field required; content: field required; confidence: 'very': ")
 
 
-async def test_an_argument_that_is_null_is_left_out(connect: Connect):
+async def test_a_null_argument_counts_as_missing(connect: Connect):
     async with connect(session="s1") as agent:
         assert await agent.do("get_active_observations", limit=None, cursor=None) == {"observations": []}
         assert (await agent.do("search_notes", query=None, tags=None))["metadata"]["query"] == ""
         assert await agent.fail("write_notepad", content=None) == "content: field required"
 
 
-async def test_an_error_of_the_bus_is_one_line_that_says_what_to_do(connect: Connect):
+async def test_an_error_of_the_bus_is_one_line_with_advice(connect: Connect):
     async with connect() as agent:
         said = await agent.fail("add_observation", type="risk_alerts", content="x")
         assert "did you mean 'risk_alert'" in said
@@ -90,7 +90,7 @@ async def test_an_error_of_the_bus_is_one_line_that_says_what_to_do(connect: Con
         assert "`" not in said  # a model has no command line
 
 
-async def test_a_bug_is_not_told_to_the_client(connect: Connect, monkeypatch: pytest.MonkeyPatch):
+async def test_an_internal_error_shows_the_client_no_details(connect: Connect, monkeypatch: pytest.MonkeyPatch):
     async def broken(*_: object, **__: object) -> None:
         raise RuntimeError("the secret")
 
@@ -103,18 +103,18 @@ async def test_a_bug_is_not_told_to_the_client(connect: Connect, monkeypatch: py
         await agent.do("add_observation", type="observation", content="x")
 
 
-async def test_an_unknown_tool_is_told_which_there_are(connect: Connect):
+async def test_an_unknown_tool_gets_the_known_ones(connect: Connect):
     async with connect(tools=["observations"]) as agent:
         assert "add_observation" in await agent.fail("remember")
 
 
-async def test_the_text_of_an_answer_is_its_structure(connect: Connect):
+async def test_the_text_of_an_answer_equals_its_structured_content(connect: Connect):
     async with connect() as agent:
         result = await agent.client.call_tool("add_observation", {"type": "observation", "content": "Zürich ☃"})
     assert json.loads(text_of(result)) == result.structured_content
 
 
-async def test_lists_show_the_beginning_of_what_is_long(connect: Connect):
+async def test_lists_shorten_long_content(connect: Connect):
     content = "long " * 1000
     async with connect() as agent:
         added = await agent.do("add_observation", type="observation", content=content)
@@ -127,7 +127,7 @@ async def test_lists_show_the_beginning_of_what_is_long(connect: Connect):
     assert "full_length" not in got
 
 
-async def test_pages_of_a_list_show_everything_once(connect: Connect):
+async def test_pages_of_a_list_show_every_observation_once(connect: Connect):
     async with connect() as agent:
         ids = [(await agent.do("add_observation", type="observation", content=f"{n}"))["id"] for n in range(7)]
         answer = await agent.do("list_observations", limit=3)
@@ -138,7 +138,7 @@ async def test_pages_of_a_list_show_everything_once(connect: Connect):
     assert seen == ids[::-1]
 
 
-async def test_pages_of_what_is_active_go_on_where_they_were(connect: Connect):
+async def test_pages_of_active_observations_continue_after_changes(connect: Connect):
     async with connect() as agent:
         for type in ("observation", "risk_alert", "reminder", "risk_alert", "observation"):
             when = {"remind_at": "2100-01-01T00:00:00Z"} if type == "reminder" else {}
@@ -154,12 +154,12 @@ async def test_pages_of_what_is_active_go_on_where_they_were(connect: Connect):
 
 
 @pytest.mark.parametrize("tool", ["get_active_observations", "list_observations"])
-async def test_a_cursor_of_something_else_is_refused(connect: Connect, tool: str):
+async def test_an_invalid_cursor_is_refused(connect: Connect, tool: str):
     async with connect() as agent:
         assert "next_cursor" in await agent.fail(tool, cursor="over there")
 
 
-async def test_lists_are_narrowed_by_everything_given(connect: Connect):
+async def test_list_filters_by_type_tags_text_and_owner(connect: Connect):
     async with connect() as agent:
         wanted = await agent.do(
             "add_observation", type="risk_alert", content="Fraud ring", tags=["a", "b"], owner="eve"
@@ -170,7 +170,7 @@ async def test_lists_are_narrowed_by_everything_given(connect: Connect):
     assert [each["id"] for each in found["observations"]] == [wanted["id"]]
 
 
-async def test_lists_are_narrowed_by_context_and_time(connect: Connect):
+async def test_list_filters_by_context_and_time(connect: Connect):
     async with connect() as agent:
         old, wanted = [
             (await agent.do("add_observation", type="observation", content="x", context={"task": task}))["id"]
@@ -184,7 +184,7 @@ async def test_lists_are_narrowed_by_context_and_time(connect: Connect):
         assert "since" in await agent.fail("list_observations", since="2020-01-01T00:00:00")
 
 
-async def test_several_sightings_may_be_told_at_once(connect: Connect):
+async def test_times_adds_several_occurrences_at_once(connect: Connect):
     async with connect() as agent:
         seen = {"type": "observation", "content": "x", "dedupe_key": "k"}
         assert (await agent.do("add_observation", **seen, times=3))["occurrences"] == 3
@@ -192,7 +192,7 @@ async def test_several_sightings_may_be_told_at_once(connect: Connect):
         assert "times" in await agent.fail("add_observation", **seen, times=0)
 
 
-async def test_a_claim_keeps_others_away(connect: Connect):
+async def test_a_claim_blocks_other_agents(connect: Connect):
     async with connect("analyst") as analyst, connect("reviewer") as reviewer:
         id = (await analyst.do("add_observation", type="observation", content="x"))["id"]
         claim = await reviewer.do("claim_observation", id=id, ttl="10m")
@@ -202,7 +202,7 @@ async def test_a_claim_keeps_others_away(connect: Connect):
     assert done["status"] == "resolved"
 
 
-async def test_a_claim_is_given_back_with_what_is_changed_or_alone(connect: Connect):
+async def test_an_update_can_release_the_claim(connect: Connect):
     async with connect("analyst") as analyst, connect("reviewer") as reviewer:
         id = (await analyst.do("add_observation", type="observation", content="x"))["id"]
         mine = {"id": id, "release": True}
@@ -215,7 +215,7 @@ async def test_a_claim_is_given_back_with_what_is_changed_or_alone(connect: Conn
     assert given_back["status"] == "pending_review"
 
 
-async def test_what_is_doubtful_is_sent_back(connect: Connect):
+async def test_an_update_sends_an_observation_to_review(connect: Connect):
     async with connect() as agent:
         id = (await agent.do("add_observation", type="observation", content="x"))["id"]
         sent = await agent.do("update_observation", id=id, status="pending_review", content="y", expected_version=1)
@@ -224,7 +224,7 @@ async def test_what_is_doubtful_is_sent_back(connect: Connect):
         assert "nothing to update" in await agent.fail("update_observation", id=id)
 
 
-async def test_an_action_is_linked_and_what_is_done_with_is_put_away(connect: Connect):
+async def test_observations_are_linked_cleared_and_archived(connect: Connect):
     async with connect() as agent:
         first, second = [
             (await agent.do("add_observation", type="observation", content=f"{n}"))["id"] for n in range(2)
@@ -237,19 +237,19 @@ async def test_an_action_is_linked_and_what_is_done_with_is_put_away(connect: Co
         assert (await agent.do("archive_observation", id=second, reason="old"))["status"] == "archived"
 
 
-async def test_a_retry_with_an_event_id_adds_nothing_more(connect: Connect):
+async def test_a_retry_with_an_event_id_adds_nothing(connect: Connect):
     async with connect() as agent:
         new = {"type": "observation", "content": "x", "event_id": "mine-1"}
         assert await agent.do("add_observation", **new) == await agent.do("add_observation", **new)
         assert "mine-1" in await agent.fail("add_observation", **{**new, "content": "y"})
 
 
-async def test_changes_are_told_since_a_cursor(connect: Connect):
+async def test_changes_since_returns_the_changes_after_a_cursor(connect: Connect):
     async with connect("analyst") as analyst, connect("reviewer") as reviewer:
         start = await analyst.do("changes_since")
         assert start["changes"] == []
         id = (await reviewer.do("add_observation", type="observation", content="x"))["id"]
-        await analyst.do("get_context")  # that is no news
+        await analyst.do("get_context")  # reading is not a change
         await reviewer.do("resolve_observation", id=id)
         first = await analyst.do("changes_since", cursor=start["next_cursor"], limit=1)
         rest = await analyst.do("changes_since", cursor=first["next_cursor"])
@@ -261,7 +261,7 @@ async def test_changes_are_told_since_a_cursor(connect: Connect):
     assert nothing == {"changes": [], "next_cursor": rest["next_cursor"], "has_more": False}
 
 
-async def test_what_made_room_is_told(memory_url: str):
+async def test_an_addition_lists_the_displaced_observations(memory_url: str):
     settings: dict[str, Any] = {"url": memory_url, "max_observations": 3}
     async with (
         Workspace.opened(Identity.of("analyst", tools=["all"]), **settings) as workspace,
@@ -282,7 +282,7 @@ async def test_what_made_room_is_told(memory_url: str):
         assert len(rest["displaced"]) == 3
 
 
-async def test_reads_are_recorded_when_they_are_to_be(memory_url: str):
+async def test_reads_are_recorded_if_the_settings_say_so(memory_url: str):
     async with (
         Workspace.opened(Identity.of("analyst", tools=["all"]), url=memory_url, log_reads=1) as workspace,
         Client(server_of(workspace)) as client,
@@ -304,7 +304,7 @@ async def test_reads_are_recorded_when_they_are_to_be(memory_url: str):
         assert await read("get_observation", id=ids[1]) == [5, 5]
 
 
-async def test_lists_are_narrowed_by_metadata_and_confidence(connect: Connect):
+async def test_list_filters_by_metadata_and_confidence(connect: Connect):
     async with connect() as agent:
         sure = await agent.do("add_observation", type="observation", content="a", metadata={"job": 7}, confidence=0.9)
         await agent.do("add_observation", type="observation", content="b", metadata={"job": 8}, confidence=0.5)
@@ -313,7 +313,7 @@ async def test_lists_are_narrowed_by_metadata_and_confidence(connect: Connect):
             assert only["id"] == sure["id"]
 
 
-async def test_what_was_is_told_in_parts(connect: Connect):
+async def test_past_pages_and_histories_are_paged(connect: Connect):
     async with connect() as agent:
         ids = [(await agent.do("add_observation", type="observation", content=f"{n}"))["id"] for n in range(3)]
         for number in range(4):
@@ -332,7 +332,7 @@ async def test_what_was_is_told_in_parts(connect: Connect):
         assert "more" not in rest
 
 
-async def test_a_bad_item_of_several_is_named(connect: Connect):
+async def test_an_invalid_item_of_several_is_named(connect: Connect):
     async with connect() as agent:
         good = {"type": "observation", "content": "fine"}
         for bad in (
@@ -345,7 +345,7 @@ async def test_a_bad_item_of_several_is_named(connect: Connect):
             assert re.match(r"observations[.\[]1\b|item 2 of 2: ", said), said
 
 
-async def test_an_error_does_not_advise_a_model_on_connections(connect: Connect):
+async def test_an_error_gives_a_model_no_advice_on_connections(connect: Connect):
     async with connect("analyst") as analyst, connect("reviewer") as reviewer:
         id = (await analyst.do("add_observation", type="observation", content="x"))["id"]
         await analyst.do("claim_observation", id=id)
@@ -353,7 +353,7 @@ async def test_an_error_does_not_advise_a_model_on_connections(connect: Connect)
         assert said.endswith("Wait until then or choose another")
 
 
-async def test_bad_texts_are_refused_and_the_server_goes_on(connect: Connect):
+async def test_invalid_texts_are_refused_and_the_server_continues(connect: Connect):
     async with connect() as agent:
         assert "65" in await agent.fail("add_observation", type="observation", content="x" * 70_000)
         assert "content" in await agent.fail("add_observation", type="observation", content="")
@@ -361,7 +361,7 @@ async def test_bad_texts_are_refused_and_the_server_goes_on(connect: Connect):
         await agent.do("add_observation", type="observation", content="x" * 60_000)
 
 
-async def test_a_text_that_looks_like_json_stays_a_text_and_a_list_may_be_one(connect: Connect):
+async def test_json_in_a_text_stays_text_and_in_a_list_is_parsed(connect: Connect):
     async with connect() as agent:
         added = await agent.do("add_observation", type="observation", content='{"a": 1}', tags='["x", "y"]')
         changed = await agent.do("update_observation", id=added["id"], content='["b"]')
@@ -369,7 +369,7 @@ async def test_a_text_that_looks_like_json_stays_a_text_and_a_list_may_be_one(co
     assert changed["content"] == '["b"]'
 
 
-async def test_what_someone_else_wrote_is_seen_at_once(connect: Connect):
+async def test_a_write_of_another_agent_is_seen_at_once(connect: Connect):
     async with connect("analyst") as analyst, connect("reviewer") as reviewer:
         for number in range(20):
             id = (await analyst.do("add_observation", type="observation", content=f"{number}"))["id"]
@@ -386,7 +386,7 @@ async def test_calls_and_errors_are_counted_by_tool(connect: Connect):
     assert Counter(counts.tool_errors) - before[1] == {"list_observations": 1, "unknown": 1}
 
 
-async def test_an_engine_that_is_away_is_told_and_once_it_is_back_all_goes_on(short_directory: Path):
+async def test_a_stopped_engine_is_reported_and_found_when_restarted(short_directory: Path):
     directory = short_directory / "mcp"
     try:
         async with (
@@ -407,7 +407,7 @@ async def test_an_engine_that_is_away_is_told_and_once_it_is_back_all_goes_on(sh
     assert [each["id"] for each in active] == [second["id"], first["id"]]
 
 
-# -- whose a claim is ------------------------------------------------------------------------------------------------
+# -- claims ----------------------------------------------------------------------------------------------------------
 
 _UNDER_A_FENCE = {
     "update_observation": {"content": "mine"},
@@ -419,7 +419,7 @@ _UNDER_A_FENCE = {
 
 
 @pytest.mark.parametrize("intruder", ["reviewer", "analyst"])
-async def test_fence_of_another_server_is_refused_whatever_its_agent(connect: Connect, intruder: str):
+async def test_a_fence_from_another_server_is_refused(connect: Connect, intruder: str):
     async with connect("analyst") as analyst, connect(intruder) as other:
         id = (await analyst.do("add_observation", type="observation", content="x"))["id"]
         assert (await analyst.do("claim_observation", id=id))["fence"] == 1
@@ -432,20 +432,20 @@ async def test_fence_of_another_server_is_refused_whatever_its_agent(connect: Co
         assert (await analyst.do("resolve_observation", id=id, fence=1))["status"] == "resolved"
 
 
-async def test_claim_of_mine_shows_its_fence(connect: Connect):
+async def test_an_agents_own_claim_shows_its_fence(connect: Connect):
     async with connect("analyst") as analyst:
         id = (await analyst.do("add_observation", type="observation", content="x"))["id"]
         fence = (await analyst.do("claim_observation", id=id))["fence"]
         assert (await analyst.do("get_observation", id=id))["observation"]["your_fence"] == fence
 
 
-async def test_instance_is_no_argument_of_a_tool(connect: Connect):
+async def test_a_tool_takes_no_instance(connect: Connect):
     async with connect("analyst") as analyst:
         said = await analyst.fail("resolve_observation", id="01HZX7", instance="other")
     assert "your connection sets this" in said
 
 
-async def test_two_sightings_beyond_all_measure_are_refused_and_the_page_goes_on(connect: Connect):
+async def test_a_huge_number_of_times_is_refused(connect: Connect):
     huge = {"type": "observation", "content": "x", "dedupe_key": "k", "times": 6 * 10**4299}
     async with connect() as agent:
         for _ in range(2):
@@ -457,7 +457,7 @@ async def test_two_sightings_beyond_all_measure_are_refused_and_the_page_goes_on
         assert len((await agent.do("get_active_observations"))["observations"]) == 1
 
 
-async def test_an_agent_puts_off_what_waits_for_others_or_for_a_time(connect: Connect):
+async def test_claim_next_skips_blocked_and_scheduled_observations(connect: Connect):
     soon = "2031-01-01T09:00:00Z"
     async with connect(tools=["observations"]) as agent:
         wall = (await agent.do("add_observation", type="observation", content="Wall"))["id"]

@@ -1,4 +1,4 @@
-"""How the server reads its input and writes its output."""
+"""The pipes through which the server reads and writes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_a_file_is_read_like_a_pipe(tmp_path: Path):
         os.close(descriptor)
 
 
-async def test_only_some_chunks_are_read_ahead():
+async def test_the_number_of_chunks_read_ahead_is_limited():
     out, into = os.pipe()
     os.set_blocking(into, False)
     chunks, sent = InputPipe(out), 0
@@ -68,7 +68,7 @@ async def test_only_some_chunks_are_read_ahead():
     os.close(out)
 
 
-async def test_chunks_are_taken_at_once_while_they_are_awaited():
+async def test_an_awaited_chunk_is_taken_directly():
     out, into = os.pipe()
     chunks, taken = InputPipe(out), list[bytes]()
 
@@ -77,7 +77,7 @@ async def test_chunks_are_taken_at_once_while_they_are_awaited():
             taken.append(chunk)
         return chunk.isdigit()
 
-    async def say(*sent: bytes) -> None:
+    async def write(*sent: bytes) -> None:
         for each in sent:
             os.write(into, each)
             while _unread(into):
@@ -85,40 +85,40 @@ async def test_chunks_are_taken_at_once_while_they_are_awaited():
 
     with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(say, b"1", b"2", b"three")
+            tasks.start_soon(write, b"1", b"2", b"three")
             assert await chunks.next(take) == b"three"
         assert taken == [b"1", b"2"]
-        await say(b"4")
-        assert await chunks.next(take) == b"4"  # which came when it was not awaited
+        await write(b"4")
+        assert await chunks.next(take) == b"4"  # which arrived while none was awaited
         os.close(into)
         assert await chunks.next(take) == b""
     assert taken == [b"1", b"2"]
     os.close(out)
 
 
-async def test_no_chunk_overtakes_another():
+async def test_chunks_keep_their_order():
     out, into = os.pipe()
-    chunks, heard = InputPipe(out), list[bytes]()
+    chunks, received = InputPipe(out), list[bytes]()
 
-    async def hear() -> None:
-        heard.append(await chunks.next(bytes.isdigit))
+    async def read() -> None:
+        received.append(await chunks.next(bytes.isdigit))
 
     with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(hear)
+            tasks.start_soon(read)
             while chunks._take_directly is None:
                 await anyio.lowlevel.checkpoint()
             for each in (b"three", b"4"):  # both in one turn of the loop
                 os.write(into, each)
                 chunks._read()
-        assert heard == [b"three"]
+        assert received == [b"three"]
         assert await chunks.next(bytes.isdigit) == b"4"
     os.close(into)
     os.close(out)
 
 
 @pytest.mark.parametrize("seed", range(10))
-async def test_messages_that_come_in_any_pieces_are_taken_in_their_order(seed: int):
+async def test_messages_in_pieces_of_any_size_keep_their_order(seed: int):
     dice = random.Random(seed)
     lines = [b'{"jsonrpc":"2.0","id":%d,"method":"ping"}\n' % number for number in range(200)]
     for number in range(0, 200, 20):
@@ -135,7 +135,7 @@ async def test_messages_that_come_in_any_pieces_are_taken_in_their_order(seed: i
             await anyio.lowlevel.checkpoint()
         taken.append(message["error"]["code"])
 
-    async def say() -> None:
+    async def write() -> None:
         left = b"".join(lines)
         while left:
             start, end = (left.find(mark, 1) + 1 for mark in (b"{", b"\n"))
@@ -150,17 +150,17 @@ async def test_messages_that_come_in_any_pieces_are_taken_in_their_order(seed: i
 
     with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(say)
+            tasks.start_soon(write)
             await _receive(Session(), send, InputPipe(out))  # type: ignore[arg-type]
     os.close(out)
     assert taken == [number if number % 20 else PARSE_ERROR for number in range(200)]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much a pipe takes")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports the capacity of a pipe")
 @pytest.mark.parametrize("size", [1, select.PIPE_BUF, select.PIPE_BUF + 1, "all"])
-async def test_what_an_empty_pipe_takes_is_written_without_a_thread(size: int | str, monkeypatch: pytest.MonkeyPatch):
+async def test_a_message_that_fits_a_pipe_is_written_without_a_thread(size: int | str, monkeypatch: pytest.MonkeyPatch):
     def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("a thread was asked to write")
+        raise AssertionError("a thread was used to write")
 
     monkeypatch.setattr("scratchbus.mcp.pipes.anyio.to_thread.run_sync", refuse)
     out, into = os.pipe()
@@ -177,7 +177,7 @@ async def test_what_an_empty_pipe_takes_is_written_without_a_thread(size: int | 
     os.close(into)
 
 
-async def test_a_long_message_that_does_not_fit_beside_another_keeps_nobody_waiting():
+async def test_a_message_that_does_not_fit_does_not_block_the_loop():
     out, into = os.pipe()
     output, message = OutputPipe(into), b"x" * 60_000
     with anyio.fail_after(PATIENCE):
@@ -194,7 +194,7 @@ async def test_a_long_message_that_does_not_fit_beside_another_keeps_nobody_wait
     os.close(into)
 
 
-async def test_a_socket_takes_a_long_message_too():
+async def test_a_long_message_is_written_to_a_socket():
     ours, theirs = socket.socketpair()
     with ours, theirs, anyio.fail_after(PATIENCE):
         output, message, found = OutputPipe(ours.fileno()), b"x" * 10**6, b""
@@ -205,7 +205,7 @@ async def test_a_socket_takes_a_long_message_too():
     assert found == message
 
 
-async def test_one_socket_for_input_and_output_takes_a_long_message_too():
+async def test_one_socket_is_used_for_input_and_output():
     ours, theirs = socket.socketpair()
     with ours, theirs, anyio.fail_after(PATIENCE):
         chunks, output = InputPipe(ours.fileno()), OutputPipe(ours.fileno())
@@ -221,7 +221,7 @@ async def test_one_socket_for_input_and_output_takes_a_long_message_too():
         assert await chunks.next() == b""
 
 
-async def test_long_and_short_messages_come_whole_though_the_reader_is_slow():
+async def test_messages_arrive_whole_at_a_slow_reader():
     out, into = os.pipe()
     output, messages = (
         OutputPipe(into),

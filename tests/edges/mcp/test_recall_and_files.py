@@ -1,4 +1,4 @@
-"""The tool for recall, and those for private files."""
+"""The tools for recall and private files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from tests.edges.mcp.conftest import Connect
 
 
-async def test_one_search_finds_notes_observations_facts_and_preferences(connect: Connect, page_name: str):
+async def test_recall_finds_notes_observations_facts_and_preferences(connect: Connect, page_name: str):
     async with connect(page=page_name, session=page_name, knowledge=[page_name]) as agent:
         await agent.do("add_note", content="the heron database is PostgreSQL")
         await agent.do("add_observation", type="observation", content="the heron database is slow")

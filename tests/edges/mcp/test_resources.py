@@ -1,4 +1,4 @@
-"""The resources, and that clients hear of changes."""
+"""The resources, and notifications of their changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mcp_types import ResourceUpdatedNotification
 from scratchbus.mcp.identity import Identity
 from scratchbus.mcp.sdk_server import server_of
 from scratchbus.mcp.workspace import Workspace
-from tests.edges.mcp.conftest import Agent, Connect, in_a_process
+from tests.edges.mcp.conftest import Agent, Connect, in_server_process
 from tests.waiting import PATIENCE
 
 
@@ -27,11 +27,11 @@ async def read(agent: Agent, uri: str) -> dict[str, Any]:
 
 async def until(condition: Callable[[], bool]) -> None:
     with anyio.fail_after(PATIENCE):
-        while not condition():  # noqa: ASYNC110 - several notifications are waited for at once
+        while not condition():  # noqa: ASYNC110 - waits for several notifications
             await anyio.sleep(0.01)
 
 
-async def test_what_is_active_and_each_observation_can_be_read(connect: Connect):
+async def test_active_and_single_observations_are_resources(connect: Connect):
     async with connect(page="user:42/x") as agent:
         added = await agent.do("add_observation", type="observation", content="x" * 600)
         resource = (await agent.client.list_resources()).resources[0]
@@ -54,7 +54,7 @@ async def test_what_is_active_and_each_observation_can_be_read(connect: Connect)
     "uri",
     ["scratch://other/active", "observation://01M7ZNQZHB25T9J0CB63CKMM6Q", "observation://x", "file:///etc/passwd"],
 )
-async def test_what_is_not_there_or_not_for_this_agent_is_refused(connect: Connect, uri: str):
+async def test_a_missing_or_foreign_resource_is_refused(connect: Connect, uri: str):
     async with connect() as agent:
         with pytest.raises(MCPError) as refused:
             await agent.client.read_resource(uri)
@@ -62,7 +62,7 @@ async def test_what_is_not_there_or_not_for_this_agent_is_refused(connect: Conne
     assert uri.partition("://")[2] in str(refused.value)
 
 
-async def test_who_has_no_tools_for_observations_reads_none_as_resources(connect: Connect):
+async def test_without_observation_tools_observations_are_no_resources(connect: Connect):
     async with connect("analyst") as analyst, connect("clerk", session="s1", tools=["notes"]) as clerk:
         added = await analyst.do("add_observation", type="observation", content="x")
         assert [each.name for each in (await clerk.client.list_resources()).resources] == ["notes"]
@@ -71,12 +71,12 @@ async def test_who_has_no_tools_for_observations_reads_none_as_resources(connect
                 await clerk.client.read_resource(uri)
 
 
-async def test_a_client_that_listens_hears_of_changes_from_anywhere(embedded_url: str, page_name: str):
-    """In the protocol from 2026-07-28 on."""
+async def test_a_listening_client_is_notified_of_changes_elsewhere(embedded_url: str, page_name: str):
+    """By the protocol since 2026-07-28."""
     options = ("--page", page_name)
     async with (
-        in_a_process(embedded_url, "--agent", "analyst", *options) as analyst,
-        in_a_process(embedded_url, "--agent", "reviewer", *options) as reviewer,
+        in_server_process(embedded_url, "--agent", "analyst", *options) as analyst,
+        in_server_process(embedded_url, "--agent", "reviewer", *options) as reviewer,
     ):
         uri = f"scratch://{page_name}/active"
         async with reviewer.client.listen(resource_subscriptions=[uri]) as heard:
@@ -86,8 +86,8 @@ async def test_a_client_that_listens_hears_of_changes_from_anywhere(embedded_url
         assert event.uri == uri
 
 
-async def test_a_client_that_subscribed_hears_of_changes_until_it_no_longer_wants_to(embedded_url: str, page_name: str):
-    """In the protocol before 2026-07-28."""
+async def test_a_subscribed_client_is_notified_until_it_unsubscribes(embedded_url: str, page_name: str):
+    """By the protocol before 2026-07-28."""
     heard: list[str] = []
     woken = anyio.Event()
 
@@ -104,7 +104,7 @@ async def test_a_client_that_subscribed_hears_of_changes_until_it_no_longer_want
                 await woken.wait()
 
     options = ("--agent", "analyst", "--page", page_name)
-    async with in_a_process(embedded_url, *options, mode="legacy", message_handler=handle) as agent:
+    async with in_server_process(embedded_url, *options, mode="legacy", message_handler=handle) as agent:
         assert agent.client.server_capabilities.resources.subscribe
         active = f"scratch://{page_name}/active"
         one = await agent.do("add_observation", type="observation", content="x")
@@ -124,15 +124,15 @@ async def test_a_client_that_subscribed_hears_of_changes_until_it_no_longer_want
         assert uri not in heard
 
 
-async def test_what_is_no_resource_cannot_be_subscribed_to(connect: Connect):
+async def test_only_resources_can_be_subscribed_to(connect: Connect):
     async with connect(mode="legacy") as agent:
         for uri in ("file:///etc/passwd", "scratch://other/active", "observation://01M7ZNQZHB25T9J0CB63CKMM6Q"):
             with pytest.warns(MCPDeprecationWarning), pytest.raises(MCPError):
                 await agent.client.subscribe_resource(uri)
 
 
-async def test_changes_are_told_under_the_uri_the_client_wrote(memory_url: str):
-    """In either form: percent-encoded or not; and those of memories too."""
+async def test_notifications_use_the_uri_of_the_client(memory_url: str):
+    """Percent-encoded or not, for observations and memories."""
     heard: list[str] = []
 
     async def handle(message: object) -> None:
@@ -154,11 +154,11 @@ async def test_changes_are_told_under_the_uri_the_client_wrote(memory_url: str):
         await until(lambda: set(forms) <= set(heard))
 
 
-async def test_a_client_that_set_a_level_is_told_of_tools_that_failed(memory_url: str):
-    told: list[Any] = []
+async def test_failed_tools_are_logged_to_a_client_that_set_a_level(memory_url: str):
+    logged: list[Any] = []
 
     async def log(params: Any) -> None:
-        told.append((params.level, params.data["tool"]))
+        logged.append((params.level, params.data["tool"]))
 
     async with (
         Workspace.opened(Identity.of("analyst"), url=memory_url) as workspace,
@@ -166,9 +166,9 @@ async def test_a_client_that_set_a_level_is_told_of_tools_that_failed(memory_url
     ):
         agent = Agent(client, workspace.bus)
         await agent.fail("add_observation", type="nonsense", content="x")
-        assert told == []
+        assert logged == []
         with pytest.warns(MCPDeprecationWarning):
             await client.set_logging_level("warning")
         await agent.fail("add_observation", type="nonsense", content="x")
-        await until(lambda: bool(told))
-    assert told == [("warning", "add_observation")]
+        await until(lambda: bool(logged))
+    assert logged == [("warning", "add_observation")]

@@ -1,4 +1,4 @@
-"""What a session answers over standard input and output is what the SDK answers to the same messages."""
+"""Sessions over standard input and output answer as the SDK does."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from tests.waiting import PATIENCE
 class Wire(Protocol):
     """A connection to a server."""
 
-    async def say(self, message: Message) -> None: ...
+    async def send(self, message: Message) -> None: ...
 
-    async def hear(self) -> Message: ...
+    async def receive(self) -> Message: ...
 
 
-class Carrier(Protocol):
-    """What carries the protocol for an identity."""
+class Transport(Protocol):
+    """A function that serves a workspace over a connection."""
 
     def __call__(self, workspace: Workspace) -> AbstractAsyncContextManager[Wire]: ...
 
@@ -42,10 +42,10 @@ class _OfSdk:
     def __init__(self, incoming: Any, outgoing: MemoryObjectReceiveStream[SessionMessage]) -> None:
         self._incoming, self._outgoing = incoming, outgoing
 
-    async def say(self, message: Message) -> None:
+    async def send(self, message: Message) -> None:
         await self._incoming.send(SessionMessage(jsonrpc_message_adapter.validate_python(message)))
 
-    async def hear(self) -> Message:
+    async def receive(self) -> Message:
         with anyio.fail_after(PATIENCE):
             message = (await self._outgoing.receive()).message
         document: Message = message.model_dump(by_alias=True, mode="json", exclude_unset=True)
@@ -56,10 +56,10 @@ class _OfSession:
     def __init__(self, session: McpSession, outgoing: MemoryObjectReceiveStream[Message]) -> None:
         self._session, self._outgoing = session, outgoing
 
-    async def say(self, message: Message) -> None:
+    async def send(self, message: Message) -> None:
         self._session.take(message)
 
-    async def hear(self) -> Message:
+    async def receive(self) -> Message:
         with anyio.fail_after(PATIENCE):
             return await self._outgoing.receive()
 
@@ -76,7 +76,7 @@ async def by_the_sdk(workspace: Workspace) -> AsyncIterator[Wire]:
 
 
 @asynccontextmanager
-async def by_us(workspace: Workspace) -> AsyncIterator[Wire]:
+async def by_our_session(workspace: Workspace) -> AsyncIterator[Wire]:
     sent, heard = anyio.create_memory_object_stream[Message](100)
     methods = Methods(workspace)
     async with sent, heard, methods.serving(), anyio.create_task_group() as tasks:
@@ -88,7 +88,7 @@ async def by_us(workspace: Workspace) -> AsyncIterator[Wire]:
 
 @asynccontextmanager
 async def opened(send: Callable[[Message], Awaitable[None]], **methods: Any) -> AsyncIterator[McpSession]:
-    """Open a session that sends like this, with some of its methods replaced."""
+    """Open a session with a function that sends, and with some methods replaced."""
     async with (
         Workspace.opened(Identity.of("analyst", session="s1"), url=f"memory://{token_hex(6)}") as workspace,
         anyio.create_task_group() as group,
@@ -101,11 +101,11 @@ async def opened(send: Callable[[Message], Awaitable[None]], **methods: Any) -> 
 
 
 @asynccontextmanager
-async def connected(carrier: Carrier, **identity: Any) -> AsyncIterator[tuple[Wire, Workspace]]:
+async def connected(transport: Transport, **identity: Any) -> AsyncIterator[tuple[Wire, Workspace]]:
     who = Identity.of("analyst", **{"session": "s1", "tools": ["all"], **identity})
     async with (
         Workspace.opened(who, url=f"memory://{token_hex(6)}") as workspace,
-        carrier(workspace) as wire,
+        transport(workspace) as wire,
     ):
         yield wire, workspace
 
@@ -166,41 +166,41 @@ REQUESTS = [
 
 CONVERSATIONS: dict[str, list[Message]] = {
     **{f"version {version}": [*hello(version), *REQUESTS] for version in EARLIER},
-    "a version that nobody knows": [*hello("2030-01-01"), *REQUESTS[:3]],
+    "an unknown version": [*hello("2030-01-01"), *REQUESTS[:3]],
     "later": [later(each) for each in REQUESTS],
     "later, with a level": [later(REQUESTS[-3], **{f"{KEY}logLevel": "info"})],
-    "later, with a level that is too high": [later(REQUESTS[-3], **{f"{KEY}logLevel": "error"})],
+    "later, with a level above the message": [later(REQUESTS[-3], **{f"{KEY}logLevel": "error"})],
     "before initialize": [ask(1, "ping"), ask(2, "tools/list"), ask(3, "nope/nope"), *hello(), ask(4, "tools/list")],
     "an initialize without parameters": [ask(1, "initialize")],
-    "metadata that is no object": [
+    "metadata that is not an object": [
         *hello(),
         ask(2, "tools/list", _meta=[1]),
         ask(3, "tools/call", name="x", _meta="x"),
     ],
     "initialize, and then later": [*hello(), later(ask(2, "tools/list"))],
     "later, and then initialize": [later(ask(1, "tools/list")), *hello()[:1], ask(2, "tools/list")],
-    "later, of another version": [later(ask(1, "tools/list"), **{f"{KEY}protocolVersion": "2099-01-01"})],
-    "later, of a version that is no text": [later(ask(1, "tools/list"), **{f"{KEY}protocolVersion": 1})],
-    "later, without what the client can do": [
+    "later, with an unknown version": [later(ask(1, "tools/list"), **{f"{KEY}protocolVersion": "2099-01-01"})],
+    "later, with a version that is no string": [later(ask(1, "tools/list"), **{f"{KEY}protocolVersion": 1})],
+    "later, without client capabilities": [
         {**ask(1, "tools/list"), "params": {"_meta": {f"{KEY}protocolVersion": LATER[-1]}}}
     ],
 }
 
 
-async def answers(carrier: Carrier, messages: list[Message], **identity: Any) -> list[Message]:
+async def answers(transport: Transport, messages: list[Message], **identity: Any) -> list[Message]:
     heard: list[Message] = []
-    async with connected(carrier, **identity) as (wire, _):
+    async with connected(transport, **identity) as (wire, _):
         for message in messages:
-            await wire.say(message)
+            await wire.send(message)
             while "id" in message:
-                heard.append(await wire.hear())
+                heard.append(await wire.receive())
                 if "id" in heard[-1]:
                     break
     return [_without_wording(each) for each in heard]
 
 
 def _without_wording(message: Message) -> Message:
-    """Leave out what an error of the protocol says, unless it is ours on both sides."""
+    """Return a message without the text of a protocol error, which may differ from that of the SDK."""
     error = message.get("error")
     if error is None or error["code"] == -32601:
         return message
@@ -210,79 +210,79 @@ def _without_wording(message: Message) -> Message:
 
 
 @pytest.mark.parametrize("name", CONVERSATIONS)
-async def test_it_answers_as_the_sdk_does(name: str):
-    ours, theirs = [await answers(each, CONVERSATIONS[name]) for each in (by_us, by_the_sdk)]
+async def test_a_session_answers_as_the_sdk_does(name: str):
+    ours, theirs = [await answers(each, CONVERSATIONS[name]) for each in (by_our_session, by_the_sdk)]
     assert ours == theirs
     assert ours
 
 
-async def test_it_answers_as_the_sdk_does_without_resources():
+async def test_a_session_without_resources_answers_as_the_sdk_does():
     identity = {"session": None, "tools": ["scratchpad"]}
     valid = [each for each in REQUESTS if each["id"] != 18]  # the SDK checks the parameters of methods it lacks
     for messages in ([*hello(), *valid], [later(each) for each in valid]):
-        ours, theirs = [await answers(each, messages, **identity) for each in (by_us, by_the_sdk)]
+        ours, theirs = [await answers(each, messages, **identity) for each in (by_our_session, by_the_sdk)]
         assert ours == theirs
 
 
-def test_it_knows_the_versions_that_the_sdk_knows():
+def test_the_protocol_versions_are_those_of_the_sdk():
     assert (EARLIER, LATER) == (HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS)
 
 
-@pytest.mark.parametrize("carrier", [by_us, by_the_sdk])
-async def test_the_trace_that_a_call_names_goes_on_in_what_it_adds(carrier: Carrier):
+@pytest.mark.parametrize("transport", [by_our_session, by_the_sdk])
+async def test_an_added_event_has_the_traceparent_of_its_call(transport: Transport):
     trace = f"00-{7:032x}-{9:016x}-01"
     metas: list[dict[str, Any]] = [{"traceparent": trace}, {"traceparent": ["wrong"]}, {}]
     given = {"type": "observation", "content": "x"}
-    async with connected(carrier) as (wire, workspace):
+    async with connected(transport) as (wire, workspace):
         kept = []
         for id, meta in enumerate(metas):
-            await wire.say(later(ask(id, "tools/call", name="add_observation", arguments=given), **meta))
-            added = (await wire.hear())["result"]["structuredContent"]["id"]
+            await wire.send(later(ask(id, "tools/call", name="add_observation", arguments=given), **meta))
+            added = (await wire.receive())["result"]["structuredContent"]["id"]
             (event,) = await workspace.page.history(added)
             kept.append(event.traceparent)
     assert kept == [trace, None, None]
 
 
-@pytest.mark.parametrize("carrier", [by_us, by_the_sdk])
-async def test_a_client_that_listens_is_notified_until_it_cancels(carrier: Carrier):
+@pytest.mark.parametrize("transport", [by_our_session, by_the_sdk])
+async def test_a_listening_client_is_notified_until_it_cancels(transport: Transport):
     uri = "scratch://main/active"
     wanted = {"toolsListChanged": True, "promptsListChanged": False, "resourceSubscriptions": [uri]}
-    async with connected(carrier) as (wire, workspace):
-        await wire.say(later(ask(7, "subscriptions/listen", notifications=wanted)))
-        acknowledged = await wire.hear()
+    async with connected(transport) as (wire, workspace):
+        await wire.send(later(ask(7, "subscriptions/listen", notifications=wanted)))
+        acknowledged = await wire.receive()
         assert acknowledged["method"] == "notifications/subscriptions/acknowledged"
         assert acknowledged["params"]["notifications"] == {"toolsListChanged": True, "resourceSubscriptions": [uri]}
         await workspace.page.add("observation", "x")
-        heard = await wire.hear()
+        heard = await wire.receive()
         assert (heard["method"], heard["params"]["uri"]) == ("notifications/resources/updated", uri)
         assert {each["params"]["_meta"][f"{KEY}subscriptionId"] for each in (acknowledged, heard)} == {7}
-        await wire.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}})
-        await wire.say(
+        await wire.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}})
+        await wire.send(
             later(ask(8, "tools/call", name="add_observation", arguments={"type": "observation", "content": "y"}))
         )
-        assert (await wire.hear())["id"] == 8  # neither an answer to 7, nor a notification
+        assert (await wire.receive())["id"] == 8  # neither an answer to 7 nor a notification
 
 
-@pytest.mark.parametrize("carrier", [by_us, by_the_sdk])
-async def test_a_client_that_subscribes_is_notified_until_it_unsubscribes(carrier: Carrier):
+@pytest.mark.parametrize("transport", [by_our_session, by_the_sdk])
+async def test_a_subscribed_client_is_notified_until_it_unsubscribes(transport: Transport):
     forms = ["scratch://main/active", "scratch://main/active/"]
-    async with connected(carrier) as (wire, workspace):
+    async with connected(transport) as (wire, workspace):
         for message in (*hello(), *(ask(2, "resources/subscribe", uri=form) for form in forms)):
-            await wire.say(message)
+            await wire.send(message)
             if "id" in message:
-                await wire.hear()
+                await wire.receive()
         await workspace.page.add("observation", "x")
-        heard = [await wire.hear() for _ in forms]
+        heard = [await wire.receive() for _ in forms]
         assert sorted(each["params"]["uri"] for each in heard) == forms
-        await wire.say(ask(3, "resources/unsubscribe", uri=forms[1]))
-        await wire.hear()
+        await wire.send(ask(3, "resources/unsubscribe", uri=forms[1]))
+        await wire.receive()
         await workspace.page.add("observation", "y")
-        assert (await wire.hear())["params"] == {"uri": forms[0]}
-        await wire.say(ask(4, "ping"))
-        assert (await wire.hear())["id"] == 4
+        assert (await wire.receive())["params"] == {"uri": forms[0]}
+        await wire.send(ask(4, "ping"))
+        assert (await wire.receive())["id"] == 4
 
 
-async def test_a_request_that_is_cancelled_is_not_answered_and_not_waited_for():
+async def test_a_cancelled_request_is_neither_answered_nor_awaited():
     sent, heard = anyio.create_memory_object_stream[Message](100)
     async with (
         Workspace.opened(Identity.of("analyst", session="s1"), url=f"memory://{token_hex(6)}") as workspace,
@@ -306,7 +306,7 @@ async def test_a_request_that_is_cancelled_is_not_answered_and_not_waited_for():
         assert heard.statistics().current_buffer_used == 0
 
 
-async def test_an_answer_that_is_being_sent_is_not_cancelled():
+async def test_an_answer_in_transmission_is_not_cancelled():
     begun, may_end = anyio.Event(), anyio.Event()
     sent: list[object] = []
 
@@ -326,7 +326,7 @@ async def test_an_answer_that_is_being_sent_is_not_cancelled():
     assert sent == [1]
 
 
-async def test_the_end_of_a_session_cancels_its_requests_and_waits_for_them():
+async def test_the_end_of_a_session_cancels_and_awaits_its_requests():
     begun = anyio.Event()
     ended: list[str] = []
 
@@ -341,7 +341,7 @@ async def test_the_end_of_a_session_cancels_its_requests_and_waits_for_them():
         return {}
 
     async def send(_: Message) -> None:
-        raise AssertionError("there is nothing to send")
+        raise AssertionError("a message was sent")
 
     with anyio.fail_after(PATIENCE):
         async with opened(send, ping=never) as session:
@@ -364,15 +364,15 @@ async def test_an_answer_that_cannot_be_sent_ends_the_server():
     assert problem.group_contains(RuntimeError, match="the wire is cut")
 
 
-async def test_a_method_that_fails_is_logged_and_answered(monkeypatch: pytest.MonkeyPatch):
+async def test_a_failed_method_is_logged_and_answered(monkeypatch: pytest.MonkeyPatch):
     logged: list[str] = []
     monkeypatch.setattr(
         "scratchbus.mcp.json_rpc.logger.exception", lambda event, **_: logged.append(event), raising=False
     )
-    async with connected(by_us) as (wire, workspace):
+    async with connected(by_our_session) as (wire, workspace):
         monkeypatch.setattr(workspace.bus, "context", None)
         for message in (*hello(), ask(2, "prompts/get", name="before_compaction")):
-            await wire.say(message)
-        await wire.hear()
-        assert (await wire.hear())["error"]["code"] == -32603
+            await wire.send(message)
+        await wire.receive()
+        assert (await wire.receive())["error"]["code"] == -32603
     assert logged == ["a request failed"]

@@ -1,4 +1,4 @@
-"""The server as a process that is talked to over standard input and output."""
+"""The server as a process, over standard input and output."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ from scratchbus import Bus
 from scratchbus.cli import main
 from scratchbus.mcp.stdio import _Partial
 from tests import launcher
-from tests.edges.mcp.conftest import ROOT, in_a_process
+from tests.edges.mcp.conftest import ROOT, in_server_process
 from tests.waiting import PATIENCE
 
 SOON = 5.0
-"""Seconds within which the server ends; more where the machine is busy with other tests."""
+"""Seconds within which the server must end."""
 
 
 class Raw:
-    """A client that says exactly what a test has it say."""
+    """A client that sends exactly the given lines."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
 
-    def say(self, line: bytes) -> None:
+    def send(self, line: bytes) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(line + b"\n")
         self.process.stdin.flush()
 
-    def hear(self) -> dict[str, Any]:
+    def receive(self) -> dict[str, Any]:
         assert self.process.stdout is not None
         document: dict[str, Any] = json.loads(self.process.stdout.readline())
         return document
 
     def ask(self, id: int, method: str, **params: Any) -> dict[str, Any]:
-        self.say(json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).encode())
-        return self.hear()
+        self.send(json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).encode())
+        return self.receive()
 
     def call(self, id: int, tool: str, **arguments: Any) -> dict[str, Any]:
         result: dict[str, Any] = self.ask(id, "tools/call", name=tool, arguments=arguments)["result"]
         return result
 
-    def greet(self) -> None:
+    def initialize(self) -> None:
         info = {"name": "raw", "version": "1"}
         self.ask(0, "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo=info)
-        self.say(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}')
+        self.send(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}')
 
 
 @contextmanager
@@ -73,16 +73,16 @@ def raw(url: str, *options: str) -> Iterator[Raw]:
             process.kill()
 
 
-def ended(process: subprocess.Popen[bytes]) -> float:
-    """Wait for the end and return how many seconds it took."""
+def seconds_until_end(process: subprocess.Popen[bytes]) -> float:
+    """Wait for the end of the process and return the seconds it took."""
     begun = time.monotonic()
     assert process.wait(PATIENCE) == 0
     return time.monotonic() - begun
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_an_agent_works_through_a_process_of_its_own(embedded_url: str, page_name: str, mode: str):
-    async with in_a_process(embedded_url, "--agent", "analyst", "--page", page_name, mode=mode) as agent:
+async def test_an_agent_works_through_a_server_process(embedded_url: str, page_name: str, mode: str):
+    async with in_server_process(embedded_url, "--agent", "analyst", "--page", page_name, mode=mode) as agent:
         assert agent.client.protocol_version == ("2025-11-25" if mode == "legacy" else "2026-07-28")
         assert f"You are analyst on scratchbus, page {page_name}, session " in (agent.client.instructions or "")
         added = await agent.do("add_observation", type="observation", content="The build is red")
@@ -92,37 +92,37 @@ async def test_an_agent_works_through_a_process_of_its_own(embedded_url: str, pa
         assert bus.page(page_name).get(added["id"]).source == "analyst"
 
 
-async def test_each_process_without_a_session_begins_a_new_one(embedded_url: str, page_name: str):
+async def test_each_process_without_a_session_starts_a_new_one(embedded_url: str, page_name: str):
     sessions = set()
     for _ in range(2):
-        async with in_a_process(embedded_url, "--agent", "analyst", "--page", page_name) as agent:
+        async with in_server_process(embedded_url, "--agent", "analyst", "--page", page_name) as agent:
             assert (await agent.do("read_notepad"))["content"] == ""
             await agent.do("write_notepad", content="mine")
             sessions.add((await agent.do("whoami"))["session"])
     assert len(sessions) == 2
 
 
-def test_what_is_not_a_message_gets_an_error_and_the_server_goes_on(embedded_url: str, page_name: str):
+def test_an_invalid_message_gets_an_error_and_the_server_continues(embedded_url: str, page_name: str):
     call = '{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "add_observation", "arguments": %s}}'
     half = call % r'{"type": "observation", "content": "half \ud800 a pair"}'
     with raw(embedded_url, "--agent", "analyst", "--page", page_name) as client:
-        client.greet()
-        client.say(half.encode())
-        refused = client.hear()
+        client.initialize()
+        client.send(half.encode())
+        refused = client.receive()
         assert (refused["id"], refused["error"]["code"]) == (7, -32700)
-        client.say(half.encode().replace(rb"\ud800", b"\xff\xfe"))
-        assert (client.hear())["error"]["code"] == -32700
-        client.say((call % f'{{"type": "observation", "content": "x", "times": {"9" * 5_000}}}').encode())
-        refused = client.hear()
+        client.send(half.encode().replace(rb"\ud800", b"\xff\xfe"))
+        assert (client.receive())["error"]["code"] == -32700
+        client.send((call % f'{{"type": "observation", "content": "x", "times": {"9" * 5_000}}}').encode())
+        refused = client.receive()
         assert (refused["id"], refused["error"]["code"]) == (7, -32700)
         assert "number out of range" in refused["error"]["message"]
-        client.say(b'{"jsonrpc": "2.0", "id": 7}')
-        refused = client.hear()
+        client.send(b'{"jsonrpc": "2.0", "id": 7}')
+        refused = client.receive()
         assert (refused["id"], "it has no method" in refused["error"]["message"]) == (7, True)
-        client.say(b'{"jsonrpc": "2.0", "id": true, "method": "ping"}')
-        assert client.hear()["id"] is None
-        client.say(b"hello?")
-        refused = client.hear()
+        client.send(b'{"jsonrpc": "2.0", "id": true, "method": "ping"}')
+        assert client.receive()["id"] is None
+        client.send(b"hello?")
+        refused = client.receive()
         assert refused.get("id") is None
         assert "nothing was done" in refused["error"]["message"]
         assert client.call(8, "list_observations")["structuredContent"] == {"observations": []}
@@ -132,31 +132,31 @@ def test_what_is_not_a_message_gets_an_error_and_the_server_goes_on(embedded_url
 
 
 @pytest.mark.alone
-def test_a_long_message_takes_as_much_longer_as_it_is_longer(page_name: str):
+def test_the_time_for_a_message_grows_linearly_with_its_length(page_name: str):
     def took(client: Raw, megabytes: int) -> float:
         begun = time.monotonic()
         assert client.call(megabytes, "add_observation", type="observation", content="x" * megabytes * 2**20)["isError"]
         return time.monotonic() - begun
 
     with raw(f"memory://{page_name}", "--agent", "analyst") as client:
-        client.greet()
+        client.initialize()
         took(client, 1)
         short, long = (min(took(client, megabytes) for _ in range(3)) for megabytes in (2, 16))
         assert long < 24 * short
 
 
 @pytest.mark.slow
-def test_a_line_beyond_all_measure_is_discarded_and_the_server_goes_on(page_name: str):
+def test_an_overlong_line_is_discarded_and_the_server_continues(page_name: str):
     with raw(f"memory://{page_name}", "--agent", "analyst") as client:
-        client.greet()
-        client.say(b'{"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": "' + b"x" * 100 * 2**20 + b'"}')
-        refused = client.hear()
+        client.initialize()
+        client.send(b'{"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": "' + b"x" * 100 * 2**20 + b'"}')
+        refused = client.receive()
         assert refused["id"] == 7
         assert "the limit is 20,971,520" in refused["error"]["message"]
         assert not client.call(8, "add_observation", type="observation", content="ok").get("isError")
 
 
-def test_of_a_line_beyond_all_measure_only_the_beginning_is_kept():
+def test_only_the_beginning_of_an_overlong_line_is_kept():
     line = _Partial()
     for _ in range(100 * 16):
         line.add(b"x" * 65_536)
@@ -165,39 +165,39 @@ def test_of_a_line_beyond_all_measure_only_the_beginning_is_kept():
 
 
 @pytest.mark.alone
-def test_the_end_of_the_input_ends_it_once_all_is_answered(embedded_url: str, page_name: str):
+def test_the_server_ends_with_its_input_after_all_answers(embedded_url: str, page_name: str):
     with raw(embedded_url, "--agent", "analyst", "--page", page_name) as client:
-        client.greet()
+        client.initialize()
         call = {"name": "add_observation", "arguments": {"type": "observation", "content": "the last words"}}
-        client.say(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).encode())
+        client.send(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).encode())
         client.process.stdin.close()
-        answer = client.hear()
+        answer = client.receive()
         assert answer["result"]["structuredContent"]["content"] == "the last words"
-        assert ended(client.process) < SOON
+        assert seconds_until_end(client.process) < SOON
         assert client.process.stdout.read() == b""
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.alone
-def test_a_signal_ends_it_at_once(embedded_url: str, page_name: str, number: signal.Signals):
+def test_a_signal_ends_the_server_at_once(embedded_url: str, page_name: str, number: signal.Signals):
     with raw(embedded_url, "--agent", "analyst", "--page", page_name) as client:
-        client.greet()
+        client.initialize()
         client.process.send_signal(number)
-        assert ended(client.process) < SOON
+        assert seconds_until_end(client.process) < SOON
         assert client.process.stdout.read() == b""
         assert b"Traceback" not in client.process.stderr.read()
 
 
 @pytest.mark.alone
-def test_a_signal_ends_it_though_its_client_takes_nothing(embedded_url: str, page_name: str):
+def test_a_signal_ends_a_server_whose_client_does_not_read(embedded_url: str, page_name: str):
     with raw(embedded_url, "--agent", "analyst", "--page", page_name) as client:
-        client.greet()
+        client.initialize()
         listing = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}'
         for _ in range(20):  # more than a pipe holds
-            client.say(listing)
-        time.sleep(0.3)  # nothing shows that it is stuck by now; if it is not, the test proves less
+            client.send(listing)
+        time.sleep(0.3)  # so that it is stuck, which nothing shows
         client.process.send_signal(signal.SIGTERM)
-        assert ended(client.process) < 2 * SOON
+        assert seconds_until_end(client.process) < 2 * SOON
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_a_signal_ends_it_though_its_client_takes_nothing(embedded_url: str, pag
         (("--agent", "a", "--url", "redis://127.0.0.1:1"), 6, "127.0.0.1:1"),
     ],
 )
-def test_a_server_that_cannot_begin_says_why_in_one_line(
+def test_a_server_that_cannot_start_gives_a_one_line_error(
     capsys: pytest.CaptureFixture[str], options: tuple[str, ...], code: int, said: str
 ):
     assert main(["mcp", *options]) == code
@@ -220,16 +220,16 @@ def test_a_server_that_cannot_begin_says_why_in_one_line(
     assert said in line
 
 
-def test_without_the_sdk_it_says_what_to_install(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+def test_without_the_mcp_extra_the_error_names_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "scratchbus.mcp.main", None)
-    monkeypatch.delitem(vars(scratchbus), "serve_mcp_stdio", raising=False)  # it may have been used before
+    monkeypatch.delitem(vars(scratchbus), "serve_mcp_stdio", raising=False)  # it may be imported already
     assert main(["mcp", "--agent", "a"]) == 5
     assert "pip install 'scratchbus[mcp]'" in capsys.readouterr().err
 
 
-async def test_two_servers_of_one_agent_do_not_hold_each_others_claims(embedded_url: str, page_name: str):
+async def test_two_servers_of_one_agent_do_not_share_claims(embedded_url: str, page_name: str):
     same = ("--agent", "analyst", "--page", page_name, "--tools", "observations")
-    async with in_a_process(embedded_url, *same) as one, in_a_process(embedded_url, *same) as two:
+    async with in_server_process(embedded_url, *same) as one, in_server_process(embedded_url, *same) as two:
         id = (await one.do("add_observation", type="observation", content="x"))["id"]
         fence = (await one.do("claim_observation", id=id))["fence"]
         for given in ({"fence": fence}, {}):
@@ -237,12 +237,12 @@ async def test_two_servers_of_one_agent_do_not_hold_each_others_claims(embedded_
         assert (await one.do("resolve_observation", id=id, fence=fence))["status"] == "resolved"
 
 
-async def test_restarted_server_has_the_claims_of_its_instance(embedded_url: str, page_name: str):
+async def test_a_restarted_server_keeps_the_claims_of_its_instance(embedded_url: str, page_name: str):
     same = ("--agent", "analyst", "--page", page_name, "--tools", "observations", "--instance", "workspace-7")
-    async with in_a_process(embedded_url, *same) as before:
+    async with in_server_process(embedded_url, *same) as before:
         id = (await before.do("add_observation", type="observation", content="x"))["id"]
         await before.do("claim_observation", id=id)
-    async with in_a_process(embedded_url, *same) as after:
+    async with in_server_process(embedded_url, *same) as after:
         fence = (await after.do("get_observation", id=id))["observation"]["your_fence"]
         assert (await after.do("claim_observation", id=id, fence=fence))["fence"] == fence
         assert (await after.do("resolve_observation", id=id, fence=fence))["status"] == "resolved"

@@ -30,13 +30,13 @@ def test_a_token_stands_for_its_identity(file: Path):
     assert (found.name, found.identity) == ("laptop", identity)
 
 
-def test_only_a_digest_is_kept_where_only_its_owner_may_read(file: Path):
+def test_only_a_digest_is_stored_and_only_its_owner_can_read_it(file: Path):
     made = Tokens(file).add("laptop", Identity.of("analyst"))
     assert made not in file.read_text()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-def test_nothing_else_is_a_token(file: Path):
+def test_a_wrong_token_is_not_found(file: Path):
     tokens = Tokens(file)
     assert tokens.find("anything") is None
     made = tokens.add("laptop", Identity.of("analyst"))
@@ -45,7 +45,7 @@ def test_nothing_else_is_a_token(file: Path):
         assert tokens.find(wrong) is None
 
 
-def test_what_is_added_and_revoked_elsewhere_counts_at_once(file: Path):
+def test_changes_by_another_process_apply_at_once(file: Path):
     here, there = Tokens(file), Tokens(file)
     made = there.add("laptop", Identity.of("analyst"))
     assert here.find(made) is not None
@@ -53,7 +53,7 @@ def test_what_is_added_and_revoked_elsewhere_counts_at_once(file: Path):
     assert here.find(made) is None
 
 
-def test_names_are_taken_once_and_those_that_are_not_there_are_not_revoked(file: Path):
+def test_a_name_is_used_once_and_an_unknown_one_is_an_error(file: Path):
     tokens = Tokens(file)
     tokens.add("laptop", Identity.of("analyst"))
     with pytest.raises(InvalidInput, match="already"):
@@ -62,7 +62,7 @@ def test_names_are_taken_once_and_those_that_are_not_there_are_not_revoked(file:
         tokens.revoke("desktop")
 
 
-def test_a_token_may_expire(file: Path):
+def test_an_expired_token_is_not_found(file: Path):
     tokens = Tokens(file)
     now = datetime.now(UTC)
     valid = tokens.add("valid", Identity.of("analyst"), now + timedelta(hours=1))
@@ -72,7 +72,7 @@ def test_a_token_may_expire(file: Path):
     assert Tokens(file).named("over") is None
 
 
-def test_a_token_has_the_scopes_it_is_given_and_none_by_default(file: Path):
+def test_a_token_has_its_given_scopes_and_none_by_default(file: Path):
     tokens = Tokens(file)
     some = tokens.add("some", Identity.of("analyst"), scopes=["memory", "read"])
     empty = tokens.add("empty", Identity.of("analyst"), scopes=[])
@@ -100,9 +100,9 @@ def test_a_broken_file_keeps_the_last_good_tokens_and_is_logged_once(file: Path,
         assert tokens.find(made) is not None
         assert len(logged) == number
     with pytest.raises(SettingsFileError):
-        tokens.add("desktop", Identity.of("analyst"))  # which would lose the others
+        tokens.add("desktop", Identity.of("analyst"))  # it would lose the others
     with pytest.raises(SettingsFileError):
-        Tokens(file).find(made)  # never read it
+        Tokens(file).find(made)  # it has no last good tokens
     file.write_text(good.replace("laptop", "notebook"))
     assert tokens.named("notebook") is not None
 
@@ -125,13 +125,13 @@ def test_a_broken_file_keeps_the_last_good_tokens_and_is_logged_once(file: Path,
         ("", "'tokens' is missing; write `tokens: \\[\\]` for none"),
     ],
 )
-def test_a_file_that_is_wrong_says_where(file: Path, text: str, said: str):
+def test_an_invalid_file_is_explained(file: Path, text: str, said: str):
     file.write_text(text)
     with pytest.raises(SettingsFileError, match=said):
         Tokens(file).all()
 
 
-def test_the_command_line_makes_lists_and_revokes_tokens(file: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_command_line_adds_lists_and_revokes_tokens(file: Path, capsys: pytest.CaptureFixture[str]):
     where = ("--tokens", str(file))
     assert (
         main(

@@ -1,4 +1,4 @@
-"""Wrong tokens are logged and slowed down, and nobody with a right one notices."""
+"""Wrong tokens are logged and delayed, without a delay for valid tokens."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_each_wrong_token_of_a_client_waits_longer_up_to_a_limit() -> None:
     assert waits[-1] == MAX_DELAY
 
 
-def test_clients_are_counted_apart_and_start_over_after_a_while() -> None:
+def test_failures_are_counted_per_client_and_forgotten() -> None:
     now = [0.0]
     failures = Failures(lambda: now[0])
     assert [failures.add("a"), failures.add("a"), failures.add("b")] == [1, 2, 1]
@@ -46,7 +46,7 @@ def test_clients_are_counted_apart_and_start_over_after_a_while() -> None:
     assert failures.add("a") == 1
 
 
-def test_no_more_than_so_many_clients_are_remembered() -> None:
+def test_the_number_of_remembered_clients_is_limited() -> None:
     failures = Failures()
     for number in range(3 * MAX_CLIENTS):
         failures.add(str(number))
@@ -67,13 +67,13 @@ def test_no_more_than_so_many_clients_are_remembered() -> None:
         ("x" * 1000, "x" * 64),
     ],
 )
-def test_a_client_is_its_address_or_network(host: str, client: str) -> None:
+def test_a_client_is_identified_by_its_address_or_network(host: str, client: str) -> None:
     assert client_of(host) == client
 
 
 @pytest.mark.slow
 @pytest.mark.real
-def test_wrong_tokens_are_logged_without_being_told_and_slowed(embedded_url: str, tmp_path: Path) -> None:
+def test_wrong_tokens_are_logged_without_the_token_and_delayed(embedded_url: str, tmp_path: Path) -> None:
     wrong = [f"sbmcp_{token_hex(16)}" for _ in range(6)]
     with serving(embedded_url, tmp_path / "tokens.yaml", "--tools", "observations") as served:
         right = served.token()
@@ -86,17 +86,17 @@ def test_wrong_tokens_are_logged_without_being_told_and_slowed(embedded_url: str
         assert took[-1] >= delay(len(wrong))
         assert refusal(served.url, right)[0] != 401
         served.process.terminate()
-        said = served.process.stderr.read()
-    refused = [line for line in said.splitlines() if "token refused" in line]
+        log = served.process.stderr.read()
+    refused = [line for line in log.splitlines() if "token refused" in line]
     assert len(refused) == len(wrong)
     assert all('"client": "127.0.0.1"' in line for line in refused)
-    assert not any(token in said or token.removeprefix("sbmcp_") in said for token in (*wrong, right))
+    assert not any(token in log or token.removeprefix("sbmcp_") in log for token in (*wrong, right))
 
 
 @pytest.mark.slow
 @pytest.mark.real
 @pytest.mark.alone
-def test_a_right_token_is_answered_at_once_while_wrong_ones_wait(embedded_url: str, tmp_path: Path) -> None:
+def test_a_valid_token_is_not_delayed_while_wrong_ones_wait(embedded_url: str, tmp_path: Path) -> None:
     with serving(embedded_url, tmp_path / "tokens.yaml", "--tools", "observations") as served:
         right = served.token()
         assert refusal(served.url, right)[0] != 401
@@ -110,13 +110,13 @@ def test_a_right_token_is_answered_at_once_while_wrong_ones_wait(embedded_url: s
 
 
 class Verifier:
-    """Knows one token, and what it was asked."""
+    """A verifier of one token, which records the tokens that it checks."""
 
     def __init__(self) -> None:
         self.checked: list[str] = []
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """Note a token; only one is right."""
+        """Record a token; only "right" is valid."""
         self.checked.append(token)
         return AccessToken(token=token, client_id="one", scopes=[]) if token == "right" else None
 
@@ -127,7 +127,7 @@ def request(token: str, host: str) -> HTTPConnection:
 
 
 @pytest.mark.slow
-async def test_beyond_those_that_wait_a_client_has_no_token_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tokens_beyond_the_waiting_ones_are_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scratchbus.daemon.wrong_tokens.MAX_DELAYED", 3)
     verifier = Verifier()
     backend = SlowingBackend(verifier)
@@ -143,7 +143,7 @@ async def test_beyond_those_that_wait_a_client_has_no_token_checked(monkeypatch:
             with pytest.raises(Unchecked, match="try again in 3 s"):
                 await backend.authenticate(request(f"another {number}", "192.0.2.9"))
         assert len(verifier.checked) == asked
-        assert await backend.authenticate(request("right", "192.0.2.9"))  # it was right before
+        assert await backend.authenticate(request("right", "192.0.2.9"))  # known to be valid
         assert await backend.authenticate(request("right", "192.0.2.2"))
         with pytest.raises(Unchecked):
             await backend.authenticate(request("wrong", "192.0.2.2"))
@@ -159,7 +159,7 @@ async def test_beyond_those_that_wait_a_client_has_no_token_checked(monkeypatch:
 @pytest.mark.slow
 @pytest.mark.real
 @pytest.mark.alone
-async def test_wrong_tokens_beyond_those_that_wait_are_refused_at_once(embedded_url: str, tmp_path: Path) -> None:
+async def test_wrong_tokens_beyond_the_waiting_ones_are_429_at_once(embedded_url: str, tmp_path: Path) -> None:
     with serving(embedded_url, tmp_path / "tokens.yaml", "--tools", "observations") as served:
         right, parts = served.token(), urlsplit(served.url)
         assert (await asyncio.to_thread(refusal, served.url, right))[0] != 401
@@ -180,6 +180,6 @@ async def test_wrong_tokens_beyond_those_that_wait_are_refused_at_once(embedded_
         assert (await asyncio.to_thread(refusal, served.url, right))[0] not in (401, 429)
         answers = Counter(await asyncio.gather(*wrong))
         served.process.terminate()
-        said = served.process.stderr.read()
+        log = served.process.stderr.read()
     assert answers.keys() == {401, 429}
-    assert "token refused unchecked" in said
+    assert "token refused unchecked" in log
