@@ -92,7 +92,7 @@ def test_observations_from_another_bus_keep_their_fields(cli, file):
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ('{"specversion": "0.3", "id": "1", "source": "a", "type": "b"}', "CloudEvent 1: specversion is '0.3'"),
         ('[{"specversion": "1.0", "source": "a", "type": "b"}]', "CloudEvent 1: id is missing"),
@@ -102,12 +102,12 @@ def test_observations_from_another_bus_keep_their_fields(cli, file):
         (b"\xff", "not UTF-8"),
     ],
 )
-def test_an_invalid_cloud_event_is_refused_and_nothing_written(cli, file, text, says):
+def test_an_invalid_cloud_event_is_refused_and_nothing_written(cli, file, text, message):
     good = cloud_event("good").encode() + b"\n" if isinstance(text, str) and text.startswith('{"spec') else b""
     file.write_bytes(good + (text if isinstance(text, bytes) else text.encode()))
     done = cli("import", str(file), "--format", "cloudevents")
     assert done.code == INVALID_INPUT
-    assert says.replace("CloudEvent 1", "CloudEvent 2" if good else "CloudEvent 1") in done.err
+    assert message.replace("CloudEvent 1", "CloudEvent 2" if good else "CloudEvent 1") in done.err
     assert cli("list").out == ""
 
 

@@ -248,8 +248,8 @@ def test_a_hint_repeats_the_page_and_settings(cli: Cli, tmp_path: Path):
     cli("resolve", id)
     settings = tmp_path / "the settings.yaml"
     settings.write_text("source: ada\n")
-    said = cli("active", "--config", str(settings)).err
-    program, *arguments = shlex.split(said.split("`")[1])
+    err = cli("active", "--config", str(settings)).err
+    program, *arguments = shlex.split(err.split("`")[1])
     assert (program, "--config" in arguments) == ("scratchbus", True)
     assert id in cli.anywhere(*arguments).out
 
@@ -267,9 +267,9 @@ def test_claim_next_filters_by_type_and_tag(cli: Cli):
     assert (nothing.code, "is free; see" in nothing.err) == (3, True)
     taken = cli.json("claim-next", "--by", "executor-1", "--type", "observation", "--tag", "urgent").document
     assert (taken["id"], taken["claim"]["by"], taken["attempts"]) == (wanted, "executor-1", 1)
-    said = cli("claim-next", "--by", "executor-2", "--ttl", "5m").out
-    assert said.split()[1:3] == ["1", "executor-2"]
-    assert "small" in said
+    out = cli("claim-next", "--by", "executor-2", "--ttl", "5m").out
+    assert out.split()[1:3] == ["1", "executor-2"]
+    assert "small" in out
     assert cli("claim-next").code == 2
 
 
@@ -426,7 +426,7 @@ def test_types_show_prints_the_pushed_file(cli: Cli, tmp_path: Path):
     assert cli.json(*own, "types", "show").document["text"] == text
 
 
-def test_status_says_where_the_engine_is(cli: Cli, home: Path):
+def test_status_shows_where_the_engine_is(cli: Cli, home: Path):
     for _ in range(9):  # status names only the busiest pages
         cli.add()
     status = cli.json("status").document
@@ -436,7 +436,7 @@ def test_status_says_where_the_engine_is(cli: Cli, home: Path):
     assert cli.page in [each["page"] for each in status["pages"]]
 
 
-def test_stop_ends_the_engine_and_another_command_starts_it_again(cli: Cli, tmp_path: Path):
+def test_stop_ends_the_engine_until_the_next_command(cli: Cli, tmp_path: Path):
     url = ("--url", f"embedded:{tmp_path / 'own'}")
     try:
         assert cli.json(*url, "stop").document["stopped"] is False

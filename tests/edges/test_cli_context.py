@@ -16,10 +16,10 @@ pytestmark = pytest.mark.real
 def test_a_context_is_printed_as_text(cli: Cli, bus: Bus):
     cli.add("The build is red")
     bus.notepad("s1").write("## Plan")
-    said = cli("context", "--session", "s1")
-    assert said.code == OK
-    assert said.out.startswith(f"## Session Notepad\n## Plan\n\n## Scratch Page: {cli.page}\n")
-    assert said.out.endswith("> The build is red\n")
+    shown = cli("context", "--session", "s1")
+    assert shown.code == OK
+    assert shown.out.startswith(f"## Session Notepad\n## Plan\n\n## Scratch Page: {cli.page}\n")
+    assert shown.out.endswith("> The build is red\n")
 
 
 def test_context_takes_its_session_from_the_environment(cli: Cli, monkeypatch: pytest.MonkeyPatch):
@@ -45,9 +45,9 @@ def test_the_context_of_an_agent_includes_its_scratchpad(cli: Cli, home: Path):
 def test_surface_finds_observations_relevant_to_a_question(cli: Cli, bus: Bus):
     cli.add("Three payments were declined")
     cli.add("The disk is full")
-    said = cli("context", "surface", "declined payment")
-    assert "Three payments" in said.out
-    assert "The disk" not in said.out
+    shown = cli("context", "surface", "declined payment")
+    assert "Three payments" in shown.out
+    assert "The disk" not in shown.out
     assert cli("context", "surface", "zebra").err == "Nothing matches\n"
 
 
@@ -76,6 +76,6 @@ def test_exposure_lists_sessions_and_their_actions(cli: Cli, bus: Bus):
     ],
 )
 def test_an_invalid_context_command_gets_a_one_line_error(cli: Cli, arguments: list[str], code: int):
-    said = cli(*arguments)
-    assert said.code == code
-    assert said.err.count("\n") == 1
+    done = cli(*arguments)
+    assert done.code == code
+    assert done.err.count("\n") == 1

@@ -38,8 +38,8 @@ def test_facts_are_asserted_queried_and_retracted(cli: Cli, scope: tuple[str, st
 
 def test_facts_are_ingested_and_connected(cli: Cli, scope: tuple[str, str]):
     text = "Ann -> works on -> Heron\nHeron -> uses -> Docker\nstatus: green\n"
-    told = cli.process("facts", "ingest", *scope, "-", "--subject", "Heron", "--json", given=text)
-    assert len(told.documents) == 3
+    ingested = cli.process("facts", "ingest", *scope, "-", "--subject", "Heron", "--json", given=text)
+    assert len(ingested.documents) == 3
     assert cli("facts", "path", *scope, "ann", "docker").out.count("->") == 4
     near = cli.json("facts", "neighbours", *scope, "Ann", "--depth", "2").documents
     assert {each["entity"]: each["distance"] for each in near} == {"Heron": 1, "green": 2, "Docker": 2}

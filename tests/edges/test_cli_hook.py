@@ -28,19 +28,19 @@ class Hooks:
         self.bus = Bus.connect(url, source="claude")
 
     def raw(self, name: str, given: bytes, *options: str) -> str:
-        """Run a hook, which must exit with 0; return its output, and keep its standard error as `said`."""
+        """Run a hook, which must exit with 0; return its output, and keep its standard error as `err`."""
         self._patch.setattr("sys.stdin", TextIOWrapper(BytesIO(given)))
         self._capture.readouterr()
         code = main(["hook", name, "--url", self.url, "--session", "s1", "--agent", "claude", *options])
-        out, self.said = self._capture.readouterr()
+        out, self.err = self._capture.readouterr()
         assert code == 0
-        assert "internal error" not in self.said
+        assert "internal error" not in self.err
         return out
 
     def __call__(self, name: str, *options: str, **asked: Any) -> Any:
         """Run a hook that prints JSON or nothing, and no error."""
         out = self.raw(name, json.dumps({"session_id": "c1", **asked}).encode(), *options)
-        assert not self.said
+        assert not self.err
         return json.loads(out) if out else None
 
 
@@ -57,10 +57,10 @@ def test_a_session_starts_with_its_context(hooks: Hooks, source: str):
     hooks.bus.notepad("s1").write("# Plan\n- [ ] survey the sheets\n")
     id = hooks.bus.page().add("risk_alert", "Fraud ring").id
     answer = hooks("session-start", source=source, hook_event_name="SessionStart")
-    said = answer["hookSpecificOutput"]
-    assert said["hookEventName"] == "SessionStart"
-    assert "survey the sheets" in said["additionalContext"]
-    assert "Fraud ring" in said["additionalContext"]
+    output = answer["hookSpecificOutput"]
+    assert output["hookEventName"] == "SessionStart"
+    assert "survey the sheets" in output["additionalContext"]
+    assert "Fraud ring" in output["additionalContext"]
     assert [seen.session for seen in hooks.bus.page().exposure(id).seen] == ["s1"]
 
 
@@ -78,11 +78,11 @@ def test_hooks_provide_the_preferences_and_facts_of_their_scopes(hooks: Hooks):
     assert "always" not in str(hooks("session-start"))
 
 
-def test_the_source_of_the_environment_does_not_replace_the_agent(hooks: Hooks, monkeypatch: pytest.MonkeyPatch):
+def test_a_source_in_the_environment_does_not_replace_the_agent(hooks: Hooks, monkeypatch: pytest.MonkeyPatch):
     hooks.bus.scratchpad("claude").write("The bank answers on Mondays.")
     monkeypatch.setenv("SCRATCHBUS_SOURCE", "ann")
     assert "on Mondays" in hooks("session-start")["hookSpecificOutput"]["additionalContext"]
-    assert "403" in hooks.raw("stop", b'{"session_id": "c1"}', "--source", "eve") + hooks.said
+    assert "403" in hooks.raw("stop", b'{"session_id": "c1"}', "--source", "eve") + hooks.err
     assert hooks("stop")["decision"] == "block"
 
 
@@ -105,13 +105,13 @@ def test_user_prompt_adds_relevant_memories(hooks: Hooks):
     assert hooks("user-prompt", prompt="xylophone") is None
 
 
-def test_pre_compact_shows_what_the_summary_can_leave_out(hooks: Hooks):
+def test_pre_compact_shows_the_memories_outside_the_summary(hooks: Hooks):
     hooks.bus.notepad("s1").write("Totals are in row 40")
     text = hooks.raw("pre-compact", json.dumps({"session_id": "c1", "trigger": "auto"}).encode())
     assert text.startswith("The notepad below")
     assert "Do not repeat them in the summary" in text
     assert "Totals are in row 40" in text
-    assert not hooks.said
+    assert not hooks.err
 
 
 def test_stop_asks_once_per_session(hooks: Hooks):
@@ -147,7 +147,7 @@ def test_stop_asks_nothing_if_its_mark_cannot_be_stored(hooks: Hooks, tmp_path: 
     (tmp_path / "file").touch()
     monkeypatch.setenv("SCRATCHBUS_HOME", str(tmp_path / "file"))
     assert hooks.raw("stop", b'{"session_id": "c1"}') == ""
-    assert "the agent goes on without it" in hooks.said
+    assert "the agent goes on without it" in hooks.err
 
 
 def test_marks_expire_after_a_month(tmp_path: Path):
@@ -194,7 +194,7 @@ def test_invalid_input_stops_no_agent(hooks: Hooks, name: str, given: bytes):
         is_object = isinstance(json.loads(given), dict)
     except (ValueError, RecursionError):
         is_object = False
-    assert is_object or (not out and "standard input is" in hooks.said)
+    assert is_object or (not out and "standard input is" in hooks.err)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -203,7 +203,7 @@ def test_an_unreachable_engine_stops_no_agent(hooks: Hooks, name: str):
         port = server.getsockname()[1]
     out = hooks.raw(name, b'{"session_id": "c1", "prompt": "x"}', "--url", f"redis://127.0.0.1:{port}")
     assert not out
-    assert "the agent goes on without it" in hooks.said
+    assert "the agent goes on without it" in hooks.err
 
 
 @pytest.mark.alone
@@ -214,21 +214,21 @@ def test_a_hook_gives_up_on_a_silent_engine(hooks: Hooks, monkeypatch: pytest.Mo
         begun = time.monotonic()
         assert hooks.raw("session-start", b'{"session_id": "c1"}', "--url", url) == ""
     assert time.monotonic() - begun < 4  # settings wait 5 s for one reply
-    assert "took longer than" in hooks.said
+    assert "took longer than" in hooks.err
 
 
 @pytest.mark.parametrize("options", [["--nonsense"], ["--budget", "x"], ["more", "words"], ["--config", "/nowhere"]])
 def test_an_invalid_option_stops_no_agent(hooks: Hooks, options: list[str]):
     assert hooks.raw("stop", b'{"session_id": "c1"}', *options) == ""
-    assert "the agent goes on without it" in hooks.said
+    assert "the agent goes on without it" in hooks.err
 
 
 @pytest.mark.parametrize("words", [["nonsense"], ["--nonsense"], []])
 def test_an_unknown_hook_stops_no_agent(words: list[str], capsys: pytest.CaptureFixture[str]):
     assert main(["hook", *words]) == 0
-    out, said = capsys.readouterr()
+    out, err = capsys.readouterr()
     assert not out
-    assert said
+    assert err
 
 
 def test_a_hook_imports_no_heavy_modules():

@@ -32,9 +32,9 @@ def test_rebuild_keeps_the_page(cli: Cli, bus: Bus):
 
 def test_a_sound_bus_is_reported_as_sound(cli: Cli, bus: Bus):
     cli.add("one")
-    said = cli("verify")
-    assert (said.code, said.out) == (OK, "")
-    assert said.err.startswith("Everything is consistent: ")
+    done = cli("verify")
+    assert (done.code, done.out) == (OK, "")
+    assert done.err.startswith("Everything is consistent: ")
     checked = cli.json("verify").document
     assert checked.keys() == {"kind", "events", "documents", "pages"}
     assert (checked["kind"], checked["events"] >= 1, checked["documents"] >= 1) == ("sound", True, True)
@@ -47,9 +47,9 @@ def test_verify_lists_findings_and_exits_with_1(cli: Cli, bus: Bus):
     key = PageKeys(keys, cli.page, bus.converse(read_checkpoint(keys)).build).docs
     kept = send(bus, "HGET", key, id)
     send(bus, "HDEL", key, id)
-    said = cli("verify")
-    assert (said.code, said.out) == (INTERNAL, f"document {key} {id} is missing\n")
-    assert said.err.startswith("1 finding in ")
+    done = cli("verify")
+    assert (done.code, done.out) == (INTERNAL, f"document {key} {id} is missing\n")
+    assert done.err.startswith("1 finding in ")
     (found,) = cli("verify", "--json").documents
     assert found == {"kind": "document", "where": f"{key} {id}", "what": "is missing"}
     send(bus, "HSET", key, id, kept)
@@ -115,8 +115,8 @@ def test_erase_leaves_a_tombstone_in_the_history(cli: Cli):
     cli("resolve", id)
     assert cli("erase", id).code == USAGE  # without a reason
     asked = ("--reason", "asked for", "--source", "test", "--yes")
-    said = cli("erase", id, *asked)
-    assert (said.code, said.out) == (OK, f"erased {id} 2 events\n")
+    done = cli("erase", id, *asked)
+    assert (done.code, done.out) == (OK, f"erased {id} 2 events\n")
     (tombstone,) = cli.json("history", id).documents
     assert (tombstone["kind"], tombstone["reason"], len(tombstone["positions"])) == ("erased", "asked for", 2)
     assert cli.json("erase", id, *asked).document == tombstone

@@ -73,8 +73,8 @@ _SILENT = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
 def test_the_generated_help_is_that_of_the_commands(capsys, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", columns)
     assert main(["--help"]) == run_command(["--help"]) == 0
-    said = capsys.readouterr().out
-    assert said == 2 * said[: len(said) // 2]
+    printed = capsys.readouterr().out
+    assert printed == 2 * printed[: len(printed) // 2]
 
 
 def test_help_imports_no_heavy_modules():

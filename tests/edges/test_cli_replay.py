@@ -103,7 +103,7 @@ def test_differences_are_coloured_on_a_terminal(cli: Cli):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["replay", "--until", "soon"], INVALID_INPUT, "'soon' is neither a position nor a time since 1970; write"),
         (["replay", "--until", "2199-01-01T00:00:00Z"], INVALID_INPUT, "is in the future; the engine has"),
@@ -113,9 +113,9 @@ def test_differences_are_coloured_on_a_terminal(cli: Cli):
         (["replay", "--without-source", "no source!"], INVALID_INPUT, "without_sources"),
     ],
 )  # fmt: skip
-def test_an_invalid_moment_is_explained(cli: Cli, arguments: list[str], code: int, said: str):
+def test_an_invalid_moment_is_explained(cli: Cli, arguments: list[str], code: int, message: str):
     cli.add("first")
     done = cli(*arguments)
     assert (done.code, done.out) == (code, "")
-    assert said in done.err
+    assert message in done.err
     assert done.err.count("\n") == 1

@@ -62,7 +62,7 @@ def test_hooks_and_server_get_the_same_scopes(project: Path):
         (["--page", "a b"], "page: 'a b'"),
     ],
 )
-def test_setup_refuses_what_the_server_would_refuse(
+def test_setup_refuses_options_that_the_server_refuses(
     project: Path, capsys: pytest.CaptureFixture[str], options: list[str], why: str
 ):
     assert main(["setup", "claude", "--directory", str(project), "--yes", *options]) != 0
@@ -100,14 +100,14 @@ def test_setup_keeps_existing_entries_and_can_be_repeated(project: Path):
 def test_setup_configures_every_hook(project: Path):
     run_setup(project, "claude")
     hooks = json.loads((project / ".claude/settings.json").read_text())["hooks"]
-    said = {event: each[0]["hooks"][0]["command"].split()[1:3] for event, each in hooks.items()}
-    assert said == {
+    written = {event: each[0]["hooks"][0]["command"].split()[1:3] for event, each in hooks.items()}
+    assert written == {
         "SessionStart": ["hook", "session-start"],
         "UserPromptSubmit": ["hook", "user-prompt"],
         "PreCompact": ["hook", "pre-compact"],
         "Stop": ["hook", "stop"],
     }
-    assert {name for _, name in said.values()} == set(hook.commands)
+    assert {name for _, name in written.values()} == set(hook.commands)
 
 
 def test_setup_shows_the_configuration_and_asks(
@@ -125,10 +125,10 @@ def test_setup_writes_nothing_without_confirmation(
 ):
     monkeypatch.setattr("sys.stdin", StringIO(answer))
     assert main(["setup", "cursor", "--directory", str(project)]) == (0 if answer else USAGE)
-    said = capsys.readouterr().err
-    assert "internal error" not in said
-    assert ("Nothing was written" in said) == bool(answer)
-    assert ("no terminal to ask on; add --yes" in said) == (not answer)
+    err = capsys.readouterr().err
+    assert "internal error" not in err
+    assert ("Nothing was written" in err) == bool(answer)
+    assert ("no terminal to ask on; add --yes" in err) == (not answer)
     assert not (project / ".cursor").exists()
 
 

@@ -92,8 +92,8 @@ def test_systemd_accepts_the_units(machine: Machine):
             [analyze, "--user", "--man=no", "verify", path],
             env={**os.environ, "XDG_RUNTIME_DIR": str(machine.units)}, capture_output=True, text=True, check=False,
         )  # fmt: skip
-        said = [line for line in done.stderr.splitlines() if path.name in line or "scratchbus" in line]
-        assert (done.returncode, said) == (0, []), done.stderr
+        complaints = [line for line in done.stderr.splitlines() if path.name in line or "scratchbus" in line]
+        assert (done.returncode, complaints) == (0, []), done.stderr
 
 
 @pytest.mark.slow
@@ -107,15 +107,15 @@ def test_the_units_run_the_engine_and_its_daemons(machine: Machine):
     assert int(Path(" ".join(pid_file)).read_text()) == running.pid
     for name in ("projector", "expirer"):
         (command,) = machine.lines(name, "ExecStart")
-        said = machine.home.parent / f"{name}.err"
+        log = machine.home.parent / f"{name}.err"
         with (
-            said.open("wb") as err,
+            log.open("wb") as err,
             subprocess.Popen(command, env=machine.environment(name), stderr=err, cwd=machine.home.parent) as daemon,
         ):
             try:
-                eventually(partial(_has_started, said), f"the {name} runs")
+                eventually(partial(_has_started, log), f"the {name} runs")
                 daemon.send_signal(signal.SIGTERM)
-                assert daemon.wait(PATIENCE) == 0, said.read_text()
+                assert daemon.wait(PATIENCE) == 0, log.read_text()
             finally:
                 daemon.kill()
     machine.run("engine", "ExecStop")
@@ -147,7 +147,7 @@ def test_an_archive_url_adds_an_archiver_unit(machine: Machine, monkeypatch: pyt
         assert environment["SCRATCHBUS_HOME"] == str(machine.home)
 
 
-def test_uninstall_removes_only_what_install_wrote(machine: Machine):
+def test_uninstall_removes_only_installed_units(machine: Machine):
     assert main(["systemd", "install", "--user", "--yes"]) == 0
     mine = machine.units / "scratchbus-mine.service"
     mine.write_text("[Service]\nExecStart=/bin/true\n")

@@ -39,8 +39,8 @@ def test_an_id_is_shortened_to_its_end():
 
 @pytest.mark.parametrize("char", ["\x1b", "\x07", "\x9b", "\u202e", "\x00"])
 def test_control_characters_are_replaced(char: str):
-    for said in (one_line(f"a{char}[31mb"), paragraphs(f"a{char}[31mb"), compact({"a": char})):
-        assert char not in said
+    for shown in (one_line(f"a{char}[31mb"), paragraphs(f"a{char}[31mb"), compact({"a": char})):
+        assert char not in shown
 
 
 def test_one_line_and_paragraphs_normalize_white_space():

@@ -72,7 +72,7 @@ def test_todo_write_reads_standard_input(cli: Cli, mine: str):
 
 
 @pytest.mark.parametrize(
-    ("todos", "says"),
+    ("todos", "message"),
     [
         ("[", "todos: '[' is not JSON"),
         ("{}", "todos: {} is not a list of items"),
@@ -80,10 +80,10 @@ def test_todo_write_reads_standard_input(cli: Cli, mine: str):
         ('[{"id": "1"}]', "is new and has no content"),
     ],
 )
-def test_an_invalid_todo_list_is_refused(cli: Cli, mine: str, todos: str, says: str):
+def test_an_invalid_todo_list_is_refused(cli: Cli, mine: str, todos: str, message: str):
     refused = cli("todo", "write", "--session", mine, todos)
     assert (refused.code, refused.out) == (5, "")
-    assert says in refused.err
+    assert message in refused.err
 
 
 def test_todo_needs_a_valid_session(cli: Cli):

@@ -112,8 +112,8 @@ def test_every_output_method_prints_harmless_text(capsys: pytest.CaptureFixture[
         out.row(columns, row[1])
         out.block({}, row, HOSTILE, [("name", row[0])])
         out.document({HOSTILE: HOSTILE})
-    said = capsys.readouterr()
-    assert_harmless(said.out + said.err)
+    printed = capsys.readouterr()
+    assert_harmless(printed.out + printed.err)
 
 
 @pytest.mark.parametrize("width", ["40", "60"])
@@ -186,13 +186,13 @@ structlog.get_logger().info("seen", reason={hostile!r}, name="plain{hostile!r}")
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_logs_do_not_control_the_terminal(is_terminal: bool) -> None:
     code = _LOGS.format(is_terminal=is_terminal, hostile=HOSTILE)
-    said = subprocess.run(launcher.command("-c", code), capture_output=True, check=True).stderr.decode()
-    assert "seen" in said
+    logged = subprocess.run(launcher.command("-c", code), capture_output=True, check=True).stderr.decode()
+    assert "seen" in logged
     for char in FORBIDDEN:
         if not (is_terminal and char == "\x1b"):  # its own colours
-            assert char not in said
-    assert "\x1b]0" not in said
-    assert "\x1b[2J" not in said
+            assert char not in logged
+    assert "\x1b]0" not in logged
+    assert "\x1b[2J" not in logged
 
 
 def test_daemon_errors_do_not_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -321,7 +321,7 @@ class Transport(BaseTransport):
 class TestSizes:
     BODY = 100 * 2**20
 
-    def test_a_body_that_declares_to_be_too_large_is_refused_unread(self, served, page):
+    def test_a_declared_body_beyond_the_limit_is_refused_unread(self, served, page):
         path = f"/api/v1/pages/{page}/observations"
         asked = head(served.url, f"POST {path} HTTP/1.1", f"Content-Length: {self.BODY}")
         answer = send(served.url, [asked])

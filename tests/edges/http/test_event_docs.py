@@ -42,8 +42,8 @@ def test_the_documented_receiver_refuses_repeats_and_forgeries():
     now = int(time.time())
 
     def headers(id, timestamp, content):
-        said = {"webhook-id": id, "webhook-timestamp": str(timestamp)}
-        return said | {"webhook-signature": signature(webhook, id, timestamp, content)}
+        unsigned = {"webhook-id": id, "webhook-timestamp": str(timestamp)}
+        return unsigned | {"webhook-signature": signature(webhook, id, timestamp, content)}
 
     good = headers("e1", now, b"{}")
     assert is_new(webhook.secret, good, b"{}")

@@ -133,7 +133,7 @@ def page() -> str:
     return f"proxied-{new_id()}"
 
 
-def test_one_server_reads_and_changes_what_the_other_wrote(proxied: Proxied, page):
+def test_one_server_reads_and_changes_writes_of_the_other(proxied: Proxied, page):
     served, client = set(), proxied.client
     for number in range(6):
         added = client.post(f"/pages/{page}/observations", {**NEW, "content": f"{number}"})

@@ -57,12 +57,12 @@ SCHEMA: Final = {
 }
 
 
-def text(said: str) -> dict[str, Any]:
-    return {"type": "text", "text": said}
+def text(content: str) -> dict[str, Any]:
+    return {"type": "text", "text": content}
 
 
-def embedded(uri: str, kind: str, said: str) -> dict[str, Any]:
-    return {"type": "resource", "resource": {"uri": uri, "mimeType": kind, "text": said}}
+def embedded(uri: str, kind: str, content: str) -> dict[str, Any]:
+    return {"type": "resource", "resource": {"uri": uri, "mimeType": kind, "text": content}}
 
 
 CONTENTS: Final[Mapping[str, list[dict[str, Any]]]] = {
@@ -123,7 +123,7 @@ FORMS: Final = {
 async def fixture_tool(context: Any, params: CallToolRequestParams) -> CallToolResult:
     """Answer a tool of the suite."""
     name, given, session = params.name, params.arguments or {}, context.session
-    said = "done"
+    answer_text = "done"
     if name in CONTENTS:
         return CallToolResult.model_validate({"content": CONTENTS[name]})
     if name == "test_error_handling":
@@ -141,13 +141,13 @@ async def fixture_tool(context: Any, params: CallToolRequestParams) -> CallToolR
     if name == "test_sampling":
         asked = SamplingMessage(role="user", content=TextContent(type="text", text=given["prompt"]))
         reply = await session.create_message([asked], max_tokens=100, related_request_id=context.request_id)
-        said = f"LLM response: {reply.content.text}"
+        answer_text = f"LLM response: {reply.content.text}"
     if name in FORMS:
         form = {"type": "object", "properties": FORMS[name], "required": []}
         answer = await session.elicit_form(given.get("message", "Please fill this in"), form, context.request_id)
         verb = "User response" if name == "test_elicitation" else "Elicitation completed"
-        said = f"{verb}: action={answer.action}, content={json.dumps(answer.content)}"
-    return CallToolResult.model_validate({"content": [text(said)]})
+        answer_text = f"{verb}: action={answer.action}, content={json.dumps(answer.content)}"
+    return CallToolResult.model_validate({"content": [text(answer_text)]})
 
 
 async def fixture_resource(_: Any, params: ReadResourceRequestParams) -> ReadResourceResult:
@@ -164,7 +164,7 @@ async def fixture_resource(_: Any, params: ReadResourceRequestParams) -> ReadRes
 async def fixture_prompt(_: Any, params: GetPromptRequestParams) -> GetPromptResult:
     """Get a prompt of the suite."""
     given = params.arguments or {}
-    said: dict[str, list[dict[str, Any]]] = {
+    contents: dict[str, list[dict[str, Any]]] = {
         "test_simple_prompt": [text("This is a simple prompt for testing.")],
         "test_prompt_with_arguments": [
             text(f"Prompt with arguments: arg1='{given.get('arg1')}', arg2='{given.get('arg2')}'")
@@ -176,7 +176,7 @@ async def fixture_prompt(_: Any, params: GetPromptRequestParams) -> GetPromptRes
         "test_prompt_with_image": [IMAGE, text("Please analyze the image above.")],
     }
     return GetPromptResult.model_validate(
-        {"messages": [{"role": "user", "content": each} for each in said[params.name]]}
+        {"messages": [{"role": "user", "content": each} for each in contents[params.name]]}
     )
 
 

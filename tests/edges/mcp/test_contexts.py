@@ -19,11 +19,11 @@ def test_the_guidance_names_only_existing_tools():
 
 async def test_the_instructions_are_short_and_begin_with_the_context(connect: Connect):
     async with connect("analyst", session="s1") as agent, connect("other", session="s2", tools=["basic"]) as basic:
-        for said in (agent.client.instructions or "", basic.client.instructions or ""):
-            first, second, *_ = said.splitlines()
+        for text in (agent.client.instructions or "", basic.client.instructions or ""):
+            first, second, *_ = text.splitlines()
             assert first.startswith("You are ")
             assert second.startswith("Call get_context first")
-            assert len(said) <= MAX_CHARACTERS <= 2_000
+            assert len(text) <= MAX_CHARACTERS <= 2_000
         instructions = basic.client.instructions or ""
         for word in ("Page", "Notes", "Notepad", "Todo list", "Scratchpad"):
             assert f"- {word}: " in instructions
@@ -32,9 +32,9 @@ async def test_the_instructions_are_short_and_begin_with_the_context(connect: Co
 
 async def test_the_instructions_cover_only_the_tools_in_use(connect: Connect):
     async with connect("analyst", session="s1", tools=["notepad", "todo"]) as agent:
-        said = (agent.client.instructions or "").splitlines()
-    assert said[0] == "You are analyst on scratchbus, page main, session s1: a shared working memory."
-    assert [line.partition(":")[0] for line in said[1:]] == ["- Notepad", "- Todo list"]
+        lines = (agent.client.instructions or "").splitlines()
+    assert lines[0] == "You are analyst on scratchbus, page main, session s1: a shared working memory."
+    assert [line.partition(":")[0] for line in lines[1:]] == ["- Notepad", "- Todo list"]
 
 
 async def test_a_client_gets_twelve_tools_unless_it_asks_for_more(connect: Connect):

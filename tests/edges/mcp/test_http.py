@@ -269,7 +269,7 @@ anyio.run(serve_http, starting(), listener, lambda: None)
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "said"),
+    ("options", "code", "message"),
     [
         (("--http", "8000"), 2, "--tokens"),
         (("--http", "8000", "--tokens", "{none}"), 5, "scratchbus mcp token add"),
@@ -281,7 +281,7 @@ anyio.run(serve_http, starting(), listener, lambda: None)
     ],
 )
 def test_a_server_that_cannot_start_gives_a_one_line_error(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], code: int, said: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], code: int, message: str
 ):
     good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
     Tokens(good).add("a", Identity.of("a"))
@@ -290,7 +290,7 @@ def test_a_server_that_cannot_start_gives_a_one_line_error(
         values = {"none": tmp_path / "none.yaml", "good": good, "bad": bad, "taken": listener.getsockname()[1]}
         assert main(["mcp", *(option.format(**values) for option in options)]) == code
     (line,) = capsys.readouterr().err.splitlines()
-    assert said in line
+    assert message in line
 
 
 async def test_tokens_of_one_agent_do_not_share_claims(served: Served):

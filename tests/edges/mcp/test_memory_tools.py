@@ -52,13 +52,13 @@ TEXTS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("tool", TEXTS)
 async def test_an_existing_text_is_not_overwritten_unread(connect: Connect, tool: str):
-    what, reads, first, other = TEXTS[tool]
+    label, reads, first, other = TEXTS[tool]
     async with connect(session="s1") as agent:
         assert (await agent.do(reads))["revision"] == 0
         written = await agent.do(tool, **first)
-        said = await agent.fail(tool, **other)
-        assert said.startswith(f"the {what} is not empty, so nothing was written; read it with {reads}")
-        assert "overwrite=true" in said
+        error = await agent.fail(tool, **other)
+        assert error.startswith(f"the {label} is not empty, so nothing was written; read it with {reads}")
+        assert "overwrite=true" in error
         assert (await agent.do(reads))["revision"] == written["revision"] == 1
         assert (await agent.do(tool, **other, revision=1))["revision"] == 2
         assert "has changed since revision 1" in await agent.fail(tool, **first, revision=1)
@@ -161,7 +161,7 @@ async def test_a_task_is_ended_once_and_by_its_own_session(connect: Connect):
 
 
 @pytest.mark.parametrize("tool", ["add_note", "read_notepad", "todo", "spawn_session"])
-async def test_a_connection_without_a_session_has_none_of_its_tools(connect: Connect, tool: str):
+async def test_a_connection_without_a_session_has_no_session_tools(connect: Connect, tool: str):
     async with connect() as agent:
         assert f"{tool}: your connection has no " in await agent.fail(tool)
 
@@ -202,9 +202,9 @@ async def test_pages_of_notes_show_every_note_once(connect: Connect, tool: str, 
 
 async def test_an_invalid_note_is_explained(connect: Connect):
     async with connect(session="s1") as agent:
-        said = await agent.fail("add_note", content="x" * 4_001)
-        assert "4000" in said.replace(",", "")
-        assert "4001" in said.replace(",", "")
+        error = await agent.fail("add_note", content="x" * 4_001)
+        assert "4000" in error.replace(",", "")
+        assert "4001" in error.replace(",", "")
         assert "10" in await agent.fail("add_note", content="x", tags=[f"t{n}" for n in range(11)])
         assert "note_1" in await agent.fail("update_note", id="note_1", content="x")
         assert (await agent.do("list_notes"))["notes"] == []
@@ -244,8 +244,8 @@ async def test_preferences_are_remembered_shown_and_forgotten(connect: Connect):
         assert (await agent.do("forget_preference", key="QUOTES in JS"))["text"] == "always double"
         assert "single" in (await agent.do("get_context"))["text"]
         assert "no preference" in await agent.fail("forget_preference", key="never there")
-        said = await agent.fail("remember_preference", key="a", text="b", scope="eve")
-        assert said == "scope: 'eve' is not one of your scopes; use one of: ada, ada/shop"
+        error = await agent.fail("remember_preference", key="a", text="b", scope="eve")
+        assert error == "scope: 'eve' is not one of your scopes; use one of: ada, ada/shop"
 
 
 async def test_the_preference_tools_must_be_requested(connect: Connect):

@@ -58,11 +58,11 @@ async def test_the_basic_tools_and_instructions_cost_few_tokens(connect: Connect
     """They have 7,797 characters."""
     async with connect("analyst", session="s1", tools=["basic"]) as agent:
         tools = (await agent.client.list_tools()).tools
-        said = agent.client.instructions or ""
+        instructions = agent.client.instructions or ""
     shown = [{"name": x.name, "description": x.description, "input_schema": x.input_schema} for x in tools]
     text = json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
-    assert len(text) + len(said) <= 7_800
-    assert estimate_tokens(said) <= 450
+    assert len(text) + len(instructions) <= 7_800
+    assert estimate_tokens(instructions) <= 450
 
 
 async def test_an_answer_with_twenty_observations_is_short(connect: Connect):
@@ -168,18 +168,18 @@ async def test_a_reminder_needs_a_time_or_an_event(connect: Connect):
 
 async def test_an_unknown_todo_status_is_refused(connect: Connect):
     async with connect(session="s1") as agent:
-        said = await agent.fail("todo", todos=[{"id": "1", "content": "x", "status": "doing"}])
-        assert said.startswith("todos[0].status: 'doing' is not a status; use one of: pending")
+        error = await agent.fail("todo", todos=[{"id": "1", "content": "x", "status": "doing"}])
+        assert error.startswith("todos[0].status: 'doing' is not a status; use one of: pending")
         assert (await agent.do("todo"))["todos"] == []
 
 
 async def test_errors_name_no_commands(connect: Connect):
     async with connect(session="s1") as agent:
-        said = await agent.fail("add_observation", type="risk_alerts", content="x")
-        assert "did you mean 'risk_alert'" in said
+        error = await agent.fail("add_observation", type="risk_alerts", content="x")
+        assert "did you mean 'risk_alert'" in error
         nowhere = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
         errors = [
-            said,
+            error,
             await agent.fail("add_observation", type="observation", content="x", evidence=[nowhere]),
             await agent.fail("get_observation", id="x"),
             await agent.fail("resolve_observation", id=nowhere),
@@ -251,9 +251,9 @@ async def test_a_spawned_session_is_entered_and_ended(connect: Connect):
 
 async def test_a_connection_cannot_end_its_own_session(connect: Connect):
     async with connect(session="s1") as agent:
-        said = await agent.fail("end_session", event_id="e-1")
-        assert "only a session that you entered with enter_session" in said
-        assert await agent.fail("end_session", event_id="e-1") == said
+        error = await agent.fail("end_session", event_id="e-1")
+        assert "only a session that you entered with enter_session" in error
+        assert await agent.fail("end_session", event_id="e-1") == error
         await agent.do("add_note", content="still there")
 
 
@@ -261,8 +261,8 @@ async def test_notices_ask_to_save_work_and_update_the_scratchpad(connect: Conne
     monkeypatch.setattr(notices, "UNSAVED_LIMIT", 1_000)
     async with connect(session="s1", tools=["basic"]) as agent:
         await agent.do("add_observation", type="observation", content="x" * 900)
-        told = [(await agent.do("list_observations")).get("notice") for _ in range(3)]
-        (notice,) = filter(None, told)  # once per occasion
+        notices_given = [(await agent.do("list_observations")).get("notice") for _ in range(3)]
+        (notice,) = filter(None, notices_given)  # once per occasion
         assert "review your session notepad" in notice
         await agent.do("update_notepad", operation="append", content="what I found")
         assert "notice" not in await agent.do("list_observations")
@@ -277,21 +277,21 @@ async def test_prompts_cover_the_stages_of_a_session(connect: Connect):
         await agent.do("write_notepad", content="the plan")
         names = [each.name for each in (await agent.client.list_prompts()).prompts]
 
-        async def said(name: str, **given: str) -> str:
+        async def prompt(name: str, **given: str) -> str:
             (message,) = (await agent.client.get_prompt(name, given)).messages
             return message.content.text
 
         assert names == ["begin_session", "start", "handover", "before_compaction", "end_of_run"]
-        assert "the plan" in await said("start", task="find the leak")
-        begun = await said("begin_session")
+        assert "the plan" in await prompt("start", task="find the leak")
+        begun = await prompt("begin_session")
         assert "the plan" in begun
         assert "where it stands" in begun
-        assert "make bob its owner" in await said("handover", to="bob")
-        assert "will be compacted after your next response" in await said("before_compaction")
-        asked = await said("end_of_run", task="find the leak", outcome="error", summary="no leak")
+        assert "make bob its owner" in await prompt("handover", to="bob")
+        assert "will be compacted after your next response" in await prompt("before_compaction")
+        asked = await prompt("end_of_run", task="find the leak", outcome="error", summary="no leak")
         assert "**Outcome**: error" in asked
         assert "Steps taken" not in asked
-        assert "**Steps taken**: 7\n" in await said("end_of_run", task="find the leak", steps="7")
+        assert "**Steps taken**: 7\n" in await prompt("end_of_run", task="find the leak", steps="7")
         with pytest.raises(MCPError, match="steps: 'x' is not a whole number"):
             await agent.client.get_prompt("end_of_run", {"task": "find the leak", "steps": "x"})
         assert '{"scratchpad": null}' in asked

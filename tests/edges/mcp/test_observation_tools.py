@@ -57,8 +57,8 @@ async def test_an_added_observation_has_the_agent_as_its_source(connect: Connect
 @pytest.mark.parametrize("name", ["source", "by", "agent", "page", "session"])
 async def test_a_forged_identity_is_refused(connect: Connect, name: str):
     async with connect() as agent:
-        said = await agent.fail("add_observation", type="observation", content="x", **{name: "boss"})
-        assert "your connection sets this" in said
+        error = await agent.fail("add_observation", type="observation", content="x", **{name: "boss"})
+        assert "your connection sets this" in error
         assert await agent.do("list_observations") == {"observations": []}
 
 
@@ -69,8 +69,8 @@ async def test_an_unknown_argument_gets_the_known_ones(connect: Connect):
 
 async def test_invalid_arguments_get_one_line_with_every_problem(connect: Connect):
     async with connect() as agent:
-        said = await agent.fail("add_observation", confidence="very")
-    assert said.startswith("type: field required; content: field required; confidence: 'very': ")
+        error = await agent.fail("add_observation", confidence="very")
+    assert error.startswith("type: field required; content: field required; confidence: 'very': ")
 
 
 async def test_a_null_argument_counts_as_missing(connect: Connect):
@@ -82,12 +82,12 @@ async def test_a_null_argument_counts_as_missing(connect: Connect):
 
 async def test_an_error_of_the_bus_is_one_line_with_advice(connect: Connect):
     async with connect() as agent:
-        said = await agent.fail("add_observation", type="risk_alerts", content="x")
-        assert "did you mean 'risk_alert'" in said
+        error = await agent.fail("add_observation", type="risk_alerts", content="x")
+        assert "did you mean 'risk_alert'" in error
         assert "ULIDs" in await agent.fail("get_observation", id="nonsense")
-        said = await agent.fail("resolve_observation", id="01M7ZNQZHB25T9J0CB63CKMM6Q")
-        assert "list" in said
-        assert "`" not in said  # a model has no command line
+        error = await agent.fail("resolve_observation", id="01M7ZNQZHB25T9J0CB63CKMM6Q")
+        assert "list" in error
+        assert "`" not in error  # a model has no command line
 
 
 async def test_an_internal_error_shows_the_client_no_details(connect: Connect, monkeypatch: pytest.MonkeyPatch):
@@ -97,9 +97,9 @@ async def test_an_internal_error_shows_the_client_no_details(connect: Connect, m
     async with connect() as agent:
         with monkeypatch.context() as patch:
             patch.setattr("scratchbus.page_async.AsyncPage.add", broken)
-            said = await agent.fail("add_observation", type="observation", content="x")
-        assert "secret" not in said
-        assert "bug in the server" in said
+            error = await agent.fail("add_observation", type="observation", content="x")
+        assert "secret" not in error
+        assert "bug in the server" in error
         await agent.do("add_observation", type="observation", content="x")
 
 
@@ -341,16 +341,16 @@ async def test_an_invalid_item_of_several_is_named(connect: Connect):
             {"type": "observation", "content": "x", "ttl": "soon"},
             {"type": "observation"},
         ):
-            said = await agent.fail("add_observations", observations=[good, bad])
-            assert re.match(r"observations[.\[]1\b|item 2 of 2: ", said), said
+            error = await agent.fail("add_observations", observations=[good, bad])
+            assert re.match(r"observations[.\[]1\b|item 2 of 2: ", error), error
 
 
 async def test_an_error_gives_a_model_no_advice_on_connections(connect: Connect):
     async with connect("analyst") as analyst, connect("reviewer") as reviewer:
         id = (await analyst.do("add_observation", type="observation", content="x"))["id"]
         await analyst.do("claim_observation", id=id)
-        said = await reviewer.fail("claim_observation", id=id)
-        assert said.endswith("Wait until then or choose another")
+        error = await reviewer.fail("claim_observation", id=id)
+        assert error.endswith("Wait until then or choose another")
 
 
 async def test_invalid_texts_are_refused_and_the_server_continues(connect: Connect):
@@ -424,9 +424,9 @@ async def test_a_fence_from_another_server_is_refused(connect: Connect, intruder
         id = (await analyst.do("add_observation", type="observation", content="x"))["id"]
         assert (await analyst.do("claim_observation", id=id))["fence"] == 1
         for tool, more in _UNDER_A_FENCE.items():
-            said = await other.fail(tool, id=id, fence=1, **more)
-            assert "is claimed by analyst until" in said
-            assert "pass" not in said
+            error = await other.fail(tool, id=id, fence=1, **more)
+            assert "is claimed by analyst until" in error
+            assert "pass" not in error
         assert "is claimed by analyst until" in await other.fail("resolve_observation", id=id)
         assert "your_fence" not in (await other.do("get_observation", id=id))["observation"]
         assert (await analyst.do("resolve_observation", id=id, fence=1))["status"] == "resolved"
@@ -439,19 +439,19 @@ async def test_an_agents_own_claim_shows_its_fence(connect: Connect):
         assert (await analyst.do("get_observation", id=id))["observation"]["your_fence"] == fence
 
 
-async def test_a_tool_takes_no_instance(connect: Connect):
+async def test_a_tool_refuses_the_argument_instance(connect: Connect):
     async with connect("analyst") as analyst:
-        said = await analyst.fail("resolve_observation", id="01HZX7", instance="other")
-    assert "your connection sets this" in said
+        error = await analyst.fail("resolve_observation", id="01HZX7", instance="other")
+    assert "your connection sets this" in error
 
 
 async def test_a_huge_number_of_times_is_refused(connect: Connect):
     huge = {"type": "observation", "content": "x", "dedupe_key": "k", "times": 6 * 10**4299}
     async with connect() as agent:
         for _ in range(2):
-            said = await agent.fail("add_observation", **huge)
-            assert "times" in said
-            assert len(said) < 1_000
+            error = await agent.fail("add_observation", **huge)
+            assert "times" in error
+            assert len(error) < 1_000
         assert await agent.do("list_observations") == {"observations": []}
         await agent.do("add_observation", **huge | {"times": 1_000_000_000})
         assert len((await agent.do("get_active_observations"))["observations"]) == 1

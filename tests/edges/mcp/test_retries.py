@@ -58,10 +58,10 @@ async def test_the_error_after_a_failed_retry_names_the_event_id(connect: Connec
     async with connect("analyst") as agent:
         assert agent.bus is not None
         with losing_replies(agent.bus, 2) as writes:
-            said = await agent.fail("add_observation", type="observation", content="once")
+            error = await agent.fail("add_observation", type="observation", content="once")
         assert len(writes) == 2
         (event,) = [event async for event in agent.bus.events()]
-        assert f"retry it with event_id={event.id!r}" in said
+        assert f"retry it with event_id={event.id!r}" in error
         again = await agent.do("add_observation", type="observation", content="once", event_id=event.id)
     assert again["id"] == event.subject
 
@@ -73,10 +73,10 @@ async def test_a_foreign_entry_is_reported_without_a_retry(connect: Connect) -> 
         shard = log.shard("main")
         await agent.bus.converse(ask(shard, "XADD", log.keys(shard).log, "9999999999999-0", "colour", "red"))
         with losing_replies(agent.bus, 0) as writes:
-            said = await agent.fail("add_observation", type="observation", content="once")
+            error = await agent.fail("add_observation", type="observation", content="once")
         assert len(writes) == 1
-        assert "9999999999999-0" in said
-        assert "`scratchbus repair`" in said
+        assert "9999999999999-0" in error
+        assert "`scratchbus repair`" in error
         await agent.bus.repair()
         assert (await agent.do("add_observation", type="observation", content="once"))["id"]
 

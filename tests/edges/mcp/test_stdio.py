@@ -195,13 +195,13 @@ def test_a_signal_ends_a_server_whose_client_does_not_read(embedded_url: str, pa
         listing = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}'
         for _ in range(20):  # more than a pipe holds
             client.send(listing)
-        time.sleep(0.3)  # so that it is stuck, which nothing shows
+        time.sleep(0.3)  # so that it is stuck; nothing shows that, and if it is not, the test proves less
         client.process.send_signal(signal.SIGTERM)
         assert seconds_until_end(client.process) < 2 * SOON
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "said"),
+    ("options", "code", "message"),
     [
         ((), 2, "--agent"),
         (("--agent", "no spaces"), 5, "agent"),
@@ -211,16 +211,18 @@ def test_a_signal_ends_a_server_whose_client_does_not_read(embedded_url: str, pa
     ],
 )
 def test_a_server_that_cannot_start_gives_a_one_line_error(
-    capsys: pytest.CaptureFixture[str], options: tuple[str, ...], code: int, said: str
+    capsys: pytest.CaptureFixture[str], options: tuple[str, ...], code: int, message: str
 ):
     assert main(["mcp", *options]) == code
     out, err = capsys.readouterr()
     assert out == ""
     (line,) = err.splitlines()
-    assert said in line
+    assert message in line
 
 
-def test_without_the_mcp_extra_the_error_names_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+def test_a_missing_mcp_extra_gets_the_install_command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setitem(sys.modules, "scratchbus.mcp.main", None)
     monkeypatch.delitem(vars(scratchbus), "serve_mcp_stdio", raising=False)  # it may be imported already
     assert main(["mcp", "--agent", "a"]) == 5

@@ -21,7 +21,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "tokens.yaml"
 
 
-def test_a_token_stands_for_its_identity(file: Path):
+def test_a_token_is_found_with_its_identity(file: Path):
     identity = Identity.of(
         "analyst", kind="daemon", page="user:42", session="s1", knowledge=["ada"], tools=["todo", "observations"]
     )
@@ -108,7 +108,7 @@ def test_a_broken_file_keeps_the_last_good_tokens_and_is_logged_once(file: Path,
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (
             f"tokens: [{{name: a, sha256: {'a' * 64}, agent: a, expires_at: 'tomorrow'}}]",
@@ -125,9 +125,9 @@ def test_a_broken_file_keeps_the_last_good_tokens_and_is_logged_once(file: Path,
         ("", "'tokens' is missing; write `tokens: \\[\\]` for none"),
     ],
 )
-def test_an_invalid_file_is_explained(file: Path, text: str, said: str):
+def test_an_invalid_file_is_explained(file: Path, text: str, message: str):
     file.write_text(text)
-    with pytest.raises(SettingsFileError, match=said):
+    with pytest.raises(SettingsFileError, match=message):
         Tokens(file).all()
 
 
