@@ -58,11 +58,9 @@ def _groups(group: click.Group, context: click.Context) -> Iterator[tuple[str, s
                 yield from _groups(command, inner)
 
 
-def test_ls_exists_only_in_groups_with_a_list():
+def test_a_group_without_a_list_has_no_ls():
     with root.make_context("scratchbus", [], resilient_parsing=True) as context:
-        shown = {name: root.get_command(context, name).get_command(context, "ls").name for name in ("facts", "todo")}
         assert root.get_command(context, "systemd").get_command(context, "ls") is None
-    assert shown == {"facts": "query", "todo": "read"}
 
 
 def test_no_description_of_a_command_is_truncated():

@@ -568,6 +568,7 @@ class TestProtocol:
             ("OPTIONS", "/pages/p/observations", "GET, HEAD, POST"),
             ("TRACE", "/me", "GET, HEAD"),
             ("PROPFIND", "/me", "GET, HEAD"),
+            ("PATCH", "/pages/p/observations/batch", "POST"),
             ("GET", "/pages/p/observations/batch", "POST"),
         ],
     )

@@ -49,16 +49,6 @@ def test_head_of_a_stream_ends(http):
     assert http.get("/me").status_code == 200
 
 
-def test_an_unsupported_method_gets_the_allowed_ones(http, page):
-    refused = http.put(f"/pages/{page}/observations")
-    assert (refused.status_code, refused.headers["allow"], slug(refused)) == (
-        405,
-        "GET, HEAD, POST",
-        "method-not-allowed",
-    )
-    assert http.patch(f"/pages/{page}/observations/batch").headers["allow"] == "POST"
-
-
 def test_an_unknown_path_is_a_problem(http):
     assert (http.get("/nothing").status_code, slug(http.get("/nothing"))) == (404, "not-found")
 

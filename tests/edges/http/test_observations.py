@@ -33,20 +33,6 @@ def test_an_observation_equals_that_of_python(http, bus: Bus, page):
     assert http.get(answer.headers["location"].removeprefix("/api/v1")).json() == found
 
 
-def test_a_retry_with_the_same_idempotency_key_adds_nothing(http, bus: Bus, page):
-    key = new_id()
-    answers = [
-        http.post(
-            f"/pages/{page}/observations",
-            json={"type": "observation", "content": "once"},
-            headers={"Idempotency-Key": key},
-        )
-        for _ in range(2)
-    ]
-    assert answers[0].json()["id"] == answers[1].json()["id"]
-    assert len(bus.page(page).list()) == 1
-
-
 def test_an_idempotency_key_with_another_body_is_refused(http, page):
     headers = {"Idempotency-Key": new_id()}
     http.post(f"/pages/{page}/observations", json={"type": "observation", "content": "one"}, headers=headers)
