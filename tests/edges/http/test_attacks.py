@@ -272,7 +272,7 @@ class TestForgery:
 
 @pytest.mark.skipif(os.getuid() != 0 or shutil.which("setpriv") is None, reason="only root can act as another user")
 class TestOtherUsers:
-    def asked(self, served: Served, *arguments: str) -> tuple[int, str]:
+    def request_me(self, served: Served, *arguments: str) -> tuple[int, str]:
         """Request /me as another user of the machine."""
         curl = ["curl", "-s", "-w", "\n%{http_code}", *arguments, f"{served.api}/me"]
         command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *curl]
@@ -280,12 +280,12 @@ class TestOtherUsers:
         return int(status), json.loads(body)["type"].rpartition(":")[2]
 
     def test_another_user_of_the_machine_is_refused(self, served):
-        assert self.asked(served) == (401, "no-token")
+        assert self.request_me(served) == (401, "no-token")
 
     def test_another_user_cannot_use_the_key(self, served):
-        assert self.asked(served, "-H", f"Authorization: Bearer {served.key}") == (403, "other-user")
+        assert self.request_me(served, "-H", f"Authorization: Bearer {served.key}") == (403, "other-user")
         port = urlsplit(served.url).port
-        assert self.asked(served, "-H", f"Cookie: scratchbus-{port}={served.key}") == (403, "other-user")
+        assert self.request_me(served, "-H", f"Cookie: scratchbus-{port}={served.key}") == (403, "other-user")
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
@@ -323,18 +323,18 @@ class TestSizes:
 
     def test_a_declared_body_beyond_the_limit_is_refused_unread(self, served, page):
         path = f"/api/v1/pages/{page}/observations"
-        asked = head(served.url, f"POST {path} HTTP/1.1", f"Content-Length: {self.BODY}")
-        answer = send(served.url, [asked])
+        request = head(served.url, f"POST {path} HTTP/1.1", f"Content-Length: {self.BODY}")
+        answer = send(served.url, [request])
         assert (answer.status, json.loads(answer.body)["type"]) == (413, "urn:scratchbus:problem:body-too-large")
 
     def test_a_chunked_body_is_cut_off_at_the_limit(self, served, page):
         path = f"/api/v1/pages/{page}/observations"
-        asked = head(served.url, f"POST {path} HTTP/1.1", "Transfer-Encoding: chunked")
+        request = head(served.url, f"POST {path} HTTP/1.1", "Transfer-Encoding: chunked")
         sent = 0
 
         def parts() -> Iterator[bytes]:
             nonlocal sent
-            yield asked
+            yield request
             while sent < self.BODY:
                 sent += 2**16
                 yield b"10000\r\n" + b" " * 2**16 + b"\r\n"

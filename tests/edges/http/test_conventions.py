@@ -25,7 +25,7 @@ def slug(answer: httpx2.Response) -> str:
     return found.removeprefix("urn:scratchbus:problem:")
 
 
-def added(http: httpx2.Client, page: str, **fields: object) -> Any:
+def add(http: httpx2.Client, page: str, **fields: object) -> Any:
     answer = http.post(f"/pages/{page}/observations", json={**NEW, **fields})
     assert answer.status_code == 201, answer.text
     return answer.json()
@@ -35,7 +35,7 @@ def added(http: httpx2.Client, page: str, **fields: object) -> Any:
 
 
 def test_head_is_get_without_a_body(http, page):
-    path = f"/pages/{page}/observations/{added(http, page)['id']}"
+    path = f"/pages/{page}/observations/{add(http, page)['id']}"
     whole, head = http.get(path), http.head(path)
     assert (head.status_code, head.content) == (200, b"")
     assert {name: head.headers[name] for name in ("etag", "content-type", "content-length")} == {
@@ -77,7 +77,7 @@ def test_a_malformed_id_in_a_path_is_explained(http, path, detail):
 
 @pytest.mark.parametrize("encoding", ["gzip", "br", "zstd"])
 def test_a_long_answer_is_compressed_on_request(http, page, encoding):
-    added(http, page, content="x" * 8_000)
+    add(http, page, content="x" * 8_000)
     answer = http.get(f"/pages/{page}/observations", headers={"Accept-Encoding": encoding})
     assert answer.headers["content-encoding"] == encoding
     assert int(answer.headers["content-length"]) < 2_000
@@ -205,7 +205,7 @@ def test_a_refused_body_with_too_many_values_is_422(http, page):
 
 
 def test_an_older_version_is_412_only_with_if_match(http, page):
-    path = f"/pages/{page}/observations/{added(http, page)['id']}"
+    path = f"/pages/{page}/observations/{add(http, page)['id']}"
     http.patch(path, json={"confidence": 0.5})
     late = http.patch(path, json={"confidence": 0.7}, headers={"If-Match": '"1"'})
     assert (late.status_code, slug(late)) == (412, "version-conflict")
@@ -224,7 +224,7 @@ def test_a_retry_after_a_lost_answer_gets_the_same_answer(http, bus: Bus, page):
 
 
 def test_a_retried_change_is_made_once(http, page):
-    path = f"/pages/{page}/observations/{added(http, page)['id']}"
+    path = f"/pages/{page}/observations/{add(http, page)['id']}"
     headers = {"Idempotency-Key": new_id(), "If-Match": '"1"'}
     first, second = (http.post(f"{path}/resolve", json={}, headers=headers) for _ in range(2))
     assert (first.status_code, second.status_code, second.json()) == (200, 200, first.json())
@@ -258,7 +258,7 @@ def test_an_invalid_pull_token_is_refused(http, bus: Bus, page, token):
 
 @pytest.mark.parametrize("path", ["observations", "observations/batch", "observations/{id}/resolve", "claim-next"])
 def test_an_unknown_precondition_is_refused(http, page, path):
-    where = f"/pages/{page}/{path.format(id=added(http, page)['id'])}"
+    where = f"/pages/{page}/{path.format(id=add(http, page)['id'])}"
     refused = http.post(where, json=NEW, headers={"If-None-Match": "*"})
     assert (refused.status_code, slug(refused)) == (422, "unknown-precondition")
 
@@ -279,23 +279,23 @@ def test_if_none_match_writes_a_memory_only_once(http, page):
 
 def test_count_adds_the_number_of_all_matches(http, page):
     for _ in range(3):
-        added(http, page, tags=["wanted"])
-    added(http, page)
+        add(http, page, tags=["wanted"])
+    add(http, page)
     found = http.get(f"/pages/{page}/observations", params={"tag": "wanted", "limit": 1, "count": "true"}).json()
     assert (len(found["items"]), found["total"]) == (1, 3)
     assert "total" not in http.get(f"/pages/{page}/observations").json()
 
 
 def test_count_works_at_a_moment(http, page):
-    first = added(http, page)
-    added(http, page)
+    first = add(http, page)
+    add(http, page)
     asked = {"at": first["position"], "count": "true"}
     assert http.get(f"/pages/{page}/observations", params=asked).json()["total"] == 1
 
 
 def test_the_next_link_keeps_the_filters(http, page):
     for number in range(3):
-        added(http, page, content=f"a&b {number}", tags=["x y"])
+        add(http, page, content=f"a&b {number}", tags=["x y"])
     answer = http.get(f"/pages/{page}/observations", params={"limit": 2, "text": "a&b", "tag": "x y"})
     rest = http.get(answer.links["next"]["url"].removeprefix("/api/v1"))
     assert [each["content"] for each in rest.json()["items"]] == ["a&b 0"]
@@ -321,7 +321,7 @@ def own_server(engine: Server) -> Iterator[Served]:
 @pytest.mark.slow
 def test_a_server_survives_a_crash_of_its_engine(own_server: Served, engine: Server):
     with own_server.client() as http:
-        kept = added(http, "main")
+        kept = add(http, "main")
         engine.kill()
         for method, path in (("GET", "/pages/main/active"), ("POST", "/pages/main/observations")):
             away = http.request(method, path, json=NEW if method == "POST" else None)
@@ -334,7 +334,7 @@ def test_a_server_survives_a_crash_of_its_engine(own_server: Served, engine: Ser
         eventually(lambda: http.get("/pages/main/active").status_code == 200, "the engine is found again")
         assert [each["id"] for each in http.get("/pages/main/active").json()["items"]][-1] == kept["id"]
         assert http.get(f"{own_server.url}/readyz").status_code == 200
-        assert added(http, "main")["version"] == 1
+        assert add(http, "main")["version"] == 1
     assert own_server.process.poll() is None
 
 

@@ -17,7 +17,7 @@ from scratchbus.errors import EngineUnreachable
 from tests.edges.http.conftest import serving_here
 
 
-def added(http: httpx2.Client, page: str, **fields: object) -> Any:
+def add(http: httpx2.Client, page: str, **fields: object) -> Any:
     answer = http.post(f"/pages/{page}/observations", json={"type": "observation", "content": "seen", **fields})
     assert answer.status_code == 201, answer.text
     return answer.json()
@@ -41,7 +41,7 @@ def test_an_idempotency_key_with_another_body_is_refused(http, page):
 
 
 def test_a_repeat_of_a_dedupe_key_is_counted(http, page):
-    first = added(http, page, dedupe_key="k")
+    first = add(http, page, dedupe_key="k")
     second = http.post(
         f"/pages/{page}/observations", json={"type": "observation", "content": "seen", "dedupe_key": "k"}
     )
@@ -50,9 +50,9 @@ def test_a_repeat_of_a_dedupe_key_is_counted(http, page):
 
 def test_an_addition_lists_the_displaced_observation(http, bus: Bus, page):
     for number in range(100):
-        added(http, page, content=str(number))
+        add(http, page, content=str(number))
     oldest = bus.page(page).list(limit=None)[-1].id
-    assert added(http, page)["displaced"] == [oldest]
+    assert add(http, page)["displaced"] == [oldest]
 
 
 def test_a_batch_lists_the_displaced_observations(http, bus: Bus, page):
@@ -93,7 +93,7 @@ def test_an_addition_succeeds_if_the_displaced_cannot_be_read(
 
 
 def test_a_write_with_an_older_etag_is_refused(http, page):
-    found = added(http, page)
+    found = add(http, page)
     path = f"/pages/{page}/observations/{found['id']}"
     etag = http.get(path).headers["etag"]
     changed = http.patch(path, json={"confidence": 0.5}, headers={"If-Match": etag})
@@ -111,7 +111,7 @@ def test_a_batch_is_all_or_nothing(http, bus: Bus, page):
 
 
 def test_the_next_link_continues_a_list(http, page):
-    wanted = [added(http, page, content=str(number))["id"] for number in range(5)][::-1]
+    wanted = [add(http, page, content=str(number))["id"] for number in range(5)][::-1]
     answer = http.get(f"/pages/{page}/observations", params={"limit": 2})
     found = [each["id"] for each in answer.json()["items"]]
     while "next" in answer.links:
@@ -133,8 +133,8 @@ def test_the_next_link_continues_a_list(http, page):
     ],
 )
 def test_filters_select_observations(http, page, query, count):
-    added(http, page, type="risk_alert", content="fraud", tags=["a", "b"], confidence=0.9, context={"task": "t1"})
-    added(http, page, content="calm", tags=["a"], confidence=0.2)
+    add(http, page, type="risk_alert", content="fraud", tags=["a", "b"], confidence=0.9, context={"task": "t1"})
+    add(http, page, content="calm", tags=["a"], confidence=0.2)
     assert len(http.get(f"/pages/{page}/observations", params=query).json()["items"]) == count
 
 
@@ -146,16 +146,16 @@ def test_an_unknown_filter_is_refused(http, page):
 
 def test_an_encoded_slash_belongs_to_the_page_name(http, bus: Bus, page):
     name = f"{page}/team a:b"[:60].replace(" ", "_")
-    found = added(http, quote(name, safe=""))
+    found = add(http, quote(name, safe=""))
     assert found["page"] == name
     assert [each.id for each in bus.page(name).list()] == [found["id"]]
 
 
 def test_at_returns_the_state_of_a_moment(http, page):
-    first = added(http, page, content="first")
+    first = add(http, page, content="first")
     path = f"/pages/{page}/observations/{first['id']}"
     http.patch(path, json={"content": "changed"})
-    added(http, page, content="second")
+    add(http, page, content="second")
     then = http.get(f"/pages/{page}/active", params={"at": first["position"]}).json()["items"]
     assert [(each["id"], each["content"]) for each in then] == [(first["id"], "first")]
     assert http.get(path, params={"at": first["position"]}).json()["content"] == "first"
@@ -163,14 +163,14 @@ def test_at_returns_the_state_of_a_moment(http, page):
 
 def test_without_source_leaves_out_its_observations(http, bus: Bus, page):
     bus.page(page).add("observation", "theirs")
-    mine = added(http, page, content="mine")
+    mine = add(http, page, content="mine")
     found = http.get(f"/pages/{page}/active", params={"without_source": "beside"}).json()["items"]
     assert [each["id"] for each in found] == [mine["id"]]
 
 
 @pytest.mark.parametrize("verb", ["review", "resolve", "archive"])
 def test_a_transition_needs_no_body(http, bus: Bus, page, verb):
-    found = added(http, page)
+    found = add(http, page)
     changed = http.post(f"/pages/{page}/observations/{found['id']}/{verb}")
     status = {"review": "pending_review", "resolve": "resolved", "archive": "archived"}[verb]
     assert (changed.status_code, changed.json()["status"]) == (200, status)
@@ -178,7 +178,7 @@ def test_a_transition_needs_no_body(http, bus: Bus, page, verb):
 
 
 def test_a_claimed_observation_is_resolved_only_with_its_fence(http, bus: Bus, page):
-    found = added(http, page)
+    found = add(http, page)
     path = f"/pages/{page}/observations/{found['id']}"
     claim = http.post(f"{path}/claim", json={"ttl": "1m"}).json()
     with pytest.raises(Exception, match="is claimed by"):
@@ -189,18 +189,18 @@ def test_a_claimed_observation_is_resolved_only_with_its_fence(http, bus: Bus, p
 
 def test_claim_next_claims_the_most_urgent_observation(http, page):
     assert http.post(f"/pages/{page}/claim-next").status_code == 204
-    added(http, page)
-    urgent = added(http, page, type="risk_alert")
+    add(http, page)
+    urgent = add(http, page, type="risk_alert")
     taken = http.post(f"/pages/{page}/claim-next", json={"ttl": "1m"}).json()
     assert (taken["id"], taken["claim"]["by"]) == (urgent["id"], urgent["source"])
 
 
 def test_blocked_and_scheduled_observations_are_not_ready(http, page):
-    wall = added(http, page)
-    roof = added(http, page, type="risk_alert", blocked_by=[wall["id"]])
+    wall = add(http, page)
+    roof = add(http, page, type="risk_alert", blocked_by=[wall["id"]])
     soon = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
-    assert added(http, page, type="risk_alert", not_before=soon, every="0 3 * * *")["every"] == "0 3 * * *"
-    added(http, page, type="risk_alert", not_before=soon)
+    assert add(http, page, type="risk_alert", not_before=soon, every="0 3 * * *")["every"] == "0 3 * * *"
+    add(http, page, type="risk_alert", not_before=soon)
     ready = lambda: [each["id"] for each in http.get(f"/pages/{page}/ready").json()["items"]]  # noqa: E731
     assert ready() == [wall["id"]]
     refused = http.post(f"/pages/{page}/observations/{roof['id']}/claim", json={"ttl": "1m"})
@@ -220,8 +220,8 @@ def test_blocked_and_scheduled_observations_are_not_ready(http, page):
 
 
 def test_refute_sends_dependent_observations_to_review(http, page):
-    ground = added(http, page)
-    resting = added(http, page, evidence=[ground["id"]])
+    ground = add(http, page)
+    resting = add(http, page, evidence=[ground["id"]])
     refused = http.post(f"/pages/{page}/observations/{ground['id']}/refute", json={})
     assert (refused.status_code, refused.json()["field"]) == (422, "reason")
     http.post(f"/pages/{page}/observations/{ground['id']}/refute", json={"reason": "wrong"})
@@ -231,15 +231,15 @@ def test_refute_sends_dependent_observations_to_review(http, page):
 
 
 def test_an_action_is_traced_to_its_observation(http, page):
-    found = added(http, page)
+    found = add(http, page)
     http.post(f"/pages/{page}/observations/{found['id']}/link", json={"action": "goal-17"})
     trace = http.get(f"/pages/{page}/trace", params={"action": "goal-17"}).json()
     assert list(trace["observations"]) == [found["id"]]
 
 
 def test_traces_are_read_at_a_moment(http, page):
-    ground = added(http, page)
-    resting = added(http, page, evidence=[ground["id"]])
+    ground = add(http, page)
+    resting = add(http, page, evidence=[ground["id"]])
     changed = http.post(f"/pages/{page}/observations/{resting['id']}/link", json={"action": "goal-17"}).json()
     of_ground, of_resting = (f"/pages/{page}/observations/{each['id']}" for each in (ground, resting))
     early, late = ({"at": each["position"]} for each in (ground, changed))
@@ -252,14 +252,14 @@ def test_traces_are_read_at_a_moment(http, page):
 
 
 def test_diff_compares_two_moments(http, page):
-    found = added(http, page)
+    found = add(http, page)
     changed = http.post(f"/pages/{page}/observations/{found['id']}/resolve").json()
     diff = http.get(f"/pages/{page}/diff", params={"from": found["position"], "to": changed["position"]}).json()
     assert [(each["id"], each["fields"]["status"]["after"]) for each in diff["items"]] == [(found["id"], "resolved")]
 
 
 def test_an_erased_observation_leaves_a_tombstone(http, page):
-    found = added(http, page)
+    found = add(http, page)
     erased = http.post(f"/pages/{page}/observations/{found['id']}/erase", json={"reason": "asked to"})
     assert erased.json()["kind"] == "erased"
     assert http.get(f"/pages/{page}/observations/{found['id']}").status_code == 404

@@ -153,24 +153,24 @@ def test_every_error_of_a_request_is_an_example(document):
 Prepare = Callable[[Bus, Observation, httpx2.Client], "dict[str, str] | None"]
 
 
-def _claimed(_bus: Bus, observation: Observation, http: httpx2.Client) -> None:
+def _claim(_bus: Bus, observation: Observation, http: httpx2.Client) -> None:
     http.post(f"/pages/{observation.page}/observations/{observation.id}/claim", json={"ttl": "1m"})
 
 
-def _resolved(bus: Bus, observation: Observation, _http: httpx2.Client) -> None:
+def _resolve(bus: Bus, observation: Observation, _http: httpx2.Client) -> None:
     bus.page(observation.page).resolve(observation.id)
 
 
-def _linked(bus: Bus, observation: Observation, _http: httpx2.Client) -> None:
+def _link(bus: Bus, observation: Observation, _http: httpx2.Client) -> None:
     bus.page(observation.page).link(observation.id, "goal-17")
 
 
-def _subscribed(bus: Bus, observation: Observation, _http: httpx2.Client) -> None:
+def _subscribe(bus: Bus, observation: Observation, _http: httpx2.Client) -> None:
     bus.declare_subscription(observation.page, pages=[observation.page])
 
 
-def _pulled(bus: Bus, observation: Observation, http: httpx2.Client) -> dict[str, str]:
-    _subscribed(bus, observation, http)
+def _pull(bus: Bus, observation: Observation, http: httpx2.Client) -> dict[str, str]:
+    _subscribe(bus, observation, http)
     pulled = bus.pull(observation.page)
     return {
         examples.PULLED["token"]: pulled.token,
@@ -178,74 +178,74 @@ def _pulled(bus: Bus, observation: Observation, http: httpx2.Client) -> dict[str
     }
 
 
-def _begun(bus: Bus, observation: Observation, _http: httpx2.Client) -> dict[str, str]:
+def _begin_session(bus: Bus, observation: Observation, _http: httpx2.Client) -> dict[str, str]:
     bus.notes(observation.page).add("x")
     return {"2026-11-22T22:20:36Z": str(bus.position())}
 
 
-def _noted(bus: Bus, observation: Observation, _http: httpx2.Client) -> dict[str, str]:
+def _add_note(bus: Bus, observation: Observation, _http: httpx2.Client) -> dict[str, str]:
     note = bus.notes(observation.page).add("The bank answers on Mondays only.", ["bank"]).note
     return {"note_1795386035607": note.id, "2026-11-22T22:20:36Z": str(note.position)}
 
 
-def _planned(bus: Bus, observation: Observation, _http: httpx2.Client) -> None:
+def _write_todo(bus: Bus, observation: Observation, _http: httpx2.Client) -> None:
     bus.todo(observation.page).write([{"id": "1", "content": "Ask the bank"}])
 
 
-def _working(bus: Bus, observation: Observation, _http: httpx2.Client) -> dict[str, str]:
+def _begin_task(bus: Bus, observation: Observation, _http: httpx2.Client) -> dict[str, str]:
     return {"task_1795386035607@s1": bus.begin_task(observation.page, "Find the missing payment")}
 
 
-def _known(bus: Bus, observation: Observation, _http: httpx2.Client) -> dict[str, str]:
+def _assert_facts(bus: Bus, observation: Observation, _http: httpx2.Client) -> dict[str, str]:
     facts = bus.facts(observation.page)
     facts.same_as("NYC", "New York")
     return {"fact_1795386035607": facts.assert_fact("api", "runs_on", "Node 24", evidence=[observation.id]).id}
 
 
-def _said(bus: Bus, observation: Observation, _http: httpx2.Client) -> None:
+def _append_turn(bus: Bus, observation: Observation, _http: httpx2.Client) -> None:
     bus.turns(observation.page).append("user", "Why does the payment fail?")
 
 
-def _filed(bus: Bus, observation: Observation, _http: httpx2.Client) -> None:
+def _write_file(bus: Bus, observation: Observation, _http: httpx2.Client) -> None:
     bus.files(observation.page).write("scripts/check.py", "print('checked')")
 
 
-def _preferred(bus: Bus, observation: Observation, _http: httpx2.Client) -> None:
+def _remember_preference(bus: Bus, observation: Observation, _http: httpx2.Client) -> None:
     bus.preferences(observation.page).remember("quotes in JS", "Double quotes.")
 
 
-def _spawned(bus: Bus, observation: Observation, _http: httpx2.Client) -> None:
+def _spawn_session(bus: Bus, observation: Observation, _http: httpx2.Client) -> None:
     bus.spawn_session(f"{observation.page}-parent", session=observation.page)
 
 
 PREPARATIONS: dict[str, Prepare] = {
-    "get_session": _begun,
-    "get_note": _noted,
-    "update_note": _noted,
-    "delete_note": _noted,
-    "get_note_history": _noted,
-    "merge_todo": _planned,
-    "end_task": _working,
-    "report_result": _spawned,
-    "get_fact": _known,
-    "retract_fact": _known,
-    "part_entities": _known,
-    "compact_turns": _said,
-    "read_file": _filed,
-    "delete_file": _filed,
-    "edit_preference": _preferred,
-    "forget_preference": _preferred,
-    "release_observation": _claimed,
-    "reopen_observation": _resolved,
-    "clear_resolved": _resolved,
-    "trace_action": _linked,
-    "get_subscription": _subscribed,
-    "delete_subscription": _subscribed,
-    "pull_events": _subscribed,
-    "ack_events": _pulled,
-    "nack_event": _pulled,
-    "retry_dead_letters": _subscribed,
-    "drop_dead_letters": _subscribed,
+    "get_session": _begin_session,
+    "get_note": _add_note,
+    "update_note": _add_note,
+    "delete_note": _add_note,
+    "get_note_history": _add_note,
+    "merge_todo": _write_todo,
+    "end_task": _begin_task,
+    "report_result": _spawn_session,
+    "get_fact": _assert_facts,
+    "retract_fact": _assert_facts,
+    "part_entities": _assert_facts,
+    "compact_turns": _append_turn,
+    "read_file": _write_file,
+    "delete_file": _write_file,
+    "edit_preference": _remember_preference,
+    "forget_preference": _remember_preference,
+    "release_observation": _claim,
+    "reopen_observation": _resolve,
+    "clear_resolved": _resolve,
+    "trace_action": _link,
+    "get_subscription": _subscribe,
+    "delete_subscription": _subscribe,
+    "pull_events": _subscribe,
+    "ack_events": _pull,
+    "nack_event": _pull,
+    "retry_dead_letters": _subscribe,
+    "drop_dead_letters": _subscribe,
 }
 """What the example of an operation needs before it is sent; each returns replacements for texts of the example."""
 

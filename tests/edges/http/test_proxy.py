@@ -144,7 +144,7 @@ def test_one_server_reads_and_changes_writes_of_the_other(proxied: Proxied, page
         assert [each.status_code for each in (added, read, changed, late)] == [201, 200, 200, 412]
         assert read.json()["content"] == f"{number}"
         served |= {(proxied.served_by(added), proxied.served_by(read))}
-    assert all(wrote != read for wrote, read in served)
+    assert all(writer != reader for writer, reader in served)
 
 
 def test_a_retry_at_the_other_server_writes_nothing(proxied: Proxied, page):
@@ -209,7 +209,7 @@ def test_events_are_pulled_at_one_server_and_acked_at_the_other(proxied: Proxied
 
 
 def test_a_stream_resumes_at_the_other_server_without_a_gap(proxied: Proxied, page):
-    def wrote(count: int) -> list[str]:
+    def write(count: int) -> list[str]:
         added = (proxied.client.post(f"/pages/{page}/observations", NEW) for _ in range(count))
         return [each.json()["position"] for each in added]
 
@@ -218,13 +218,13 @@ def test_a_stream_resumes_at_the_other_server_without_a_gap(proxied: Proxied, pa
     served, last_id = [], None
     for _ in range(4):
         listener = Listener(proxied.client, f"?page={page}", last_id)
-        written += wrote(2)
+        written += write(2)
         eventually(lambda: listener.positions == written[len(seen) :], "the stream has the events")  # noqa: B023
         served.append(listener.response_header(AT))
         listener.leave()
         seen += listener.positions
         last_id = listener.last_id
-        written += wrote(2)  # while nobody listens; after five requests the next stream is at the other server
+        written += write(2)  # while nobody listens; after five requests the next stream is at the other server
     assert seen == written[:-2]
     assert served == [served[0], served[1]] * 2
     assert set(served) == set(proxied.servers)

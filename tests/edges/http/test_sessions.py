@@ -17,7 +17,7 @@ def session() -> str:
     return f"s-{token_hex(6)}"
 
 
-def described(http, session: str, **query: str) -> Any:
+def get_session(http, session: str, **query: str) -> Any:
     return http.get(f"/sessions/{quote(session, safe='')}", params=query).json()
 
 
@@ -32,7 +32,7 @@ def test_sessions_are_listed_with_their_parents_and_agents(http, bus: Bus, sessi
     assert listed[session]["children"] == [child["id"]]
     assert listed == {each.id: each.model_dump(mode="json") for each in bus.sessions()}
     bus.notes(child["id"]).add("y")
-    assert described(http, child["id"])["agent"] == "beside"
+    assert get_session(http, child["id"])["agent"] == "beside"
 
 
 def test_spawn_without_a_name_makes_one(http, bus: Bus, session):
@@ -69,7 +69,7 @@ def test_sessions_are_read_at_a_moment(http, bus: Bus, session):
     then = str(bus.position())
     http.post(f"/sessions/{session}/spawn", json={"session": f"{session}-2"})
     http.post(f"/sessions/{session}/end")
-    found = described(http, session, at=then)
+    found = get_session(http, session, at=then)
     assert (found["children"], found["ended"], found["agent"]) == ([], False, "beside")
     assert http.get(f"/sessions/{session}-2", params={"at": then}).status_code == 404
     assert session not in [each["id"] for each in http.get("/sessions", params={"at": before}).json()["items"]]

@@ -337,7 +337,7 @@ async def test_an_event_for_a_private_address_becomes_a_dead_letter(bus, embedde
     assert "not a public address" in bus.dead_letters("hook")[0].reason
 
 
-def resolving(monkeypatch, *answers):
+def resolve_names_to(monkeypatch, *answers):
     """Make names resolve to these lists of addresses in turn; return the list of connections."""
     left, connected = list(answers), list[str]()
 
@@ -353,7 +353,7 @@ def resolving(monkeypatch, *answers):
 
 
 async def test_a_rebound_name_is_connected_to_at_the_checked_address(monkeypatch):
-    connected = resolving(monkeypatch, ["93.184.216.34"], ["127.0.0.1"])
+    connected = resolve_names_to(monkeypatch, ["93.184.216.34"], ["127.0.0.1"])
     await CheckedNetwork(allow_private=False).connect_tcp("rebinding.example", 80)
     assert connected == ["93.184.216.34"]
     with pytest.raises(AddressRefused):
@@ -362,7 +362,7 @@ async def test_a_rebound_name_is_connected_to_at_the_checked_address(monkeypatch
 
 
 async def test_a_name_with_a_private_address_among_others_is_refused(monkeypatch):
-    connected = resolving(monkeypatch, ["93.184.216.34", "10.0.0.1"])
+    connected = resolve_names_to(monkeypatch, ["93.184.216.34", "10.0.0.1"])
     with pytest.raises(AddressRefused):
         await CheckedNetwork(allow_private=False).connect_tcp("mixed.example", 80)
     assert connected == []

@@ -188,26 +188,26 @@ async def accept(_: Any, __: Any) -> EmptyResult:
 def add_fixtures(server: Server[None]) -> None:
     """Answer requests for the suite's own tools, resources and prompts with fixtures."""
 
-    def either(
+    def dispatch(
         method: str, params: type[Any], is_of_the_suite: Callable[[Any], bool], fixture: Callable[..., Awaitable[Any]]
     ) -> None:
         entry = server.get_request_handler(method)
         assert entry is not None
-        ours = entry.handler
+        original = entry.handler
 
         async def handle(context: Any, given: Any) -> Any:
-            return await (fixture if is_of_the_suite(given) else ours)(context, given)
+            return await (fixture if is_of_the_suite(given) else original)(context, given)
 
         server.add_request_handler(method, params, handle)
 
-    either("tools/call", CallToolRequestParams, lambda given: given.name.startswith("test_"), fixture_tool)
-    either("prompts/get", GetPromptRequestParams, lambda given: given.name.startswith("test_"), fixture_prompt)
+    dispatch("tools/call", CallToolRequestParams, lambda given: given.name.startswith("test_"), fixture_tool)
+    dispatch("prompts/get", GetPromptRequestParams, lambda given: given.name.startswith("test_"), fixture_prompt)
     for method, params, fixture in (
         ("resources/read", ReadResourceRequestParams, fixture_resource),
         ("resources/subscribe", SubscribeRequestParams, accept),
         ("resources/unsubscribe", UnsubscribeRequestParams, accept),
     ):
-        either(method, params, lambda given: str(given.uri).startswith("test://"), fixture)
+        dispatch(method, params, lambda given: str(given.uri).startswith("test://"), fixture)
     listing = server.get_request_handler("tools/list")
     assert listing is not None
 

@@ -72,7 +72,7 @@ async def test_without_observation_tools_observations_are_no_resources(connect: 
 
 
 async def test_a_listening_client_is_notified_of_changes_elsewhere(embedded_url: str, page_name: str):
-    """By the protocol since 2026-07-28."""
+    """With protocol versions from 2026-07-28 on."""
     options = ("--page", page_name)
     async with (
         in_server_process(embedded_url, "--agent", "analyst", *options) as analyst,
@@ -87,7 +87,7 @@ async def test_a_listening_client_is_notified_of_changes_elsewhere(embedded_url:
 
 
 async def test_a_subscribed_client_is_notified_until_it_unsubscribes(embedded_url: str, page_name: str):
-    """By the protocol before 2026-07-28."""
+    """With protocol versions before 2026-07-28."""
     heard: list[str] = []
     woken = anyio.Event()
 
@@ -132,7 +132,7 @@ async def test_only_resources_can_be_subscribed_to(connect: Connect):
 
 
 async def test_notifications_use_the_uri_of_the_client(memory_url: str):
-    """Percent-encoded or not, for observations and memories."""
+    """Whether percent-encoded or not, and for memories as well."""
     heard: list[str] = []
 
     async def handle(message: object) -> None:

@@ -1,4 +1,4 @@
-"""The file of tokens."""
+"""The tokens file."""
 
 from __future__ import annotations
 
