@@ -169,12 +169,6 @@ def test_a_number_beyond_its_limit_is_explained(http, page):
     assert refused.json()["detail"] == "limit: '5000' should be less than or equal to 1000"
 
 
-def test_an_invalid_last_event_id_is_refused(http):
-    headers = {"Accept": "text/event-stream", "Last-Event-ID": "last"}
-    refused = http.get("/events", headers=headers)
-    assert (refused.status_code, slug(refused)) == (422, "invalid-request")
-
-
 def test_a_valid_request_that_the_state_forbids_is_404_or_409(http, page):
     path = f"/pages/{page}/observations"
     future = http.get(path, params={"at": "2999-01-01T00:00:00Z"})

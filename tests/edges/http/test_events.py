@@ -249,9 +249,14 @@ def resident_memory(server):
 
 
 def test_an_invalid_last_event_id_is_a_problem(server):
-    for wrong, status in {"yesterday": 422, "1-1,1-2": 404}.items():  # not a position, and one of another bus
+    problems = {
+        "yesterday": (422, "invalid-request"),
+        "1-1,1-2": (404, "invalid-position"),
+    }  # the last is of another bus
+    for wrong, problem in problems.items():
         answer = server.get("/events", accept="text/event-stream", last_event_id=wrong)
-        assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == problem
 
 
 @pytest.mark.slow
